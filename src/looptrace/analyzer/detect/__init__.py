@@ -1,1 +1,1 @@
-"""Turns to findings: columns, counters, rules, and the stretches that they see."""
+"""Turns to findings: columns, counters, rules, and the stretches that rules see."""

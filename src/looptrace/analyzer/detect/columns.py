@@ -38,7 +38,7 @@ from looptrace.analyzer.schema.turns import SILENCE
 from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Figures, Turns
 from looptrace.rules.vocabulary import pair
 
-# What is coded as the hash of the column of a turn that has its name.
+# Columns of turns that get a code, which is the hash of the column.
 _HASHED = (
     "agent",
     "subtask",
@@ -52,7 +52,7 @@ _HASHED = (
     "talks_on",
 )
 
-# Phases by which counts converge, and other names in settings.
+# Phases that converge, and other names in settings.
 CODES_KEPT_MAX = 1_000
 
 _FIGURES = ("tests_failed", "tests_total", "coverage")
@@ -63,14 +63,14 @@ _CODES = [
     for c in (*CODED, *COUNTED)
     if c.name.endswith(_CODE) and c.name.removesuffix(_CODE) in _SEEN
 ]
-# What rules see as it stands in the table; texts and codes are made into arrays of their own.
+# Columns that rules see as the table has them; texts and codes become other arrays.
 _PLAIN = [c.name for c in (*CODED, *COUNTED) if c.name in _SEEN and c.dtype != pl.String]
 
 
 def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
     """Add `CODED`, the integer codes and marks that rules compare, to fingerprinted turns.
 
-    The codes hold in this process only, because the hash differs between versions of Polars.
+    The codes are valid in this process only, because the hash differs between versions of Polars.
     """
     status = pl.col("name").replace_strict(
         STATUSES, range(1, len(STATUSES) + 1), default=UNKNOWN, return_dtype=pl.Int64
@@ -110,7 +110,7 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
 
 
 def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
-    """Return what `_marks` is made from."""
+    """Return the columns that `_marks` reads."""
     kind = pl.col("error_kind")
     own_server = (kind == "network") & pl.col("error").str.contains(OWN_SERVER)
     says = {
@@ -128,7 +128,7 @@ def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
 
 
 class _ToolMarks(NamedTuple):
-    """What the name of a tool says of it."""
+    """What the name of a tool says about it."""
 
     changes: bool
     searches: bool
@@ -138,7 +138,7 @@ class _ToolMarks(NamedTuple):
 
 @lru_cache(CODES_KEPT_MAX)
 def tool_marks(name: str | None) -> _ToolMarks:
-    """Return what the name of a tool says of it; without a name, nothing."""
+    """Return what the name of a tool says about it; no mark is set without a name."""
     if name is None:
         return _ToolMarks(changes=False, searches=False, reads=False, pauses=False)
     changes = bool(CHANGES.search(name))
@@ -152,12 +152,12 @@ def tool_marks(name: str | None) -> _ToolMarks:
 
 @lru_cache(CODES_KEPT_MAX)
 def is_untested(task_kind: str) -> bool:
-    """Return whether a task of this kind is one that tests cannot tell of."""
+    """Return whether tests say nothing about a task of this kind."""
     return re.search(UNTESTED, task_kind) is not None
 
 
 def _of_tools(mark: str, tools: Mapping[str, _ToolMarks]) -> pl.Expr:
-    """Mark the turns whose tool has a mark; names are few."""
+    """Mark the turns of tools that have a mark; there are few names."""
     fitting = [name for name, marks in tools.items() if getattr(marks, mark)]
     return pl.col("name").is_in(fitting).fill_null(value=False).alias(mark)
 
@@ -165,15 +165,15 @@ def _of_tools(mark: str, tools: Mapping[str, _ToolMarks]) -> pl.Expr:
 def _marks(columns: Columns) -> Columns:
     """Return the marks and codes that follow from others.
 
-    Besides coded columns those are `call`, `failed`, `told` (whether a failure says of itself),
-    `mendable` (whether an edit of the agent's own may end it), `sleeps` (a command that only waits)
+    Besides coded columns the input has `call`, `failed`, `told` (no framework hides the failure),
+    `mendable` (the agent may end the failure by its edits), `sleeps` (a command that only waits)
     and `unfinished` (a result that says that something goes on).
     """
     call, failed = columns["call"], columns["failed"]
     looks = columns["searches"] | columns["reads"]
     pauses = call & (columns["pauses"] | columns["sleeps"])
     own, fine = failed & ~columns["external"], call & ~failed
-    # "404 Not Found" of one page after another is a search, so that what looks fails at its target.
+    # "404 Not Found" for one page after another is a search, so the error of a look has its call.
     outcome, asked = columns["outcome_code"], columns["call_code"]
     error = np.where(looks & (asked != UNKNOWN), pair(outcome, asked), outcome)
     return {
@@ -189,20 +189,20 @@ def _marks(columns: Columns) -> Columns:
 
 
 def _step_code(turns: pl.DataFrame) -> pl.Expr:
-    """Code the parallel step of a trace that a turn belongs to; most traces have none."""
+    """Code the parallel step of the trace that a turn belongs to; most traces have no steps."""
     if turns["step"].null_count() == turns.height:
         return pl.lit(UNKNOWN, pl.Int64)
-    # The shift lets a step that is named as its trace have a code.
+    # The shift gives a step a code even if it has the same name as its trace.
     code = (_hash("trace_id") // 2) ^ _hash("step")
     return pl.when(pl.col("step").is_not_null()).then(code).otherwise(UNKNOWN)
 
 
-# What is read of a search that is alone in its step and did not fail.
+# The columns that are read of a search that is alone in its step and did not fail.
 _SEARCHED = {"row": pl.Int64, "name": pl.String, "result": pl.String, "outcome_code": pl.Int64}
 
 
 def _search_results(searches: pl.DataFrame) -> tuple[Codes, Codes]:
-    """Return the rows of searches (`_SEARCHED`) that tell what they found, and a code of that."""
+    """Return the rows of searches (`_SEARCHED`) that say what they found, and a code of it."""
     name, result = pl.col("name"), pl.col("result")
     tells = ~result.str.contains(ACKNOWLEDGES)
     surely = ~name.str.contains(QUERIES) | result.str.contains(FOUND_NOTHING)
@@ -230,10 +230,10 @@ def _hash(name: str) -> pl.Expr:
 def columns(
     table: pl.DataFrame, *, texts: Collection[str] = (), meaning: Meaning | None = None
 ) -> Turns:
-    """Return the columns that rules see, out of counted turns.
+    """Return the columns that rules see of counted turns.
 
-    Only the texts of some kinds of turn are there, as most rules do not read any, and what requests
-    mean only on request.
+    They hold texts only for the kinds of turn in `texts`, because most rules read none. They hold
+    the meanings of requests only if `meaning` is given.
     """
     numbers: dict[str, Any] = {name: _figures_of(table[name]) for name in _FIGURES}
     numbers |= {name: table[name].to_numpy() for name in _PLAIN}
@@ -250,7 +250,7 @@ def columns(
 
 
 def _texts(table: pl.DataFrame, kinds: Collection[str]) -> tuple[str | None, ...]:
-    """Return what turns of these kinds put out, none at all where there is no such turn."""
+    """Return the output of turns of these kinds; an empty tuple if there is no such turn."""
     kind = pl.col("kind")
     of_kinds = kind.is_in(list(kinds))
     if not table.select(of_kinds.any()).item():
@@ -272,7 +272,7 @@ def _figures_of(values: pl.Series) -> Figures:
 
 
 def task_numbers(tasks: pl.Series) -> Codes:
-    """Return the number of each turn's task; the turns of a task stand together."""
+    """Return the number of each turn's task; the turns of a task are adjacent."""
     hashes = tasks.hash().to_numpy()
     numbers = np.zeros(len(hashes), dtype=np.int64)
     np.cumsum(hashes[1:] != hashes[:-1], out=numbers[1:])

@@ -1,8 +1,8 @@
 """Coded turns to counted ones: turns, resets, tokens, visits to phases, transitions, progress.
 
-These counts have no bound. Rules look back on a bounded number of turns, so whatever counts from
-the start of a task is counted here, in batch over whole tasks; live, `single_counters` counts one
-turn after the other.
+These counts have no bound. Rules look back on a bounded number of turns, so everything that counts
+from the start of a task is counted here. Batch counts whole tasks with this module. Live,
+`single_counters` counts one turn after the other.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from looptrace.rules.vocabulary import NS_PER_S, OWN_LOOKBACK
 
 TOKENS = ("input_tokens", "output_tokens")
 DAY_S = 86_400
-# Why counts begin anew. A completion does so for the turns that come after it, and a message stands
-# for a person where it may resolve no gate.
+# Why counts start again. A completion resets the counts for the turns after it. "message" stands in
+# place of "person" if messages may not resolve a gate.
 RESETS = ("person", "message", "completed", "idle")
 
-# The codes and marks that are counted, and what of a turn itself is.
+# The codes, marks and columns of a turn that are used for counting.
 _CODED_USED = (
     *("trace_code", "has_id"),
     *("agent_code", "subtask_code", "phase_code", "call_code", "outcome_code", "status_code"),
@@ -48,9 +48,9 @@ _TOOL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
     KINDS.index(kind) for kind in ("tool", "attempt", "progress", "switch", "user")
 )
 _DONE = STATUSES.index("done") + 1
-# Figures of a call that is not known are compared with one another, too.
+# Figures of unknown calls are compared with one another, too.
 _ANY_CALL = 1
-# Before all times: no span declares the phase of a turn for those within.
+# Before all times: no span around the turn declares its phase.
 NEVER_NS = -1
 
 
@@ -58,8 +58,8 @@ NEVER_NS = -1
 class Counting:
     """How to count: the pauses that mean something, and the metric of iterative phases.
 
-    A phase that converges on a metric has its visits and the transitions to it counted anew
-    whenever that metric gets better.
+    If a phase converges on a metric, its visits and the transitions to it are counted again from
+    zero whenever that metric gets better.
     """
 
     idle_s: int = setting(
@@ -91,7 +91,7 @@ class Counting:
     persons: Persons = field(default_factory=Persons)
 
     def __post_init__(self) -> None:
-        check_bounds("recovery", numbers(self))  # The section of the settings that has it.
+        check_bounds("recovery", numbers(self))  # The section of the settings with these fields.
 
 
 def add_counters(turns: pl.DataFrame, how: Counting) -> pl.DataFrame:
@@ -119,12 +119,12 @@ def add_counters(turns: pl.DataFrame, how: Counting) -> pl.DataFrame:
 
 
 def _names(names: tuple[str, ...], codes: Codes) -> pl.Expr:
-    """Return the names that codes count from 1, null for 0."""
+    """Return the names by codes that count from 1; null for 0."""
     return pl.lit(pl.Series((None, *names)).gather(pl.Series(codes)))
 
 
 def counted_columns(turns: pl.DataFrame) -> Columns:
-    """Return the columns of coded turns that are counted."""
+    """Return the columns of coded turns that counters use."""
     rows: Columns = {name: turns[name].to_numpy() for name in _CODED_USED}
     rows |= {name: _filled(turns[name], 0) for name in _SUMMED}
     rows |= {name: _filled(turns[name].cast(pl.Float64), nan) for name in _FIGURES}
@@ -136,7 +136,7 @@ def counted_columns(turns: pl.DataFrame) -> Columns:
 
 
 def _filled(values: pl.Series, fill: float) -> Any:
-    """Return values with something for null; most traces have none of some columns."""
+    """Return values with `fill` for null; some columns are null throughout in most traces."""
     if values.null_count() == len(values):
         return np.full(len(values), fill)
     return values.fill_null(fill).to_numpy()
@@ -145,7 +145,7 @@ def _filled(values: pl.Series, fill: float) -> Any:
 def continue_counters(rows: Columns, how: Counting) -> Codes:
     """Add `turn` and `COUNTED` to ordered, coded turns of whole tasks.
 
-    Returned is for each turn the row of the turn before it that says its phase; -1 without one.
+    For each turn, return the row of the last turn before it that gives a phase; -1 without one.
     """
     tasks = Parts(rows, changes(rows["task"]))
     rows["speaker_code"] = speakers_of(rows, tasks, how.persons)
@@ -170,7 +170,7 @@ def continue_counters(rows: Columns, how: Counting) -> Codes:
 
 
 def _reset(rows: Columns, tasks: Parts, how: Counting) -> Codes:
-    """Return why counts begin anew at a turn, as `RESETS` counts from 1; 0 where they do not."""
+    """Return why counts start again at a turn, as `RESETS` counts from 1; 0 where they do not."""
     end_ns, goes_on = rows["end_ns"], ~tasks.starts
     done = (rows["kind"] == _ATTEMPT) & (rows["status_code"] == _DONE)
     done &= rows["subtask_code"] == UNKNOWN
@@ -187,7 +187,7 @@ def _reset(rows: Columns, tasks: Parts, how: Counting) -> Codes:
 
 
 def _waits(rows: Columns, tasks: Parts, wait_s: int) -> Flags:
-    """Mark turns before which the task stood still, and turns that are pauses themselves."""
+    """Mark turns that start after a wait of the task, and turns that are pauses themselves."""
     waits: Flags = rows["pauses"].copy()
     still = rows["start_ns"][1:] - rows["end_ns"][:-1] >= wait_s * NS_PER_S
     waits[1:] |= still & ~tasks.starts[1:]
@@ -201,10 +201,10 @@ def _calls(rows: Columns) -> Flags:
 
 
 def _looks(rows: Columns, agents: Parts, how: Counting) -> Flags:
-    """Add which calls only look, and have not done so for too long; returns which are waits.
+    """Add which calls only look, and have not done so for too long; return which are waits.
 
-    An agent may look at several things in turn. The time in which it does begins anew with another
-    call of the agent, with anything that it has not just seen, and with a reset.
+    An agent may look at several things in turn. The time starts again with another call of the
+    agent, with anything that it has not just seen, and with a reset.
     """
     looks: Flags = rows["only_reads"] | rows["unfinished"]
     calls = _calls(rows)
@@ -228,10 +228,10 @@ def _looks(rows: Columns, agents: Parts, how: Counting) -> Flags:
 
 
 def _earlier_looks(rows: Columns, agents: Parts, calls: Flags) -> Codes:
-    """Return for each turn of the agents' parts the place at which it was last seen like this.
+    """Return for each turn of the agents' parts the place of the last equal look.
 
-    That is among the last `OWN_LOOKBACK` calls of its agent, with nothing but looks since; -1 where
-    it is not. These are as many as words look back on to tell a poll.
+    Only the last `OWN_LOOKBACK` calls of the agent are searched, with nothing but looks since; -1
+    if there is none. The rules' vocabulary looks back as far to recognise a poll.
     """
     earlier = np.full(len(calls), -1)
     places = agents.sorted(calls).nonzero()[0]
@@ -252,7 +252,7 @@ def _earlier_looks(rows: Columns, agents: Parts, calls: Flags) -> Codes:
 
 
 def _twin(rows: Columns, tasks: Parts) -> Flags:
-    """Mark turns that do what the turn before them does, in the same parallel step."""
+    """Mark turns that repeat the turn before them in the same parallel step."""
     twin = np.zeros(len(rows["task"]), dtype=np.bool_)
     steps = rows["step_code"].nonzero()[0]
     if not len(steps):
@@ -268,7 +268,7 @@ def _twin(rows: Columns, tasks: Parts) -> Flags:
 
 
 class _Marks(NamedTuple):
-    """Which turns have figures to compare, which are the best so far, which bring progress."""
+    """Turns that have figures to compare, that are the best so far, and that bring progress."""
 
     compares: Flags
     gains: Flags
@@ -276,7 +276,7 @@ class _Marks(NamedTuple):
 
 
 def _progress(rows: Columns, epochs: Parts) -> _Marks:
-    """Count which turns brought progress; the first figures of a call are what others beat."""
+    """Count the turns that brought progress; later figures must beat the first ones of a call."""
     failing, coverage, markers = rows["tests_failed"], rows["coverage"], rows["markers"] > 0
     figures = ~(np.isnan(failing) & np.isnan(coverage))
     rows["measured_code"] = np.zeros(len(figures), dtype=np.int64)
@@ -303,11 +303,11 @@ def _progress(rows: Columns, epochs: Parts) -> _Marks:
 
 
 def _best_before(rows: Columns, places: Codes, passes: Flags) -> dict[str, Figures]:
-    """Return the best figures so far of each call before each turn.
+    """Return the best figures of each call before each turn.
 
-    What fails after all tests passed is compared with what came after that, too.
+    After all tests passed, figures are compared only with figures from then on.
     """
-    if not len(places):  # As in most traces.
+    if not len(places):  # True of most traces.
         return dict.fromkeys(_FIGURES, np.full(len(passes), nan))
     calls = Parts(rows, by=(rows["task"], rows["epoch"], rows["measured_code"]), only=places)
     calls.count(passed=passes)
@@ -319,7 +319,7 @@ def _best_before(rows: Columns, places: Codes, passes: Flags) -> dict[str, Figur
 
 
 def _tries(rows: Columns, epochs: Parts, marks: _Marks) -> None:
-    """Count what was tried since something came of it; equal calls of one step are one try."""
+    """Count the tries since the last progress; equal calls of one step are one try."""
     kind = rows["kind"]
     attempt = kind == _ATTEMPT
     own = rows["own"] & ~rows["twin"]
@@ -337,7 +337,7 @@ def _tries(rows: Columns, epochs: Parts, marks: _Marks) -> None:
 
 
 def _new_work(rows: Columns, epochs: Parts, attempt: Flags) -> Flags:
-    """Return which turns report other completed work than was reported before."""
+    """Return which turns report other completed work than the last report before them."""
     reported = np.where(attempt, rows["outcome_code"], UNKNOWN)
     if not reported.any():
         return np.zeros(len(reported), dtype=np.bool_)

@@ -1,6 +1,6 @@
 """Counted turns to stretches: rules applied to columns, and their evaluations joined to loops.
 
-Batch and live both come through here, batch with whole tasks and live with the ends of those that
+Batch and live both use this module, batch with whole tasks and live with the ends of tasks that
 changed. A stretch is a maximal run of firing turns of one lane, with all turns that belong to it.
 """
 
@@ -35,8 +35,8 @@ def find_stretches(
 ) -> list[list[Stretch]]:
     """Apply the rules to counted turns, and return the stretches for each of `fresh`.
 
-    Each of `fresh` marks the rows at which a rule may fire, None all; the others only serve to look
-    back on.
+    Each of `fresh` marks the rows at which a rule may fire; None marks all. Rules only look back on
+    the other rows.
     """
     seen = columns_seen(table, rule_set)
     return stretches_in(seen, rule_set.forms(), gather_from(table), fresh)
@@ -45,7 +45,7 @@ def find_stretches(
 def stretches_in(
     seen: Seen, every: Sequence[RuleForms], gather: Gather, fresh: Sequence[Flags | None]
 ) -> list[list[Stretch]]:
-    """Apply the rules to what they see of turns, as `find_stretches`, which reads from a table."""
+    """Apply the rules to what they see of turns; `find_stretches` does this for a table."""
     stretches: list[list[StretchRows]] = [[] for _ in fresh]
     for lane_evaluation in evaluations_of(seen, every, fresh):
         fires = lane_evaluation.evaluation.fires.nonzero()[0]
@@ -58,7 +58,7 @@ def stretches_in(
 
 
 class Seen(NamedTuple):
-    """What rules see of turns, and which of the turns each override is for."""
+    """What rules see of turns, and the turns that each override is for."""
 
     turns: Turns
     fits: list[Flags]
@@ -78,7 +78,7 @@ def columns_seen(table: pl.DataFrame, rule_set: RuleSet) -> Seen:
 def evaluations_of(
     seen: Seen, every: Sequence[RuleForms], fresh: Sequence[Flags | None] = (None,)
 ) -> Iterator[LaneEvaluation]:
-    """Apply each rule to what it sees of counted turns, if any of `fresh` are in its lane."""
+    """Apply each rule to what it sees of counted turns, if its lane has any of `fresh`."""
     turns = seen.turns
     lanes = _lanes_of(turns, {forms.lane for forms in every}, fresh)
     for forms in every:
@@ -110,13 +110,13 @@ def _lanes_of(
 
 
 def kinds_read(every: Sequence[RuleForms]) -> set[str]:
-    """Return the kinds of turn whose texts the rules read."""
+    """Return the kinds of turn with texts that the rules read."""
     reading = [forms.lane for forms in every if any(rule.reads_texts for rule in forms.rules)]
     return {kind for lane in reading for kind in lane.kinds}
 
 
 def _fits(table: pl.DataFrame, override: Override) -> Flags:
-    """Mark the counted turns that an override is for; what a turn does not say fits none."""
+    """Mark the counted turns that an override is for; an unknown value of a turn fits none."""
     wanted = [pl.col(name) == value for name, value in override.selectors.items() if name != "tool"]
     if override.tool is not None:
         wanted += [pl.col("kind") == "tool", pl.col("name") == override.tool]
@@ -125,9 +125,9 @@ def _fits(table: pl.DataFrame, override: Override) -> Flags:
 
 
 def _evaluation(forms: RuleForms, lane: Lane, held: Codes) -> Evaluation:
-    """Let each form evaluate the lane, and take of each turn what the form gives that holds there.
+    """Let each form evaluate the lane, and take for each turn the result of the form in force.
 
-    Earlier turns count whatever held at them. Where the rule is off it gets nowhere.
+    Earlier turns count whatever form was in force at them. Where the rule is off, it never fires.
     """
     first = forms.rules[0].evaluate(lane)
     if not forms.overridden:

@@ -1,4 +1,4 @@
-"""Findings: one rule saying that turns of a task repeat, with the evidence."""
+"""Findings: one rule says that turns of a task repeat, with the evidence."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One rule saying: these turns of this task repeat, and here is the evidence.
+    """One rule says that these turns of this task repeat, and gives the evidence.
 
-    `attempts` counts occurrences and `loop_count` repeats (attempts - 1). For a cycle an
-    occurrence is one full round of `period` turns; everywhere else the period is 1.
+    `attempts` counts occurrences and `loop_count` repeats (attempts - 1). An occurrence of a cycle
+    is one full round of `period` turns; everywhere else the period is 1.
     """
 
     id: str
@@ -51,10 +51,10 @@ class Finding:
     action: Action
     turns: tuple[LoopTurn, ...]
     cost: Cost
-    exact: bool = True  # the turns are the same beyond doubt; in no record
+    exact: bool = True  # the turns are the same beyond doubt; not part of records
 
     def record(self) -> dict[str, object]:
-        """Return what is stored and printed of it, by name."""
+        """Return the fields that are stored and printed, by name."""
         record: dict[str, object] = asdict(self)
         del record["exact"]
         return record

@@ -1,4 +1,4 @@
-"""The turns that a loop keeps: whose they are, what they are called, and their signatures."""
+"""The turns that a loop keeps: their task and agent, their labels and their signatures."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from looptrace.rules.turns import Codes
 
 _HEX_DIGITS = 16
 
-# Forms of signatures that say alike things of all turns with one name; what any other call did
-# differs too much from the next of its tool.
+# In these forms the signatures of turns with one name are alike. Other calls of one tool differ too
+# much from one another.
 _COARSE_FORMS = ("test-fail", "file", "search", "request")
-# Kinds of failures that are none.
+# Kinds that do not say what failed.
 _UNTYPED = (None, "unknown", "untold")
 
 
-# Returns what counted turns have in a column, by its name and the rows.
+# Returns values of counted turns, by the name of a column and the rows.
 Gather = Callable[[str, Codes], list[Any]]
 
 
 class LoopRow(msgspec.Struct, frozen=True, gc=False):
-    """What a stretch keeps of one of its turns; garbage collection does not look at it.
+    """What a stretch keeps of one of its turns; the garbage collector does not track it.
 
-    The sums are the tokens up to it of its agent, the totals those of its task.
+    The sums are the tokens of its agent up to this turn, the totals those of its task.
     """
 
     task: str
@@ -64,7 +64,7 @@ class LoopRow(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def label(self) -> str:
-        """The turn as a person names it."""
+        """The turn as a person would name it."""
         return label({name: getattr(self, name) for name in _LABELLED})
 
     @property
@@ -74,7 +74,7 @@ class LoopRow(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def sign_coarse(self) -> str:
-        """Type and tool of a failure, form and tool of another call, or who is asked; else ""."""
+        """Type and tool of a failure, form and tool of another call, or the receiver; else ""."""
         form = (self.signature or "").partition(":")[0]
         type_ = self.error_type or self.error_kind
         if form in _COARSE_FORMS:
@@ -86,11 +86,11 @@ _LABELLED = ("kind", "name", "arguments", "text", "phase")
 
 
 def loop_rows(gather: Gather, rows: Codes) -> Iterator[LoopRow]:
-    """Read whole turns, column by column, which is several times as fast as row by row."""
+    """Read whole turns column by column, which is several times as fast as row by row."""
     columns = [gather(name, rows) for name in LoopRow.__struct_fields__]
     return starmap(LoopRow, zip(*columns, strict=True))
 
 
 def gather_from(table: pl.DataFrame) -> Gather:
-    """Return how turns are read out of a table of counted turns."""
+    """Return a function that reads a table of counted turns."""
     return lambda name, rows: table[name].gather(pl.Series(rows)).to_list()

@@ -14,7 +14,7 @@ Columns = dict[str, Any]  # arrays of one length by the names of columns, one el
 
 
 def changes(*columns: Codes) -> Flags:
-    """Mark the first row, and those in which any of the columns differs from the row before."""
+    """Mark the first row, and rows that differ from the row before in any of the columns."""
     starts = np.ones(len(columns[0]), dtype=np.bool_)
     starts[1:] = columns[0][1:] != columns[0][:-1]
     for column in columns[1:]:
@@ -23,11 +23,10 @@ def changes(*columns: Codes) -> Flags:
 
 
 class Parts:
-    """Turns in parts, within which something is counted.
+    """Turns in parts; counts are made within each part.
 
-    A part are rows that stand together from each that `starts` on, or the rows of `only` with equal
-    keys. Counting is done in NumPy, because a window of Polars for each count takes ten times as
-    long.
+    A part is a run of adjacent rows from one that `starts` on, or the rows of `only` with equal
+    keys. NumPy does the counting, because a Polars window for each count takes ten times as long.
     """
 
     def __init__(
@@ -49,11 +48,11 @@ class Parts:
         self.first = starts.nonzero()[0][self.number - 1]
 
     def sorted(self, values: Any) -> Any:
-        """Return values of all rows part by part."""
+        """Return values of all rows, ordered part by part."""
         return values if self.order is None else values[self.order]
 
     def by_row(self, values: Any) -> Any:
-        """Return values of the parts' rows in the order of all rows; 0 of rows in no part."""
+        """Return values of the parts' rows in the order of all rows; 0 for rows in no part."""
         if self.order is None:
             return values
         result = np.zeros(len(self._rows["task"]), dtype=values.dtype)
@@ -61,7 +60,7 @@ class Parts:
         return result
 
     def count(self, **what: Any) -> None:
-        """Set columns to the sums of what is named as they are, from the start of each part on."""
+        """Set columns to the running sums of the values under their names, within each part."""
         totals = self._onwards(what)
         if self.order is not None:
             ordered, totals = totals, np.zeros((len(what), len(self._rows["task"])), np.int64)
@@ -69,16 +68,16 @@ class Parts:
         self._rows |= zip(what, totals, strict=True)
 
     def _onwards(self, what: Columns) -> Codes:
-        """Return a row of sums for each column; one call for all takes as long as for one."""
+        """Return a row of running sums for each column; one call for all is as fast as for one."""
         new = np.array([self.sorted(each) for each in what.values()], dtype=np.int64)
         total: Codes = new.cumsum(axis=1)
         total -= (total - new)[:, self.first]
         return total
 
     def since(self, **what: tuple[Flags, Flags]) -> None:
-        """Set columns to what is counted since the last that ends it, and to what was before it.
+        """Set columns to the count since the last row that ends it, and to the count before.
 
-        The rows of the parts stand together.
+        The rows of each part must be adjacent.
         """
         counted, ends = zip(*what.values(), strict=True)
         totals = self._onwards(dict(zip(what, counted, strict=True)))
@@ -87,20 +86,20 @@ class Parts:
         self._rows |= zip(what, totals - before, strict=True)
 
     def _last_mark(self, marks: Codes) -> Codes:
-        """Return the greatest mark of the part up to each row, of each row of marks."""
+        """Return for each row of marks the greatest mark of the part up to each place."""
         apart = self.number * (marks.max(initial=0) + 1)
         last: Codes = np.maximum.accumulate(marks + apart, axis=1) - apart
         return last
 
     def last(self, holds: Flags) -> Codes:
-        """Return the last place of the part up to each for which something holds; -1 without."""
+        """Return the last place of the part, up to each place, where `holds` is set; -1 without."""
         places = np.maximum.accumulate(np.where(holds, np.arange(len(holds)), -1))
         return np.where(places < self.first, -1, places)
 
     def best(self, name: str, sign: int) -> Figures:
         """Return the best figure of the part before each row, else NaN.
 
-        A figure is better where it is higher, or, with -1 as the sign, where it is lower.
+        A higher figure is better; with -1 as the sign, a lower one is.
         """
         figures = self._rows[name]
         worst = -inf * sign
@@ -117,7 +116,7 @@ class Parts:
         return result
 
     def before(self, places: Codes) -> Codes:
-        """Return what the place before each in its part has; -1 at the first."""
+        """Return the value of the place before each one in its part; -1 at the first."""
         result = np.full_like(places, -1)
         result[1:] = np.where(self.starts[1:], -1, places[:-1])
         return result

@@ -21,7 +21,7 @@ Speaker = Literal["intervention", "message", "same_words", "attempts", "setting"
 SPEAKERS: tuple[Speaker, ...] = get_args(Speaker)
 # A person; the other speakers are iterations of an orchestrator.
 PERSONS: tuple[Speaker, ...] = ("intervention", "message")
-# Attempts that the author records; a switch is one as a turn of its session.
+# Attempts that the author records; a switch counts as one, as a turn of its session.
 _ATTEMPTS = (KINDS.index("attempt"), KINDS.index("switch"))
 _USER = KINDS.index("user")
 
@@ -80,7 +80,7 @@ def speakers_of(rows: Columns, tasks: Parts, how: Persons) -> Codes:
 
 
 def _after_attempts(rows: Columns, tasks: Parts) -> Flags:
-    """Return which turns come directly after one of the trace of the task's last attempt."""
+    """Return which turns come directly after a turn in the trace of the task's last attempt."""
     last = tasks.last(_tried(rows["kind"]))
     tried = (last >= 0) & (rows["trace_code"][last] == rows["trace_code"])
     after = np.zeros(len(tried), dtype=np.bool_)
@@ -89,7 +89,7 @@ def _after_attempts(rows: Columns, tasks: Parts) -> Flags:
 
 
 def _tried(kind: Codes) -> Flags:
-    """Return which turns are attempts; `np.isin` takes longer than all other counts of a turn."""
+    """Return which turns are attempts; `np.isin` would take longer than all counts of a turn."""
     marked: Flags = (kind == _ATTEMPTS[0]) | (kind == _ATTEMPTS[1])
     return marked
 

@@ -1,4 +1,4 @@
-"""Counts of phases: visits, transitions, and how often what a phase converges on got better."""
+"""Counts of phases: visits, transitions, and how often the metric of a phase got better."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from looptrace.analyzer.detect.columns import code_of
 from looptrace.analyzer.detect.parts import Columns, Parts
 from looptrace.rules.turns import KINDS, UNKNOWN, Codes, Figures, Flags
 
-# What shows progress: fewer failing tests, more coverage, a marker of something completed.
+# Signs of progress: fewer failing tests, more coverage, a marker of something completed.
 Metric = Literal["tests_failed", "coverage", "markers"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
-# Which way a metric of the author's own gets better.
+# The direction in which a metric of the author's own gets better.
 Better = Literal["lower", "higher"]
 
 _USER = KINDS.index("user")
 
 
 class Convergence(NamedTuple):
-    """What gets better while an iterative phase converges.
+    """The metric that gets better while an iterative phase converges.
 
-    It is one of `METRICS`, or a metric of the author's own, which then says which way is `better`.
+    It is one of `METRICS`, or a metric of the author's own with the direction that is `better`.
     """
 
     metric: str
@@ -41,9 +41,9 @@ def own_figures(
     metrics: Iterable[str | None],
     converging: Converging,
 ) -> Figures:
-    """Return of turns the author's own figure that their phase converges on; higher is better.
+    """Return for turns the author's own figure that their phase converges on; higher is better.
 
-    It is NaN where a turn does not say, in its `metrics`, which are JSON text.
+    The figure is read from `metrics`, which are JSON text. It is NaN if a turn does not have it.
     """
     if not _any_own(converging):
         return np.full(count, nan)
@@ -52,7 +52,7 @@ def own_figures(
 
 
 def own_figure(phase: str | None, metrics: str | None, converging: Converging) -> float:
-    """Return a turn's own figure, as `own_figures` does of many."""
+    """Return the own figure of one turn, as `own_figures` does for many."""
     convergence = converging.get(phase or "")
     if metrics is None or convergence is None or convergence.better is None:
         return nan
@@ -65,9 +65,9 @@ def _any_own(converging: Converging) -> bool:
 
 
 def count_phases(rows: Columns, epochs: Parts, converging: Converging) -> Codes:
-    """Count visits and transitions; returns of each turn the row that says the phase before it."""
+    """Count visits and transitions; return for each turn the row that gives the phase before it."""
     phase = rows["phase_code"]
-    if not phase.any():  # As in most traces; saves half of the time.
+    if not phase.any():  # True of most traces; saves half of the time.
         nothing = np.zeros_like(phase)
         for name in ("phase_before_code", "visits", "transitions_seen", "converging"):
             rows[name] = nothing
@@ -94,16 +94,16 @@ def count_phases(rows: Columns, epochs: Parts, converging: Converging) -> Codes:
 
 
 def _own_improvements(rows: Columns, places: Codes) -> None:
-    """Count in each phase the turns whose figure of the author's own is the best so far."""
+    """Count in each phase the turns that have the best own figure so far."""
     by = (rows["task"], rows["epoch"], rows["phase_code"])
     phases = Parts(rows, by=by, only=places)
     phases.count(own_improvements=rows["own_figure"] > phases.best("own_figure", 1))
 
 
 def _begins_anew(rows: Columns, epochs: Parts) -> Flags:
-    """Mark turns whose phase was declared anew since the turn before them ended.
+    """Mark turns with a phase that was declared again since the turn before them ended.
 
-    Phases that are declared at the same time, by spans side by side, are one visit.
+    Declarations at the same time, by spans side by side, are one visit.
     """
     anew = np.zeros(len(rows["task"]), dtype=np.bool_)
     anew[1:] = (rows["phase_start_ns"][1:] >= rows["end_ns"][:-1]) & ~epochs.starts[1:]

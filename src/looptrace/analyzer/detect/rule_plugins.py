@@ -1,7 +1,7 @@
-"""Rules of one's own, out of the entry points of installed distributions.
+"""Rules of installed distributions, found by their entry points.
 
-A distribution names them in the group `looptrace.rules`; each is a class that keeps the contract
-of `looptrace.rules.contract`, and is evaluated and set like the rules that are here already.
+A distribution names its rules in the group `looptrace.rules`. Each rule is a class that keeps the
+contract of `looptrace.rules.contract`. It is evaluated and set like the rules of looptrace.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ GROUP = "looptrace.rules"
 
 
 def known_rules() -> tuple[Rule, ...]:
-    """Return every rule, installed ones last, with its default settings, also those that are off.
+    """Return every rule with its default settings, installed ones last and also those that are off.
 
     Raises:
-        PluginError: if an installed one cannot be used.
+        PluginError: if an installed rule cannot be used.
     """
     return tuple(rule() for rule in every_rule())
 
 
 @cache
 def every_rule() -> tuple[type[Rule], ...]:
-    """Return the class of every rule, installed ones last, in the order of their names there.
+    """Return the class of every rule, installed ones last and in the order of their names.
 
     Raises:
-        PluginError: if an installed one cannot be used.
+        PluginError: if an installed rule cannot be used.
     """
     rules = {rule.name: rule for rule in RULES}
     for point in offered(GROUP):
-        # It is made once, so that a broken one is refused before it is used.
+        # One instance is made here, so that a broken rule is refused before it is used.
         rule = type(make(point, Rule, "a class that keeps the contract of a rule"))  # type: ignore[type-abstract]
         if rule.name in rules:
             raise refusal(point, f"there is a rule {rule.name!r} already")

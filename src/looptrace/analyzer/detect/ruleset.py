@@ -18,7 +18,7 @@ from looptrace.rules.turns import LaneSpec
 # The fields of a turn that an override can match.
 SELECTORS = ("phase", "agent", "task_kind", "tool")
 
-# In place of an index into the forms of a rule: the rule is off.
+# Stands in place of an index into the forms of a rule: the rule is off.
 OFF = -1
 
 
@@ -26,7 +26,7 @@ OFF = -1
 class Override:
     """Other settings of rules for turns with this phase, agent, kind of task, and tool.
 
-    None matches every turn; at least one is given. A rule that is None is off for these turns.
+    None matches every turn; at least one selector is given. A rule of None is off for these turns.
     """
 
     rules: Mapping[str, Rule | None]
@@ -56,7 +56,7 @@ class RuleSet:
     meaning: Meaning | None = None  # None compares requests word by word
 
     def forms(self) -> list[RuleForms]:
-        """Return every rule that is on for some turns, in all the forms that overrides give it."""
+        """Return every rule that is on for some turns, in all forms that overrides give it."""
         bases: list[tuple[str, Rule | None]] = [(rule.name, rule) for rule in self.rules]
         on = {rule.name for rule in self.rules}
         named = dict.fromkeys(name for override in self.overrides for name in override.rules)
@@ -67,10 +67,10 @@ class RuleSet:
 
 @dataclass(frozen=True, slots=True)
 class RuleForms:
-    """One rule with its settings: its different forms, and where each applies."""
+    """The different forms of one rule with its settings, and where each form applies."""
 
     rules: tuple[Rule, ...]
-    base: int  # index into `rules`, or `OFF`, of turns that no override changes
+    base: int  # index into `rules`, or `OFF`, for turns that no override changes
     overridden: tuple[tuple[int, int], ...]  # index of an override, and of the form that it uses
 
     @property
@@ -80,12 +80,12 @@ class RuleForms:
 
     @property
     def lane(self) -> LaneSpec:
-        """The lane that all forms look at."""
+        """The lane that all forms evaluate."""
         return self.rules[0].lane
 
     @property
     def lookback(self) -> int:
-        """The number of turns of its lane on which the result of any form depends."""
+        """The number of turns of its lane that the result of any form depends on."""
         return max(rule.lookback for rule in self.rules)
 
 

@@ -1,4 +1,4 @@
-"""A list that grows at its end in constant time, and never changes for those who hold it."""
+"""A list that grows at its end in constant time, and never changes for its holders."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 class SharedList(Sequence[T]):
-    """The first items of a list, which all that grew from one another have in common.
+    """The first items of a list; all lists that grew from one another share these items.
 
-    Batch has tuples in its place, which need no growing.
+    Batch uses tuples instead, which do not need to grow.
     """
 
     __slots__ = ("_count", "_items")
@@ -46,9 +46,10 @@ class SharedList(Sequence[T]):
     __hash__ = None  # type: ignore[assignment]
 
     def grown(self, more: Sequence[T]) -> SharedList[T]:
-        """Return the list with more at its end.
+        """Return the list with more items at its end.
 
-        Where the same was added before, as when late turns are looked at again, nothing is copied.
+        Nothing is copied if the same items were added before, as when late turns are looked at
+        again.
         """
         end = self._count + len(more)
         known = self._items[self._count : end]
@@ -58,7 +59,7 @@ class SharedList(Sequence[T]):
 
 
 def grown(items: Sequence[T], more: Sequence[T]) -> Sequence[T]:
-    """Return items with more at their end."""
+    """Return items with more items at their end."""
     shared: Any = items if isinstance(items, SharedList) else SharedList(list(items), len(items))
     result: SharedList[T] = shared.grown(more)
     return result

@@ -1,7 +1,7 @@
 """One turn at a time: its codes and marks, as `columns` makes them for tables of turns.
 
-A call of NumPy or Polars takes as long as all that is to be done for one turn. What follows from
-what is the same in both, by the same patterns, and a test holds both to the same.
+One call of NumPy or Polars takes as long as all the work for one turn. Both modules derive the same
+marks by the same patterns, and a test checks that.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from looptrace.analyzer.fingerprint.tool_kinds import (
 from looptrace.analyzer.schema.turns import AT, SILENCE
 from looptrace.rules.turns import KINDS, STATUSES, UNKNOWN
 
-# Before all times: no span declares the phase of a turn for those within.
+# Before all times: no span around the turn declares its phase.
 NEVER_NS = -1
 
-# What is coded as the hash of the column of a turn that has its name, with trace and step.
+# Columns of turns that get a code, which is the hash of the column; trace and step get one, too.
 CODED_TEXTS = (
     *("agent", "subtask", "task_kind", "phase", "iteration", "call", "outcome", "signature"),
     *("response", "talks_on"),
 )
-# What a turn is compared with earlier ones by, to tell which rules may fire at it.
+# Codes by which a turn is compared with earlier ones, to find which rules may fire at it.
 COMPARED = ("call", "outcome", "signature", "response", "error", "mendable", "search_result")
-# What an evaluation sees of a turn besides: its own numbers, codes, and what is counted.
+# Other columns of a turn that an evaluation sees: its own numbers, its codes, its counts.
 OWN = ("kind", "failed", "start_ns", "end_ns", "order_ns", "phase_start_ns", "markers")
 FIGURES = ("tests_failed", "tests_total", "coverage")
 CODED = (
@@ -57,7 +57,7 @@ COUNTED = (
 
 
 class SingleTurn:
-    """A turn with its codes and marks and, once `SingleCounters` counted it, with its counts."""
+    """A turn with its codes and marks, and with its counts after `SingleCounters` counted it."""
 
     __slots__ = (
         "alike",
@@ -72,14 +72,14 @@ class SingleTurn:
     )
     source: Turn
 
-    if TYPE_CHECKING:  # The names of the columns; none is written down twice.
+    if TYPE_CHECKING:  # Attributes have the names of the columns, so none is written down twice.
 
         def __getattr__(self, name: str) -> Any: ...
 
         def __setattr__(self, name: str, value: Any) -> None: ...
 
     def again(self, *columns: str) -> bool:
-        """Return whether an earlier turn is known to equal it in all these columns."""
+        """Return whether an earlier turn is known to equal this one in all these columns."""
         places = [COMPARED.index(column) for column in columns]
         if not all(self.alike_any[place] for place in places):
             return False
@@ -104,17 +104,17 @@ _says = itemgetter(
 
 
 def text_code(text: str | None) -> int:
-    """Return the code of a text; it holds in this process only, and is not that of `columns`."""
+    """Return the code of a text; it is valid in this process only and differs from `columns`."""
     return UNKNOWN if text is None else hash(text) or 1
 
 
 def _code(*parts: object) -> int:
-    """Return one code for several codes, the same where they are equal."""
+    """Return one code for several codes; equal codes give the same one."""
     return hash(parts) or 1
 
 
 def encode_turn(turn: Turn, order_ns: int) -> SingleTurn:
-    """Return a turn with its codes and marks: the same ones as `columns.encode_columns` makes."""
+    """Return a turn with its codes and marks, as `columns.encode_columns` does for a table."""
     one = SingleTurn()
     one.source = turn
     *codes, trace, step = map(text_code, _texts_of(turn))
@@ -135,7 +135,7 @@ def encode_turn(turn: Turn, order_ns: int) -> SingleTurn:
 
 @dataclass(slots=True)
 class _Said:
-    """What the marks of a turn are read from."""
+    """The fields that the marks of a turn are read from."""
 
     kind: str
     name: str | None
@@ -172,7 +172,7 @@ def _mark(one: SingleTurn, said: _Said) -> None:
 
 
 def _mark_call(one: SingleTurn, said: _Said) -> None:
-    """Set what follows from a call and its failure, as `columns` does in `_marks`."""
+    """Set the marks that follow from a call and its failure, as `columns._marks` does."""
     tool, is_call = tool_marks(said.name), one.kind == _TOOL
     looks, fine = tool.searches or tool.reads, is_call and not one.failed
     sleeps = is_call and said.arguments is not None and bool(_SLEEPS.search(said.arguments))
@@ -195,7 +195,7 @@ def _mark_call(one: SingleTurn, said: _Said) -> None:
 
 
 def _is_unfinished(result: str) -> bool:
-    folded = result.casefold()  # A word is found many times as fast as a pattern without a start.
+    folded = result.casefold()  # Words are found many times faster than a pattern without a start.
     return any(word in folded for word in GOES_ON_WORDS) and bool(_UNFINISHED.search(result))
 
 
@@ -206,7 +206,7 @@ def _is_mendable(said: _Said) -> bool:
 
 
 def _tells(said: _Said) -> bool:
-    """Return whether a search tells what it found, as `columns` does in `_search_results`."""
+    """Return whether a search says what it found, as `columns._search_results` does."""
     if said.result is None or said.name is None or _ACKNOWLEDGES.search(said.result):
         return False
     return not _QUERIES.search(said.name) or bool(_FOUND_NOTHING.search(said.result))

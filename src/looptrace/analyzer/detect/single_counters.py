@@ -1,8 +1,8 @@
 """One turn after the other: the counts of a task, as `counters` makes them for tables of turns.
 
-Live, a turn comes alone, and is counted on from what is held of its task: a few numbers of the
-task, of each agent, and of the time since the last reset. What is counted is the same in both, and
-the tests that hold batch and live to the same hold these, too.
+Live, turns come one at a time. Each is counted from what is held of its task: a few numbers of the
+task, of each agent, and of the time since the last reset. The counts are the same as in batch, and
+the tests that compare batch and live check them, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TOOL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
     KINDS.index(kind) for kind in ("tool", "attempt", "progress", "switch", "user")
 )
 _DONE = STATUSES.index("done") + 1
-# Figures of a call that is not known are compared with one another, too.
+# Figures of unknown calls are compared with one another, too.
 _ANY_CALL = 1
 _PERSON_CODES = {SPEAKERS.index(speaker) + 1 for speaker in PERSONS}
 _MESSAGE = SPEAKERS.index("message") + 1
@@ -31,7 +31,7 @@ _PERSON, _BY_MESSAGE, _COMPLETED, _IDLE = (RESETS.index(name) + 1 for name in RE
 
 
 class _Agent:
-    """What is counted of one agent in its task."""
+    """The counts of one agent in its task."""
 
     __slots__ = ("epoch", "input_sum", "look_ns", "output_sum", "seen")
 
@@ -39,7 +39,7 @@ class _Agent:
         self.input_sum = self.output_sum = 0
         self.look_ns: int | None = None  # end of its last call that did or showed something new
         self.epoch = 0  # of what was seen
-        # Its last call that did more than look, and looks since: call, outcome and end of each.
+        # Its last call that did more than look, and the looks since: call, outcome and end of each.
         self.seen: tuple[tuple[int, int, int], ...] = ()
 
 
@@ -53,7 +53,7 @@ class _Best:
 
 
 class _Epoch:
-    """What is counted since the last reset."""
+    """The counts since the last reset."""
 
     __slots__ = (
         *("began_ns", "steps", "errors", "errors_before", "figures", "figures_before", "tries"),
@@ -74,7 +74,7 @@ class _Epoch:
 
 
 class SingleCounters:
-    """The counts of one task up to a turn, on from which the next one is counted."""
+    """The counts of one task up to a turn; the next turn continues them."""
 
     __slots__ = (
         *("agents", "attempt_trace", "before", "calls_seen", "changes_seen", "done", "end_ns"),
@@ -87,7 +87,7 @@ class SingleCounters:
         self.turn = self.resets = self.resets_seen = 0
         self.waits_seen = self.changes_seen = self.calls_seen = self.works_seen = 0
         self.input_total = self.output_total = 0
-        self.end_ns: int | None = None  # of the turn before, with what else is asked of it
+        self.end_ns: int | None = None  # of the turn before, with what else is needed of it
         self.trace = UNKNOWN
         self.done = False
         self.before: tuple[int, ...] = ()
@@ -95,10 +95,10 @@ class SingleCounters:
         self.messages: BoundedDict[int, None] | None = None  # the words of earlier ones
         self.agents: dict[int, _Agent] = {}
         self.epoch: _Epoch | None = None
-        self.steps: dict[int, int] = {}  # the place of each parallel step among turns that may move
+        self.steps: dict[int, int] = {}  # place of each parallel step among turns that may move
 
     def copy(self) -> SingleCounters:
-        """Return counts that go on apart from these."""
+        """Return a copy that is counted on separately."""
         other = copy(self)
         if self.messages is not None:
             other.messages = BoundedDict(self.messages.count_max)
@@ -114,7 +114,7 @@ class SingleCounters:
         return other
 
     def count(self, one: SingleTurn) -> None:
-        """Set the counts of the turn that comes next."""
+        """Set the counts of the next turn."""
         self._speak(one)
         begins = self._reset(one) or self.epoch is None
         if begins or self.epoch is None:
@@ -135,7 +135,7 @@ class SingleCounters:
         self.end_ns, self.trace = one.end_ns, one.trace
 
     def _speak(self, one: SingleTurn) -> None:
-        """Set who wrote a message, as `persons.speakers_of` does."""
+        """Set the author of a message, as `persons.speakers_of` does."""
         one.speaker = UNKNOWN
         if one.kind != _USER:
             return
@@ -147,11 +147,11 @@ class SingleCounters:
         speaker = speaker_of(persons, has_id=one.has_id, again=again, attempted=attempted)
         one.speaker = SPEAKERS.index(speaker) + 1
         if not one.has_id and one.call != UNKNOWN:
-            self.messages.pop(one.call, None)  # What came last is forgotten last.
+            self.messages.pop(one.call, None)  # The newest message is forgotten last.
             self.messages[one.call] = None
 
     def _reset(self, one: SingleTurn) -> bool:
-        """Set why counts begin anew at a turn, and return whether they do."""
+        """Set why counts start again at a turn, and return whether they do."""
         one.reset = _COMPLETED if self.done else UNKNOWN
         if self.end_ns is not None and one.end_ns - self.end_ns > self.how.idle_s * NS_PER_S:
             one.reset = _IDLE
@@ -180,7 +180,7 @@ class SingleCounters:
         one.input_tokens_sum, one.output_tokens_sum = agent.input_sum, agent.output_sum
 
     def _look(self, one: SingleTurn, agent: _Agent) -> None:
-        """Set whether a call only looks, and count waits, as `counters` does in `_looks`."""
+        """Set whether a call only looks, and count waits, as `counters._looks` does."""
         how, looks = self.how, one.only_reads or one.unfinished
         waits = one.pauses
         if self.end_ns is not None:
@@ -214,7 +214,7 @@ class SingleCounters:
         return same and one.order_ns == first_ns
 
     def _progress(self, one: SingleTurn, epoch: _Epoch) -> bool:
-        """Count figures and what got better; returns whether there was progress."""
+        """Count figures and improvements; return whether there was progress."""
         failing, coverage, markers = one.tests_failed, one.coverage, one.markers > 0
         fewer = more = compares = gains = False
         one.measured = UNKNOWN
@@ -227,7 +227,7 @@ class SingleCounters:
             compares = compares and not failing <= 0
             passes = failing == 0
             gains = fewer or more or passes
-            if passes:  # What fails after that is compared with what came after it.
+            if passes:  # Later figures are compared only with figures from here on.
                 epoch.best[one.measured] = _Best()
             else:
                 if fewer or isnan(best.tests_failed):
@@ -247,7 +247,7 @@ class SingleCounters:
         return improves
 
     def _try(self, one: SingleTurn, epoch: _Epoch, *, improves: bool) -> None:
-        """Count what was tried since something came of it."""
+        """Count the tries since the last progress."""
         attempt, own = one.kind == _ATTEMPT, one.own and not one.twin
         progress = improves or one.works or (attempt and one.status == _DONE)
         if attempt and one.outcome != UNKNOWN:

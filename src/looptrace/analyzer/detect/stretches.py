@@ -25,18 +25,18 @@ Key = tuple[str, str, str, int, int, int]
 
 
 class Firing(NamedTuple):
-    """A turn at which a loop had come so far that the rule fired, and what held there."""
+    """A turn at which a loop was long enough that the rule fired, and the settings in force."""
 
     turn: int
     end_ns: int
     rule: Rule
-    needed: int  # attempts at which it fires
-    counted: int | None  # attempts, where they count from the start of the task
+    needed: int  # attempts at which the rule fires
+    counted: int | None  # attempts, if they count from the start of the task
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A loop as one rule sees it: whose, what repeats, and its turns in their order."""
+    """A loop as one rule sees it: its task and agent, what repeats, and its turns in order."""
 
     task: str
     agent: str
@@ -46,8 +46,8 @@ class Stretch:
     first: tuple[LoopRow, ...]  # the turns of one round, which the others repeat
     last: LoopRow
     failing: int  # how many turns, from the first on, are known to have failed
-    verbatim: int  # how many, from the first on, asked for the same, word by word
-    by_first: int  # how many, from the first on, are turns of the first one's agent
+    verbatim: int  # how many, from the first on, ask for the same, word by word
+    by_first: int  # how many, from the first on, are turns of the agent of the first
     turn: Sequence[int]
     trace_id: Sequence[str]
     span_id: Sequence[str]
@@ -60,12 +60,12 @@ class Stretch:
 
     @property
     def key(self) -> Key:
-        """What two parts of one loop have in common."""
+        """The key that two parts of one loop share."""
         return (self.rule.name, self.task, self.agent, self.epoch, self.period, self.what)
 
     @property
     def attempts(self) -> int:
-        """How many times the thing, or the round of things, was done."""
+        """How many times the action, or the round of actions, was done."""
         return self.attempts_at(self.fired[-1])
 
     @property
@@ -80,7 +80,8 @@ class Stretch:
     def attempts_since(self, turn: int, fired: Firing) -> int:
         """Return how many attempts after a turn there were when the rule fired.
 
-        Where they count from the start of the task, these are those after the last firing up to it.
+        If attempts count from the start of the task, return those since the rule last fired at or
+        before that turn.
         """
         if fired.counted is None:
             turns = bisect_right(self.turn, fired.turn) - bisect_right(self.turn, turn)
@@ -90,14 +91,14 @@ class Stretch:
         return max(fired.counted - (before or 0), 0)
 
     def agent_at(self, fired: Firing) -> str:
-        """Return the agent that had done all of the loop when the rule fired; "" for several."""
+        """Return the agent of all turns of the loop when the rule fired; "" for several agents."""
         return self.first[0].agent if self.by_first > self.index_of(fired) else ""
 
     @property
     def id(self) -> str:
         """The id of the finding; it stays the same however long the loop grows.
 
-        It has no names of task or agent, which may come with a later span.
+        It does not depend on the names of task or agent, which may come with a later span.
         """
         first = self.first[0]
         identity = (self.rule.name, first.trace_id, first.span_id)
@@ -110,13 +111,13 @@ class Stretch:
 
     @property
     def signature_coarse(self) -> str:
-        """The coarse signatures of the turns of one round; "" where one has none."""
+        """The coarse signatures of the turns of one round; "" if any turn has none."""
         signs = [row.sign_coarse for row in self.first]
         return " → ".join(signs) if all(signs) else ""
 
     @property
     def blockers(self) -> tuple[str, ...]:
-        """What blocks the attempts of the loop, where they say it."""
+        """The blockers of the attempts of the loop, if the attempts name any."""
         first = self.first[0]
         if first.kind != "attempt" or first.arguments is None:
             return ()
@@ -127,7 +128,7 @@ class Stretch:
         return (fired.end_ns - self.first[0].start_ns) / NS_PER_S
 
     def reason_at(self, fired: Firing) -> str:
-        """Put the loop into words as it was when the rule fired."""
+        """Describe the loop in words as it was when the rule fired."""
         loop = Loop(
             labels=tuple(row.label for row in self.first),
             attempts=self.attempts_at(fired),
@@ -140,23 +141,23 @@ class Stretch:
         return f"{fired.rule.say(loop)}, turns {self.first[0].turn}–{fired.turn}"
 
     def reworded_at(self, fired: Firing) -> bool:
-        """Return whether some of it only meant the same as the first turn when the rule fired."""
+        """Return whether some turn equalled the first only in meaning when the rule fired."""
         return fired.rule.compares_meaning and self.verbatim <= self.index_of(fired)
 
     def exact_at(self, fired: Firing) -> bool:
-        """Return whether its turns were the same beyond doubt when the rule fired."""
+        """Return whether the turns were the same beyond doubt when the rule fired."""
         return fired.rule.exact and not self.reworded_at(fired)
 
     def index_of(self, fired: Firing) -> int:
-        """Return which of the loop's turns it was at which the rule fired."""
+        """Return the index, in the loop, of the turn at which the rule fired."""
         return bisect_right(self.turn, fired.turn) - 1
 
     def continues(self, before: Stretch) -> bool:
-        """Return whether this is the same loop as an earlier one, gone on."""
+        """Return whether this loop is the continuation of an earlier one."""
         return self.fired[0].counted is not None or self.turn[0] <= before.turn[-1]
 
     def joined(self, later: Stretch) -> Stretch:
-        """Return both as one; turns that both have count once."""
+        """Return both as one; shared turns count once."""
         new = bisect_right(later.turn, self.turn[-1])
         fired = bisect_right(later.fired, self.fired[-1].turn, key=lambda fired: fired.turn)
         failing, verbatim, by_first = self.failing, self.verbatim, self.by_first
@@ -181,19 +182,19 @@ class Stretch:
 
 
 class Growth(NamedTuple):
-    """A loop, and a turn at which its rule fired; the loop may have gone on since."""
+    """A loop, and a turn at which its rule fired; the loop may have grown since."""
 
     loop: Stretch
     fired: Firing
 
     @property
     def attempts(self) -> int:
-        """Attempts of the loop up to that turn."""
+        """The attempts of the loop up to that turn."""
         return self.loop.attempts_at(self.fired)
 
 
 class StretchUpdate(NamedTuple):
-    """Stretches that are still open, those that ended, and how all of them grew."""
+    """Stretches that are still open, stretches that ended, and the growth of all of them."""
 
     opened: dict[Key, Stretch]
     ended: list[Stretch]
@@ -203,7 +204,8 @@ class StretchUpdate(NamedTuple):
 def continue_stretches(opened: dict[Key, Stretch], later: Sequence[Stretch]) -> StretchUpdate:
     """Continue open stretches with later ones.
 
-    A stretch of the same key continues an open one if it begins within it, else it ends it.
+    A later stretch with the same key continues an open one if it begins within it. Otherwise it
+    ends the open one.
     """
     still = dict(opened)
     ended: list[Stretch] = []
@@ -222,7 +224,7 @@ def continue_stretches(opened: dict[Key, Stretch], later: Sequence[Stretch]) -> 
 
 @dataclass(frozen=True, slots=True)
 class LaneEvaluation:
-    """What a rule finds at every turn of its lane, each by the form that holds at that turn."""
+    """The result of a rule at every turn of its lane, by the form in force at that turn."""
 
     rules: tuple[Rule, ...]
     lane: Lane
@@ -232,22 +234,22 @@ class LaneEvaluation:
 
 @dataclass(frozen=True, slots=True)
 class StretchRows:
-    """A stretch before its turns are read: which rows of the table belong to it."""
+    """A stretch before its turns are read: the rows of the table that belong to it."""
 
     period: int
     what: int
     rows: Codes
-    fired: Codes  # those rows at which the rule fired
+    fired: Codes  # the rows at which the rule fired
     rules: list[Rule]  # the form of the rule at each of them
     needed: list[int]
-    counted: list[int] | None  # attempts at each of them, where they count from the task's start
+    counted: list[int] | None  # attempts at each of them, if they count from the task's start
     outlasts_completion: bool  # as the lane says
 
 
 def stretch_rows(lane_evaluation: LaneEvaluation, fires: Codes) -> Iterator[StretchRows]:
     """Join the firing turns of a lane to stretches.
 
-    A firing turn continues the stretch of its kind if the loop that it sees began within it.
+    A firing turn continues a stretch of its kind if its loop began within that stretch.
     """
     lane, evaluation = lane_evaluation.lane, lane_evaluation.evaluation
     if not len(fires):
@@ -289,16 +291,16 @@ def stretch_rows(lane_evaluation: LaneEvaluation, fires: Codes) -> Iterator[Stre
         )
 
 
-# The moments of a loop ask for its id again and again.
+# The id of a loop is needed for each of its moments.
 @lru_cache(maxsize=_IDS_KEPT)
 def _finding_id(*identity: str) -> str:
     return digest("\x1f".join(identity))
 
 
 def read_stretches(turns: Turns, gather: Gather, stretches: Sequence[StretchRows]) -> list[Stretch]:
-    """Read the turns of all stretches out of the counted turns at once.
+    """Read the turns of all stretches from the counted turns at once.
 
-    Of most turns only the ids are read; of one round and of the last turn everything.
+    The turns of one round and the last turn are read in full; only the ids are read of the rest.
     """
     if not stretches:
         return []
@@ -327,7 +329,7 @@ def read_stretches(turns: Turns, gather: Gather, stretches: Sequence[StretchRows
 
 
 def _prefixes(holds: Flags, starts: Codes, ends: Codes) -> list[int]:
-    """Count in each part how many there are, from its start on, before the first that fails."""
+    """Count in each part the elements from its start that hold, up to the first that does not."""
     broken = np.append((~holds).nonzero()[0], len(holds))
     first = broken[np.searchsorted(broken, starts)]
     lengths: list[int] = (np.minimum(first, ends) - starts).tolist()
@@ -335,7 +337,7 @@ def _prefixes(holds: Flags, starts: Codes, ends: Codes) -> list[int]:
 
 
 def _fired(gather: Gather, stretches: Sequence[StretchRows]) -> Iterator[tuple[Firing, ...]]:
-    """Read when each stretch fired."""
+    """Read the firings of each stretch."""
     rows = np.concatenate([members.fired for members in stretches])
     every = map(
         Firing._make,
@@ -366,7 +368,7 @@ def _stretch(
     return Stretch(
         task=last.task,
         agent=last.agent if members.rules[0].lane.by == "agent" else "",
-        # A lane that goes on after a completion is one loop across it.
+        # In a lane that goes on after a completion, one loop may cross the completion.
         epoch=last.resets_seen if members.outlasts_completion else last.epoch,
         period=members.period,
         what=members.what,

@@ -1,4 +1,4 @@
-"""What an analysis says: findings, and the counts around them."""
+"""The result of an analysis: findings, and the counts around them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from looptrace.analyzer.schema.spans import Skipped
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Tool turns that no rule could take for equal, because the trace does not say."""
+    """Tool turns that no rule could compare, because the trace does not say enough."""
 
     arguments: int
     results: int
@@ -21,7 +21,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The counts of an analysis. Tokens are those of model turns, so that none counts twice."""
+    """The counts of an analysis. Tokens are those of model turns, so that no token counts twice."""
 
     sessions: int
     tasks: int
@@ -34,10 +34,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """One failure in many sessions: what, since when and until when, and which loops it explains.
+    """One failure in many sessions: what failed, from when until when, and the loops it explains.
 
-    It became one at `known_ns`, and `sessions` are in the order in which they failed first. A loop
-    is explained where all calls between its first and its last turn are failures of an outage.
+    It became an outage at `known_ns`. `sessions` are in the order of their first failures. A loop
+    is explained if all calls between its first and its last turn are failures of an outage.
     """
 
     id: str
@@ -54,11 +54,11 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """One analysis: the counts, what was not read, the findings, and the turns they speak of.
+    """One analysis: the counts, what was not read, the findings, and the turns that they name.
 
-    Findings are ordered by task and first turn, events by task and as they came about; `turns` has
-    the schema `TURN_SCHEMA`, and may have those of looping tasks alone. `tasks` are the names of
-    all tasks, in their order. Outages are ordered by their first failure.
+    Findings are ordered by task and first turn, events by task and time. `turns` has the schema
+    `TURN_SCHEMA`, and may hold only the turns of looping tasks. `tasks` are the names of all tasks,
+    in order. Outages are ordered by their first failure.
     """
 
     summary: Summary
@@ -71,6 +71,6 @@ class Analysis:
 
     @property
     def own(self) -> tuple[Finding, ...]:
-        """The findings that no outage explains."""
+        """The findings that are not explained by an outage."""
         explained = {finding for outage in self.outages for finding in outage.findings}
         return tuple(finding for finding in self.findings if finding.id not in explained)

@@ -24,7 +24,7 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, TURN_SCHEMA
 
-# Tasks are judged in parts of about this many turns, so that memory does not grow with the input.
+# Tasks are evaluated in parts of about this many turns, so memory does not grow with the input.
 PART_TURNS = 200_000
 
 
@@ -44,7 +44,7 @@ def analysis_of(
     skipped: Sequence[Skipped] = (),
     policy: DetectionPolicy = DEFAULT,
 ) -> Analysis:
-    """Find the loops in turns (`TURN_SCHEMA`, numbered) and count what was looked at."""
+    """Find the loops in turns (`TURN_SCHEMA`, numbered) and count what was evaluated."""
     detection = detect(turns, policy)
     return Analysis(
         summary=_summary(turns, spans),
@@ -57,7 +57,7 @@ def analysis_of(
 
 
 def joined(parts: Sequence[Analysis], sessions: int, spans: int) -> Analysis:
-    """Return the analyses of parts that share no task as one; keeps the turns of looping tasks."""
+    """Join the analyses of parts that share no task; keep only the turns of looping tasks."""
     turns = [
         part.turns.filter(pl.col("task").is_in({finding.task for finding in part.findings}))
         for part in parts
@@ -87,12 +87,12 @@ def joined(parts: Sequence[Analysis], sessions: int, spans: int) -> Analysis:
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """What rules and gates make of turns: findings by task and turn, events by task, states."""
+    """The results of rules and gates: findings by task and turn, events by task, states."""
 
     findings: tuple[Finding, ...]
     events: tuple[GateEvent, ...]
     states: tuple[TaskState, ...]  # of the tasks that have a finding
-    openings: Mapping[str, Finding]  # by gate, its finding as it stood when the gate opened
+    openings: Mapping[str, Finding]  # by gate: its finding as it was when the gate opened
 
 
 def detect(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Detection:
@@ -115,7 +115,7 @@ def detect(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Detection:
 def decide_tasks(
     rows: pl.DataFrame, stretches: Sequence[Stretch], recovery: Recovery
 ) -> tuple[list[TaskState], list[GateEvent]]:
-    """Take each task with a loop through what happened in its turns, which are counted."""
+    """Advance the state of each task with a loop through the events in its counted turns."""
     looping = rows.filter(pl.col("task").is_in({loop.task for loop in stretches}))
     states: list[TaskState] = []
     events: list[GateEvent] = []
@@ -136,14 +136,14 @@ def in_order(findings: list[Finding]) -> list[Finding]:
 
 
 def finding_of(stretch: Stretch) -> Finding:
-    """Put a stretch into the form that is reported; its id is the same however long it grows."""
+    """Return the finding of a stretch; its id stays the same however long the stretch grows."""
     return _finding_at(Growth(stretch, stretch.fired[-1]), stretch.last)
 
 
 def openings_of(
     events: Iterable[GateEvent], grown: Iterable[Growth], rows: pl.DataFrame
 ) -> dict[str, Finding]:
-    """Return by gate, of those that opened, the finding as it stood at that turn.
+    """Return by gate, for gates that opened, the finding as it was at that turn.
 
     `grown` has the growths that the events come from, and `rows` (counted turns) their turns.
     """
@@ -173,7 +173,7 @@ def openings_of(
 
 
 def _finding_at(growth: Growth, last: LoopRow) -> Finding:
-    """Put a loop into the form that is reported, as it was at a growth, whose turn is `last`."""
+    """Return the finding of a loop as it was at a growth; `last` is the turn of the growth."""
     stretch, fired = growth
     first, attempts = stretch.first[0], growth.attempts
     cost = _cost(growth, last)
@@ -204,7 +204,7 @@ def _finding_at(growth: Growth, last: LoopRow) -> Finding:
 
 
 def _cost(growth: Growth, last: LoopRow) -> Cost:
-    """Add up what the loop's agent, or all agents of its task, spent from its first turn on."""
+    """Add up what the loop's agent, or all agents of its task, spent from the first turn on."""
     stretch, fired = growth
     first = stretch.first[0]
     given = last.input_tokens_total - first.input_tokens_total
@@ -220,7 +220,7 @@ def _cost(growth: Growth, last: LoopRow) -> Cost:
 
 
 def _parts(turns: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Cut sorted turns between tasks."""
+    """Split sorted turns between tasks."""
     tasks = turns["task"]
     starts = (tasks != tasks.shift(1)).fill_null(value=True).arg_true().to_list()
     begin = 0

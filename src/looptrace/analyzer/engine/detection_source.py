@@ -1,4 +1,4 @@
-"""What decides which findings turns have, so that turns are not judged again by the same."""
+"""What findings depend on, so that turns are evaluated again only after a change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.source import fingerprint_source
 from looptrace.analyzer.text.digests import digest
 
-# What turns go through to findings; what comes after does not change which tasks have some.
+# The code from turns to findings; later code does not change which tasks have findings.
 _PACKAGES = (
     "looptrace.analyzer.detect",
     "looptrace.analyzer.fingerprint",
@@ -22,9 +22,9 @@ _PACKAGES = (
 
 
 def detection_source(policy: DetectionPolicy) -> str:
-    """Return a hash of all that findings depend on beside the spans; "" where that is not known.
+    """Return a hash of everything that findings depend on besides the spans; "" if it is not known.
 
-    What a rule of a plug-in imports is not known, and neither is the model that compares meanings.
+    The imports of a plug-in rule are not known, and neither is the model that compares meanings.
     """
     rule_set = policy.rule_set
     overriding = (rule for override in rule_set.overrides for rule in override.rules.values())
@@ -37,7 +37,7 @@ def detection_source(policy: DetectionPolicy) -> str:
 
 @cache
 def _code() -> str:
-    """Return a hash of the modules that judge."""
+    """Return a hash of the modules of the detection."""
     texts = (text for package in _PACKAGES for text in _modules(files(package)))
     return digest("".join(sorted(texts)))
 

@@ -1,10 +1,11 @@
-"""The live driver: turns as they arrive in, findings out, the same as in batch.
+"""The live driver: turns in as they arrive, findings out, the same as in batch.
 
-Of each task the engine keeps the turns that may still move, and of the settled ones before them
-as many as the rules look back on. A turn is settled when it lies `HORIZON_S` before the newest of
-its task; what arrives later than that is counted and left out. A turn that comes after all others
-of its task is counted on and judged alone, by the functions that serve batch. Where it comes before
-some, all that may still move are counted and judged anew, on from the settled ones.
+For each task the engine keeps the turns that may still move, and as many of the settled turns
+before them as the rules look back on. A turn is settled when it lies `HORIZON_S` before the newest
+of its task. Turns that arrive later than that are counted as late and left out. A turn that comes
+after all others of its task is counted and evaluated alone, by the functions that serve batch. If a
+turn comes before others, all turns that may still move are counted and evaluated again, starting
+from the settled ones.
 """
 
 from __future__ import annotations
@@ -50,42 +51,42 @@ from looptrace.analyzer.normalize.trace_buffer import Move
 from looptrace.rules.turns import KINDS
 from looptrace.rules.vocabulary import NS_PER_S
 
-# So many turns of a task that come at once in their order are each looked at alone.
+# Up to this many turns of a task that come at once and in order are each evaluated alone.
 TOGETHER_MAX = TURNS_MORE
-# Of more turns that are counted anew it is not asked which rules may fire at each of them.
+# If more turns are counted again, all rules evaluate them; no rule is asked about each turn.
 ASKED_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """What turns brought: loops that opened or grew, new events, and the tasks' states now."""
+    """The results of a feed: loops that opened or grew, new events, and current states of tasks."""
 
     loops: list[Stretch]
     events: list[GateEvent]
     states: list[TaskState]
     openings: dict[str, Finding] = field(default_factory=dict)  # as `Detection` has them
-    # Events that were told of another task, before its turns were known to be of this one.
+    # Events that were sent for another task before its turns were known to belong to this one.
     moved: list[GateEvent] = field(default_factory=list)
 
     @property
     def findings(self) -> list[Finding]:
-        """The findings that opened or grew, whose evidence is as long as their loops."""
+        """The findings that opened or grew, with evidence as long as their loops."""
         return in_order([finding_of(loop) for loop in self.loops])
 
 
 @dataclass(slots=True)
 class _Part:
-    """Turns of one task that are evaluated, after others that it holds."""
+    """Turns of one task that are evaluated, after other turns that the task holds."""
 
     task: LiveTask
-    begin: int  # the first of them in the block of the task
+    begin: int  # place of the first of them in the block of the task
     asked: set[str] = field(default_factory=set)  # rules that may fire at them
     asked_all: bool = False
-    # Where they are all that may still move, these turns, and how many of them are settled now.
+    # If they are all turns that may still move: these turns, and how many of them are settled now.
     anew: list[tuple[int, Turn]] | None = None
     settles: int = 0
     final: Happened = field(default_factory=lambda: Happened([], []))  # at settled turns
-    moving: Happened = field(default_factory=lambda: Happened([], []))  # at those that may move
+    moving: Happened = field(default_factory=lambda: Happened([], []))  # at turns that may move
 
 
 class LiveEngine:
@@ -97,18 +98,18 @@ class LiveEngine:
         recall: Callable[[str], TaskState] = TaskState,
         tasks_max: int | None = None,
     ) -> None:
-        """Judge by these rules.
+        """Evaluate by this policy.
 
-        Of more tasks than `tasks_max` those are let go that were fed longest ago. `recall` says how
-        a task stands that is fed and not held, so that a gate outlasts that.
+        If there are more tasks than `tasks_max`, those fed longest ago are dropped. `recall` gives
+        the state of a task that is fed and not held, so that a gate outlasts the drop.
         """
         self._policy = policy
         self._rules = policy.rule_set
         self.late = 0  # turns left out because they came too late
-        self.evicted = 0  # tasks let go to make room for others
+        self.evicted = 0  # tasks dropped to make room for others
         self._recall = recall
         self._tasks_max = tasks_max
-        self._tasks: dict[str, LiveTask] = {}  # the one that was fed last comes last
+        self._tasks: dict[str, LiveTask] = {}  # the task that was fed last comes last
         self._forms = policy.rule_set.forms()
         self._kinds_read = kinds_read(self._forms)
         self._bounds = [bounds_of(kind, self._forms, policy.rule_set) for kind in KINDS]
@@ -116,18 +117,18 @@ class LiveEngine:
         self._stagger = 0
 
     def __len__(self) -> int:
-        """How many tasks are held."""
+        """Return the number of tasks that are held."""
         return len(self._tasks)
 
     @property
     def kept(self) -> int:
-        """How many turns are held, of all tasks."""
+        """The number of turns that are held, for all tasks."""
         return sum(len(task.block) for task in self._tasks.values())
 
     def may_move(self, moves: Sequence[Move]) -> list[bool]:
-        """Return of each move whether its turns can leave their task, and reach the other in time.
+        """Return for each move whether its turns can leave their task and reach the other in time.
 
-        Of the turns that would leave a task together all do, or none.
+        Of the turns that would leave a task together, all can leave or none.
         """
         may = {name: self._may_leave(name, mine) for name, mine in by_task(moves).items()}
         return [may[move.before] for move in moves]
@@ -139,7 +140,7 @@ class LiveEngine:
         return all(not other or first_ns >= other.settled_ns for other, first_ns in others)
 
     def feed(self, turns: pl.DataFrame) -> Fed:
-        """Take turns (`TURN_SCHEMA`) in any order; returns what is new because of them."""
+        """Take turns (`TURN_SCHEMA`) in any order; return what is new because of them."""
         return self.take(rows_of(turns))
 
     def take(
@@ -148,10 +149,10 @@ class LiveEngine:
         gone: Iterable[tuple[str, TurnKey]] = (),
         moves: Sequence[Move] = (),
     ) -> Fed:
-        """Take turns in any order; returns what is new because of them.
+        """Take turns in any order; return what is new because of them.
 
-        Turns that are `gone` are no more in the task that is named with them, unless they are
-        settled there. Those that have moved, as `may_move` has said, are among the turns.
+        Turns that are `gone` are no longer in the task that is named with them, unless they are
+        settled there. Turns that moved, as `may_move` allowed, are among the turns.
         """
         fed = Fed([], [], [])
         decisions = self._moved(moves, fed)
@@ -164,9 +165,9 @@ class LiveEngine:
         return fed
 
     def _moved(self, moves: Sequence[Move], fed: Fed) -> list[Turn]:
-        """Prepare tasks for turns that move between them; returns what people decided of those.
+        """Prepare tasks for turns that move between them; return decisions that move too.
 
-        A task that all turns leave is let go.
+        A task that all turns leave is dropped.
         """
         decisions: list[Turn] = []
         for name, mine in by_task(moves).items():
@@ -181,7 +182,7 @@ class LiveEngine:
         return decisions
 
     def _held(self, gone: Iterable[tuple[str, TurnKey]]) -> dict[str, set[TurnKey]]:
-        """Return by task those of the turns that may still move."""
+        """Return by task the turns that may still move."""
         held: dict[str, set[TurnKey]] = {}
         for name, key in gone:
             if name in self._tasks and key in self._tasks[name].keys:
@@ -189,7 +190,7 @@ class LiveEngine:
         return held
 
     def _in_time(self, turns: Iterable[Turn]) -> dict[str, list[Turn]]:
-        """Return the turns of each task that do not come too late."""
+        """Return the turns of each task that come in time."""
         arrived: dict[str, list[Turn]] = {}
         for turn in turns:
             arrived.setdefault(turn[AT["task"]], []).append(turn)
@@ -204,11 +205,11 @@ class LiveEngine:
         return in_time
 
     def _touch(self, names: Iterable[str]) -> None:
-        """Hold these tasks, and let them be the last to go."""
+        """Hold these tasks, and make them the last to be dropped."""
         for name in names:
             task = self._tasks.pop(name, None)
             if task is None:
-                # Counts begin anew with what comes now; a gate waits for a person.
+                # Counts start again with the next turn; a gate still waits for a person.
                 state = self._recall(name)
                 standing = Standing({}, state if state.gate else TaskState(name))
                 counting = self._rules.counting
@@ -219,10 +220,10 @@ class LiveEngine:
     def _parts(
         self, arrived: dict[str, list[Turn]], gone: Mapping[str, Collection[TurnKey]]
     ) -> dict[str, _Part]:
-        """Count turns; returns what is to be evaluated of each task.
+        """Count turns; return the turns of each task to be evaluated.
 
-        Of most tasks these are the new turns. They are all that may still move where a new one does
-        not come last, one is gone, or many come at once, most of which may be settled.
+        For most tasks these are the new turns. They are all turns that may still move if a new turn
+        does not come last, a turn is gone, or many come at once, because most may be settled.
         """
         parts: dict[str, _Part] = {}
         for name, new in arrived.items():
@@ -243,7 +244,7 @@ class LiveEngine:
         return parts
 
     def _in_order(self, task: LiveTask, turns: Sequence[Turn]) -> _Part:
-        """Count turns that come last, and find out which rules may fire at them."""
+        """Count turns that come last, and find the rules that may fire at them."""
         part = _Part(task, len(task.block))
         for turn in turns:
             self._add(part, encode_turn(turn, turn[AT["end_ns"]]), part.moving)
@@ -251,7 +252,7 @@ class LiveEngine:
         return part
 
     def _all_anew(self, task: LiveTask, fresh: list[tuple[int, Turn]]) -> _Part:
-        """Count all turns anew that may still move; some of them are settled now."""
+        """Count again all turns that may still move; some of them are settled now."""
         part = _Part(task, task.settled_turns, anew=fresh)
         if len(fresh) > ASKED_MAX:
             part.asked_all = True
@@ -270,7 +271,7 @@ class LiveEngine:
         return part
 
     def _add(self, part: _Part, one: SingleTurn, happened: Happened) -> None:
-        """Count a turn and hold it, and find out which rules may fire at it."""
+        """Count and hold a turn, and find the rules that may fire at it."""
         if not part.asked_all:
             part.task.block.compare(one)
         part.task.add(one, self._kinds_read)
@@ -285,7 +286,7 @@ class LiveEngine:
             )
 
     def _evaluate(self, parts: Sequence[_Part]) -> None:
-        """Let the rules that may fire evaluate the turns, and add what they find to the parts."""
+        """Evaluate the turns by the rules that may fire, and add the stretches to the parts."""
         if not parts:
             return
         blocks = [part.task.block for part in parts]
@@ -306,7 +307,7 @@ class LiveEngine:
             by_task[loop.task].moving.loops.append(loop)
 
     def _take(self, name: str, part: _Part, fed: Fed) -> None:
-        """Take a task through what happened in its fresh turns; nothing is told again."""
+        """Advance a task through what happened in its fresh turns; each event is sent once."""
         task, recovery, moving = part.task, self._policy.recovery, part.moving
         before, grown, over = task.now, list[Growth](), list[GateEvent]()
         since = before
@@ -334,11 +335,11 @@ class LiveEngine:
         state, late = advance(since.state, moments_in(name, moving, now.grown), recovery)
         task.now = Standing(now.opened, state)
         task.ended_now += now.ended
-        # An agent that is named late changes what was told, and tells nothing anew.
+        # An agent that is named late changes an event that was sent; it is not a new event.
         new = {each.id: each for each in (*over, *late) if task.emitted.get(each.id) != each.agent}
         moved = {key for key in new if key in task.emitted_elsewhere or key in task.emitted}
         task.emitted |= {key: event.agent for key, event in new.items()}
-        task.settle_events(event.id for event in over)  # Settled moments come but once.
+        task.settle_events(event.id for event in over)  # Settled moments come only once.
         events = list(new.values())
         if any(event.type == "gate_opened" for event in events):
             rows = task.block.frame()
@@ -352,7 +353,7 @@ class LiveEngine:
             (fed.moved if event.id in moved else fed.events).append(event)
 
     def _keep(self, tasks: Sequence[LiveTask]) -> None:
-        """Let go of the settled turns that no others depend on."""
+        """Drop the settled turns that no other turns depend on."""
         if not tasks:
             return
         counts = [task.settled_turns for task in tasks]
@@ -377,10 +378,10 @@ class LiveEngine:
             del self._tasks[name]
 
     def forget(self, now_ns: int) -> int:
-        """Drop what is held of idle tasks that wait for nobody; returns how many there were.
+        """Drop idle tasks that wait for nobody; return how many there were.
 
-        After such a pause counts begin anew, so that a task that goes on loses nothing but the
-        numbers of its turns.
+        Counts start again after such a pause, so a task that goes on loses only the numbers of its
+        turns.
         """
         newest_ns = now_ns - (self._rules.counting.idle_s + HORIZON_S) * NS_PER_S
         idle = {

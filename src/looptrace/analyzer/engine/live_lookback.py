@@ -1,4 +1,4 @@
-"""What rules look at live: at which turns they may fire, and how far back they look."""
+"""What rules look at live: the turns at which they may fire, and how far back they look."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from looptrace.rules.turns import Flags, LaneSpec
 def bounds_of(
     kind: str, every: Iterable[RuleForms], rule_set: RuleSet
 ) -> list[tuple[str, Rule | None]]:
-    """Return the rules that look at turns of a kind, with whom to ask; None: always."""
+    """Return the names of rules for turns of a kind, each with the form to ask; None: always."""
     bounds: list[tuple[str, Rule | None]] = []
     for forms in every:
         if kind in forms.lane.kinds:
@@ -25,7 +25,7 @@ def bounds_of(
 
 
 def lookbacks_of(every: Iterable[RuleForms]) -> dict[LaneSpec, int]:
-    """Return on how many turns of each lane what is found at a turn of it depends."""
+    """Return how many turns of each lane the result at one of its turns depends on."""
     lookbacks: dict[LaneSpec, int] = {}
     for forms in every:
         lookbacks[forms.lane] = max(lookbacks.get(forms.lane, 1), forms.lookback)
@@ -38,11 +38,11 @@ def needed(
     lookbacks: Mapping[LaneSpec, int],
     failures_max: int,
 ) -> Flags:
-    """Mark of the first turns of each task those that later turns of the task depend on."""
+    """Mark those of the first turns of each task that later turns of the task depend on."""
     turns = turns_of(table_of(blocks, counts), counts)
     lasts = (np.cumsum(counts) - 1)[turns.task]
-    # A reset ends the lanes, so that what lies before the last one is never looked at; lanes of
-    # attempts go on over completions.
+    # A reset ends the lanes, so turns before the last reset are never looked at. Lanes of attempts
+    # go on over completions.
     goes_on = {
         outlasts: column == column[lasts]
         for outlasts, column in ((False, turns.epoch), (True, turns.resets_seen))

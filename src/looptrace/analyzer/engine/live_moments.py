@@ -19,7 +19,7 @@ class Happened(NamedTuple):
 
 
 def moments_in(name: str, happened: Happened, grown: Iterable[Growth]) -> Sequence[Moment]:
-    """Return what happened to a task, in its order."""
+    """Return what happened to a task, in order."""
     return moments_of(happened.resets, grown).get(name, ())
 
 

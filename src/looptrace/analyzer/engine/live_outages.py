@@ -1,4 +1,4 @@
-"""Outages as turns arrive: the same as in batch, in bounded memory."""
+"""Outages as turns arrive: the same outages as in batch, in bounded memory."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 @dataclass(slots=True)
 class _Signature:
-    """What is held of one signature: its row up to what may still move, and that."""
+    """The failures of one signature: its settled row, and the failures that may still move."""
 
     waiting: pl.DataFrame
     settled: OutageRun | None = None
     settled_ns: int = -(2**63)  # failures that end before this come too late
     newest_ns: int = -(2**63)
-    outages: list[Outage] = field(default_factory=list)  # as they stood last
+    outages: list[Outage] = field(default_factory=list)  # as they were last
 
 
 class OutageWatch:
-    """Tells of outages in turns of any tasks, in any batches.
+    """Finds outages in turns of any tasks, in any batches.
 
-    Of each signature the failures are kept that may still move, as far back as for tasks, and how
-    its row stands before them. What comes later than that is left out and counted.
+    For each signature it keeps the failures that may still move, as far back as for tasks, and the
+    state of the row before them. Failures that come later than that are left out and counted.
     """
 
     def __init__(self, settings: OutageSettings = DEFAULT) -> None:
@@ -44,11 +44,11 @@ class OutageWatch:
         self._held: dict[str, _Signature] = {}
 
     def __len__(self) -> int:
-        """How many signatures are held."""
+        """Return the number of signatures that are held."""
         return len(self._held)
 
     def feed(self, turns: pl.DataFrame) -> list[Outage]:
-        """Take turns (`TURN_SCHEMA`); returned are the outages that opened or grew."""
+        """Take turns (`TURN_SCHEMA`); return the outages that opened or grew."""
         changed: list[Outage] = []
         parts = failures_of(turns).partition_by("signature", as_dict=True)
         for (signature,), failures in parts.items():
@@ -63,12 +63,12 @@ class OutageWatch:
         self._held = {name: held for name, held in self._held.items() if held.newest_ns >= since_ns}
 
     def _added(self, held: _Signature, failures: pl.DataFrame) -> list[Outage]:
-        """Sort new failures in, and return the outages of the row that is held."""
+        """Sort in new failures, and return the outages of the row that is held."""
         in_time = failures.filter(pl.col("end_ns") >= held.settled_ns)
         self.late += failures.height - in_time.height
         if in_time.is_empty():
             return held.outages
-        # Of a turn that comes twice the later knows more.
+        # If a turn comes twice, the later one knows more.
         waiting = pl.concat([held.waiting, in_time]).unique(
             ["trace_id", "span_id", "call_id"], keep="last", maintain_order=True
         )

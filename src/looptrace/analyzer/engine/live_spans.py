@@ -1,4 +1,4 @@
-"""Spans as they arrive in, findings and events out: turns made of them, and judged at once."""
+"""Spans in as they arrive, findings and events out; their turns are evaluated at once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from looptrace.analyzer.normalize.trace_buffer import Move, TraceBuffer, TurnNew
 
 
 class LiveSpans:
-    """Finds loops in spans as they arrive, in any order; what it tells is what batch tells.
+    """Finds loops in spans as they arrive, in any order; the results are the same as in batch.
 
-    A name that comes late may move turns from one task to another. What was told of them is then
-    told as moved, and not as new.
+    A name that comes late may move turns from one task to another. Their earlier events are then
+    sent as moved, not as new.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class LiveSpans:
         recall: Callable[[str], TaskState] = TaskState,
         tasks_max: int | None = None,
     ) -> None:
-        """Judge by these rules; `recall` and `tasks_max` are as in `LiveEngine`."""
+        """Evaluate by this policy; `recall` and `tasks_max` are as in `LiveEngine`."""
         self.engine = LiveEngine(policy, recall, tasks_max)
         self.traces = TraceBuffer(policy.sameness, may_move=self._may_move)
         self._replays = False
@@ -37,20 +37,20 @@ class LiveSpans:
     def take(
         self, spans: pl.DataFrame, above: pl.DataFrame | None = None
     ) -> tuple[Sequence[Turn], Fed]:
-        """Take spans (`SPAN_SCHEMA`) that ended; returns turns with news, and what they brought.
+        """Take spans (`SPAN_SCHEMA`) that ended; return turns with news, and their results.
 
-        Those `above` are still open, and only tell what the others inherit.
+        Spans `above` are still open; they only give values that the other spans inherit.
         """
         return self._fed(self.traces.take(spans, above))
 
     def rest(self) -> tuple[Sequence[Turn], Fed]:
-        """Take the turns that waited for spans which do not come any more."""
+        """Take the turns that waited for spans that will no longer come."""
         return self._fed(self.traces.rest())
 
     def replay(self, parts: Iterable[pl.DataFrame]) -> list[Turn]:
-        """Take all spans of tasks that the engine has not seen; returns the turns of them all.
+        """Take all spans of tasks that the engine has not seen; return the turns of them all.
 
-        The turns are for whoever feeds them, with what else is known of their tasks.
+        The caller feeds the turns, with what else it knows about their tasks.
         """
         self._replays = True
         try:
@@ -68,7 +68,7 @@ class LiveSpans:
         return always(moves) if self._replays else self.engine.may_move(moves)
 
     def feed(self, turns: pl.DataFrame) -> Fed:
-        """Take turns that no span tells of."""
+        """Take turns that do not come from spans."""
         return self.engine.feed(turns)
 
     def _fed(self, news: TurnNews) -> tuple[Sequence[Turn], Fed]:

@@ -1,4 +1,4 @@
-"""One task of the live engine: the turns that are held of it, and how it stands."""
+"""One task of the live engine: the turns that are held of it, and its state."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY, placed
 from looptrace.bounded_dict import BoundedDict
 from looptrace.rules.vocabulary import NS_PER_S
 
-# Spans may arrive this long after younger ones of their task.
+# Spans may arrive this long after newer ones of their task.
 LATENESS_S = 60
-# A late call may also belong to a step that stands at its first end.
+# A late call may also belong to a step, which stands at the end of its first call.
 HORIZON_S = LATENESS_S + STEP_SPREAD_S
-# A call that is slower than this many later parallel steps of its task is not looked for.
+# A call that comes after more than this many later parallel steps of its task is not recognised.
 STEPS_KEPT_MAX = 1_000
-# Of a task with turns of more traces it is not known whether all of them have moved on.
+# If a task has turns of more traces, it is not known whether all of them have moved on.
 TRACES_KEPT_MAX = 100
 # Before every time.
 NEVER_NS = -(2**63) + HORIZON_S * NS_PER_S
-# After so many turns more those that lie behind the horizon are settled, which costs as much as
-# some turns; tasks that began at once do so one after the other.
+# After this many more turns, the turns behind the horizon are settled. This costs as much as some
+# turns, so tasks that began at the same time do it one after the other.
 TURNS_MORE = 8
 
 _Id = tuple[str | None, ...]
@@ -45,14 +45,14 @@ _step_of: Callable[[Turn], _Id] = itemgetter(AT["trace_id"], AT["step"])
 
 
 class Standing(NamedTuple):
-    """How a task stands after some turn: its loops that may go on, and its state."""
+    """A task after some turn: its loops that may go on, and its state."""
 
     loops: dict[Key, Stretch]
     state: TaskState
 
 
 class Group(NamedTuple):
-    """Turns that were judged together, and may still move: how many, and what happened there."""
+    """Turns that were evaluated together and may still move: how many, and what happened there."""
 
     turns: int
     happened: Happened
@@ -60,37 +60,37 @@ class Group(NamedTuple):
 
 @dataclass(slots=True)
 class LiveTask:
-    """What is held of one task."""
+    """The turns and the state that are held of one task."""
 
-    settled: Standing  # after the turns that cannot move any more
+    settled: Standing  # after the turns that can no longer move
     now: Standing  # after all turns
     settled_counters: SingleCounters
     counters: SingleCounters
     block: TurnBlock = field(default_factory=TurnBlock)  # all turns that are held
     settled_turns: int = 0  # how many of the block
-    settled_since: int = 0  # how many of them since it was looked at which are needed
-    # The turns of the block that may still move, with their places in the order.
+    settled_since: int = 0  # how many of them since the last check for needed turns
+    # The turns of the block that may still move, each with its place in the order.
     waiting: list[tuple[int, Turn]] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     turns_max: int = TURNS_MORE  # of the block, until more are settled
     keys: set[_Id] = field(default_factory=set)  # of the turns that may still move
-    open_steps: set[_Id] = field(default_factory=set)  # trace and step of those
-    steps: BoundedDict[_Id, None] | None = None  # trace and step, settled
+    open_steps: set[_Id] = field(default_factory=set)  # trace and step of these turns
+    steps: BoundedDict[_Id, None] | None = None  # trace and step of settled turns
     newest_ns: int = NEVER_NS  # the last end
     order_ns: int = NEVER_NS  # the place of the last turn
-    settled_order_ns: int = NEVER_NS  # and of the last settled one
+    settled_order_ns: int = NEVER_NS  # the place of the last settled turn
     ended: list[Stretch] = field(default_factory=list)
     ended_now: list[Stretch] = field(default_factory=list)  # by turns that may still move
     # Agents of events by id, until their turn is settled.
     emitted: dict[str, str] = field(default_factory=dict)
     emitted_before: BoundedDict[str, None] | None = None  # ids of settled turns
     emitted_elsewhere: dict[str, None] = field(default_factory=dict)  # ids, in the task before
-    traces: dict[str, None] = field(default_factory=dict)  # whose turns came, the first of them
+    traces: dict[str, None] = field(default_factory=dict)  # the first traces with turns here
     decisions: list[Turn] = field(default_factory=list)  # turns in which a person has decided
-    recalled: bool = False  # whether its state is known from before its turns
+    recalled: bool = False  # whether its state was recalled from before its turns
 
     def add(self, one: SingleTurn, kinds_read: Collection[str]) -> None:
-        """Count a turn that comes next, and hold it."""
+        """Count and hold the next turn."""
         self.counters.count(one)
         self.block.add(one, kinds_read)
 
@@ -102,7 +102,7 @@ class LiveTask:
         self.open_steps.update(_step_of(turn) for _, turn in turns if turn[AT["step"]] is not None)
 
     def last_in_order(self, new: Sequence[Turn]) -> list[Turn] | None:
-        """Return new turns in their order if they come after all turns of their task, else None."""
+        """Return new turns in order if they come after all turns of their task, else None."""
         turns = sorted(new, key=_end_of) if len(new) > 1 else list(new)
         ends = [_end_of(turn) for turn in turns]
         if ends[0] <= self.order_ns or len(set(ends)) < len(ends):
@@ -120,9 +120,9 @@ class LiveTask:
     def merged(self, new: Sequence[Turn], gone: Collection[_Id]) -> list[tuple[int, Turn]]:
         """Return the turns of a task that may move, with new ones, in order; each counts once.
 
-        Those that are `gone` count no more, unless they are among the new ones.
+        Turns that are `gone` no longer count, unless they are among the new ones.
         """
-        # Of a turn that comes twice the later knows more: its result, from what a model was given.
+        # If a turn comes twice, the later one knows more: its result, from the input of a model.
         last = {key: turn for _, turn in self.waiting if (key := key_of(turn)) not in gone}
         for turn in new:
             key = key_of(turn)
@@ -131,9 +131,9 @@ class LiveTask:
         return placed(_apart(turn, self.steps or ()) for turn in last.values())
 
     def settle(self, recovery: Recovery) -> bool:
-        """Take the turns for good that cannot move any more, if none has to be judged anew.
+        """Settle the turns that can no longer move; return False if turns must be evaluated again.
 
-        What was found in them as they came is the same that would be found in them now.
+        What was found in them when they came is what would be found in them now.
         """
         final = settling(self.waiting, self.settled_ns)
         ends = list(accumulate(group.turns for group in self.groups))
@@ -156,7 +156,7 @@ class LiveTask:
         return True
 
     def _settle_groups(self, every: Sequence[Happened], last: LoopRow, recovery: Recovery) -> None:
-        """Take how the settled task stands through what happened."""
+        """Advance the settled state of the task through what happened."""
         loops, state = self.settled
         for happened in every:
             if happened.loops or happened.resets:
@@ -171,7 +171,7 @@ class LiveTask:
         self.settled = Standing(loops, state)
 
     def _replay(self) -> None:
-        """Let the loops go on from the settled ones, by what happened at turns that may move."""
+        """Continue the settled loops by what happened at turns that may move."""
         if not self.now.loops and not self.ended_now:
             return
         loops, self.ended_now = self.settled.loops, []
@@ -182,7 +182,7 @@ class LiveTask:
         self.now = Standing(loops, self.now.state)
 
     def settle_events(self, ids: Iterable[str]) -> None:
-        """Note which events were told of settled moments, which come but once."""
+        """Note the events that were sent for settled moments, which come only once."""
         for key in ids:
             self.emitted.pop(key, None)
             if self.emitted_before is None:
@@ -190,7 +190,7 @@ class LiveTask:
             self.emitted_before[key] = None
 
     def hold(self, count: int, fresh: Sequence[tuple[int, Turn]]) -> None:
-        """Hold turns that are counted, of which the first `count` are settled."""
+        """Hold counted turns; the first `count` of them are settled."""
         for order_ns, turn in fresh[:count]:
             self.settled_order_ns = order_ns
             if turn[AT["step"]] is not None:
@@ -207,7 +207,7 @@ class LiveTask:
             self.wait_for(waiting)
 
     def note(self, new: Sequence[Turn]) -> None:
-        """Note whose turns came, and what a person decided."""
+        """Note the traces of new turns, their last end, and the decisions of persons."""
         for turn in new:
             self.newest_ns = max(self.newest_ns, _end_of(turn))
             if len(self.traces) <= TRACES_KEPT_MAX:
@@ -217,12 +217,12 @@ class LiveTask:
 
     @property
     def emitted_ever(self) -> dict[str, None]:
-        """The ids of the last events that were told of the task."""
+        """The ids of the last events that were sent for the task."""
         before = self.emitted_before or ()
         return dict.fromkeys((*before, *self.emitted_elsewhere, *self.emitted))
 
     def decisions_for(self, moves: Sequence[Move]) -> Iterator[Turn]:
-        """Yield what people decided, as turns of the task that these turns move to."""
+        """Yield the decisions of persons, as turns of the task that these turns move to."""
         moved = {key for move in moves for key in move.keys}
         for turn in self.decisions:
             if key_of(turn) not in moved:
@@ -231,25 +231,25 @@ class LiveTask:
     def may_go(self, moves: Sequence[Move]) -> bool:
         """Return whether the turns of these moves can leave the task.
 
-        They can if it has no others, or if none of them is settled.
+        They can if the task has no other turns, or if none of them is settled.
         """
         if self.recalled:
             return False
         return self.is_left_by(moves) or all(self.keys >= move.keys for move in moves)
 
     def is_left_by(self, moves: Sequence[Move]) -> bool:
-        """Return whether the task has no turns but those of traces that move as a whole."""
+        """Return whether the task has only turns of traces that move as a whole."""
         whole = {move.trace_id for move in moves if move.is_whole}
         return len(self.traces) <= TRACES_KEPT_MAX and whole >= self.traces.keys()
 
     @property
     def settled_ns(self) -> int:
-        """Turns that end before this come too late."""
+        """The time before which turns that end come too late."""
         return self.newest_ns - HORIZON_S * NS_PER_S
 
     @property
     def paused(self) -> bool:
-        """Whether there is an open gate now."""
+        """Whether a gate is open now."""
         return self.now.state.gate is not None
 
 
@@ -262,16 +262,17 @@ def by_task(moves: Iterable[Move]) -> dict[str, list[Move]]:
 
 
 def settling(waiting: Sequence[tuple[int, Turn]], horizon_ns: int) -> int:
-    """Return how many turns lie so far back that no span in time can come to stand before them."""
+    """Return how many turns lie so far back that no span in time can come before them."""
     moves = (order_ns for order_ns, turn in waiting if _end_of(turn) >= horizon_ns)
     moves_ns = min(moves, default=TIME_NS_MAX)
     return bisect_left(waiting, moves_ns, key=itemgetter(0))
 
 
 def _apart(turn: Turn, settled: Collection[_Id]) -> Turn:
-    """Let a call stand at its own end where the first of its step is settled.
+    """Place a call at its own end if the first call of its step is settled.
 
-    It ended too long after it to stand with it, and must not stand with others of the step.
+    It ended too long after the first to stand with it, and it must not stand with other calls of
+    the step.
     """
     step = AT["step"]
     if not settled or turn[step] is None or _step_of(turn) not in settled:

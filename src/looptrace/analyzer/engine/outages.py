@@ -1,4 +1,4 @@
-"""Outages: one failure of many sessions at once, reported once and not as many loops.
+"""Outages: one failure of many sessions at once, reported once instead of as many loops.
 
 No rule can find this, because a rule looks at one task. Failures of one signature, without a pause
 longer than `within_s` between them, are a row. A row is an outage if enough sessions failed within
@@ -71,7 +71,7 @@ class SharedFailure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OutageRun:
-    """A row of failures with one signature: the first, the number, and the sessions in time."""
+    """A row of failures with one signature: the first, the number, and the sessions by time."""
 
     first: SharedFailure
     last_ns: int
@@ -82,7 +82,7 @@ class OutageRun:
 
     @property
     def outage(self) -> Outage | None:
-        """The outage of the row, or None."""
+        """The outage of the row, or None if it is none."""
         if self.known_ns is None:
             return None
         first = self.first
@@ -103,9 +103,9 @@ class OutageRun:
 def rows_of(
     before: OutageRun | None, failures: Iterable[SharedFailure], settings: OutageSettings
 ) -> list[OutageRun]:
-    """Add failures in their order to the row of one signature, if there is one.
+    """Add ordered failures to the row of one signature, if there is a row, and return all rows.
 
-    Return all rows; the last of them may go on.
+    The last row may go on.
     """
     rows = [] if before is None else [before]
     for failure in failures:
@@ -128,7 +128,7 @@ def _grown(row: OutageRun, failure: SharedFailure, since_ns: int, sessions_min: 
         last_ns=failure.end_ns,
         failures=row.failures + 1,
         sessions={**row.sessions, failure.session: None} if is_new else row.sessions,
-        recent={} if known_ns is not None else recent,  # Nobody asks any more.
+        recent={} if known_ns is not None else recent,  # No longer needed.
         known_ns=known_ns,
     )
 
@@ -149,7 +149,7 @@ def by_signature(failures: pl.DataFrame) -> dict[str, list[SharedFailure]]:
 
 
 def outages_of(failures: pl.DataFrame, settings: OutageSettings = DEFAULT) -> list[Outage]:
-    """Return the outages among failures (as `failures_of`) of any tasks, by time and signature."""
+    """Return the outages among failures (`failures_of`) of any tasks, by time and signature."""
     # Most signatures have too few sessions to be an outage.
     common = failures.filter(
         pl.col("session").n_unique().over("signature") >= settings.sessions_min
@@ -166,7 +166,7 @@ def in_order(outages: Iterable[Outage]) -> list[Outage]:
 def with_outages(
     analysis: Analysis, failures: pl.DataFrame, settings: OutageSettings = DEFAULT
 ) -> Analysis:
-    """Add the outages among the failures of an analysis, and which findings they explain."""
+    """Add the outages among the failures of an analysis, with the findings that they explain."""
     outages = outages_of(failures, settings)
     calls = _calls(analysis.turns, outages)
     explained = {finding.id: _explaining(finding, calls) for finding in analysis.findings}
@@ -181,11 +181,11 @@ def with_outages(
     )
 
 
-_Call = tuple[int, str, str | None]  # turn, agent, and the outage to which the failure belongs
+_Call = tuple[int, str, str | None]  # turn, agent, and the outage that the failure belongs to
 
 
 def _calls(turns: pl.DataFrame, outages: Sequence[Outage]) -> dict[str, list[_Call]]:
-    """Return the calls of each task that an outage affected, in their order."""
+    """Return the calls of each task that an outage affected, in order."""
     spans: dict[str, list[Outage]] = {}
     for outage in outages:
         spans.setdefault(outage.signature, []).append(outage)
@@ -201,9 +201,9 @@ def _calls(turns: pl.DataFrame, outages: Sequence[Outage]) -> dict[str, list[_Ca
 
 
 def _explaining(finding: Finding, calls: dict[str, list[_Call]]) -> set[str]:
-    """Return the outages that explain a finding; none if any of its calls is not part of them."""
+    """Return the outages that explain a finding; none if one of its calls is not part of them."""
     if finding.attempts * finding.period > len(finding.turns):
-        return set()  # It counts from the start of its task, long before.
+        return set()  # Its attempts count from the start of its task, long before.
     within = [
         outage
         for turn, agent, outage in calls.get(finding.task, ())

@@ -1,4 +1,4 @@
-"""Spans to an analysis part by part, also on several cores: tied traces are of one part."""
+"""Spans to an analysis part by part, also on several cores; tied traces are in one part."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from looptrace.analyzer.schema.attribute_lists import concat_spans
 from looptrace.analyzer.schema.spans import Skipped, distinct_spans
 from looptrace.processes import Processes
 
-# A process starts in half a second, which so many spans take as well.
+# A process takes half a second to start, as long as the analysis of this many spans.
 SPANS_MIN = 20_000
-# Spans and bytes of a part, about which memory grows in each process.
+# Spans and bytes of a part; memory grows by about this much in each process.
 PART_SPANS = 50_000
 PART_BYTES = 64 << 20
 
@@ -36,7 +36,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _PartAnalysis:
-    """What was found in a part; the turns are those of tasks with findings."""
+    """The results of a part; the turns are those of tasks with findings."""
 
     analysis: Analysis
     failures: pl.DataFrame
@@ -49,11 +49,11 @@ def analyse_in(
     skipped: Sequence[Skipped] = (),
     policy: DetectionPolicy = DEFAULT,
 ) -> tuple[Analysis, pl.DataFrame]:
-    """Find the loops in spans as `analyse` does, part by part; also returns the failures.
+    """Find the loops in spans as `analyse` does, part by part; also return the failures.
 
-    These are what `failures_of` makes of all turns. Of many spans the analysis has the turns of
-    tasks with findings alone, so that memory does not grow with the input. Few spans are analysed
-    here and in one part, because processes would take longer to start.
+    The failures are the result of `failures_of` for all turns. With many spans, the analysis has
+    only the turns of tasks with findings, so that memory does not grow with the input. Few spans
+    are analysed in this process and in one part, because processes would take longer to start.
 
     Raises:
         UnavailableError: if there is no room for temporary files.
@@ -77,7 +77,7 @@ def analyse_in(
 def _shared_out(
     spool: SpanSpool, processes: Processes
 ) -> Mapping[int, Sequence[pl.DataFrame | Path]]:
-    """Return the spans of each part, whose traces are tied to none of another part."""
+    """Return the spans of each part; no trace is tied to a trace of another part."""
     counts, ties = zip(*spool.each(_counted_and_tied, processes.map), strict=True)
     of_trace = pl.concat(counts).group_by("trace_id").agg(pl.col("spans").sum())
     needed = max(processes.jobs, _parts_needed(spool.spans, spool.bytes))
@@ -85,12 +85,12 @@ def _shared_out(
 
 
 def _counted_and_tied(spans: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return how many `spans` each trace has, and the distinct ties."""
+    """Return the number of `spans` of each trace, and the distinct ties."""
     return spans.group_by("trace_id").len("spans"), tie_rows(with_ties(spans)).unique()
 
 
 def tied_parts(spans: pl.DataFrame) -> list[pl.DataFrame]:
-    """Return spans in parts that are tied to no other, as many as memory asks for.
+    """Return spans in parts that are not tied to one another, as many as memory requires.
 
     The spans have the columns of SPAN_TIES_SCHEMA.
     """
@@ -106,16 +106,16 @@ def _parts_needed(spans: int, size_bytes: int) -> int:
 
 
 def _parted(of_trace: pl.DataFrame, ties: pl.DataFrame, parts: int) -> pl.DataFrame:
-    """Return the `place` of each trace (`trace_id`, `spans`): one of so many parts.
+    """Return the `place` of each trace (`trace_id`, `spans`): one of `parts` parts.
 
-    Traces that are tied together have the same.
+    Traces that are tied together have the same place.
     """
     group = groups(ties.unique().iter_rows())
     of_trace = of_trace.with_columns(group=pl.col("trace_id").replace_strict(group))
     sizes = of_trace.group_by("group").agg(pl.col("spans").sum()).sort("spans", "group")
     filled = [0] * parts
     place_of: dict[str, int] = {}
-    for name, count in reversed(sizes.rows()):  # The largest first, each to where there is least.
+    for name, count in reversed(sizes.rows()):  # The largest first, each to the smallest part.
         number = filled.index(min(filled))
         filled[number] += count
         place_of[name] = number

@@ -11,7 +11,7 @@ from looptrace.analyzer.gates.recovery import Recovery
 
 @dataclass(frozen=True, slots=True)
 class DetectionPolicy:
-    """The rules in force, what is tried before a person decides, and what is the same."""
+    """The rules in force, the recovery before a person decides, and what counts as the same."""
 
     rule_set: RuleSet = field(default_factory=RuleSet)
     recovery: Recovery = field(default_factory=Recovery)

@@ -1,4 +1,4 @@
-"""Spans on their way to an analysis: one table stays in memory, those before it wait in files."""
+"""Spans on their way to an analysis: the last table stays in memory, the others in files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class SpanFile:
-    """A table of spans in a file, and how many rows and bytes it has in memory."""
+    """A table of spans in a file, with its number of rows and its bytes in memory."""
 
     path: Path
     spans: int
@@ -29,9 +29,9 @@ class SpanFile:
 
 
 class SpanSpool:
-    """Tables of spans (`SPAN_SCHEMA`) in their order, in which a span may be twice.
+    """Tables of spans (`SPAN_SCHEMA`) in order; a span may occur twice.
 
-    The files lie in a temporary folder that goes with the spool.
+    The files lie in a temporary folder that is deleted with the spool.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class SpanSpool:
         self._folder: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
-        """Begin with no spans."""
+        """Start without spans."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -57,10 +57,10 @@ class SpanSpool:
 
     @property
     def folder(self) -> Path:
-        """The folder, which is made when it is needed.
+        """The folder, which is created when it is first needed.
 
         Raises:
-            UnavailableError: if it cannot be made.
+            UnavailableError: if it cannot be created.
         """
         if self._folder is None:
             try:
@@ -70,7 +70,7 @@ class SpanSpool:
         return Path(self._folder.name)
 
     def add(self, spans: pl.DataFrame) -> None:
-        """Take the next table.
+        """Add the next table.
 
         Raises:
             UnavailableError: if the one before it cannot be written to a file.
@@ -80,14 +80,16 @@ class SpanSpool:
         self._count(spans.height, int(spans.estimated_size()))
 
     def add_files(self, files: Iterable[SpanFile]) -> None:
-        """Take tables that `write_spans` has written into the folder."""
+        """Add tables that `write_spans` wrote into the folder."""
         self._put_away()
         for file in files:
             self._files.append(file.path)
             self._count(file.spans, file.bytes)
 
     def change(self, work: Callable[[pl.DataFrame], pl.DataFrame], engine: Engine = map) -> None:
-        """Make every table anew, those in files by an engine, where `work` is pickled.
+        """Replace each table by the result of `work`.
+
+        An engine does this for the tables in files and pickles `work`.
 
         Raises:
             UnavailableError: if there is no room for a file.
@@ -97,22 +99,22 @@ class SpanSpool:
         self._last = work(self._last)
 
     def tables(self) -> Iterator[pl.DataFrame]:
-        """Yield the tables; what lies in files is in memory one after the other."""
+        """Yield the tables; tables in files are read into memory one after the other."""
         for path in self._files:
             yield pl.read_ipc(path)
         yield self._last
 
     def each(self, work: Callable[[pl.DataFrame], R], engine: Engine = map) -> Iterator[R]:
-        """Yield the result of `work` for each table, those in files by an engine as in `change`."""
+        """Yield the result of `work` for each table; an engine does files, as in `change`."""
         yield from engine(partial(_of_file, work), self._files)
         yield work(self._last)
 
     def split(
         self, places: pl.DataFrame, engine: Engine = map
     ) -> Mapping[int, Sequence[pl.DataFrame | Path]]:
-        """Give away the spans by the `place` of their trace (`trace_id`, `place`).
+        """Hand over the spans by the `place` of their trace (`trace_id`, `place`).
 
-        Returned are tables, or their files where not all spans are in memory.
+        Return tables, or their files if not all spans are in memory.
 
         Raises:
             UnavailableError: if there is no room for a file.
@@ -161,7 +163,7 @@ def _of_file(work: Callable[[pl.DataFrame], R], path: Path) -> R:
 
 
 def _split_file(places: pl.DataFrame, path: Path) -> dict[int, Path]:
-    """Write the spans of a file to one for each place, and delete it."""
+    """Write the spans of a file to one file for each place, and delete the file."""
     parts = {
         place: write_spans(part, path.with_name(f"{path.name}.{place}")).path
         for place, part in split_spans(pl.read_ipc(path), places)

@@ -1,6 +1,6 @@
-"""The turns that a live engine holds: as rows of numbers, which rules see, and what loops keep.
+"""The turns that a live engine holds: rows of numbers for the rules, and what loops keep.
 
-A tick has few turns, so that each call of Polars would cost more than all that is to be done.
+A tick has few turns, so one call of Polars would cost more than all the work for them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
     "turns_of",
 ]
 
-# Columns of a row of numbers by how they are written; those of eight bytes come first.
+# Formats of the columns in a row of numbers; columns of eight bytes come first.
 _FORMATS = {"Codes": "q", "Figures": "d", "Flags": "?"}
 _SEEN = {
     column.name: _FORMATS[str(column.type)]
@@ -64,7 +64,7 @@ _ROW = np.dtype(
     }
 )
 _numbers_of = attrgetter(*_WRITTEN)
-# The columns of more rows than fit into a processor's cache are read faster one by one.
+# With more rows than fit into a processor's cache, columns are read faster one by one.
 _FEW_ROWS = 1_000
 
 _KEPT = LoopRow.__struct_fields__
@@ -80,7 +80,7 @@ _reset_about = itemgetter(
 
 @dataclass(slots=True)
 class TurnBlock:
-    """Counted turns of one task in their order: of each the numbers, and what a loop keeps."""
+    """Counted turns of one task in order: the numbers of each, and what a loop keeps of it."""
 
     numbers: bytearray = field(default_factory=bytearray)
     rows: list[LoopRow] = field(default_factory=list)
@@ -97,7 +97,7 @@ class TurnBlock:
         self.texts.append(_text(one.source) if row.kind in kinds_read else None)
 
     def compare(self, one: SingleTurn) -> None:
-        """Let a turn that comes next know which of these it equals in what is compared."""
+        """Tell the next turn which of these turns it equals in each compared column."""
         codes = np.array(_compared_of(one))
         rows = np.frombuffer(self.numbers, np.int64).reshape(-1, _STRUCT.size // _ALIGN)[
             :, : len(codes)
@@ -106,11 +106,11 @@ class TurnBlock:
         one.alike_any = one.alike.any(axis=0).tolist()
 
     def cut(self, count: int) -> None:
-        """Leave the first turns only."""
+        """Keep only the first `count` turns."""
         del self.numbers[count * _STRUCT.size :], self.rows[count:], self.texts[count:]
 
     def keep(self, places: Sequence[int], count: int) -> None:
-        """Leave those of these places among the first turns, and all after them."""
+        """Keep the turns at these places among the first `count`, and all turns after those."""
         size = _STRUCT.size
         kept = (self.numbers[place * size : (place + 1) * size] for place in places)
         self.numbers = bytearray().join((*kept, self.numbers[count * size :]))
@@ -118,7 +118,7 @@ class TurnBlock:
         self.texts = [*(self.texts[place] for place in places), *self.texts[count:]]
 
     def frame(self) -> pl.DataFrame:
-        """Return the turns as a table of what findings and gates show of them."""
+        """Return a table of the columns of the turns that findings and gates show."""
         names = {column.name: column.dtype for column in schema.COUNTED} | dict(TURN_SCHEMA)
         shown = {name: names[name] for name in _KEPT}
         return pl.DataFrame(list(map(astuple, self.rows)), shown, orient="row")
@@ -127,12 +127,12 @@ class TurnBlock:
 def rows_of(table: pl.DataFrame) -> list[Turn]:
     """Return the rows of turns (`TURN_SCHEMA`)."""
     names = TURN_SCHEMA.names()
-    # A selection that changes nothing takes as long as a rule.
+    # A selection that changes nothing takes as long as a rule does.
     return (table if table.columns == names else table.select(names)).rows()
 
 
 def reset_at(one: SingleTurn) -> TaskReset | None:
-    """Return the reset at a counted turn, with its task."""
+    """Return the reset at a counted turn, with its task; None without one."""
     if not one.reset:
         return None
     reason = RESETS[one.reset - 1]
@@ -149,7 +149,7 @@ def table_of(blocks: Sequence[TurnBlock], counts: Sequence[int]) -> npt.NDArray[
 
 
 def turns_of(table: npt.NDArray[Any], counts: Sequence[int], **other: Any) -> Turns:
-    """Return the columns of the turns of several tasks, which have so many each."""
+    """Return the columns of the turns of several tasks; `counts` has the number for each."""
     numbers: dict[str, Any] = {name: table[name] for name in _WRITTEN if name != "searches"}
     if len(table) > _FEW_ROWS:
         numbers = {name: np.ascontiguousarray(column) for name, column in numbers.items()}
@@ -161,9 +161,9 @@ def turns_of(table: npt.NDArray[Any], counts: Sequence[int], **other: Any) -> Tu
 def seen_of(
     blocks: Sequence[TurnBlock], fresh: Flags, rule_set: RuleSet, kinds: Collection[str]
 ) -> Seen:
-    """Return what the rules see of counted turns, of which some are `fresh`.
+    """Return what the rules see of counted turns; some turns are `fresh`.
 
-    `kinds` are those whose texts the rules read.
+    `kinds` are the kinds of turn with texts that the rules read.
     """
     counts = list(map(len, blocks))
     table = table_of(blocks, counts)
@@ -180,7 +180,7 @@ def seen_of(
 
 
 def _text(turn: Turn) -> str | None:
-    """Return what a turn put out, as `columns` does for a table."""
+    """Return the output of a turn, as `columns` does for a table."""
     kind = turn[AT["kind"]]
     names = {"model": ("text",), "handoff": ("arguments",)}.get(kind, ("error", "result"))
     text: str | None = next((turn[AT[n]] for n in names if turn[AT[n]] is not None), None)
@@ -198,7 +198,7 @@ def _requests(rows: Sequence[LoopRow], table: npt.NDArray[Any]) -> pl.DataFrame:
 
 
 def _fits(rows: Sequence[LoopRow], table: npt.NDArray[Any], override: Override) -> Flags:
-    """Mark the turns that an override is for; what a turn does not say fits none."""
+    """Mark the turns that an override is for; an unknown value of a turn fits none."""
     fits = np.ones(len(rows), dtype=np.bool_)
     for selector, value in override.selectors.items():
         if selector == "tool":
@@ -209,7 +209,7 @@ def _fits(rows: Sequence[LoopRow], table: npt.NDArray[Any], override: Override) 
 
 
 def gather_from(blocks: Sequence[TurnBlock]) -> Gather:
-    """Return how counted turns are read."""
+    """Return a function that reads the counted turns."""
     rows = blocks[0].rows
     if len(blocks) > 1:
         rows = list(chain.from_iterable(block.rows for block in blocks))

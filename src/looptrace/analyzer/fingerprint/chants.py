@@ -1,4 +1,4 @@
-"""What long texts look like from within, worked out once for each distinct text."""
+"""Repetition within long texts, measured once for each distinct text."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import NamedTuple
 
 import polars as pl
 
-# A shorter text holds no chant that anybody would call one.
+# Nobody would call a repetition in a shorter text a chant.
 CHANT_CHARS_MIN = 100
-# A text that chants goes on to its end, so that its end tells.
+# A text that chants does so up to its end, so the end is enough.
 _TAIL_CHARS = 8_192
-# What comes again must be at least as long, else most texts would look as if they did.
+# The repeated part must be at least as long, else most texts would seem to repeat.
 _SEED_CHARS = 32
-# Words that hold a repetition, which holds another, and so on: deeper than this nobody looks.
+# Repeated words may hold a repetition, and so on: at most so many lengths are tried.
 _LENGTHS_MAX = 16
-_CELL = "|"  # A table may well have many rows with the same figures.
+_CELL = "|"  # A table may have many rows with the same figures.
 
 
 class Chant(NamedTuple):
-    """The words with which a text ends again and again: how often, and how many characters."""
+    """The repetition at the end of a text: how many times, and how many characters in all."""
 
     times: int
     chars: int
@@ -29,11 +29,12 @@ NONE = Chant(0, 0)
 
 
 def chant_of(text: str) -> Chant:
-    """Measure how often a text says its last words, one right after the other.
+    """Measure how often a text repeats its last words, one time right after the other.
 
-    The distances to where its last characters stand once more are the only lengths that are tried:
-    the first, and where the words hold a repetition of their own, the next that lie before it. Of
-    those that come again, the one counts with the most times and characters. The time is linear.
+    Only some lengths are tried: the distances back to where the last characters occur before. The
+    nearest comes first. The next ones are tried because the words may hold a repetition of their
+    own. The repetition with the greatest product of times and characters counts. The time is
+    linear.
     """
     tail = text.rstrip()[-_TAIL_CHARS:]
     seed, end = tail[-_SEED_CHARS:], len(tail)
@@ -46,7 +47,7 @@ def chant_of(text: str) -> Chant:
         chars = _chars_of(tail, length)
         words = tail[end - length :]
         if _is_said(words):
-            # What stands between two of them need not stand before the first.
+            # The signs between two repeats need not stand before the first.
             between = len(list(takewhile(lambda character: not character.isalnum(), words)))
             chant = Chant((chars + between) // length, chars + between)
             best = max(best, chant, key=lambda one: one.times * one.chars)
@@ -54,7 +55,7 @@ def chant_of(text: str) -> Chant:
 
 
 def _chars_of(tail: str, length: int) -> int:
-    """Count the characters at the end that go round in this length."""
+    """Count the characters at the end that repeat with this length."""
     end, chars = len(tail), length
     words = tail[end - length :]
     while chars + length <= end and tail.startswith(words, end - chars - length):
@@ -64,21 +65,21 @@ def _chars_of(tail: str, length: int) -> int:
 
 
 def _is_said(words: str) -> bool:
-    """Return whether there is a letter, or a digit outside of a table; rulers have neither."""
+    """Return whether words hold a letter, or a digit outside a table; rulers have neither."""
     if any(character.isalpha() for character in words):
         return True
     return _CELL not in words and any(character.isdigit() for character in words)
 
 
 def chant_of_turn(kind: str, text: str | None) -> Chant:
-    """Measure the text of a turn, none where it is no model's or short."""
+    """Measure the text of a turn; `NONE` where it is short or not a model's."""
     if kind != "model" or text is None:
         return NONE
     return chant_of(text) if len(text.encode(errors="surrogatepass")) >= CHANT_CHARS_MIN else NONE
 
 
 def with_chants(turns: pl.DataFrame) -> pl.DataFrame:
-    """Add `chant_times` and `chant_chars` of models' texts, 0 where they are short or unknown."""
+    """Add `chant_times` and `chant_chars` of models' texts; 0 where a text is short or unknown."""
     long = (pl.col("kind") == "model") & (pl.col("text").str.len_bytes() >= CHANT_CHARS_MIN)
     texts = turns.select(pl.when(long).then("text")).to_series()
     distinct = texts.drop_nulls().unique()

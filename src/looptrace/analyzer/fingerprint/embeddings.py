@@ -1,11 +1,11 @@
 """Sentence embeddings, from files of installed packages: nothing is fetched.
 
 The extra `semantic` brings ONNX Runtime, the model all-MiniLM-L6-v2 with weights of eight bits, and
-its word pieces. Only the two files are used of the packages that carry them, and only as they were
-when the thresholds were measured, which their hashes tell.
+its word pieces. Only two files of the packages are used. Their hashes are checked, so that they are
+the files that the thresholds were measured with.
 
-What a text becomes depends on that text alone: it goes through the model by itself, without
-padding, on one thread that adds up in one order. Batches would be little faster on a processor.
+An embedding depends on its text alone: each text goes through the model by itself, without padding,
+on one thread that adds up in one order. Batches would be little faster on a processor.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
-# The model was made for so many; of a longer text it would see the beginning only.
+# The model was made for this many; it would see only the beginning of a longer text.
 PIECES_MAX = 256
 
 _ENGINES = ("onnxruntime", "tokenizers")
@@ -57,10 +57,10 @@ _PIECES = _File(
 
 
 def check() -> None:
-    """Accept that sentences are to be embedded.
+    """Check that sentences can be embedded.
 
     Raises:
-        SentencesError: if the extra is not installed, or a file is another than was measured.
+        EmbeddingsError: if the extra is not installed, or a file is not the one that was measured.
     """
     for engine in _ENGINES:
         _package(engine)
@@ -72,7 +72,7 @@ def embedding_of(text: str) -> Figures | None:
     """Return the embedding of a text, of length 1; None where the text is too long or empty.
 
     Raises:
-        SentencesError: as `check` does.
+        EmbeddingsError: as `check` does.
     """
     pieces, model = _load_model()
     encoded = pieces.encode(text)
@@ -93,7 +93,7 @@ def embedding_of(text: str) -> Figures | None:
 @cache
 def _load_model() -> tuple[Tokenizer, InferenceSession]:
     check()
-    # Few need them, and they take a tenth of a second to import.
+    # Few users need these, and they take a tenth of a second to import.
     import onnxruntime  # noqa: PLC0415
     from tokenizers import Tokenizer  # noqa: PLC0415
 
@@ -112,7 +112,7 @@ def _load_model() -> tuple[Tokenizer, InferenceSession]:
 
 @cache
 def _verify(file: _File) -> Path:
-    """Return where a file lies, which is known to be the one that was measured."""
+    """Return the path of a file after a check that it is the one that was measured."""
     path = _package(file.package) / file.path
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -22,15 +22,15 @@ from looptrace.analyzer.text.session_names import session_name
 PATTERN_CHARS_MAX = 500
 TOOL_KEYS_MAX = 50
 
-# Keys whose purpose is a new value with every call; in any letter case, with "_", "-" or nothing
-# between words. A call without other arguments looks the value up, so it counts there.
+# Keys that exist to carry a new value with every call; in any letter case, with "_", "-" or nothing
+# between words. A call without other arguments looks the value up, so the value counts there.
 VOLATILE_KEYS = frozenset(
     {
         *("requestid", "correlationid", "idempotencykey", "nonce"),
         *("toolcallid", "traceid", "traceparent", "timestamp"),
     }
 )
-# Keys whose value is new with every result: its time, its duration, its number.
+# Keys with a new value in every result: its time, its duration, its number.
 VOLATILE_RESULT_KEYS = frozenset(
     {
         *("duration", "duration_ms", "duration_s", "duration_seconds", "elapsed", "elapsed_ms"),
@@ -44,17 +44,17 @@ _MAY_BE_VOLATILE = (
     r'(?i)"(?:request|correlation|tool[_-]?call|trace)[_-]?id"|"idempotency[_-]?key"'
     r'|"nonce"|"traceparent"|"timestamp"'
 )
-# Not numbers with a leading zero, which are codes, and none that a JSON reader may round.
+# Without leading zeros, which codes have, and short enough that no JSON reader rounds them.
 _WHOLE_NUMBER = r"-?(?:0|[1-9][0-9]{0,14})"
 _MAY_BE_LOOSE = rf':\s*(?:null|""|\[\]|\{{\}}|"{_WHOLE_NUMBER}")'
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Declarations about one tool; a key is one of the top level, or a path with dots.
+    """Declarations about one tool; a key is at the top level, or a path with dots.
 
     If `same_call` names the only keys that count, no key is volatile by its name. The calls of a
-    `polling` tool are unknown as calls and have no signature, so no rule sees them repeat; their
+    `polling` tool are unknown as calls and have no signature, so no rule sees them repeat. Their
     failures still count.
     """
 
@@ -80,7 +80,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class TextMask:
-    """A part of results and errors that is not compared, and its placeholder."""
+    """A part of results and errors that is not compared, and the placeholder for it."""
 
     pattern: Annotated[
         str,
@@ -96,7 +96,7 @@ class TextMask:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The keys in results whose values are not compared."""
+    """The keys in results with values that are not compared."""
 
     volatile_keys: Annotated[
         tuple[Name, ...],
@@ -117,7 +117,7 @@ class Results:
 
     @property
     def keys(self) -> frozenset[str]:
-        """Every key that is volatile in results."""
+        """All keys that are volatile in results."""
         return (VOLATILE_RESULT_KEYS | {*self.volatile_keys}) - {*self.telling_keys}
 
 
@@ -134,7 +134,7 @@ class Sessions:
     ] = False
 
     def name_of(self, session: str, service: str | None) -> str:
-        """Return the name of the task of a session, for a span of a service."""
+        """Return the name of a session's task, for a span of a service."""
         return session_name(session, None if self.join_services else service)
 
 
@@ -155,7 +155,7 @@ NOTHING = Sameness()
 
 
 def check_pattern(pattern: str) -> None:
-    """Accept a pattern for a mask.
+    """Check a pattern for a mask.
 
     Raises:
         ValueError: in one line, if it is empty, too long, or refused by the linear-time engine.
@@ -209,7 +209,7 @@ def _reduce(arguments: str, tool: Tool) -> str:
 
 
 def _strict(value: Any) -> Any:
-    """Return the canonical form of a value: without empty keys, whole numbers as such."""
+    """Return the canonical form of a value: without empty keys, whole numbers as numbers."""
     if isinstance(value, str) and re.fullmatch(_WHOLE_NUMBER, value):
         return int(value)
     if isinstance(value, list):

@@ -1,9 +1,9 @@
-"""Places in the texts of failures, which move with every edit and are no part of a failure.
+"""Places in the texts of failures: they move with every edit and are not part of a failure.
 
-An agent that edits a file and meets the same error meets it at another line. So before failures are
-compared, the numbers of lines and columns, the quoted source and the marks below it are taken out
-of their texts; the file, the type or code of the error and its words stay. The tables have a row
-for each form in which compilers, linters, test runners and runtimes write them.
+An agent that edits a file and meets the same error meets it at another line. So line and column
+numbers, quoted source and the marks below it are taken out of the texts before failures are
+compared. The file, the type or code of the error, and its words stay. The tables have a row for
+each form in which compilers, linters, test runners and runtimes write places.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ FILE = rf"(?:[A-Za-z]:)?[^\s\"'`()\[\]<>|:,;=*?]+\.(?:{SOURCES})"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How tools write a place: a pattern of Rust's engine, whose only group is what is kept."""
+    """How tools write a place: a pattern for Rust's engine; its only group is what is kept."""
 
     tools: str
     pattern: str
 
 
-_QUOTES = r"(?:\n {4,}[^|\s+][^\n]*)*"  # the source below a frame of Python
+_QUOTES = r"(?:\n {4,}[^|\s+][^\n]*)*"  # the source below a Python frame
 _AT = r"(?:\n[ \t]+(?:at |\.\.\. )[^\n]+)*"  # the frames further out
 _PYTHON_FRAME = rf'^[ \t|+]*File "[^"\n]+", line \d+, in [^\n]*{_QUOTES}'
 
-# Stack traces, of which the file of the innermost frame is kept.
+# Stack traces; the file of the innermost frame is kept.
 FRAMES = (
     Format(
         "python",
@@ -52,10 +52,10 @@ FRAMES = (
     Format("ruby", r"^[ \t]+(?:\d+: )?from [^\n]+:\d+(?::in [^\n]+)?$"),
     Format("php", r"^#0 [^\n]+(?:\n#\d+ [^\n]+)*"),
 )
-# Lines that quote the source or mark a place in it, and what a build did before it failed, which
-# differs between the first time and the next.
+# Lines that quote the source or mark a place in it, and the steps of a build before it failed. A
+# second build shows other steps than the first.
 LINES = (
-    # What stands behind the marks is a message.
+    # The text behind the marks is a message.
     Format("rust, gcc", r"^[ \t]+\|[-_~^ \t|]*\^[-~^]*[ \t]+([^\s|][^\n]*)$"),
     Format(
         "rust, gcc, clang, swift, ruff, jest, vitest",
@@ -85,7 +85,7 @@ PLACES = (
     Format("sh", rf"({FILE}): \d+:"),
     Format("ld", r"\((\.\w+)\+0x[0-9a-f]+\)"),
     Format("rust", r"(thread '[^'\n]*') \(\d+\)"),
-    # "row 3 is wrong" and "line 3 is wrong" may be about data, one after the other.
+    # "row 3 is wrong" and "line 3 is wrong" may be about data that is handled row by row.
     Format(
         "python, and most",
         rf"((?:{FILE}[\"']?,?|\b(?i:on|at|from|in)|[,:(]) ?(?i:lines?))[ :]+\d+(?:-\d+)?\b"
@@ -97,18 +97,18 @@ PLACES = (
         r'"((?:end|start)?_?(?:[Ll]ine|[Cc]ol(?:umn)?)(?:_?(?:[Nn]umber|no))?)": ?\d+',
     ),
 )
-# One after the other, because frames and quotes hold places too.
+# In this order, because frames and quotes hold places too.
 STEPS = (FRAMES, LINES, PLACES)
 
-# Where the lines of a text in JSON begin and end.
+# A text in JSON, and where the lines in it begin and end.
 _HOLDS_STRINGS = r'^\s*(?:\{|"|\[\s*[\[{"])'
 _IN_JSON = r'(?:\\r)?\\n|": ?"|"[,}\]]'
-_INNER = "\x00"  # in the place of one within a string, until the ends of strings are known
+_INNER = "\x00"  # stands for a quote within a string until the ends of strings are known
 _ANSI = r"(?:\x1b|\\u001b)\[[0-9;]*[A-Za-z]"
 
 
 def printed_lines(text: pl.Expr) -> pl.Expr:
-    """Return the lines that a tool printed, without colours, also out of JSON that holds them."""
+    """Return the lines that a tool printed, without colours; also read from within JSON."""
     plain = text.str.replace_all(_ANSI, "").str.replace_all("\r\n?", "\n")
     lines = plain.str.replace_all(r"\"", _INNER, literal=True).str.replace_all(_IN_JSON, "\n")
     for escape, character in ((r"\t", "\t"), (_INNER, '"')):
@@ -117,7 +117,7 @@ def printed_lines(text: pl.Expr) -> pl.Expr:
 
 
 def without_places(text: pl.Expr) -> pl.Expr:
-    """Return the text of a failure without what an edit moves."""
+    """Return the text of a failure without the parts that an edit moves."""
     text = printed_lines(text)
     for rows in STEPS:
         groups = "".join(f"${{{group}}}" for group in range(1, len(rows) + 1))

@@ -1,20 +1,20 @@
-"""The volatile parts of what comes out of calls, which are masked before texts are compared.
+"""The volatile parts of results and errors, which are masked before texts are compared.
 
-What is masked is told by its form alone, so that a turn reads the same whatever comes after it.
-Masked are times, ids, addresses and temporary paths: whatever a program draws anew each time. In
-errors, attempts are masked as well, because a client that retries counts them, and places
-(`failure_places`) are left out. In results, values are masked whose key says that they are fresh
+A part is masked by its form alone, so that a turn reads the same whatever comes after it. Times,
+ids, addresses and temporary paths are masked, because a program makes new ones each time. In
+errors, attempt numbers are masked as well, because a client that retries counts them, and places
+(`failure_places`) are left out. In results, a value is masked if its key says that it is fresh
 (`durationMs`, `message_id`), in JSON at any depth and in lines of text.
 
-A result that is nothing but such values is news and stays as it is: the time that a poll tells, or
-the commit that is asked for. Digests of results are kept too, because they change with what they
-are of.
+A result of nothing but such values is news and stays as it is: the time that a poll returns, or the
+commit that a call looked up. Digests in results are kept too, because a digest changes with its
+content.
 
-Numbers otherwise stay, although they may change on every call: pages, percents, rows, failing tests
-and steps are the very figures by which work goes on, and a failure at a later step is another one.
-For the same reason nothing is learned from a token that changes while all else stays: that is what
-paging, polling and the deletion of one thing after the other look like. An id that the call itself
-names is no volatile part of its error, because another id is other work.
+Other numbers stay, although they may change on every call. Pages, percents, rows, failing tests and
+steps are the figures that show that work goes on, and a failure at a later step is another failure.
+For the same reason nothing is learned from a token that changes while all else stays: paging,
+polling and the deletion of one thing after the other look like that. An id that the call itself
+names is not a volatile part of its error, because another id is other work.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ import polars as pl
 from looptrace.analyzer.fingerprint.equivalence import Results, Sameness, TextMask
 from looptrace.analyzer.fingerprint.failure_places import without_places
 
-# Names in code hardly ever have two numbers apart from one another, and random texts mostly do.
+# Names in code hardly ever have two separate numbers, and random texts mostly do.
 _RANDOM = (
     "[A-Za-z]*[0-9]+[A-Za-z]+[0-9][A-Za-z0-9]{9,}|[A-Za-z0-9]{9,}[0-9][A-Za-z]+[0-9]+[A-Za-z]*"
 )
-# Without Unicode, borders of words are found fast in any text, and patterns are small.
+# Without Unicode, word borders are found fast in any text, and patterns are small.
 _ID = (
     r"(?-u)(\b|_)(?:(?i:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]+[a-f][0-9a-f]{10,}"
     rf"|[a-f]+[0-9][0-9a-f]{{10,}}|{_RANDOM})\b|(?:call|toolu|chatcmpl|msg|req|run)_[A-Za-z0-9]{{8,}}"
-    # What the content policy puts in the place of a secret, and of all that it cuts off a text.
+    # The content policy puts these in the place of a secret, and of text that it cuts off.
     r"|(?:redacted|exact):[0-9a-f]{12}\b)"
 )
 # In this order; the patterns run in Rust's linear-time engine.
@@ -44,7 +44,7 @@ MASKS = (
     (
         r"(?-u)\b(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"
         r"|\d\d:\d\d:\d\d(?:[.,]\d+)?\b"
-        # Seconds since 1970 from 2017 to 2033, or their thousandths and so on.
+        # Seconds since 1970 from 2017 to 2033; also in milliseconds, microseconds, nanoseconds.
         r"|1[5-9]\d{8}(?:\d{3}){0,3}(?:\.\d+)?\b)",
         "<time>",
     ),
@@ -67,7 +67,7 @@ PROMPT_MASKS = ((r"(?-u)[0-9]+(?:[.,:/-][0-9]+)*", "<number>"), (r"\s+", " "))
 
 
 _HEX = "[0-9a-fA-F]"
-# Digests by a word before them, and those that are as long as no id is.
+# Digests after a word that names them, and digests that are longer than any id.
 _DIGEST = (
     rf"(?i)\b(?:sha-?(?:1|256|512)|md5|digest|checksum|hash|commit)[^\w\n]{{1,4}}"
     rf"(?:sha-?(?:1|256|512):)?{_HEX}{{12,128}}\b"
@@ -78,7 +78,7 @@ _KEY_AND_MASK = r"[\w.-]+[\\\"']*\s*[:=]\s*[\\\"']*<[a-z ]+>|<[a-z ]+>"
 
 
 def masked_results(results: pl.Series, sameness: Sameness) -> pl.Series:
-    """Replace the volatile parts of each result, unless it has no other."""
+    """Replace the volatile parts of each result, unless it has no other parts."""
     text = pl.col("text").str.strip_chars()
     for pattern in _fresh_patterns(sameness.results):
         text = text.str.replace_all(pattern, "${1}" + _FRESH + "${2}")
@@ -96,10 +96,11 @@ def masked_results(results: pl.Series, sameness: Sameness) -> pl.Series:
 
 @cache
 def _fresh_patterns(results: Results) -> tuple[str, str]:
-    """Return patterns of a key that is volatile in results, and of its value.
+    """Return two patterns of a key that is volatile in results, with its value.
 
-    The first is of texts in quotes and of what stands after "=". After a colon other values end
-    with the line or with a sign, because a word before a colon is no key where a sentence follows.
+    The first is for texts in quotes and for values after "=". The second is for other values after
+    a colon; they end with the line or with a sign. If a sentence follows, the word before the colon
+    is not a key.
     """
     keys = "|".join(sorted(_pattern_of(key) for key in results.keys))
     key = rf"(^|[\s\"'{{,(;&?])(?:{keys})\\?[\"']?[ \t]?"
@@ -112,7 +113,7 @@ def _fresh_patterns(results: Results) -> tuple[str, str]:
 
 
 def _pattern_of(key: str) -> str:
-    """Return the pattern of a key in any case, with "_", "-" or nothing between its words."""
+    """Return the pattern of a key in any letter case, with "_", "-" or nothing between words."""
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[^A-Za-z0-9_-]+", key)
     return "[_-]?".join(re.escape(word.lower()) for word in words) or re.escape(key)
 
@@ -120,7 +121,7 @@ def _pattern_of(key: str) -> str:
 def masked(text: pl.Expr, masks: Sequence[TextMask] = (), *, error: bool = False) -> pl.Expr:
     """Replace the volatile parts of a text: first those that a team declares, then the others.
 
-    The text of an `error` is also left without the places that edits move.
+    The places that edits move are also taken out of the text of an `error`.
     """
     for mask in masks:
         text = text.str.replace_all(mask.pattern, mask.name.replace("$", "$$"))
@@ -131,9 +132,10 @@ def masked(text: pl.Expr, masks: Sequence[TextMask] = (), *, error: bool = False
 
 
 def prompt_words(text: pl.Expr, masks: Sequence[TextMask] = ()) -> pl.Expr:
-    """Return what a message asks for: lower case, without volatile parts, numbers and spacing.
+    """Return the words of a message: lower case, without volatile parts, numbers and spacing.
 
-    An orchestrator counts its rounds in the prompt. A text without words is unknown.
+    Numbers do not count because an orchestrator counts its rounds in the prompt. A text without
+    words is unknown.
     """
     words = masked(text, masks).str.to_lowercase()
     for pattern, name in PROMPT_MASKS:
@@ -143,7 +145,7 @@ def prompt_words(text: pl.Expr, masks: Sequence[TextMask] = ()) -> pl.Expr:
 
 
 def named_ids(texts: pl.Series, arguments: pl.Series) -> pl.Series:
-    """Return the ids in each text that its call's arguments name, joined; null where none is."""
+    """Return the ids in each text that its call's arguments name, joined; null without any."""
     rows = (texts.str.contains(_ID) & arguments.is_not_null()).arg_true()
     pairs = zip(texts.gather(rows).str.extract_all(_ID), arguments.gather(rows), strict=True)
     named = [
@@ -153,5 +155,5 @@ def named_ids(texts: pl.Series, arguments: pl.Series) -> pl.Series:
 
 
 def blank(count: int) -> pl.Series:
-    """Return so many unknown texts."""
+    """Return `count` unknown texts."""
     return pl.Series([None], dtype=pl.String).new_from_index(0, count)

@@ -1,8 +1,8 @@
-"""Test and coverage figures, read out of what a tool printed.
+"""Test and coverage figures, read from the output of tools.
 
-Only the summaries that test runners themselves write count, in the form and at the place of the
-line that each has; prose about tests has no figures. A text may hold several summaries: that of the
-last runner in it counts, and there the last one, except where a runner writes one for each package.
+Only summaries that test runners write themselves count, in the runner's own form and at its place
+in the line; prose about tests has no figures. A text may hold several summaries. The last summary
+of the last runner counts, except for runners that write one for each package.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import polars as pl
 
 from looptrace.analyzer.fingerprint.failure_places import printed_lines
 
-# Long digit strings are no counts.
+# Long digit strings are not counts.
 _N = r"[0-9]{1,7}"
 _WORDS = "failed|passed|skipped|deselected|xfailed|xpassed|warnings?|errors?|rerun|subtests passed"
 _OUTCOMES = "failed|passed|skipped|todo|pending|expected fail"
@@ -26,12 +26,12 @@ _SECONDS = r"[0-9]+(?:\.[0-9]+)?"
 class Runner:
     """How a test runner ends a run; patterns are Rust's.
 
-    Of several `failed` patterns, the one with the greatest sum counts: a suite that cannot start
-    has no failed test. `total` is the sum of all its matches. Where `adds` holds, all summaries of
-    a text are one run. Without `total` a summary does not say how many tests there are.
+    If there are several `failed` patterns, the one with the greatest sum counts: a suite that
+    cannot start has no failed test. `total` is the sum of all its matches. If `adds` is set, all
+    summaries of a text are one run. Without `total` a summary does not give the number of tests.
     """
 
-    summary: str  # the whole of it, which no other runner writes
+    summary: str  # the whole summary, which no other runner writes
     failed: tuple[str, ...]
     total: str
     adds: bool = False
@@ -68,7 +68,7 @@ RUNNERS = (
         (rf"({_N}) failing",),
         rf"({_N}) (?:passing|pending|failing)",
     ),
-    # Node's own: "# tests 12", some lines on, "# fail 2"
+    # Node's own: "# tests 12", and some lines later "# fail 2"
     Runner(
         rf"^[#\u2139] tests {_N}\n(?:[#\u2139] (?:suites|pass) {_N}\n)*[#\u2139] fail {_N}$",
         (rf"fail ({_N})",),
@@ -88,7 +88,7 @@ RUNNERS = (
         rf"Tests run: ({_N})",
         adds=True,
     ),
-    # Gradle, which counts only where some failed: "12 tests completed, 2 failed, 1 skipped"
+    # Gradle, which counts only if some failed: "12 tests completed, 2 failed, 1 skipped"
     Runner(
         rf"^{_N} tests? completed, {_N} failed(?:, {_N} skipped)?$",
         (rf"({_N}) failed",),
@@ -132,7 +132,7 @@ RUNNERS = (
         (rf"({_N}) (?:tests? )?(?:failed|failures?)",),
         rf"out of ({_N})|Executed ({_N})|({_N}) tests? run:",
     ),
-    # What wrappers print, and what is left where the head or the tail of a run is cut off:
+    # Wrappers print these, and they are what is left if the head or tail of a run is cut off:
     # "2 tests failing", "2 failing", "FAILED (failures=2)", "Tests: 2 failed, 3 passed".
     Runner(
         rf"^ *{_N} tests? (?:failed|failing)(?:[:,.(][^\n]*)?$|^ *{_N} failing$"
@@ -152,15 +152,15 @@ RUNNERS = (
     ),
 )
 _GO = len(RUNNERS) - 1
-# A truncated run has tests without the package that they belong to; all tests are shown on request.
+# A truncated run has tests without their package; Go shows all tests only on request.
 _GO_TEST, _GO_PASSED = "--- ", "--- PASS"
 _SUMMARY = "|".join(runner.summary for runner in RUNNERS)
-# Which of the alternatives a summary is of. Only what the linear-time engine has found comes here.
+# Tells the runner of a summary. It is only applied to what the linear-time engine has found.
 _BY_RUNNER = re.compile(
     "|".join(f"(?P<r{i}>{runner.summary})" for i, runner in enumerate(RUNNERS)), re.MULTILINE
 )
 
-# A text that holds none of these has no figures; looking for them is the cheapest of all.
+# A text without any of these has no figures; looking for them is the cheapest step.
 _MARKERS = [
     *(" failed", " passed", "Ran ", "Tests", " passing", "tests ", "test result: ", "ok  "),
     *("FAIL", " examples, ", " example, ", "OK (", "Test summary: ", "Failed!", "Passed!"),
@@ -168,7 +168,7 @@ _MARKERS = [
     *("TOTAL", "All files", "overage", "lines.....", "Statements", "(statements)"),
 ]
 
-# Of coverage.py, Istanbul (table and summary), Go, lcov, and of tools that name it.
+# By coverage.py, Istanbul (table and summary), Go, lcov, and tools that name coverage.
 _COVERAGE = (
     r"^TOTAL +[0-9]+ +[0-9]+(?: +[0-9]+ +[0-9]+)? +[0-9]+(?:\.[0-9]+)?%$",
     r"^All files *\| *[0-9]+(?:\.[0-9]+)? *\|",
@@ -182,8 +182,8 @@ _GO_COVERAGE = r"\bcoverage: ([0-9]+(?:\.[0-9]+)?)% of statements"
 _PERCENT = r"([0-9]+(?:\.[0-9]+)?) *(?:%|\|)"
 PERCENT_MAX = 100.0
 
-# What a tool that is named for tests, or a command that runs them, may answer instead of a runner's
-# whole output.
+# A tool named for tests, or a command that runs tests, may answer with less than a runner's whole
+# output.
 TESTS = re.compile("test|spec", re.IGNORECASE)
 _TESTS_BY_COMMAND = (
     r"\b(?:pytest|unittest|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest|nextest)\b"
@@ -196,7 +196,7 @@ _BARE = re.compile(
     rf"(?:, ({_N}) (?:tests? )?(fail|pass)(?:ed|ing))?(?:\.|:|\s*$|\n)"
 )
 
-# How runners name the tests that failed, and the files that those lie in.
+# How runners name the tests that failed, and the files of those tests.
 _FAILED_TESTS = (
     r"^(?:FAILED|ERROR) (?P<file>[^\s:]+\.py)(?:::(?P<name>.+?))?(?: - .*)?$",  # pytest
     r"^(?:FAIL|ERROR): (?P<name>[^\s()]+) \([^\s()]+\)$",  # unittest
@@ -227,10 +227,10 @@ FIGURES = pl.Schema(
 
 
 def with_figures(turns: pl.DataFrame) -> pl.DataFrame:
-    """Fill in the columns of `FIGURES` for turns of tools, where they are not recorded already.
+    """Fill in the columns of `FIGURES` for turns of tools, if they are not recorded already.
 
-    Errors count as failed tests, skipped ones belong to the total, coverage is in percent. Added
-    is the column `failing`: the failed tests by the turn's own text.
+    Errors count as failed tests, skipped tests belong to the total, coverage is in percent. The
+    column `failing` is added: the failed tests by the turn's own text.
     """
     figures = _figures_of(turns)
     return turns.with_columns(
@@ -239,7 +239,7 @@ def with_figures(turns: pl.DataFrame) -> pl.DataFrame:
 
 
 def _figures_of(turns: pl.DataFrame) -> pl.DataFrame:
-    """Return the `FIGURES` of results, else of errors, else of the heads of either."""
+    """Return the `FIGURES` of results, else of errors, else of the head of either."""
     tool = pl.col("kind") == "tool"
     other = tool & (pl.col("error") != pl.col("result")).fill_null(value=True)
     texts = turns.select(result=pl.when(tool).then("result"), error=pl.when(other).then("error"))
@@ -260,7 +260,7 @@ def _figures_of(turns: pl.DataFrame) -> pl.DataFrame:
 
 
 def figures_of(texts: pl.Series) -> pl.DataFrame:
-    """Return the `FIGURES` of each text, null where it has none."""
+    """Return the `FIGURES` of each text, null where a text has none."""
     rows = texts.str.contains_any(_MARKERS).arg_true()
     if rows.is_empty():
         return pl.DataFrame([_unknown(name, len(texts)) for name in FIGURES])
@@ -286,10 +286,10 @@ def _unknown(name: str, count: int) -> pl.Series:
 
 
 def failed_tests(texts: pl.Series) -> pl.DataFrame:
-    """Return for each text the tests that it says have failed.
+    """Return the tests that each text says have failed.
 
-    `names` are sorted and joined with commas, null where it names none; `file` is the name of the
-    only file of theirs that is known, else null.
+    `names` are sorted and joined with commas, null where a text names none. `file` is the name of
+    their file if only one is known, else null.
     """
     printed = texts.to_frame("text").select(printed_lines(pl.col("text")))
     lines = printed.to_series().str.extract_all(_FAILED_LINE)
@@ -311,7 +311,7 @@ def _names_in(lines: Sequence[str] | None) -> tuple[str | None, str | None]:
 
 
 def _count_tests(parts: Sequence[str]) -> tuple[int | None, int | None]:
-    """Return failed tests and all tests by the summaries of a text, in their order."""
+    """Return failed tests and all tests by the summaries of a text, which are in order."""
     runners = [int(str(match.lastgroup)[1:]) for part in parts if (match := _BY_RUNNER.match(part))]
     last = runners[-1]
     parts = [part for part, runner in zip(parts, runners, strict=True) if runner == last]
@@ -322,7 +322,7 @@ def _count_tests(parts: Sequence[str]) -> tuple[int | None, int | None]:
     failed = max(sum(_numbers(pattern, parts)) for pattern in runner.failed)
     totals = _numbers(runner.total, parts) if runner.total else []
     total = sum(totals) if totals else None
-    # A run without a test says nothing of the tests.
+    # A run without a test says nothing about the tests.
     return (failed, total) if failed or total else (None, None)
 
 
@@ -342,7 +342,7 @@ def _numbers(pattern: str, parts: Sequence[str]) -> list[int]:
 
 
 def _coverage() -> pl.Expr:
-    """Return the last figure of the whole; without one, the mean of Go's packages."""
+    """Return the last figure for the whole; without one, the mean of Go's packages."""
     printed = pl.col("printed")
     whole = printed.str.extract_all("(?m)" + "|".join(_COVERAGE)).list.last()
     packages = printed.str.extract_all(_GO_COVERAGE)
@@ -352,10 +352,10 @@ def _coverage() -> pl.Expr:
 
 
 def _count_bare(text: str | None) -> tuple[int | None, int | None]:
-    """Read "2 failed, 10 passed" from the head of what a tool answered that runs tests."""
+    """Read "2 failed, 10 passed" from the head of the answer of a tool that runs tests."""
     match = _BARE.match(text[:_BARE_CHARS]) if text else None
     if match is None:
         return None, None
     counts = {match[2]: int(match[1])} | ({match[4]: int(match[3])} if match[4] else {})
-    # A count alone is not known to be of all tests.
+    # A single count may not be the count of all tests.
     return counts.get("fail", 0), sum(counts.values()) if match[4] else None

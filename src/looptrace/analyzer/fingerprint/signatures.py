@@ -1,8 +1,8 @@
 """Sameness, decided in one place: when two calls, outcomes, outputs or responses count as equal.
 
-Volatile parts of results are masked before they are compared (`masks`); the arguments of a call are
-not, because another id is other work, but a few of them do not count (`sameness`). Whatever the
-trace does not say stays null, and null equals nothing.
+Volatile parts of results are masked before results are compared (`masks`). The arguments of a call
+are not masked, because another id is other work, but a few do not count (`equivalence`). Values
+that the trace does not give stay null, and null equals nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.errors import says_nothing
 
-# What signatures are written from.
+# The columns that signatures are written from.
 _SIGNED = (
     *("kind", "name", "request", "result", "error", "message", "answer", "hidden", "error_type"),
     *("location", "failing", "call", "outcome", "subtask"),
@@ -54,7 +54,7 @@ _FAILED = pl.col("kind").is_in(["tool", "model"]) & pl.col("failed")
 # Kinds of turn other than calls that have a signature.
 _REPORTED = ("handoff", "attempt", "switch")
 
-# Arguments that tell what was changed where, and what was searched for.
+# Arguments that say what was changed and where, and what was searched for.
 _TEXT = r'"((?:[^"\\]|\\.)+)'
 CHANGED_FILE = rf'"(?i-u:(?:target_?|notebook_?)?(?:file|path)|file_?(?:path|name))":{_TEXT}'
 CHANGE = (
@@ -63,18 +63,18 @@ CHANGE = (
 )
 SEARCHED = rf'"(?i-u:query|q|pattern|search|search_?term|keywords?|regex|term|question)":{_TEXT}'
 
-# A file without its folders; of a place, unless it is a temporary one.
+# A file without its folders; also the file of a place, unless the file is temporary.
 FILE_NAME = r"([^/\\]+)$"
 FILE_OF_PLACE = r"([^/\\<>:\s]+\.[^/\\<>:\s]+)(?::[0-9]+)?$"
 
-# A text of which a slug leaves out nothing.
+# A text that a slug holds completely.
 _ONLY_WORDS = r"^[\w.]+( [\w.]+)*$"
 
-# Signatures of the forms that C1 names are longer than others, which it ends after 50 characters.
+# Signatures in the forms that C1 names may be longer; C1 ends the others after 50 characters.
 SIGNATURE_CHARS_MAX = 50
 FORM_CHARS_MAX = 80
 GIST_CHARS_MAX = 40
-# A head is written from no more than this much of a text, and a type has no more to tell.
+# A head is written from at most this much of a text, and no type needs more.
 _READ_CHARS = 200
 
 
@@ -82,9 +82,9 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.DataFrame:
-    """Fill in what turns (`TURN_SCHEMA`) are compared by: call, outcome, signature, response.
+    """Fill in the columns that turns (`TURN_SCHEMA`) are compared by, such as call and signature.
 
-    Where the span did not say whether a call failed, its result's text decides. The kind and
+    If the span does not say whether a call failed, the text of the result decides. The kind and
     place of failures and the figures of test runs are filled in from the texts too.
     """
     turns = with_figures(turns)
@@ -120,16 +120,17 @@ def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.Da
 def compared_by(
     turns: pl.DataFrame, sameness: Sameness, made_with: str | None = None
 ) -> pl.DataFrame:
-    """Return turns (`TURN_SCHEMA`) as they compare by what is declared now, numbered anew.
+    """Return turns (`TURN_SCHEMA`) with fingerprints by the current declarations, numbered again.
 
-    `made_with` is the `fingerprint_source` of those that they have; None is not known.
+    `made_with` is the `fingerprint_source` of the fingerprints that the turns have; None if it is
+    not known.
     """
     is_same = made_with == fingerprint_source(sameness)
     return numbered(turns if is_same else add_fingerprints(turns, sameness))
 
 
 def _failed(turns: pl.DataFrame) -> pl.Expr:
-    """Return what is recorded, else what the text says; a run with failing tests has failed."""
+    """Return the recorded failure, else what the text says; failing tests make a run fail."""
     result = pl.col("result")
     by_text = result.str.contains(FAILURE_HEAD) | result.str.contains(FAILURE_EXIT)
     names = [name for name in turns["name"].drop_nulls().unique() if _shows_files(name)]
@@ -146,7 +147,7 @@ def _failed(turns: pl.DataFrame) -> pl.Expr:
 
 
 def _shows_files(tool: str) -> bool:
-    """Return whether a tool shows what stands somewhere, be it the output of a run long ago."""
+    """Return whether a tool shows stored text, which may be the output of a run long ago."""
     looks = READS.search(tool) or SEARCHES.search(tool)
     runs = TESTS.search(tool) or "check" in tool.lower()
     return bool(looks) and not CHANGES.search(tool) and not runs
@@ -187,7 +188,7 @@ def _outcome() -> pl.Expr:
 
 
 def _error_kind(turns: pl.DataFrame) -> pl.Expr:
-    """Classify failures of calls and models: a failing test is one, whatever it is a test of."""
+    """Classify failures of calls and models; a failing test is one, whatever it tests."""
     text = pl.concat_str("error_type", "error", separator=": ", ignore_nulls=True)
     fits = [pl.when(text.str.contains(pattern)).then(pl.lit(name)) for name, pattern in ERROR_KINDS]
     by_type = _map_distinct(turns["error_type"], _kind_of_type)
@@ -204,7 +205,7 @@ def _error_kind(turns: pl.DataFrame) -> pl.Expr:
 
 
 def _kind_of_type(error_type: str) -> str | None:
-    """Classify a type of error by its name; that it is an error says nothing."""
+    """Classify a type of error by its name; the word "error" in it says nothing."""
     *kinds, _ = ERROR_KINDS
     declared = [name for name, _ in kinds if name == error_type]
     return (
@@ -217,10 +218,11 @@ def _kind_of_type(error_type: str) -> str | None:
 
 
 def _signature(turns: pl.DataFrame, sameness: Sameness) -> pl.Series:
-    """Write the signature by form of output: a head to read, and a digest where it leaves out any.
+    """Write the signature by form of output: a head to read, and a digest if the head omits any.
 
-    What is neither a failure nor a test run is compared in full, by call and outcome. Attempts are
-    told by status and blockers, else by the work that they report; hand-offs by the request.
+    Turns that are neither a failure nor a test run are compared in full, by call and outcome.
+    Attempts are compared by status and blockers, else by the work that they report. Hand-offs are
+    compared by the request.
     """
     kind = pl.col("kind").cast(pl.String)
     form = (
@@ -260,12 +262,12 @@ def _write_signatures(
     return parts.select(pl.when(says_all).then("head").otherwise(cut)).to_series()
 
 
-# Each form returns for its turns the `head` of the signature, the `whole` that must be equal, null
-# where that is unknown, and whether the head `says_all` of it.
+# Each form returns three columns for its turns: the `head` of the signature, the `whole` that must
+# be equal (null if unknown), and whether the head `says_all` of the whole.
 
 
 def _of_tests(turns: pl.DataFrame) -> pl.DataFrame:
-    """Count the failing tests, and name them; without names the text is compared."""
+    """Count and name the failing tests; without names the text is compared."""
     texts = pl.concat_str("result", "error", separator="\n", ignore_nulls=True)
     turns = turns.hstack(failed_tests(turns.select(text=texts).to_series()))
     text = masked(pl.coalesce("message", "answer"))
@@ -280,10 +282,10 @@ def _of_tests(turns: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_error(turns: pl.DataFrame) -> pl.DataFrame:
-    """Name type, gist and file; a text that says nothing only proves sameness for the same call."""
+    """Name type, gist and file; a text that says nothing proves sameness only for the same call."""
     type_ = pl.col("error_type").fill_null("Error")
     gist = _slug(pl.col("message")).str.slice(0, GIST_CHARS_MAX).str.strip_chars_end("-")
-    # A file that is written for the moment has another name each time.
+    # A temporary file has another name each time.
     file = masked(pl.col("location")).str.extract(FILE_OF_PLACE)
     file = pl.when(~gist.str.contains(file, literal=True).fill_null(value=False)).then(file)
     typed = pl.concat_str(type_, gist, file, separator="-", ignore_nulls=True)
@@ -325,7 +327,7 @@ def _of_other(turns: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_handoff(turns: pl.DataFrame) -> pl.DataFrame:
-    """Compare what was asked of whom, whatever the answer was."""
+    """Compare the request and its receiver, whatever the answer was."""
     asked = pl.concat_str("name", _slug(pl.col("request")), separator=":", ignore_nulls=True)
     return turns.select(
         head=pl.concat_str(pl.lit("request:"), asked), whole="call", says_all=pl.lit(value=False)
@@ -333,7 +335,7 @@ def _of_handoff(turns: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_attempt(turns: pl.DataFrame) -> pl.DataFrame:
-    """Compare what blocks an attempt, else the work; a status alone says all that is known."""
+    """Compare the blockers of an attempt, else its work; a status alone says all that is known."""
     blocked = (pl.col("name") == "blocked") & pl.col("request").is_not_null()
     report = pl.when(blocked).then("request").otherwise("result")
     whose = pl.when(pl.col("kind") == "switch").then("subtask")
@@ -359,7 +361,7 @@ _FORMS = {
 
 
 def _of_call(turns: pl.DataFrame, head: pl.Expr) -> pl.DataFrame:
-    """Compare what a call did by all of it."""
+    """Compare a call and its outcome in full."""
     return turns.select(
         head=head,
         whole=pl.concat_str("call", "outcome", separator="-"),
@@ -385,7 +387,7 @@ def _map_distinct(texts: pl.Series, function: Callable[[str], str | None]) -> pl
 
 
 def _sha256(response: str) -> str:
-    """Hash a response; one that was hashed before stays as it is, so that turns compare anew."""
+    """Hash a response; a hashed one stays as it is, so that turns can be compared again."""
     if _SHA256.fullmatch(response):
         return response
     return hashlib.sha256(response.encode("utf-8", "surrogatepass")).hexdigest()

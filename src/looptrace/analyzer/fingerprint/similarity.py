@@ -1,12 +1,12 @@
 """Near sameness: which requests say the same in other words.
 
-A request is that of a hand-off, or the query of a search. Two requests mean the same if they ask
-the same agent or tool, their figures and names are equal, and a measure says that the rest is
+A request is the text of a hand-off or the query of a search. Two requests mean the same if they go
+to the same agent or tool, their figures and names are equal, and a measure says that the rest is
 alike. Requests that are the same word by word always mean the same.
 
-Each measure works on one text at a time, so no verdict depends on which texts come together:
+Each measure works on one text at a time, so no result depends on which texts come together:
 
-- `sentences`: the cosine of sentence embeddings (`sentences`), which needs the extra `semantic`;
+- `sentences`: the cosine of sentence embeddings (`embeddings`), which needs the extra `semantic`;
 - `letters`: the cosine of counts of three letters in a row within words, which finds the same words
   but not synonyms.
 """
@@ -38,14 +38,14 @@ Measure = Literal["sentences", "letters"]
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 SENTENCES, LETTERS = MEASURES
 
-# Longer requests are only compared word by word: a model reads only the beginning of a long text,
-# and the difference between two long texts may be anywhere.
+# Longer requests are only compared word by word. A model reads only the beginning of a long text,
+# and two long texts may differ anywhere.
 CHARS_MAX = 1_000
-# Cached sketches; one has some 4 kB.
+# Cached sketches of about 4 kB each.
 SKETCHES_MAX = 4_096
 
-# Embeddings are rounded to this part of their length, because processors differ in the last digits
-# of a sum, which should hardly ever decide.
+# Embeddings are rounded to this part of their length. Processors differ in the last digits of a
+# sum, and those digits should hardly ever decide.
 _GRID = 4_096
 _PERCENT = 100
 
@@ -58,7 +58,7 @@ _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|`([^`]+)`')
 _ENDS = ".,;:!?…"
 _AROUND = f"{_ENDS}\"'“”`()[]{{}}<>"
 _CODE = re.compile(r"\d|[_/\\@=.:#$%&+*]|\w\(\)")
-_APOSTROPHE = "\u2019"  # as it is printed
+_APOSTROPHE = "\u2019"  # as printed text has it
 _I = ("i", "i'm", "i'd", "i'll", "i've")
 
 # Words that do not say what a request asks for.
@@ -83,7 +83,7 @@ _TELLING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """How requests are compared if they are not the same word by word."""
+    """How to compare requests that are not the same word by word."""
 
     measure: Annotated[
         Measure,
@@ -102,7 +102,7 @@ class Meaning:
 
     @property
     def product_min(self) -> int:
-        """The least inner product of two sketches that mean the same."""
+        """The smallest inner product of two sketches with the same meaning."""
         return ceil(self.similar_percent * _GRID * _GRID / _PERCENT)
 
 
@@ -114,9 +114,9 @@ class Sketch(NamedTuple):
 
 
 def meanings_of(table: pl.DataFrame, meaning: Meaning) -> Meanings:
-    """Return the meanings of requests among turns; turns are ordered and coded.
+    """Return the meanings of requests among ordered, coded turns.
 
-    Searches are compared if they have the same result, which is not an external failure.
+    Searches are compared if they have the same result and it is not an external failure.
     """
     subject = np.full(table.height, UNKNOWN, dtype=np.int64)
     place = np.zeros(table.height, dtype=np.int64)
@@ -167,10 +167,10 @@ def _requests(table: pl.DataFrame) -> Iterator[tuple[int, str, str, str, str, in
 
 
 def sketch(measure: Measure, text: str) -> Sketch | None:
-    """Return the compared parts of a text; None if it is empty of meaning or too long.
+    """Return the compared parts of a text; None if it says nothing or is too long.
 
     Raises:
-        SentencesError: if sentences cannot be embedded.
+        EmbeddingsError: if sentences cannot be embedded.
     """
     return _sketch(measure, text) if len(text) <= CHARS_MAX else None
 
@@ -192,10 +192,10 @@ def bare(text: str) -> list[str]:
 
 
 def marks(text: str) -> tuple[str, ...]:
-    """Return the parts that must be equal in requests with the same meaning, in their order.
+    """Return the parts that must be equal in requests with the same meaning, in order.
 
     These are figures, names, code, quoted text, and words that negate or count. A name is a word
-    with a capital letter that does not begin a sentence.
+    with a capital letter that is not at the beginning of a sentence.
     """
     text = text.replace(_APOSTROPHE, "'")
     words = [next(filter(None, match.groups())) for match in _QUOTED.finditer(text)]

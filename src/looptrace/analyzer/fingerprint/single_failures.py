@@ -1,7 +1,7 @@
-"""The fingerprint of one failure at a time: what `single_turns` is for turns that did not fail.
+"""The fingerprint of one failure at a time; `single_turns` is for turns that did not fail.
 
-Each function does for one text what the function or the expression that it names does for columns,
-by the same patterns.
+Each function names a function or an expression for columns. It does the same for one text, by the
+same patterns.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _LINE_IN_TEXT, _FILE_IN_TEXT, _FUNCTION_IN_TEXT = map(
 
 
 class Failure(NamedTuple):
-    """What is read of a failed call or response."""
+    """The fields that are read from a failed call or response."""
 
     kind: str  # of the turn
     name: str | None
@@ -82,12 +82,12 @@ class Failure(NamedTuple):
 
     @property
     def hidden(self) -> bool:
-        """Whether its text says nothing."""
+        """Whether the text of the failure says nothing."""
         return self.error is not None and says_nothing(self.error)
 
 
 def single_failure(row: Mapping[str, Any], request: str | None) -> dict[str, Any] | None:
-    """Return the columns that a failure is compared by, but for its call; None if not by itself."""
+    """Return the compared columns of a failure except its call; None if `signatures` must do it."""
     kind, result, error = row["kind"], row.get("result"), row.get("error")
     trace, error_type = row.get("trace_hash"), row.get("error_type")
     if trace is not None and _HASH.search(trace):
@@ -112,7 +112,7 @@ def single_failure(row: Mapping[str, Any], request: str | None) -> dict[str, Any
 
 
 def _message(failure: Failure) -> str | None:
-    """Return what `add_fingerprints` has as the message."""
+    """Return the message as `add_fingerprints` makes it."""
     if failure.error is None:
         return None
     message = masked_text(_without_places(failure.error), error=True)
@@ -147,7 +147,7 @@ def _without_places(text: str) -> str:
 
 
 def _place(failure: Failure) -> tuple[str | None, str | None]:
-    """Return location and hash of the trace, as `stack_traces.with_places` does."""
+    """Return the location and the hash of the trace, as `stack_traces.with_places` does."""
     text = failure.trace
     if text is None and failure.error is not None and not failure.hidden:
         text = failure.error if failure.result is None else failure.result
@@ -179,7 +179,7 @@ def _frame_place(frame: str) -> str | None:
 
 
 def _place_in_text(text: str) -> str | None:
-    """Do what the function of that name does."""
+    """Do what the function of the same name does for columns."""
     if line := _LINE_IN_TEXT.search(text):
         return f"{line[1]}:{line[2]}"
     if file := _FILE_IN_TEXT.search(text):
@@ -189,7 +189,7 @@ def _place_in_text(text: str) -> str | None:
 
 
 def _error_kind(failure: Failure) -> str:
-    """Do what `signatures` does of the same name."""
+    """Do what the function of the same name in `signatures` does."""
     text = joined_known(": ", failure.error_type, failure.error)
     if failure.kind == "model" and _SERVER.search(text):
         return "network"
@@ -200,7 +200,7 @@ def _error_kind(failure: Failure) -> str:
 
 
 def _signature(failure: Failure, message: str | None, location: str | None) -> str | None:
-    """Do what `signatures` does of errors."""
+    """Do what `signatures` does for errors."""
     type_ = "Error" if failure.error_type is None else failure.error_type
     if failure.hidden:
         head = joined_all("-", type_, failure.name)

@@ -1,4 +1,4 @@
-"""Texts read by Python's engine as Rust's reads them, for turns that are read one at a time."""
+"""Python's regex engine made to read texts as Rust's does, for turns read one at a time."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 from looptrace.analyzer.fingerprint.masks import _ID, ERROR_MASK, MASKS
 
-# Longer texts are left to Rust's engine, because Python's takes no linear time.
+# Longer texts are left to Rust's engine, because Python's does not run in linear time.
 CHARS_MAX = 4_096
 FAILURE_CHARS_MAX = 2_048
 
-# White space, for Rust.
+# White space as Rust has it.
 _SPACES = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
-# Signs of which both engines know alike whether they are letters, and their other case.
+# Signs for which both engines agree whether they are letters, and on their other case.
 PLAIN = re.compile(
     "[\x00-\x1b\x20-\x7f\x85\xa0-\xb1\xb4-\xb8\xba\xbb\xbf-\u012f\u0132-\u024f\u0391-\u03a1\u03a3-\u03c9"
     "\u0400-\u0481\u048a-\u052f\u2000-\u200a\u2010-\u203e\u2041-\u2053\u2055-\u205e\u20a0-\u20bf\u2190-\u23ff\u2500-\u26ff"
@@ -27,18 +27,18 @@ _READ_CHARS = 200
 
 
 def is_plain(text: str | None, chars_max: int) -> bool:
-    """Return whether both engines read a text alike, and it is short enough."""
+    """Return whether a text is short enough and both engines read it alike."""
     return text is None or (len(text) <= chars_max and bool(PLAIN.fullmatch(text)))
 
 
 def python_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern of Rust's engine; in plain texts both engines find the same."""
+    """Compile a pattern for Rust's engine; in plain texts both engines find the same."""
     flags, rest = "", pattern
     if head := re.match(r"\(\?([ims]*(?:-u)?)\)", pattern):
         flags, rest = head[1], pattern[head.end() :]
     steps, in_class = list[str](), False
     for step in re.findall(r"\\.|.", rest, re.DOTALL):
-        # Python's own also finds the place before a line's end.
+        # Python's "$" also matches before a newline at the end.
         is_end = step == "$" and not in_class and "m" not in flags
         steps.append(r"\Z" if is_end else step)
         in_class = (in_class or step == "[") and step != "]"
@@ -48,13 +48,13 @@ def python_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile("".join(steps).replace("(?i-u:", "(?ai:"), options)
 
 
-# What stands in each text that a mask changes, by the mask's name. Python's engine tries a mask at
-# each letter, because masks begin with the border of a word. It finds these fast: each alternative
-# begins with a sign that few texts have.
+# Patterns that every text that a mask changes contains, by the mask's name. Masks begin with a word
+# border, so Python's engine tries them at each letter. It finds these patterns fast, because each
+# alternative begins with a sign that few texts have.
 _NEEDED = {
     "<time>": r"[0-9][0-9](?:[-:][0-9][0-9]|[0-9]{8})",
     "${1}<id>": (
-        # Ids of twelve letters and digits or more, of which six stand on one side of a digit.
+        # Ids of twelve or more letters and digits, with at least six on one side of a digit.
         r"[0-9](?:[A-Za-z0-9]{6}|(?<=[A-Za-z0-9]{7}))",
         r"-[0-9A-Fa-f]{4}-",
         r"_(?:(?<=call_)|(?<=toolu_)|(?<=chatcmpl_)|(?<=msg_)|(?<=req_)|(?<=run_))[A-Za-z0-9]",
@@ -67,14 +67,14 @@ _NEEDED = {
 }
 
 
-# All signs of an id; it has at least as many.
+# The signs of an id, which has at least this many.
 _ID_WORDS = re.compile("[0-9A-Za-z_:-]{12,}")
 
 
 def _mask_of(
     pattern: str, name: str
 ) -> tuple[re.Pattern[str], str | Callable[[re.Match[str]], str], list[re.Pattern[str]]]:
-    """Return what Python's engine replaces with what, and what a text needs for that."""
+    """Return a pattern, its replacement, and patterns; a text must match one of these first."""
     needed = _NEEDED[name]
     patterns = list(map(re.compile, [needed] if isinstance(needed, str) else needed))
     mask, name_by_group = python_pattern(pattern), re.sub(r"\$\{(\d+)\}", r"\\g<\1>", name)
@@ -94,7 +94,7 @@ def stripped(text: str) -> str:
 
 
 def masked_text(text: str, *, error: bool = False) -> str:
-    """Do what `masks.masked` does of texts whose places are left out."""
+    """Do what `masks.masked` does; the caller takes the places out of an error's text."""
     for mask, name, needed in _MASKS:
         for pattern in needed:
             if pattern.search(text):
@@ -118,7 +118,7 @@ def found(pattern: re.Pattern[str], text: str) -> str | None:
 
 
 def joined_all(separator: str, *parts: str | None) -> str | None:
-    """Join parts, of which none may be unknown."""
+    """Join parts; None if any of them is unknown."""
     return None if None in parts else separator.join(map(str, parts))
 
 

@@ -1,9 +1,9 @@
 """The fingerprint of one turn at a time, for turns that arrive live.
 
-`signatures` reads whole columns, and each of its some hundred steps costs as much for one turn as
-for a thousand. Here are the same steps, by the same patterns, for turns that show no test run, in
-texts on which Python's engine and Rust's agree; all others go the columns' way. A test holds both
-ways equal.
+`signatures` reads whole columns. Each of its about one hundred steps costs as much for one turn as
+for a thousand. This module has the same steps, by the same patterns, for single turns. It takes
+turns that show no test run, with texts on which Python's engine and Rust's agree. All other turns
+go through `signatures`. A test checks that both ways give the same.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ from looptrace.bounded_dict import BoundedDict
 _COMPARED = ("tool", "handoff", "attempt", "switch")
 _READ = ("name", "subtask", "arguments", "result", "error", "error_type", "trace_hash")
 
-# Fingerprints that are known by what they are made of: failures come again, as do all turns of a
-# trace when its last span names the agent.
+# Cached fingerprints, by the fields that they are made of. Failures come again, and so do all turns
+# of a trace if its last span names the agent.
 KNOWN_MAX = 4_000
 _MADE = (
     *("tests_failed", "tests_total", "coverage", "failed", "error_type", "error", "error_kind"),
@@ -83,19 +83,19 @@ _MADE = (
 )
 _MADE_OF = (*_MADE, "kind", "name", "subtask", "arguments", "result", "text")
 
-Row = Mapping[str, Any]  # of `TURN_SCHEMA`; what it leaves out is null
+Row = Mapping[str, Any]  # of `TURN_SCHEMA`; fields that it leaves out are null
 Turn = tuple[Any, ...]  # a row of `TURN_SCHEMA`
 
 
 class LiveFingerprints:
-    """Fills in what turns are compared by, as few of them arrive at a time."""
+    """Fills in the columns that turns are compared by, for few turns at a time."""
 
     def __init__(self, sameness: Sameness = NOTHING) -> None:
         self._sameness = sameness
         self._known: BoundedDict[int, Row] = BoundedDict(KNOWN_MAX)
 
     def turns(self, rows: Sequence[Row]) -> list[Turn]:
-        """Return the turns of rows in their order, as `signatures.add_fingerprints` does."""
+        """Return the turns of rows in order, as `signatures.add_fingerprints` does."""
         keys = list(map(_key, rows))
         new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._known}
         made: dict[int, Row] = {}
@@ -125,24 +125,24 @@ _PROMPT_MASKS = [(python_pattern(pattern), name) for pattern, name in PROMPT_MAS
 _HEAD, _EXIT = python_pattern(FAILURE_HEAD), python_pattern(FAILURE_EXIT)
 _BY_COMMAND = python_pattern(_TESTS_BY_COMMAND)
 _VOLATILE, _LOOSE = python_pattern(_MAY_BE_VOLATILE), python_pattern(_MAY_BE_LOOSE)
-# A key is tried from its beginning alone, or a long word would take the square of its length.
+# A key is tried only from its beginning, else a long word would take quadratic time.
 _DIGESTS, _KEYS_AND_MASKS = map(python_pattern, (_DIGEST, rf"(?<![\w.-]){_KEY_AND_MASK}"))
 _CHANGED_FILE, _FILE_NAME, _CHANGE, _SEARCHED = map(
     python_pattern, (CHANGED_FILE, FILE_NAME, CHANGE, SEARCHED)
 )
 _WORDS_ONLY = python_pattern(_ONLY_WORDS)
 _WORD = re.compile(r"\w")
-# Each digest has so many. To find that none is there takes less time than to look for digests.
+# Each digest has at least this many. This check is faster than the search for digests.
 _HEX_DIGITS = re.compile("[0-9A-Fa-f]{12}")
 # An exit code comes after one word of each pair.
 _EXIT_WORDS = (("exit", "return"), ("code", "status"))
-# What stands before a key or after it, and the signs between key and value; a key may be joined.
+# Signs before a key or after it become spaces, "=" becomes ":", and "_" and "-" are removed.
 _KEYS = str.maketrans("\t\n\x0b\x0c\r\"'{,(;&?\\=", "              :", "_-")
 _GAPS = python_pattern(r"\s+")
 
 
 def single_fingerprint(row: Row, sameness: Sameness) -> dict[str, Any] | None:
-    """Return the columns that a turn is compared by; None if it must go the columns' way."""
+    """Return the columns that a turn is compared by; None if `signatures` must make them."""
     kind, result, failed = row["kind"], row.get("result"), row.get("failed")
     if sameness.masks or not _is_plain(row, CHARS_MAX):
         return None
@@ -175,7 +175,7 @@ def single_fingerprint(row: Row, sameness: Sameness) -> dict[str, Any] | None:
 
 
 def _tells_exit(result: str) -> bool:
-    """Return whether a result tells an exit code that is none of success."""
+    """Return whether a result gives an exit code other than that of success."""
     lower = result.lower()
     may = all(any(word in lower for word in words) for words in _EXIT_WORDS)
     return may and bool(_EXIT.search(result))
@@ -211,7 +211,7 @@ def _request(row: Row, sameness: Sameness) -> str | None:
 
 
 def _call(row: Row, request: str | None) -> str | None:
-    """Do what `signatures` does of the same name."""
+    """Do what the function of the same name in `signatures` does."""
     kind = row["kind"]
     if kind == "attempt":
         return request
@@ -238,7 +238,7 @@ def _fresh(results: Results) -> tuple[re.Pattern[str], ...]:
 
 @cache
 def _fresh_words(results: Results) -> frozenset[str]:
-    """Return the last words of the keys that are volatile in results; "" of a key without words."""
+    """Return the last word of each key that is volatile in results; "" for a key without words."""
     return frozenset(
         _last_word(key.lower().translate(_KEYS).split(":")[-1]) for key in results.keys
     )
@@ -249,7 +249,7 @@ def _last_word(text: str) -> str:
 
 
 def _may_be_fresh(text: str, results: Results) -> bool:
-    """Return whether a volatile key may stand before one of the signs of a text."""
+    """Return whether a volatile key may stand before "=" or ":" in a text."""
     words = _fresh_words(results)
     parts = text.lower().translate(_KEYS).split(":")
     return "" in words or any(_last_word(part) in words for part in parts[:-1])
@@ -278,7 +278,7 @@ def _hashed(response: str | None) -> str | None:
 
 
 def _signature(row: Row, request: str | None, made: Row) -> str | None:
-    """Do what `signatures` does of the same name, for the forms without a failure."""
+    """Do what the function of the same name in `signatures` does, for turns without a failure."""
     kind, name = row["kind"], row.get("name")
     if kind not in ("tool", *_REPORTED) or name is None:
         return None

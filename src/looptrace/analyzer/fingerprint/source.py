@@ -1,4 +1,4 @@
-"""What fingerprints were made with, so that those that are stored are not made anew."""
+"""What fingerprints were made with, so that stored ones are made again only after a change."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _PACKAGES = ("looptrace.analyzer.fingerprint", "looptrace.analyzer.text")
 
 
 def fingerprint_source(sameness: Sameness) -> str:
-    """Return a hash of all that the fingerprints of turns depend on beside the turns.
+    """Return a hash of everything that fingerprints depend on besides the turns.
 
-    That is what is declared, the code, and the engine that runs the patterns.
+    These are the declarations, the code, and the version of the engine that runs the patterns.
     """
     return digest(f"{sameness!r} {_code()} {pl.__version__}")
 
 
 @cache
 def _code() -> str:
-    """Return a hash of the modules that make fingerprints; an installation may lack their texts."""
+    """Return a hash of the modules that make fingerprints; an installation may lack the sources."""
     modules = (module for package in _PACKAGES for module in files(package).iterdir())
     texts = (each.read_text("utf-8") for each in modules if each.name.endswith(".py"))
     return digest("".join([version("looptrace"), *sorted(texts)]))

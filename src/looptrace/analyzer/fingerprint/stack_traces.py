@@ -1,8 +1,8 @@
-"""Where a failure happened and by which way it came there, read out of its stack trace or text.
+"""Where a failure happened and how it got there, read from its stack trace or text.
 
-Traces of Python, Node, Java and its kin, .NET, Go and Rust are read. The frame that counts is the
-innermost one in the project's own code. Without frames, a source file that the text names is the
-place, else a function.
+Traces of Python, Node, the languages of the JVM, .NET, Go and Rust are read. The innermost frame in
+the project's own code counts. Without frames, the place is a source file that the text names, else
+a function.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _FRAMES = (
 _PYTHON = r'File "([^"\n]+)", line (\d+)'
 _OTHERS = r"([^\s()]+?):(?:line )?(\d+)(?::\d+)?\)?(?: \+0x[0-9a-f]+)?$"
 _FUNCTION = r", in (.+)$|at (?:async )?([^\s()]+)"
-# Frames of runtimes, of libraries, and of code that has no file.
+# Frames of runtimes, of libraries, and of code without a file.
 _FOREIGN = (
     r'site-packages|dist-packages|node_modules|\(?node:|/lib/python\d|File "<|<anonymous>|/rustc/'
     r"|/\.cargo/registry|/go/src/|/go/pkg/mod/|at (?:java|javax|jdk|sun|kotlin|System|Microsoft)\."
     r"|at org\.(?:junit|apache|springframework)\."
 )
 
-_HASH = r"^[0-9a-f]{16}$"  # what stands for a trace that was read before
+_HASH = r"^[0-9a-f]{16}$"  # stands for a trace that was read before
 
-# A place in a text without frames, from the most to the least that it says.
+# A place in a text without frames; the most precise pattern comes first.
 _LINE_IN_TEXT = rf"({FILE})(?::|\(|[\"']?,? (?:on |at )?line )([0-9]+)"
 _FILE_IN_TEXT = rf"(?:^|[\s\"'(`])({FILE})(?:$|[\s\"'),;:`]|\.(?:\s|$))"
 _NAME = r"([A-Za-z_][A-Za-z0-9_.]*)"
@@ -44,7 +44,7 @@ _FUNCTION_IN_TEXT = (
     rf"|\b(?:function|method|component) [`'\"<]+{_NAME}"
 )
 
-# What a trace is compared without: folders, numbers of lines, addresses.
+# Parts of a trace that are not compared: folders, line numbers, addresses.
 _FOLDERS = r"[^\s\"'`(),;=]*[/\\]([^\s\"'`(),;=/\\]+)"
 _LINES = r"(?-u):\d+(?::\d+)?\b|\bline \d+|\b0x[0-9a-f]+"
 
@@ -52,8 +52,8 @@ _LINES = r"(?-u):\d+(?::\d+)?\b|\bline \d+|\b0x[0-9a-f]+"
 def with_places(turns: pl.DataFrame, digest: Callable[[str], str]) -> pl.DataFrame:
     """Fill in `location` and `trace_hash` of failed turns, null where the trace does not say.
 
-    Until then `trace_hash` holds the stack trace itself, where there is one. What is `hidden` has a
-    text that says nothing.
+    Before this step `trace_hash` holds the stack trace itself, if there is one. A `hidden` failure
+    has a text that says nothing.
     """
     hashed = turns["trace_hash"].str.contains(_HASH).fill_null(value=False)
     rows = (turns["failed"].fill_null(value=False) & ~hashed).arg_true()
@@ -80,7 +80,7 @@ def with_places(turns: pl.DataFrame, digest: Callable[[str], str]) -> pl.DataFra
 
 
 def _frames(failed: pl.DataFrame) -> pl.DataFrame:
-    """Return `location` and `frames` (joined) of the texts that have a stack trace, by `row`."""
+    """Return `location` and `frames` (joined) of texts with a stack trace, by `row`."""
     frame = pl.col("frame")
     frames = (
         failed.select("row", frame=pl.col("text").str.extract_all("(?m)" + "|".join(_FRAMES)))
