@@ -77,8 +77,7 @@ class _Part:
 class _Reading:
     """A message that is being read: its bytes, its source, and the result so far.
 
-    Bytes that are not protobuf often fail in many places. The errors are gathered and reported
-    once.
+    Bytes that are not protobuf often fail in many places, so errors are gathered and reported once.
     """
 
     data: bytes
@@ -188,8 +187,7 @@ def request_pieces(data: bytes, bytes_min: int) -> list[RequestPiece]:
 def check_request(data: bytes, bounds: Bounds) -> None:
     """Refuse a request of any signal that is over the bounds, before it is decoded.
 
-    All signals have resources, scopes and items under the same field numbers as spans. Raises
-    OverBoundsError.
+    All signals have resources, scopes and items under spans' numbers. Raises OverBoundsError.
     """
     reading = _Reading(data, "", DecodedSpans.within(bounds))
     items = 0
