@@ -127,7 +127,7 @@ def test_the_groups_of_tests_are_all_tests() -> None:
     # There all seeds are gone through with the tests, and not once more with the slow ones.
     ci = (ROOT / ".ci/run").read_text(encoding="utf-8")
     assert re.search(r"^(.*) LOOPTRACE_ALL_SEEDS=1 make test$", ci, re.MULTILINE)
-    assert re.search(r'^OPTIONS="-m slow -n 3" make test-slow$', ci, re.MULTILINE)
+    assert re.search(r'^OPTIONS="-m slow -n 2" make test-slow$', ci, re.MULTILINE)
 
 
 def test_what_goes_through_a_share_of_its_seeds_is_marked() -> None:
