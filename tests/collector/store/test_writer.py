@@ -516,6 +516,41 @@ def test_a_kill_at_any_write_loses_nothing_and_is_repaired(
     assert writes > 5
 
 
+def test_a_kill_at_any_write_of_a_server_is_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next start adds the same spans again; sessions that moved leave nothing behind."""
+    first, then = (
+        spans_of(*(looping(f"s{n}", name=name, at=at) for n in range(3)))
+        for name, at in (("a", "2026-03-02T09:00:00+00:00"), ("b", "2026-03-02T10:00:00+00:00"))
+    )
+    expected = fresh(tmp_path / "fresh", pl.concat([first, then]))
+    writer.ingest(first, tmp_path / "before")
+    assert buckets_of("findings", content(tmp_path / "before")) - buckets_of("findings", expected)
+    for writes in count():
+        folder = tmp_path / f"killed-{writes}"
+        shutil.copytree(tmp_path / "before", folder)
+        left = iter(range(writes))
+        with monkeypatch.context() as patch, writing(folder) as killed:
+            patch.setattr(os, "fsync", lambda _, left=left: _kill(left))
+            try:
+                killed.add(then)
+            except Killed:
+                finished = False
+            else:
+                finished = True
+        with writing(folder) as started:
+            started.add(then)
+        assert content(folder) == expected
+        if finished:
+            break
+
+
+def buckets_of(table: str, found: dict[str, list[tuple[Any, ...]]]) -> set[str]:
+    """Return the folders of the buckets in which a table has rows."""
+    return {name.split("/")[2] for name in found if name.startswith(table)}
+
+
 @pytest.mark.parametrize("writes", [*range(0, 15, 7), *range(15, 20)])
 def test_a_kill_while_the_store_is_made_is_repaired(
     tmp_path: Path, stored: Path, monkeypatch: pytest.MonkeyPatch, writes: int

@@ -112,9 +112,6 @@ class Derivation:
         before = Judged(source := detection_source(self.policy), *self._counts(bucket))
         gone, made = pl.col("task").is_in(tasks), turns.filter(pl.col("task").is_in(own))
         made_with = fingerprint_source(self.policy.sameness)
-        turns_more = replace_rows(
-            self.store_dir, "turns", bucket, gone, made, made["start_ns"], ("task",), made_with
-        )
         detection = _of_tasks(detection, own)
         findings = finding_table(detection.findings)
         starts = made.filter(~IS_USER).select("task", "start_ns", turn_first="turn")
@@ -124,6 +121,10 @@ class Derivation:
         order = ("task", "turn_first", "turn_last", "rule", "id")
         findings_more = replace_rows(
             self.store_dir, "findings", bucket, gone, findings, started["start_ns"], order
+        )
+        # The turns come last, because after a kill they say which tasks the bucket had.
+        turns_more = replace_rows(
+            self.store_dir, "turns", bucket, gone, made, made["start_ns"], ("task",), made_with
         )
         after = Judged(source, before.turns + turns_more, before.findings + findings_more)
         is_known = after.turns == made.height or self.judged.get(bucket) == before
