@@ -20,7 +20,7 @@ from pathlib import Path
 
 from looptrace.collector.store.objects.publisher import left_overs
 from looptrace.collector.store.objects.snapshot import snapshot_at, stored_at
-from looptrace.collector.store.parquet import TABLES
+from looptrace.collector.store.tables.parquet import TABLES
 from tests.paths import ROOT
 from tests.s3 import BUCKET, S3Server, s3_server
 from tests.s3_proxy import proxy_of

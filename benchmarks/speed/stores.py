@@ -14,12 +14,12 @@ from benchmarks.speed.plain_reader import Codes
 from looptrace.analyzer.engine.policy import DEFAULT
 from looptrace.analyzer.fingerprint.source import fingerprint_source
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.collector.store.parquet import (
+from looptrace.collector.store.tables.parquet import (
     BUCKETS,
     STORED_SPAN_SCHEMA,
-    files_pattern,
-    write_bucket,
+    file_patterns,
 )
+from looptrace.collector.store.tables.replacement import write_bucket
 from looptrace.collector.store.writer import ingest
 
 # Turns are made in parts, which are other buckets' days, so that memory has one part at a time.
@@ -69,7 +69,7 @@ _TEXTS = ("task", "agent", "kind", "turn", "name", "arguments", "result", "error
 def plain_store_loops(store_dir: Path) -> list[plain.Loop]:
     """Return the loops of the plain loop in the turns of a store, compared as they are written."""
     codes, rows = Codes(), list[plain.Row]()
-    table = pl.read_parquet(files_pattern(store_dir, "turns"), columns=[*_TEXTS, "end_ns"])
+    table = pl.read_parquet(file_patterns(store_dir, "turns"), columns=[*_TEXTS, "end_ns"])
     table = table.sort("task", "turn", maintain_order=True)
     for task, agent, kind, turn, name, arguments, result, error, response, end in table.iter_rows():
         call, outcome = codes[name, arguments], codes[result, error]

@@ -25,7 +25,7 @@ from looptrace.collector.content.policy import CONTENTS, Content
 from looptrace.collector.judge.gate_judge import judge_gates
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.objects.snapshot import fetch_tables
-from looptrace.collector.store.parquet import TABLES
+from looptrace.collector.store.tables.parquet import TABLES
 from looptrace.processes import Processes
 
 

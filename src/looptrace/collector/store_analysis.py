@@ -23,7 +23,7 @@ from looptrace.analyzer.schema.turns import IS_STEP, TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.store import reader
 from looptrace.collector.store.buckets.judged import is_judged_by
-from looptrace.collector.store.parquet import read_bucket, scan_bucket
+from looptrace.collector.store.tables.parquet import read_bucket, scan_bucket
 from looptrace.processes import Engine
 
 R = TypeVar("R")

@@ -14,10 +14,12 @@ from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.settings import default
 from looptrace.collector import store_analysis
 from looptrace.collector.files.reader import read_spans
-from looptrace.collector.store import layout, parquet, reader, writer
+from looptrace.collector.store import layout, reader, writer
 from looptrace.collector.store.buckets import task_parts
 from looptrace.collector.store.buckets.judged import read_judged
 from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.tables.file_names import DATA
+from looptrace.collector.store.tables.parquet import BUCKETS
 from tests.paths import ROOT
 
 TRACES = [str(path) for path in sorted((ROOT / "examples/traces").glob("*.json*"))]
@@ -76,7 +78,7 @@ def _touch_unfinished(store: Path) -> None:
 
 def _lose_a_file(store: Path) -> None:
     """Move away the file with the most findings, as one does who met it damaged."""
-    files = store.glob(f"findings/day=*/bucket=*/{parquet.DATA}")
+    files = store.glob(f"findings/day=*/bucket=*/{DATA}")
     max(files, key=lambda path: pl.read_parquet(path).height).unlink()
 
 
@@ -151,7 +153,7 @@ def test_a_server_notes_what_it_adds(tmp_path: Path, monkeypatch: pytest.MonkeyP
     earlier = set(spans.filter(some)["trace_id"])
     mixed = {
         number
-        for number in range(parquet.BUCKETS)
+        for number in range(BUCKETS)
         if not earlier.isdisjoint(reader.read_turns_in(tmp_path, number)["trace_id"])
     }
     assert own

@@ -12,8 +12,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from looptrace.collector.store import layout, parquet, reader, writer
+from looptrace.collector.store import layout, reader, writer
 from looptrace.collector.store.sql import ask_typed
+from looptrace.collector.store.tables import parquet
 from tests.collector.store.test_writer import Killed, content, files_of, fresh, late_ties
 
 ARCHIVE = Path(__file__).parent / "data/store_1.tar.xz"
@@ -48,7 +49,7 @@ def test_the_next_ingest_migrates_a_store_of_the_version_before(
     assert_readable(store_1)
     assert json.loads((store_1 / "looptrace-store.json").read_bytes())["schema"] == 1
     writer.ingest(late_ties().clear(), store_1)
-    assert json.loads((store_1 / "looptrace-store.json").read_bytes())["schema"] == 3
+    assert layout.require_store(store_1) == layout.SCHEMA_VERSION
     assert content(store_1) == fresh(tmp_path / "fresh", late_ties())
     spans = [path for path in files_of(store_1) if path.parts[-4] == "spans"]
     assert {pl.read_parquet_schema(path) == parquet.STORED_SPAN_SCHEMA for path in spans} == {True}

@@ -6,7 +6,8 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from itertools import count
 from pathlib import Path
@@ -31,9 +32,12 @@ from looptrace.cli.ingest import ingest as ingest_command
 from looptrace.cli.main import main
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
-from looptrace.collector.store import layout, parquet, reader, removal, writer
+from looptrace.collector.store import layout, reader, writer
 from looptrace.collector.store.locks import StoreError, reading
 from looptrace.collector.store.sql import ask_typed, connect
+from looptrace.collector.store.tables import parquet, removal, replacement
+from looptrace.collector.store.tables.file_contents import Having
+from looptrace.collector.store.tables.file_names import covered, range_of
 from looptrace.collector.store.writer import writing
 from tests.drivers import findings_of
 from tests.otlp import Trace
@@ -143,7 +147,7 @@ def late_ties() -> pl.DataFrame:
 
 def files_of(folder: Path) -> Iterator[Path]:
     """Find all Parquet files of a store."""
-    return folder.glob("*/day=*/bucket=*/data.parquet")
+    return folder.glob("*/day=*/bucket=*/data*.parquet")
 
 
 def content(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
@@ -272,6 +276,74 @@ def test_what_a_server_adds_over_days_is_what_an_ingest_would_have_made(
     assert content(tmp_path / "parts") == fresh(tmp_path / "fresh", content_of(parts, spans))
 
 
+def by_folder(found: dict[str, list[tuple[Any, ...]]]) -> dict[str, list[str]]:
+    """Return the rows of each day and bucket, in whatever files they are."""
+    rows = defaultdict[str, list[str]](list)
+    for name, each in found.items():
+        rows[name.rpartition("/")[0]] += map(repr, each)
+    return {folder: sorted(each) for folder, each in rows.items()}
+
+
+@pytest.mark.parametrize("seed", range(seeds(4)))
+def test_a_day_of_many_files_has_the_rows_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """A file gets rows until it has enough; files of like size are merged, and none is left."""
+    chance = random.Random(seed)
+    monkeypatch.setattr(replacement, "ROWS_MIN", chance.choice([1, 2, 5]))
+    monkeypatch.setattr(replacement, "FILES_ALIKE", chance.choice([2, 3]))
+    spans, names = over_days(), set[str]()
+    with SpanSpool() as none, writing(tmp_path / "parts") as writer:
+        writer.ingest(none)
+        for part in spans.sample(fraction=1, shuffle=True, seed=seed).iter_slices(9):
+            writer.add(part)
+            names.update(path.name for path in files_of(tmp_path / "parts"))
+    monkeypatch.undo()
+    assert by_folder(content(tmp_path / "parts")) == by_folder(fresh(tmp_path / "fresh", spans))
+    found = pl.concat(reader.read_turns(tmp_path / "parts"))
+    assert found.equals(pl.concat(reader.read_turns(tmp_path / "fresh")))
+    assert any(first < last for first, last in map(range_of, names))
+    assert not covered(files_of(tmp_path / "parts"))
+
+
+def test_a_kill_while_files_are_merged_shows_no_row_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers find each row once, before and after the next writer has deleted what is left."""
+    monkeypatch.setattr(replacement, "ROWS_MIN", 1)
+    traces = [looping("s", name=str(n), at=f"2026-03-02T0{n}:00:00+00:00") for n in range(7)]
+    with SpanSpool() as none, writing(tmp_path / "before") as writer:
+        writer.ingest(none)
+        for trace in traces[:-1]:
+            writer.add(spans_of(trace))
+    monkeypatch.setattr(replacement, "FILES_ALIKE", 2)
+    delete, left_over = Path.unlink, 0
+    for deletions in range(6):
+        folder, left = tmp_path / f"killed-{deletions}", iter(range(deletions))
+        shutil.copytree(tmp_path / "before", folder)
+
+        def killed(path: Path, *, missing_ok: bool = False, left: Iterator[int] = left) -> None:
+            if path.name.startswith("data"):
+                _kill(left)
+            delete(path, missing_ok=missing_ok)
+
+        with monkeypatch.context() as patch, writing(folder) as writer:
+            patch.setattr(Path, "unlink", killed)
+            with pytest.raises(Killed):
+                writer.add(spans_of(traces[-1]))
+        left_over += len(covered(files_of(folder)))
+        spans = pl.concat(reader.read_spans(folder))
+        assert spans.height == spans.unique(["trace_id", "span_id"]).height == 7 * 5
+        with ask_typed(folder, "SELECT count(*) FROM spans") as answer:
+            assert next(answer.batches) == [(7 * 5,)]
+        with writing(folder) as writer:
+            assert not covered(files_of(folder))
+            writer.finish_add()
+        expected = fresh(tmp_path / f"fresh-{deletions}", spans_of(*traces))
+        assert by_folder(content(folder)) == by_folder(expected)
+    assert left_over
+
+
 def content_of(parts: list[pl.DataFrame], spans: pl.DataFrame) -> pl.DataFrame:
     """Return the spans that are among the parts."""
     return spans.join(pl.concat(parts), on=["trace_id", "span_id"], how="semi")
@@ -281,19 +353,21 @@ def test_the_files_of_other_days_are_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Adding takes as long after a month as after a day: whole files of other days are not read."""
-    folder, read, read_whole = tmp_path / "s", set[str](), parquet._read
+    folder, read, read_whole = tmp_path / "s", set[str](), parquet.read_files
     days = [f"2026-03-{day:02}T09:00:00+00:00" for day in (2, 3, 4)]
 
-    def watched(paths: list[Path], columns: pl.Schema, *which: pl.Expr) -> pl.DataFrame:
-        if not which or not which[0].meta.root_names():
-            read.update(path.parts[-3] for path in paths)
-        return read_whole(paths, columns, *which)
+    def watched(
+        paths: Sequence[Path], columns: pl.Schema, which: Having | None = None
+    ) -> pl.DataFrame:
+        read.update(path.parts[-3] for path in paths)
+        return read_whole(paths, columns, which)
 
     with SpanSpool() as none, writing(folder) as writer:
         writer.ingest(none)
         writer.add(spans_of(*(looping(f"s{n}", at=at) for at in days for n in range(40))))
         before = stamps(folder)
-        monkeypatch.setattr(parquet, "_read", watched)
+        for module in (parquet, replacement):
+            monkeypatch.setattr(module, "read_files", watched)
         writer.add(spans_of(*(looping(f"new{n}", at=days[-1]) for n in range(40))))
     changed = {path for path, stamp in stamps(folder).items() if before.get(path) != stamp}
     assert {Path(path).parts[-3] for path in changed} == {"day=2026-03-04"}
@@ -526,7 +600,8 @@ def test_a_kill_at_any_write_of_a_server_is_repaired(
     )
     expected = fresh(tmp_path / "fresh", pl.concat([first, then]))
     writer.ingest(first, tmp_path / "before")
-    assert buckets_of("findings", content(tmp_path / "before")) - buckets_of("findings", expected)
+    before = buckets_with_rows("findings", content(tmp_path / "before"))
+    assert before - buckets_with_rows("findings", expected)
     for writes in count():
         folder = tmp_path / f"killed-{writes}"
         shutil.copytree(tmp_path / "before", folder)
@@ -540,13 +615,16 @@ def test_a_kill_at_any_write_of_a_server_is_repaired(
             else:
                 finished = True
         with writing(folder) as started:
+            started.finish_add()
+            known = pl.concat(reader.read_spans(folder))
+            assert content(folder) == fresh(tmp_path / f"known-{writes}", known)
             started.add(then)
         assert content(folder) == expected
         if finished:
             break
 
 
-def buckets_of(table: str, found: dict[str, list[tuple[Any, ...]]]) -> set[str]:
+def buckets_with_rows(table: str, found: dict[str, list[tuple[Any, ...]]]) -> set[str]:
     """Return the folders of the buckets in which a table has rows."""
     return {name.split("/")[2] for name in found if name.startswith(table)}
 
@@ -673,7 +751,7 @@ def test_a_full_disk_leaves_the_store_as_it_was(
 @pytest.mark.parametrize(
     ("marker", "why"),
     [
-        ('{"schema": 4, "buckets": 16}', "update looptrace"),
+        ('{"schema": 5, "buckets": 16}', "update looptrace"),
         ('{"schema": 3, "buckets": 8}', "update looptrace"),
         ("{}", "cannot be read"),
         ("[]", "cannot be read"),

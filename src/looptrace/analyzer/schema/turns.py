@@ -134,6 +134,11 @@ _ORDER = (
 )
 
 
+# The order of numbered turns. A person's message has the number of the turn before it, and comes
+# after it.
+BY_TURN = ("task", "turn", IS_USER, "order_ns", "start_ns", "span_id", "call_id")
+
+
 def ordered(turns: pl.DataFrame) -> pl.DataFrame:
     """Sort turns by task and by when they were known; sets `order_ns`.
 

@@ -18,7 +18,7 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store.locks import DamagedFileError, StoreError
-from looptrace.collector.store.removal import set_aside
+from looptrace.collector.store.tables.removal import set_aside
 from looptrace.collector.store.writer import Writer, writing
 from looptrace.collector.worker import Worker
 from looptrace.rules.vocabulary import NS_PER_S
@@ -122,6 +122,8 @@ class Archiver:
             last_seq = self._log.last_seq()
             if is_due or self._log.read(0, 0) is None:
                 self._ingest(writer, last_seq)
+            else:
+                writer.finish_add()  # The detector begins with the turns of the store.
         except (StoreError, OSError) as error:
             self._failed(error)
             if is_due:

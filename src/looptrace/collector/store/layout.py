@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from looptrace.collector.store.locks import MARKER, NAME, StoreError, sync_folder
-from looptrace.collector.store.parquet import BUCKETS
+from looptrace.collector.store.tables.parquet import BUCKETS
 
 UNFINISHED_FILE = (
     f"{NAME}.unfinished"  # This file exists while turns and findings may lag behind the spans.
@@ -23,7 +23,8 @@ JUDGED_FILE = f"{NAME}.judged"  # The source of each bucket's findings, and its 
 GATES_FILE = f"{NAME}.gates.db"
 
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
+COLUMNS_VERSION = 3  # The first version with the columns of now.
 # The versions that can be read; writers migrate an earlier one.
 _VERSIONS_READ = range(1, SCHEMA_VERSION + 1)
 

@@ -14,7 +14,7 @@ from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
 from looptrace.analyzer.fingerprint.equivalence import Sameness
 from looptrace.analyzer.fingerprint.signatures import compared_by
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.schema.turns import IS_STEP, IS_USER
+from looptrace.analyzer.schema.turns import BY_TURN, IS_STEP
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.session_names import session_task
 from looptrace.collector.store.buckets.task_parts import task_parts
@@ -22,7 +22,7 @@ from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import gates_path, require_store
 from looptrace.collector.store.locks import StoreError, reading
 from looptrace.collector.store.objects.snapshot import Snapshot, local_folder, snapshot_of
-from looptrace.collector.store.parquet import (
+from looptrace.collector.store.tables.parquet import (
     BUCKETS,
     bucket_files,
     bucket_made_with,
@@ -94,8 +94,7 @@ def read_turns_in(store_dir: Path, bucket: int) -> pl.DataFrame:
     require_store(store_dir)
     with reading(store_dir):
         turns = read_bucket(store_dir, "turns", bucket)
-    # A person's message has the number of the turn before it, and comes after it.
-    return turns.sort("task", "turn", IS_USER, "order_ns", maintain_order=True)
+    return turns.sort(BY_TURN, maintain_order=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +198,8 @@ def read_turns_of_tasks(store_dir: Path, tasks: Collection[str]) -> pl.DataFrame
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
-    # A person's message has the number of the turn before it, and comes after it.
     turns = read_rows(store_dir, "turns", pl.col("task").is_in(list(tasks)))
-    return turns.sort("task", "turn", IS_USER, "order_ns", maintain_order=True)
+    return turns.sort(BY_TURN, maintain_order=True)
 
 
 def read_findings_of_tasks(store_dir: Path, tasks: Collection[str]) -> list[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -16,13 +17,13 @@ import duckdb
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector.store.gate_views import create_gate_views
-from looptrace.collector.store.layout import SCHEMA_VERSION, require_store
+from looptrace.collector.store.layout import COLUMNS_VERSION, require_store
 from looptrace.collector.store.locks import StoreError, reading
-from looptrace.collector.store.parquet import (
-    DATA,
+from looptrace.collector.store.tables.file_names import NAME_PATTERN
+from looptrace.collector.store.tables.parquet import (
     TABLES,
     TURN_COLUMNS_ADDED,
-    files_pattern,
+    file_patterns,
     table_files,
 )
 from looptrace.errors import InputError
@@ -74,7 +75,7 @@ def connect(*stores: Path) -> duckdb.DuckDBPyConnection:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
     tables: Mapping[str, Iterable[str]] = TABLES
-    if min(map(require_store, stores)) < SCHEMA_VERSION:  # It may have been migrated meanwhile.
+    if min(map(require_store, stores)) < COLUMNS_VERSION:  # It may have been migrated meanwhile.
         known = (name for name in TURN_SCHEMA if name not in TURN_COLUMNS_ADDED)
         tables = {**TABLES, "spans": SPAN_SCHEMA, "turns": known}
     folders = [store_dir.resolve() for store_dir in stores]
@@ -90,7 +91,7 @@ def connect(*stores: Path) -> duckdb.DuckDBPyConnection:
             for table, columns in tables.items():
                 for folder in folders:
                     table_files(folder, table)  # The tables exist from here on.
-                patterns = [files_pattern(folder, table) for folder in folders]
+                patterns = [each for folder in folders for each in file_patterns(folder, table)]
                 files = connection.read_parquet(patterns, hive_partitioning=True)
                 files.select(*columns, "day", "bucket").create_view(table)
     except duckdb.Error as error:
@@ -187,7 +188,7 @@ def _heard(connection: duckdb.DuckDBPyConnection, work: Callable[[], object]) ->
 def _explained(error: duckdb.Error) -> QueryError | StoreError:
     """Turn DuckDB's error into one line, without its excerpt of SQL that the user did not type."""
     message = " ".join(str(error).partition("\n\nLINE ")[0].split())
-    if DATA in message:
+    if re.search(NAME_PATTERN, message):
         return StoreError(f"{message}; move that file away and ingest the traces of its day again.")
     return QueryError(message)
 

@@ -18,6 +18,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+import msgspec
 import polars as pl
 
 from looptrace.analyzer.engine.parallel import SPANS_MIN
@@ -26,7 +27,7 @@ from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.span_ties import with_ties
 from looptrace.analyzer.schema.attribute_lists import with_json
-from looptrace.analyzer.schema.spans import Skipped
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
@@ -38,7 +39,7 @@ from looptrace.collector.store.buckets.judged import (
     read_judged,
     write_judged,
 )
-from looptrace.collector.store.buckets.placement import Placed, Traces, buckets_with, place
+from looptrace.collector.store.buckets.placement import Placed, Traces, place, tied_to, together
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.layout import (
@@ -51,20 +52,16 @@ from looptrace.collector.store.layout import (
 )
 from looptrace.collector.store.locks import NAME, StoreError, ingesting, make_folder
 from looptrace.collector.store.migration import migrate
-from looptrace.collector.store.parquet import (
+from looptrace.collector.store.reader import count_rows
+from looptrace.collector.store.tables.parquet import (
     BUCKETS,
     TABLES,
     count_bucket,
-    prepare_files,
     read_bucket,
 )
-from looptrace.collector.store.reader import count_rows
-from looptrace.collector.store.removal import expire, sweep
+from looptrace.collector.store.tables.removal import expire, sweep
+from looptrace.collector.store.tables.writing import prepare_files
 from looptrace.processes import Engine, Processes
-
-# The first line in the file of an unfinished `add`, before the buckets that traces were moved from.
-_ADDING = "adding"
-
 
 OnJudged = Callable[[int, int], None]  # derived buckets, and all buckets
 
@@ -171,9 +168,8 @@ class Writer:
         seq_before = self._gates.last_seq()
         placed = self._place(spool, content)
         resolutions = self._gates.resolutions()
-        touched = placed.touched | dict.fromkeys(
-            stale | _decided_or_renamed(self._dir, self._gates)
-        )
+        decided = _decided_or_renamed(self._dir, self._gates)
+        touched = together(together(placed.touched, decided), dict.fromkeys(stale))
         opened = 0
         judged = read_judged(self._dir)
         for count, derived in enumerate(self._derive(touched, judged), 1):
@@ -200,7 +196,7 @@ class Writer:
         self,
         spool: SpanSpool,
         content: Content = "full",
-        on_left: Callable[[set[int]], None] = lambda _: None,
+        on_touched: Callable[[Mapping[int, Traces]], None] = lambda _: None,
         ties: pl.DataFrame | None = None,
     ) -> Placed:
         """Bring spans to their buckets; all processes share a large spool."""
@@ -209,7 +205,7 @@ class Writer:
         engine: Engine = self._processes.map if is_large else map
         spool.change(partial(_as_stored, content, key), engine)
         self._ties = None  # Until all spans are where they belong.
-        return place(self._dir, spool, engine, on_left, ties)
+        return place(self._dir, spool, engine, on_touched, ties)
 
     def has_decisions(self) -> bool:
         """Return whether the turns lack a person's decision."""
@@ -226,7 +222,17 @@ class Writer:
 
     def give_up_ingest(self) -> None:
         """Undo the mark of a failed ingest, where the store did not need one."""
-        write_note(self._dir / UNFINISHED_FILE, _ADDING)
+        if self.needs_ingest():
+            write_note(self._dir / UNFINISHED_FILE, "{}")
+
+    def finish_add(self) -> None:
+        """Finish a killed `add`, so that the turns are those of the stored spans.
+
+        Raises:
+            StoreError: if a file cannot be read or written.
+        """
+        if _unfinished_add(self._dir):
+            self.add(SPAN_SCHEMA.to_frame())
 
     def add(self, spans: pl.DataFrame) -> None:
         """Add spans and decisions, where another part decides on gates.
@@ -239,28 +245,23 @@ class Writer:
         resolutions = [
             each for each in self._gates.resolutions() if each.id not in self._resolution_ids
         ]
-        unfinished = self._dir / UNFINISHED_FILE
-        left = _left_by_killed(unfinished)
+        touched: dict[int, Traces] = dict(_unfinished_add(self._dir))
 
-        def note(buckets: set[int]) -> None:
-            left.update(buckets)
-            write_note(unfinished, " ".join([_ADDING, *map(str, sorted(left))]))
+        def note(more: Mapping[int, Traces]) -> None:
+            touched.update(together(touched, more))
+            write_note(self._dir / UNFINISHED_FILE, msgspec.json.encode(touched).decode())
 
-        note(left)
         with SpanSpool() as spool:
             spool.add(spans)
-            placed = self._place(spool, on_left=note, ties=self._ties)
-        self._ties, touched = placed.ties, placed.touched | dict.fromkeys(left)
+            self._ties = self._place(spool, on_touched=note, ties=self._ties).ties
         if resolutions:
-            traces = {each.trace_id for each in resolutions}
-            for bucket in buckets_with(self._dir, traces, self._ties):
-                touched[bucket] = None
+            note(tied_to(self._dir, {each.trace_id for each in resolutions}, self._ties))
         judged = read_judged(self._dir)
         for _ in self._derive(touched, judged):
             pass  # Another part decides on gates.
         self._resolution_ids.update(each.id for each in resolutions)
         write_judged(self._dir, judged)
-        unfinished.unlink()
+        (self._dir / UNFINISHED_FILE).unlink()
 
     def expire(self, days_max: int, bytes_max: int) -> list[str]:
         """Delete the days before the last `days_max`, and more of the oldest if needed.
@@ -354,9 +355,15 @@ def _is_of(store_dir: Path, settings: str) -> bool:
     return noted.is_file() and noted.read_bytes() == settings.encode()
 
 
-def _left_by_killed(unfinished: Path) -> set[int]:
-    """Return the buckets that a killed `add` moved traces from."""
-    return set(map(int, unfinished.read_bytes().split()[1:])) if unfinished.exists() else set()
+def _unfinished_add(store_dir: Path) -> dict[int, Traces]:
+    """Return the traces whose turns a killed `add` may have left behind their spans, by bucket."""
+    unfinished = store_dir / UNFINISHED_FILE
+    if not unfinished.exists():
+        return {}
+    try:
+        return msgspec.json.decode(unfinished.read_bytes(), type=dict[int, set[str] | None])
+    except msgspec.DecodeError:  # It is from an earlier version, or from an ingest.
+        return dict.fromkeys(range(BUCKETS))
 
 
 def _hash(policy: DetectionPolicy) -> str:
@@ -369,9 +376,9 @@ def _tasks_gone(store_dir: Path, gates: GateStore) -> set[str]:
     return gates.tasks().difference(*(turns["task"].unique() for turns in buckets))
 
 
-def _decided_or_renamed(store_dir: Path, gates: GateStore) -> set[int]:
-    """Return the buckets with gates that were resolved, or renamed, since the detection."""
+def _decided_or_renamed(store_dir: Path, gates: GateStore) -> dict[int, Traces]:
+    """Return the traces of gates that were resolved, or renamed, since the detection, by bucket."""
     gone = _tasks_gone(store_dir, gates)
     renamed = {trace_id for task, trace_id in gates.tasks_and_traces() if task in gone}
     traces = gates.pending() | renamed
-    return buckets_with(store_dir, traces) if traces else set()
+    return tied_to(store_dir, traces) if traces else {}

@@ -43,7 +43,7 @@ from looptrace.collector.store.objects.publisher import (
     written,
 )
 from looptrace.collector.store.objects.snapshot import folder_of, snapshot_at, stored_at
-from looptrace.collector.store.parquet import TABLES
+from looptrace.collector.store.tables.parquet import TABLES
 from looptrace.collector.store_analysis import analyse_store
 from looptrace.errors import UnavailableError
 from tests.azurite import AzureServer

@@ -17,11 +17,13 @@ from looptrace.analyzer.gates.resolutions import Resolution, with_decisions
 from looptrace.analyzer.normalize.span_tree import joined_names
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.schema.turns import IS_USER, numbered
+from looptrace.analyzer.schema.turns import BY_TURN, IS_USER, numbered
 from looptrace.collector.store.buckets.finding_rows import finding_table
 from looptrace.collector.store.buckets.judged import Judged
-from looptrace.collector.store.buckets.placement import Traces, of_traces
-from looptrace.collector.store.parquet import count_bucket, read_bucket, replace_rows
+from looptrace.collector.store.buckets.placement import Traces
+from looptrace.collector.store.tables.file_contents import Having
+from looptrace.collector.store.tables.parquet import count_bucket, read_bucket
+from looptrace.collector.store.tables.replacement import replace_rows
 
 # Buckets are normalised together up to so many spans, which are all in memory.
 SPANS_AT_ONCE = 20_000
@@ -106,11 +108,12 @@ class Derivation:
     def _write(self, read: _Read, turns: pl.DataFrame, detection: Detection) -> Derived:
         """Replace the stored rows of a bucket's traces by new ones."""
         bucket, traces = read.bucket.number, read.spans["trace_id"].unique()
-        own = set(turns.filter(of_traces(traces))["task"])
+        own = set(turns.filter(Having("trace_id", traces).expr)["task"])
         columns, which = ["task", "trace_id"], _of(read.bucket.traces)
         tasks = own | set(read_bucket(self.store_dir, "turns", bucket, columns, which)["task"])
         before = Judged(source := detection_source(self.policy), *self._counts(bucket))
-        gone, made = pl.col("task").is_in(tasks), turns.filter(pl.col("task").is_in(own))
+        gone = Having("task", pl.Series(list(tasks), dtype=pl.String))
+        made = turns.filter(pl.col("task").is_in(own))
         made_with = fingerprint_source(self.policy.sameness)
         detection = _of_tasks(detection, own)
         findings = finding_table(detection.findings)
@@ -124,7 +127,7 @@ class Derivation:
         )
         # The turns come last, because after a kill they say which tasks the bucket had.
         turns_more = replace_rows(
-            self.store_dir, "turns", bucket, gone, made, made["start_ns"], ("task",), made_with
+            self.store_dir, "turns", bucket, gone, made, made["start_ns"], BY_TURN, made_with
         )
         after = Judged(source, before.turns + turns_more, before.findings + findings_more)
         is_known = after.turns == made.height or self.judged.get(bucket) == before
@@ -144,9 +147,9 @@ class Derivation:
         return turns, findings
 
 
-def _of(traces: Traces) -> pl.Expr:
+def _of(traces: Traces) -> Having | None:
     """Return the condition that a row belongs to one of the traces of a bucket."""
-    return pl.lit(value=True) if traces is None else of_traces(pl.Series(list(traces)))
+    return None if traces is None else Having("trace_id", pl.Series(list(traces), dtype=pl.String))
 
 
 def _of_tasks(detection: Detection, tasks: set[str]) -> Detection:

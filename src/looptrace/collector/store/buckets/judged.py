@@ -13,7 +13,7 @@ import msgspec
 
 from looptrace.collector.store.layout import JUDGED_FILE, UNFINISHED_FILE, write_note
 from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.parquet import count_bucket
+from looptrace.collector.store.tables.parquet import count_bucket
 
 
 class Judged(NamedTuple):

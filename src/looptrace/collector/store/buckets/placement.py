@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,12 +14,9 @@ from looptrace.analyzer.normalize.span_ties import tie_rows
 from looptrace.analyzer.normalize.span_tree import groups
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA, Skipped, distinct_spans
 from looptrace.analyzer.text.digests import digest
-from looptrace.collector.store.parquet import (
-    BUCKETS,
-    STORED_SPAN_SCHEMA,
-    read_bucket,
-    replace_rows,
-)
+from looptrace.collector.store.tables.file_contents import Having
+from looptrace.collector.store.tables.parquet import BUCKETS, STORED_SPAN_SCHEMA, read_bucket
+from looptrace.collector.store.tables.replacement import replace_rows
 from looptrace.processes import Engine
 
 # More than enough to spread tasks evenly over the buckets.
@@ -34,10 +31,10 @@ Traces = set[str] | None  # of a bucket; None stands for all
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The changed buckets, with the traces that got spans; None stands for all.
+    """The changed buckets, with the traces that got spans or moved, and those tied to these.
 
-    Traces that are tied to these are among them. `new` and `known` count the given spans; `skipped`
-    are spans that lost against another with the same id.
+    `new` and `known` count the given spans; `skipped` are spans that lost against another with the
+    same id.
     """
 
     touched: dict[int, Traces]
@@ -60,8 +57,6 @@ class _Arriving:
 class _Added:
     """The spans added to a bucket; `is_plain` where all of them are new in it."""
 
-    bucket: int
-    traces: set[str]
     new: int
     known: int
     clashes: list[Skipped]  # among the given spans
@@ -73,7 +68,7 @@ def place(
     store_dir: Path,
     spool: SpanSpool,
     engine: Engine = map,
-    on_left: Callable[[set[int]], None] = lambda _: None,
+    on_touched: Callable[[Mapping[int, Traces]], None] = lambda _: None,
     known: pl.DataFrame | None = None,
 ) -> Placed:
     """Bring every span, given (with its ties) or stored, to the bucket of its trace.
@@ -82,7 +77,7 @@ def place(
     can move. They are added to the one bucket before they are deleted from the other, so that a
     kill loses none; it may leave them in both, which the next call corrects that does not know the
     ties of the last one. With these `known` only what is tied to the given spans is looked at.
-    `on_left` gets the buckets that traces move from, before they move.
+    `on_touched` gets the traces of each bucket that may change, before anything is written.
 
     Memory holds one table of the spool, the ties, the rows that an engine works on, and the traces
     that move.
@@ -100,51 +95,61 @@ def place(
             int(b): part["trace_id"]
             for (b,), part in strays.partition_by("bucket", as_dict=True).items()
         }
-        if left:
-            on_left({*left})
+        touched = _touched(buckets, pl.concat([came, strays["trace_id"]]), left)
+        on_touched(touched)
         places = buckets.drop("group")
         given = spool.split(places, engine) if is_first else {}
         arriving = {bucket: _Arriving(bucket, spans) for bucket, spans in given.items()}
         for bucket, traces in left.items():
-            moved = read_bucket(store_dir, "spans", bucket, which=of_traces(traces))
+            moved = read_bucket(store_dir, "spans", bucket, which=Having("trace_id", traces))
             for target, part in split_spans(moved, places):
                 arriving.setdefault(target, _Arriving(target)).moved.append(part)
         added = list(engine(partial(_add, store_dir), arriving.values()))
         for bucket, traces in left.items():
             _replace_spans(store_dir, bucket, traces, STORED_SPAN_SCHEMA.to_frame())
-        placed = _placed(placed, added, _tied(buckets, added), {*left})
+        placed = _placed(placed, added, touched)
         is_replaced = any(each.replaced or each.clashes for each in added)
         known = None if is_replaced else _with_given(stored, near, ties, buckets)
         if not left and all(each.is_plain for each in added):
             return replace(placed, ties=known)
-        ties, is_first = ties.clear(), False
+        ties, came, is_first = ties.clear(), came.clear(), False
 
 
-def _placed(
-    before: Placed, added: Sequence[_Added], tied: dict[int, set[str]], left: set[int]
-) -> Placed:
-    touched = dict(before.touched)
-    for bucket, traces in tied.items():
-        came = touched.get(bucket, set())
-        touched[bucket] = None if came is None else came | traces
+def _placed(before: Placed, added: Sequence[_Added], touched: Mapping[int, Traces]) -> Placed:
     clashes = sorted((clash for each in added for clash in each.clashes), key=lambda c: c.where)
     return Placed(
-        touched | dict.fromkeys(left),
+        together(before.touched, touched),
         before.new + sum(each.new for each in added),
         before.known + sum(each.known for each in added),
         [*before.skipped, *clashes, *(lost for each in added for lost in each.replaced)],
     )
 
 
-def _tied(buckets: pl.DataFrame, added: Sequence[_Added]) -> dict[int, set[str]]:
-    """Return by bucket the traces that are tied to those that got spans, and these."""
-    came = pl.Series([name for each in added for name in each.traces], dtype=pl.String)
-    of_groups = buckets.filter(pl.col("trace_id").is_in(came.implode()))["group"].unique()
+def _touched(
+    buckets: pl.DataFrame, changed: pl.Series, left: Mapping[int, pl.Series]
+) -> dict[int, Traces]:
+    """Return by bucket the traces that get spans or move, those tied to them, and those that left.
+
+    What a replaced span has tied so far is among them.
+    """
+    of_groups = buckets.filter(pl.col("trace_id").is_in(changed.implode()))["group"].unique()
     tied = buckets.filter(pl.col("group").is_in(of_groups.implode()))
-    return {
-        int(place): {*part["trace_id"]}
-        for (place,), part in tied.partition_by("place", as_dict=True).items()
-    }
+    return together(_by(tied, "place"), {bucket: {*traces} for bucket, traces in left.items()})
+
+
+def _by(traces: pl.DataFrame, column: str) -> dict[int, Traces]:
+    """Return the traces by the bucket that a column names."""
+    parts = traces.partition_by(column, as_dict=True)
+    return {int(bucket): {*part["trace_id"]} for (bucket,), part in parts.items()}
+
+
+def together(one: Mapping[int, Traces], other: Mapping[int, Traces]) -> dict[int, Traces]:
+    """Return the traces that are in one of both, by bucket."""
+    every = dict(one)
+    for bucket, traces in other.items():
+        known = every.get(bucket, set())
+        every[bucket] = None if known is None or traces is None else known | traces
+    return every
 
 
 def _connected(stored: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
@@ -179,7 +184,7 @@ def _add(store_dir: Path, arriving: _Arriving) -> _Added:
     tables = (pl.read_ipc(each) if isinstance(each, Path) else each for each in arriving.given)
     given, clashes = distinct_spans(pl.concat([empty, *tables]))
     traces = pl.concat([given["trace_id"], *(part["trace_id"] for part in arriving.moved)]).unique()
-    stored = read_bucket(store_dir, "spans", arriving.bucket, which=of_traces(traces))
+    stored = read_bucket(store_dir, "spans", arriving.bucket, which=Having("trace_id", traces))
     before = pl.concat([stored, *arriving.moved])
     known = given.join(before.select(_ROW_KEY), on=_ROW_KEY, how="semi").height
     # An earlier version that read other ties may have stored the same span.
@@ -188,8 +193,6 @@ def _add(store_dir: Path, arriving: _Arriving) -> _Added:
     kept, replaced = distinct_spans(both)
     _replace_spans(store_dir, arriving.bucket, traces, kept)
     return _Added(
-        bucket=arriving.bucket,
-        traces={*traces},
         new=given.height - known,
         known=known,
         clashes=clashes,
@@ -224,17 +227,15 @@ def _bucket_of(group: str) -> int:
     return int(digest(group, size_bytes=_BUCKET_HASH_BYTES), 16) % BUCKETS
 
 
-def buckets_with(store_dir: Path, traces: set[str], known: pl.DataFrame | None = None) -> set[int]:
-    """Return the buckets that hold spans of these traces, where ties are `known` by these."""
+def tied_to(
+    store_dir: Path, traces: Collection[str], known: pl.DataFrame | None = None
+) -> dict[int, Traces]:
+    """Return by bucket these traces and those tied to them, where ties are `known` by these."""
     ties = _stored_ties(store_dir) if known is None else known
-    return set(ties.filter(pl.col("trace_id").is_in(traces))["bucket"])
-
-
-def of_traces(traces: pl.Series) -> pl.Expr:
-    """Return the condition that a row belongs to one of the traces."""
-    return pl.col("trace_id").is_in(traces.implode())
+    return _by(_connected(ties, pl.Series(list(traces), dtype=pl.String)), "bucket")
 
 
 def _replace_spans(store_dir: Path, bucket: int, traces: pl.Series, spans: pl.DataFrame) -> None:
     order = ("trace_id", "start_ns", "span_id")
-    replace_rows(store_dir, "spans", bucket, of_traces(traces), spans, spans["start_ns"], order)
+    which = Having("trace_id", traces)
+    replace_rows(store_dir, "spans", bucket, which, spans, spans["start_ns"], order)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
-from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.collector.store.parquet import bucket_files, read_bucket, read_slices
+from looptrace.analyzer.schema.turns import BY_TURN, TURN_SCHEMA
+from looptrace.collector.store.tables.parquet import bucket_files, read_bucket, read_slices
 
 # Turns of a part, unless a single task has more.
 PART_TURNS = 50_000
@@ -19,14 +19,14 @@ def task_parts(
 ) -> Iterator[pl.DataFrame]:
     """Yield the turns (`TURN_SCHEMA`) of a bucket part by part, for some tasks or all.
 
-    Parts are in the order of their tasks, and the turns of a task in that of their files.
+    Parts are in the order of their tasks, and the turns of a task in their order.
 
     Raises:
         StoreError: if a file is not what looptrace wrote.
     """
     runs = _runs(store_dir, bucket)
     if runs is None:
-        yield read_bucket(store_dir, "turns", bucket)
+        yield read_bucket(store_dir, "turns", bucket).sort(BY_TURN, maintain_order=True)
         return
     if tasks is not None:
         runs = runs.filter(pl.col("task").is_in(list(tasks)))
@@ -41,7 +41,10 @@ def task_parts(
         where = [(paths[file], first, end - first) for file, first, end in slices.iter_rows()]
         chosen = pl.col("task").is_in(of_part["task"].unique().implode())
         which = pl.lit(value=True) if tasks is None else chosen
-        yield read_slices(where, TURN_SCHEMA, which)
+        turns = read_slices(where, TURN_SCHEMA, which)
+        # Rows of one file are in order, and so are the days.
+        is_in_order = len(where) == len({path.parent for path, _, _ in where})
+        yield turns if is_in_order else turns.sort(BY_TURN, maintain_order=True)
 
 
 def _runs(store_dir: Path, bucket: int) -> pl.DataFrame | None:

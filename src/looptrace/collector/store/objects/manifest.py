@@ -9,16 +9,17 @@ import msgspec
 
 from looptrace.collector.store.locks import NAME, StoreError
 from looptrace.collector.store.objects.client import Objects, Version
+from looptrace.collector.store.tables.file_names import NAME_PATTERN
 
 MANIFEST = f"{NAME}.manifest.json"
 FORMAT = 1
 # The files of a store. Locks, and the log of a server, belong to one machine.
 _TABLE = r"(?P<table>spans|turns|findings)/day=[\d-]+/bucket=(?P<bucket>\d+)"
 _NOTE = rf"{NAME}\.(json|rules|judged|key|gates\.db)"
-TABLE_FILE = re.compile(rf"{_TABLE}/data\.parquet")
+TABLE_FILE = re.compile(rf"{_TABLE}/{NAME_PATTERN}")
 NOTE_FILE = re.compile(_NOTE)
 # The objects that writers make from them; a writer's id is in the name.
-OBJECT = re.compile(rf"{_TABLE}/[0-9a-f]+\.parquet|{_NOTE}\.[0-9a-f]+")
+OBJECT = re.compile(rf"{_TABLE}/[0-9a-f]+(-\d+-\d+)?\.parquet|{_NOTE}\.[0-9a-f]+")
 
 
 class FileObject(msgspec.Struct, frozen=True):

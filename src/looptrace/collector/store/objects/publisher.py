@@ -11,7 +11,7 @@ import hashlib
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -31,7 +31,8 @@ from looptrace.collector.store.objects.manifest import (
     read_manifest,
 )
 from looptrace.collector.store.objects.snapshot import Snapshot, folder_of, snapshot_at
-from looptrace.collector.store.parquet import DATA, TABLES, file_rows
+from looptrace.collector.store.tables.file_names import covered, in_order, range_of
+from looptrace.collector.store.tables.parquet import ANYWHERE, TABLES, rows_of
 from looptrace.errors import UnavailableError
 
 # An object that no manifest names any more stays this long for readers of an earlier manifest. A
@@ -89,7 +90,10 @@ def publish(folder: Path, snapshot: Snapshot, writer: str | None = None) -> Sequ
         for done in [pool.submit(objects.put, new[n].object, folder / n) for n in changed]:
             done.result()
     files = dict(sorted({**before.files, **new}.items()))
-    manifest = Manifest(writer, files, _retired(before, changed))
+    merged = covered(name for name in files if TABLE_FILE.fullmatch(name))
+    for name in merged:
+        del files[name]
+    manifest = Manifest(writer, files, _retired(before, {*changed, *merged}))
     if not _is_published(objects, manifest, snapshot.version):
         objects.delete([each.object for each in new.values()])
         raise WrittenMeanwhileError(
@@ -113,7 +117,7 @@ def left_overs(snapshot: Snapshot) -> Sequence[Listed]:
 
 def store_files(folder: Path) -> list[str]:
     """Return the names of the files of a store."""
-    paths = [path for table in TABLES for path in folder.glob(f"{table}/day=*/bucket=*/{DATA}")]
+    paths = [path for table in TABLES for path in in_order((folder / table).glob(ANYWHERE))]
     notes = [path.name for path in folder.iterdir() if NOTE_FILE.fullmatch(path.name)]
     return sorted([*notes, *(path.relative_to(folder).as_posix() for path in paths)])
 
@@ -134,15 +138,17 @@ def _file_object(folder: Path, name: str, digest: str, writer: str) -> FileObjec
     is_table = TABLE_FILE.fullmatch(name) is not None
     path = folder / name
     place, _, _ = name.rpartition("/")
+    first, last = range_of(name) if is_table else (0, 0)
+    number = f"-{first}-{last}" if last else ""
     return FileObject(
-        object=f"{place}/{writer}.parquet" if is_table else f"{name}.{writer}",
+        object=f"{place}/{writer}{number}.parquet" if is_table else f"{name}.{writer}",
         bytes=path.stat().st_size,
         sha256=digest,
-        rows=file_rows(path) if is_table else 0,
+        rows=rows_of(path) if is_table else 0,
     )
 
 
-def _retired(before: Manifest, changed: Sequence[str]) -> Mapping[str, int]:
+def _retired(before: Manifest, changed: Collection[str]) -> Mapping[str, int]:
     now_s = round(time.time())
     kept = {name: s for name, s in before.retired.items() if now_s - s < KEPT.total_seconds()}
     replaced = [before.files[name].object for name in changed if name in before.files]

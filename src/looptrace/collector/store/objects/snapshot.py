@@ -26,6 +26,7 @@ from looptrace.collector.store.objects.manifest import (
     Manifest,
     read_manifest,
 )
+from looptrace.collector.store.tables.file_names import covered
 from looptrace.errors import UnavailableError
 
 _SNAPSHOT_FILE = f"{NAME}.snapshot"
@@ -145,10 +146,10 @@ def rows_absent(store_dir: Path, table: str, bucket: int, present: Collection[Pa
     snapshot = snapshot_of(store_dir)
     if snapshot is None or snapshot.manifest is None:
         return 0
+    files = _files(snapshot.manifest, table, bucket)
+    merged = covered([*present, *(store_dir / name for name in files)])
     return sum(
-        file.rows
-        for name, file in _files(snapshot.manifest, table, bucket).items()
-        if store_dir / name not in present
+        file.rows for name, file in files.items() if store_dir / name not in merged.union(present)
     )
 
 

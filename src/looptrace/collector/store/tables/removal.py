@@ -9,17 +9,17 @@ from itertools import product
 from pathlib import Path
 
 from looptrace.collector.store.locks import StoreError, replacing
-from looptrace.collector.store.parquet import (
-    _ASIDE,
-    _FIRST_DAY,
-    DATA,
+from looptrace.collector.store.tables.file_names import covered
+from looptrace.collector.store.tables.parquet import (
+    ANYWHERE,
+    FIRST_DAY,
     TABLES,
-    _day_folder,
-    _has_rows,
-    _is_whole,
-    _template,
-    prepare_files,
+    day_folder,
+    has_rows,
+    is_whole,
+    template,
 )
+from looptrace.collector.store.tables.writing import ASIDES, prepare_files
 
 _DAMAGED = ".damaged"
 
@@ -34,17 +34,17 @@ def expire(store_dir: Path, days_max: int, bytes_max: int) -> list[str]:
     """
     sizes: dict[str, int] = defaultdict(int)
     for table in TABLES:
-        for path in store_dir.glob(f"{table}/day=*/bucket=*/{DATA}"):
-            if path != _template(store_dir, table) or _has_rows(path):
+        for path in (store_dir / table).glob(ANYWHERE):
+            if path != template(store_dir, table) or has_rows(path):
                 sizes[path.parent.parent.name] += path.stat().st_size
-    oldest = _day_folder(str(datetime.now(UTC).date() - timedelta(days=days_max)))
+    oldest = day_folder(str(datetime.now(UTC).date() - timedelta(days=days_max)))
     gone: list[str] = []
     for day in sorted(sizes)[:-1]:
         if day >= oldest and sum(sizes.values()) <= bytes_max:
             break
         del sizes[day]
         gone.append(day)
-    if _day_folder(_FIRST_DAY) in gone:
+    if day_folder(FIRST_DAY) in gone:
         prepare_files(store_dir)
     _delete(store_dir, gone)
     return [day.partition("=")[2] for day in gone]
@@ -56,7 +56,7 @@ def _delete(store_dir: Path, days: list[str]) -> None:
     try:
         with replacing(store_dir):
             for table, day in product(TABLES, days):
-                kept, folder = _template(store_dir, table).parent, store_dir / table / day
+                kept, folder = template(store_dir, table).parent, store_dir / table / day
                 for gone in folder.glob("*") if folder == kept.parent else [folder]:
                     if gone != kept and gone.exists():
                         shutil.rmtree(gone)
@@ -76,7 +76,7 @@ def set_aside(store_dir: Path, path: Path) -> bool:
     """
     try:
         with replacing(store_dir):
-            if _is_whole(path, TABLES[path.relative_to(store_dir).parts[0]]):
+            if is_whole(path, TABLES[path.relative_to(store_dir).parts[0]]):
                 return False
             path.replace(path.with_name(f"{path.name}{_DAMAGED}"))
     except FileNotFoundError:
@@ -89,7 +89,8 @@ def set_aside(store_dir: Path, path: Path) -> bool:
 
 
 def sweep(store_dir: Path) -> None:
-    """Delete the unfinished files of a killed ingest."""
+    """Delete what a killed ingest left: unfinished files, and those that it merged into another."""
     for table in TABLES:
-        for aside in store_dir.glob(f"{table}/day=*/bucket=*/{_ASIDE}*"):
-            aside.unlink()
+        asides = store_dir.glob(f"{table}/day=*/bucket=*/{ASIDES}")
+        for path in (*asides, *covered((store_dir / table).glob(ANYWHERE))):
+            path.unlink()

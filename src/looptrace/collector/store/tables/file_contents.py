@@ -1,0 +1,93 @@
+"""What is known of a file without reading it again: its rows, its note, and the values of a column.
+
+A writer looks in all files of a bucket for rows of few traces, again and again. So a file is read
+once for each column, and again where it was replaced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+MADE_WITH = "looptrace.made_with"  # A note in a file's metadata.
+# More than a store of a year has; a file's facts take some 100 bytes.
+_FILES_KNOWN = 100_000
+
+Stamp = tuple[int, int, int]
+Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Having:
+    """The condition that a row has one of these values in a column."""
+
+    column: str
+    values: pl.Series
+
+    @property
+    def expr(self) -> pl.Expr:
+        """The condition as an expression."""
+        return pl.col(self.column).is_in(self.values.implode())
+
+
+@dataclass(slots=True)
+class _Facts:
+    """What is known of a file as it was at one moment."""
+
+    stamp: Stamp
+    rows: int | None = None
+    made_with: str | None = None
+    hashes: dict[str, Hashes] = field(default_factory=dict)  # by column, sorted
+
+
+def file_rows(path: Path) -> int:
+    """Return the number of rows of a file, from its footer."""
+    facts = _facts(path)
+    if facts.rows is None:
+        facts.rows = int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+    return facts.rows
+
+
+def file_made_with(path: Path) -> str:
+    """Return what all rows of a file were made with; empty where they differ or it is not noted."""
+    facts = _facts(path)
+    if facts.made_with is None:
+        facts.made_with = pl.read_parquet_metadata(path).get(MADE_WITH, "")
+    return facts.made_with
+
+
+def may_have(path: Path, having: Having) -> bool:
+    """Return whether a file has rows of a condition, by the hashes of their values."""
+    facts, column = _facts(path), having.column
+    if (known := facts.hashes.get(column)) is None:
+        values = pl.read_parquet(path, columns=[column], glob=False, hive_partitioning=False)
+        known = facts.hashes[column] = values[column].hash().unique().sort().to_numpy()
+    if not known.size:
+        return False
+    asked = having.values.hash().to_numpy()
+    nearest = np.minimum(np.searchsorted(known, asked), known.size - 1)
+    return bool((known[nearest] == asked).any())
+
+
+def forget(path: Path) -> None:
+    """Forget a file that this process has replaced or deleted."""
+    _known(path).clear()
+
+
+def _facts(path: Path) -> _Facts:
+    stat = path.stat()
+    stamp = stat.st_ino, stat.st_mtime_ns, stat.st_size
+    known = _known(path)
+    if not known or known[0].stamp != stamp:
+        known[:] = [_Facts(stamp)]
+    return known[0]
+
+
+@lru_cache(maxsize=_FILES_KNOWN)
+def _known(_path: Path) -> list[_Facts]:
+    return []

@@ -1,0 +1,292 @@
+"""The files of a store's tables, as readers find them: for each day and bucket, in their order."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from looptrace.analyzer.schema.findings import FINDING_SCHEMA
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.collector.store.locks import DamagedFileError
+from looptrace.collector.store.objects.snapshot import fetch, rows_absent
+from looptrace.collector.store.tables.file_contents import (
+    Having,
+    file_made_with,
+    file_rows,
+    may_have,
+)
+from looptrace.collector.store.tables.file_names import ANY_DATA, DATA, covered, in_order
+
+# The ties of a span's trace to others are stored with the span, so that the place of a trace is
+# known without reading its content.
+STORED_SPAN_SCHEMA = pl.Schema({**SPAN_SCHEMA, **SPAN_TIES_SCHEMA})
+
+# The columns that schemas before the third lack; they are unknown for such turns.
+TURN_COLUMNS_ADDED = frozenset({"phase_start_ns", "iteration", "metrics"})
+
+TABLES = {"spans": STORED_SPAN_SCHEMA, "turns": TURN_SCHEMA, "findings": FINDING_SCHEMA}
+
+# Few enough that a small store has few files, and enough that one bucket of a large one fits into
+# memory. It never changes, because it decides the place of a task.
+BUCKETS = 16
+
+FIRST_DAY = "1970-01-01"
+FILE = "looptrace file"  # The column with the file of a row.
+_ALL = pl.lit(value=True)
+ANYWHERE = f"day=*/bucket=*/{ANY_DATA}"
+
+# Polars panics over some damaged files; a panic is not an Exception.
+BAD_PARQUET = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+
+
+def file_patterns(store_dir: Path, table: str) -> list[str]:
+    """Return the glob pattern of a table's files, or their names where some of them are covered."""
+    found = list((store_dir / table).glob(ANYWHERE))
+    if covered(found):
+        return [glob.escape(str(path)) for path in in_order(found)]
+    return [str(Path(glob.escape(str(store_dir)), table, ANYWHERE))]
+
+
+def read_bucket(
+    store_dir: Path,
+    table: str,
+    bucket: int,
+    columns: list[str] | None = None,
+    which: Having | None = None,
+) -> pl.DataFrame:
+    """Read the rows of a bucket, or those of a condition, in the order of their days.
+
+    All columns are read, or those that are named, which include the condition's.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote.
+    """
+    schema = TABLES[table]
+    wanted = pl.Schema({name: schema[name] for name in columns or schema})
+    paths = files_having(bucket_files(store_dir, table, bucket), which)
+    return read_files(paths, wanted, which).drop(FILE)
+
+
+def files_having(paths: Sequence[Path], which: Having | None) -> list[Path]:
+    """Return the files that may have rows of a condition; unreadable ones are among them."""
+    if which is None:
+        return list(paths)
+    found = []
+    for path in paths:
+        try:
+            if not may_have(path, which):
+                continue
+        except BAD_PARQUET:
+            pass  # Whoever reads it names it.
+        found.append(path)
+    return found
+
+
+def read_where(
+    store_dir: Path, table: str, which: pl.Expr, columns: list[str] | None = None
+) -> pl.DataFrame:
+    """Read the rows of a table that fulfil a condition, and only the needed parts of files.
+
+    Few rows fulfil it, so that the files with some are found first.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote.
+    """
+    names = columns or list(TABLES[table])
+    paths = table_files(store_dir, table)
+    scan = partial(pl.scan_parquet, glob=False, hive_partitioning=False)
+    try:
+        if not columns:
+            rows = scan(paths, include_file_paths=FILE)
+            files = rows.filter(which).select(pl.col(FILE).unique()).collect()
+            # Where no file has such a row, one file gives the columns.
+            paths = [Path(path) for path in sorted(files[FILE])] or paths[:1]
+        return scan(paths).filter(which).select(names).collect()
+    except BAD_PARQUET:  # Reading bucket by bucket shows which file it is.
+        parts = [read_bucket(store_dir, table, bucket) for bucket in range(BUCKETS)]
+        return pl.concat(part.filter(which).select(names) for part in parts)
+
+
+def bucket_made_with(store_dir: Path, table: str, bucket: int) -> str | None:
+    """Return what all rows of a bucket were made with; None where files differ or lack the note.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote.
+    """
+    files = bucket_files(store_dir, table, bucket)
+    noted = {made_with_of(path) for path in files if has_rows(path)}
+    return noted.pop() or None if len(noted) == 1 else None
+
+
+def made_with_of(path: Path) -> str:
+    """Return what all rows of a file were made with, or nothing.
+
+    Raises:
+        DamagedFileError: if it is not what looptrace wrote.
+    """
+    try:
+        return file_made_with(path)
+    except BAD_PARQUET as error:
+        raise _damaged(path, first_line(error)) from error
+
+
+def rows_of(path: Path) -> int:
+    """Return the number of rows of a file.
+
+    Raises:
+        DamagedFileError: if it is not what looptrace wrote.
+    """
+    try:
+        return file_rows(path)
+    except BAD_PARQUET as error:
+        raise _damaged(path, first_line(error)) from error
+
+
+def scan_bucket(store_dir: Path, table: str, bucket: int) -> pl.LazyFrame:
+    """Return the rows of a bucket as a lazy frame with all columns of its table."""
+    paths, schema = bucket_files(store_dir, table, bucket), TABLES[table]
+    return _scan(paths, schema).drop(FILE) if paths else schema.to_frame().lazy()
+
+
+def count_bucket(store_dir: Path, table: str, bucket: int) -> int:
+    """Return the number of rows of a bucket, from the footers of its files.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote.
+    """
+    paths = _present_files(store_dir, table, bucket)
+    try:
+        return sum(map(file_rows, paths)) + rows_absent(store_dir, table, bucket, paths)
+    except BAD_PARQUET:
+        return read_bucket(store_dir, table, bucket, []).height  # This names the file.
+
+
+def read_slices(
+    slices: Sequence[tuple[Path, int, int | None]], columns: pl.Schema, which: pl.Expr = _ALL
+) -> pl.DataFrame:
+    """Read slices of files, a start and a number of rows each (None: all), under a condition.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote.
+    """
+    try:
+        parts = [
+            _scan([path], columns).drop(FILE).slice(first, rows) for path, first, rows in slices
+        ]
+        found = pl.concat([columns.to_frame().lazy(), *parts]).filter(which)
+        return found.select(columns.names()).collect()
+    except BAD_PARQUET:
+        for path, _, _ in slices:
+            read_files([path], columns)  # This names the file.
+        raise
+
+
+def _scan(paths: Sequence[Path], columns: pl.Schema) -> pl.LazyFrame:
+    """Scan files, with the columns that an earlier schema lacks, and one for each row's file."""
+    files = list(paths)
+    scan = pl.scan_parquet(files, glob=False, hive_partitioning=False, include_file_paths=FILE)
+    absent = TURN_COLUMNS_ADDED.intersection(columns) - {*schema_of(files[0])}
+    unknown = (pl.lit(None, columns[name]).alias(name) for name in absent)
+    return scan.with_columns(unknown).select(*columns, FILE)
+
+
+def read_files(
+    paths: Sequence[Path], columns: pl.Schema, which: Having | None = None
+) -> pl.DataFrame:
+    """Read files together, with a column for each row's file.
+
+    Raises:
+        DamagedFileError: if one is not what looptrace wrote; it is named.
+    """
+    expected = pl.Schema({**columns, FILE: pl.String()})
+    if not paths:
+        return expected.to_frame()
+    try:
+        rows = _scan(paths, columns).filter(_ALL if which is None else which.expr).collect()
+        why = "its columns are not those of looptrace"
+    except BAD_PARQUET as error:
+        rows, why = pl.DataFrame(), first_line(error)
+    if rows.schema == expected:
+        return rows
+    if len(paths) > 1:
+        return pl.concat(read_files([path], columns, which) for path in paths)
+    raise _damaged(paths[0], why)
+
+
+def is_whole(path: Path, columns: pl.Schema) -> bool:
+    """Return whether a file can be read, and has these columns."""
+    try:
+        read_files([path], columns)
+    except DamagedFileError:
+        return False
+    return True
+
+
+def _damaged(path: Path, why: str) -> DamagedFileError:
+    return DamagedFileError(
+        path,
+        f"{path}: cannot be read ({why}); move it away and ingest the traces of its day again.",
+    )
+
+
+def schema_of(path: Path) -> pl.Schema:
+    """Return the columns of a file."""
+    return pl.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema()
+
+
+def bucket_files(store_dir: Path, table: str, bucket: int) -> list[Path]:
+    """Return the files of a bucket in the order of their days; remote ones are fetched."""
+    fetch(store_dir, table, bucket)
+    return _present_files(store_dir, table, bucket)
+
+
+def table_files(store_dir: Path, table: str) -> list[Path]:
+    """Return the files of a table; remote ones are fetched."""
+    fetch(store_dir, table)
+    return in_order((store_dir / table).glob(ANYWHERE))
+
+
+def _present_files(store_dir: Path, table: str, bucket: int) -> list[Path]:
+    return in_order((store_dir / table).glob(f"day=*/{_bucket_folder(bucket)}/{ANY_DATA}"))
+
+
+def folder_of(store_dir: Path, table: str, day: str, bucket: int) -> Path:
+    """Return the folder with the files of a bucket and day."""
+    return store_dir / table / day_folder(day) / _bucket_folder(bucket)
+
+
+def template(store_dir: Path, table: str) -> Path:
+    """Return the file that gives a table its columns; it may also have rows."""
+    return folder_of(store_dir, table, FIRST_DAY, 0) / DATA
+
+
+def has_rows(path: Path) -> bool:
+    """Return whether a file has rows; an unreadable file counts as one with rows."""
+    try:
+        return file_rows(path) > 0
+    except BAD_PARQUET:
+        return True
+
+
+def day_of(path: Path) -> str:
+    """Return the day of a file."""
+    return path.parent.parent.name.partition("=")[2]
+
+
+def day_folder(day: str) -> str:
+    """Return the name of the folder of a day."""
+    return f"day={day}"
+
+
+def _bucket_folder(bucket: int) -> str:
+    return f"bucket={bucket:02}"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error of Polars, which says what is wrong."""
+    return str(error).partition("\n")[0]

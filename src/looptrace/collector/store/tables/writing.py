@@ -1,0 +1,102 @@
+"""The writing of whole files: aside, synced and renamed, so that readers find no half of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from looptrace.collector.store.locks import StoreError, make_folder, replacing, sync_folder
+from looptrace.collector.store.tables.file_contents import MADE_WITH, forget
+from looptrace.collector.store.tables.parquet import (
+    FILE,
+    TABLES,
+    first_line,
+    read_files,
+    schema_of,
+    table_files,
+    template,
+)
+
+_ASIDE = "tmp-"
+ASIDES = f".data*.{_ASIDE}*"  # The pattern of unfinished files.
+
+
+class Content(NamedTuple):
+    """The rows of a file, and what all of them were made with, or nothing."""
+
+    rows: pl.DataFrame
+    made_with: str = ""
+
+
+def write_files(
+    store_dir: Path, contents: Mapping[Path, Content], merged: Sequence[Path] = ()
+) -> None:
+    """Write files, and delete those that were merged into them.
+
+    They are renamed in their order, so that a kill between two of them does not lose a row that
+    goes from a later one to an earlier one. Merged files that a kill leaves are covered by the
+    name of the file that has their rows, and `sweep` deletes them.
+
+    Raises:
+        StoreError: if a file cannot be written.
+    """
+    asides = {path: path.with_name(f".{path.name}.{_ASIDE}{os.getpid()}") for path in contents}
+    path = store_dir
+    try:
+        for path, content in contents.items():
+            make_folder(path.parent)
+            with asides[path].open("wb") as file:
+                content.rows.write_parquet(
+                    file, compression="zstd", metadata={MADE_WITH: content.made_with}
+                )
+                file.flush()
+                os.fsync(file.fileno())
+        with replacing(store_dir):
+            for path, aside in asides.items():
+                aside.replace(path)
+                forget(path)
+            for folder in {path.parent for path in contents}:
+                sync_folder(folder)
+            for path in merged:
+                path.unlink(missing_ok=True)
+                forget(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        for aside in asides.values():
+            aside.unlink(missing_ok=True)
+        raise StoreError(
+            f"{path}: cannot be written ({first_line(error)}); "
+            "check space and permissions, then try again."
+        ) from error
+
+
+def prepare_files(store_dir: Path) -> None:
+    """Write an empty file for each table, which gives it columns before there is a row.
+
+    Raises:
+        StoreError: if a file cannot be written.
+    """
+    write_files(
+        store_dir,
+        {template(store_dir, table): Content(kind.to_frame()) for table, kind in TABLES.items()},
+    )
+
+
+def rewrite(
+    store_dir: Path,
+    table: str,
+    earlier: pl.Schema,
+    complete: Callable[[pl.DataFrame], pl.DataFrame] = lambda rows: rows,
+) -> None:
+    """Rewrite the files of a table's earlier schema with the columns that `complete` adds.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote, or cannot be written.
+    """
+    for path in table_files(store_dir, table):
+        rows = read_files([path], earlier).drop(FILE)
+        if schema_of(path) != TABLES[table]:
+            write_files(store_dir, {path: Content(complete(rows))})
