@@ -78,7 +78,7 @@ class Limits:
         GIB, ge=MIB, le=1024 * GIB, doc="Bytes that are acknowledged but not in the store yet."
     )
     store_every_s: int = setting(
-        60, ge=1, le=3_600, doc="Seconds between two moves of spans from the log to the store."
+        5, ge=1, le=3_600, doc="Seconds between two moves of few spans from the log to the store."
     )
     retention_days: int = setting(
         30,

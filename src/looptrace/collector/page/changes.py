@@ -53,7 +53,7 @@ class ChangeStream:
             is_told = await changes.wait(LOOK_S)
             silent_s += LOOK_S
             if brings_turns and archiver.counts.seq < self.service.detector.counts.seq:
-                archiver.wake()
+                archiver.ask()
             is_told |= await run_in_threadpool(self._others_differ)
             if is_told and (last := await run_in_threadpool(self._seen)) != seq:
                 seq, silent_s = last, 0.0

@@ -136,7 +136,7 @@ class Site:
         version = self._changes.version
         tasks = TaskPages(service.gates, self._renderer, links, self._listed, version)
         operations = Operations(service, options.settings, self._renderer)
-        gates = GatePages(service.gates, self._renderer, links, service.archiver.wake, self._others)
+        gates = GatePages(service.gates, self._renderer, links, service.archiver.ask, self._others)
         links_of_messages = DecisionLinks(content_key(options.store_dir))
         decisions = DecisionPages(gates, self._renderer, links_of_messages)
         return [

@@ -27,12 +27,16 @@ _logger = logging.getLogger(__name__)
 
 # Spans that are stored at once: more would take more memory, fewer would take longer in all.
 SPANS_A_ROUND = 20_000
+# So many spans are stored at once where they come without a pause, and so many where none came for
+# a moment, which is a good time for it. Fewer wait for `store_every_s`, because each round takes
+# some time however few spans it stores.
+MANY_SPANS, SOME_SPANS = SPANS_A_ROUND // 2, 1_000
+QUIET_S = 0.5
 # Storing may take this share of the time, so that receiving and detection go on: more of it where
-# many spans wait to be stored, and none waits longer for the rules than this.
-BUSY_SHARE_MAX, KEEPING_UP_SHARE_MAX = 0.2, 0.6
-MANY_SPANS = SPANS_A_ROUND // 2
+# no span waits longer for the rules than this.
+BUSY_SHARE_MAX, KEEPING_UP_SHARE_MAX = 0.2, 0.5
 KEEPING_UP_S = 1.0
-PAUSE_S = 0.1
+LOOK_S = 0.1
 # When the log is as full as this, storing may take all of the time, before the log is full.
 URGENT_SHARE = 0.25
 EXPIRE_EVERY_S = 3_600
@@ -78,6 +82,7 @@ class Archiver:
         self._limits = settings.server
         self._detected_seq = detected_seq
         self._on_ready = on_ready
+        self._is_asked = False  # whether a client waits
         self._worker = Worker("looptrace-archiver", self._run)
 
     def start(self) -> None:
@@ -93,9 +98,9 @@ class Archiver:
         """Whether it runs."""
         return self._worker.is_alive
 
-    def wake(self) -> None:
+    def ask(self) -> None:
         """Store soon, because a client waits for a report."""
-        self._worker.wake()
+        self._is_asked = True
 
     def close(self, timeout_s: float) -> bool:
         """End; return whether there was time for it. Unstored spans stay in the log."""
@@ -120,10 +125,10 @@ class Archiver:
         is_due = writer.needs_ingest()
         try:
             last_seq = self._log.last_seq()
+            if not is_due:
+                writer.finish_add()  # The detector begins with the turns of the store.
             if is_due or self._log.read(0, 0) is None:
                 self._ingest(writer, last_seq)
-            else:
-                writer.finish_add()  # The detector begins with the turns of the store.
         except (StoreError, OSError) as error:
             self._failed(error)
             if is_due:
@@ -149,47 +154,50 @@ class Archiver:
         expire_s = time.monotonic()
         while not self._worker.is_closing:
             began_s = time.monotonic()
-            wait_s = 0.0
+            self._is_asked = False
             try:
-                if not self._round(writer):
-                    wait_s = self._limits.store_every_s
+                self._round(writer)
                 if began_s >= expire_s:
                     expire_s = began_s + EXPIRE_EVERY_S
                     self._expire(writer)
                 self.counts.is_blocked = 0
-                self._leave_time(time.monotonic() - began_s)
+                yield from self._until_due(began_s, time.monotonic())
             except (StoreError, OSError) as error:
                 self._failed(error)
                 self._worker.pause(RETRY_S)
-            yield wait_s
 
-    def _leave_time(self, took_s: float) -> None:
-        """Leave the processor to receiving and detection, after a round that took so long."""
-        began_s = time.monotonic()
+    def _until_due(self, began_s: float, ended_s: float) -> Generator[float, None, None]:
+        """Wait until it is time for another round, after the last one began and ended."""
+        spans, changed_s = self._log.spans, time.monotonic()
         while not self._worker.is_closing:
-            if time.monotonic() - began_s >= took_s * (1 / self._share_max() - 1):
-                return
-            self._worker.pause(PAUSE_S)
+            now_s = time.monotonic()
+            if self._log.spans != spans:
+                spans, changed_s = self._log.spans, now_s
+            is_quiet = spans >= SOME_SPANS and now_s - changed_s >= QUIET_S
+            is_old = now_s - began_s >= self._limits.store_every_s
+            is_due = spans >= MANY_SPANS or is_quiet or is_old
+            if is_due or self._is_asked:
+                share_max = self._share_max() if is_due else BUSY_SHARE_MAX
+                if now_s - ended_s >= (ended_s - began_s) * (1 / share_max - 1):
+                    return
+            yield LOOK_S
 
     def _share_max(self) -> float:
+        """Return the share of the time that storing may take now."""
         if self._log.bytes > self._log.bytes_max * URGENT_SHARE:
             return 1.0
-        if self._log.spans < MANY_SPANS:
-            return BUSY_SHARE_MAX
         since_ns = self._log.waiting_since_ns(self._detected_seq())
         waits_s = 0.0 if since_ns is None else (time.time_ns() - since_ns) / NS_PER_S
         return KEEPING_UP_SHARE_MAX if waits_s < KEEPING_UP_S else BUSY_SHARE_MAX
 
-    def _round(self, writer: Writer) -> bool:
-        """Store new spans, up to SPANS_A_ROUND; return whether there are more."""
+    def _round(self, writer: Writer) -> None:
+        """Store new spans, up to SPANS_A_ROUND."""
         logged = self._log.read(self.counts.seq, SPANS_A_ROUND, self._detected_seq())
-        if logged is None:
-            if writer.has_decisions():
-                writer.add(SPAN_SCHEMA.to_frame())
-            return False
-        writer.add(logged.spans)
-        self._done(logged.seq, logged.spans.height)
-        return logged.has_more
+        if logged is not None:
+            writer.add(logged.spans)
+            self._done(logged.seq, logged.spans.height)
+        elif writer.has_decisions():
+            writer.add(SPAN_SCHEMA.to_frame())
 
     def _failed(self, error: StoreError | OSError) -> None:
         _logger.warning("%s", error)

@@ -136,7 +136,7 @@ class Service:
         self.dispatcher = Dispatcher(gates_path, settings.webhooks, os.environ, page=settings.page)
         to = options.export_to
         self.exporter = GateExporter(options.store_dir, to) if to else None
-        wakes = (self.detector.wake, self.archiver.wake)
+        wakes = (self.detector.wake, self.archiver.ask)
         judge = options.judge
         self.judge = GateJudge(options.store_dir, judge, settings.judge, *wakes) if judge else None
         self.archiver.start()  # All listeners of events exist now.
@@ -210,7 +210,6 @@ class Service:
             self.exporter.wake()
         if self.judge:
             self.judge.wake()
-        self.archiver.wake()  # A client may ask for a report on it.
 
     async def _stored(self) -> None:
         """Wait until the store has the processed spans, for a limited time."""
@@ -218,7 +217,7 @@ class Service:
         while not detected.is_current and time.monotonic() < deadline_s:
             await asyncio.sleep(_STORED_LOOK_S)
         seq = detected.seq
-        self.archiver.wake()
+        self.archiver.ask()
         while self.archiver.counts.seq < seq and time.monotonic() < deadline_s:
             await asyncio.sleep(_STORED_LOOK_S)
 
