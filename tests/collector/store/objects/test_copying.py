@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from looptrace.collector.store import writer
+from looptrace.collector.store import reader, writer
 from looptrace.collector.store.layout import UNFINISHED_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.objects import copying
 from looptrace.collector.store.objects.copying import copy_store
 from looptrace.collector.store.objects.publisher import publish
 from looptrace.collector.store.objects.snapshot import folder_of, stored_at
+from looptrace.collector.store.tables import replacement
 from looptrace.errors import UnavailableError
 from tests.collector.store.objects.test_objects import ingest, run, sessions_at, tables, told
 from tests.collector.store.test_writer import looping, spans_of
@@ -59,6 +60,30 @@ def test_what_retention_deletes_stays_in_the_copy(store: Path, url: str) -> None
     copy_store(store, url)
 
     assert "2 sessions" in run("analyze", url).stdout
+
+
+def test_files_that_were_merged_go_from_the_copy(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a merged file has is in another one; both would have each row twice."""
+    monkeypatch.setattr(replacement, "ROWS_MIN", 1)
+    monkeypatch.setattr(replacement, "FILES_ALIKE", 4)
+    folder, before = tmp_path / "store", set[str]()
+    merged = set[str]()
+    for count, span in enumerate(spans_of(looping("s")).iter_slices(1), 1):
+        writer.ingest(span, folder)
+        copy_store(folder, url)
+        manifest = stored_at(url).manifest
+        assert manifest is not None
+        merged |= before.difference(manifest.files)
+        before = set(manifest.files)
+        objects = {file.object for file in manifest.files.values()}
+        assert len(objects) == len(manifest.files)
+        assert not objects.intersection(manifest.retired)
+        with folder_of(stored_at(url)) as copy:
+            assert reader.count_spans(copy) == count
+            assert tables(copy) == tables(folder)
+    assert merged
 
 
 def test_a_store_that_is_no_copy_is_not_written_over(store: Path, tmp_path: Path, url: str) -> None:
