@@ -81,6 +81,8 @@ MARKS = {
         "tests/collector/store/test_writer.py::test_any_order_and_any_split_give_the_same_store",
         "tests/collector/store/test_writer.py::test_what_a_server_adds_is_what_an_ingest_would_have_made",
         "tests/collector/store/test_writer.py::test_what_a_server_adds_over_days_is_what_an_ingest_would_have_made",
+        "tests/collector/store/test_writer.py::test_a_day_of_many_files_has_the_rows_of_one",
+        "tests/collector/store/tables/test_file_names.py::test_a_file_within_the_range_of_another_is_covered",
     ),
     "thorough": (
         "tests/analyzer/detect/test_overrides.py::test_a_file_overrides_for_a_phase_and_for_an_agent",
