@@ -63,7 +63,7 @@ class Limits:
         doc="Milliseconds for which requests are gathered to be written together.",
     )
     block_bytes_max: int = setting(
-        4 * MIB,
+        128 * KIB,
         ge=KIB,
         le=256 * MIB,
         doc="Bytes of such requests; with more they are written at once.",
