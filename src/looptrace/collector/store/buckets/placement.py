@@ -109,7 +109,7 @@ def place(
             _replace_spans(store_dir, bucket, traces, STORED_SPAN_SCHEMA.to_frame())
         placed = _placed(placed, added, touched)
         is_replaced = any(each.replaced or each.clashes for each in added)
-        known = None if is_replaced else _with_given(stored, near, ties, buckets)
+        known = None if is_replaced else _with_given(stored, near, ties, buckets, bool(left))
         if not left and all(each.is_plain for each in added):
             return replace(placed, ties=known)
         ties, came, is_first = ties.clear(), came.clear(), False
@@ -165,17 +165,20 @@ def _connected(stored: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
 
 
 def _with_given(
-    stored: pl.DataFrame, near: pl.DataFrame, ties: pl.DataFrame, buckets: pl.DataFrame
+    stored: pl.DataFrame,
+    near: pl.DataFrame,
+    ties: pl.DataFrame,
+    buckets: pl.DataFrame,
+    has_moved: bool,
 ) -> pl.DataFrame:
     """Return the pairs of all stored traces in their buckets, after the given spans are stored."""
-    moved = stored.join(buckets.drop("group"), on="trace_id", how="left", maintain_order="left")
     new = ties.join(near, on=["trace_id", "tie"], how="anti")
-    return pl.concat(
-        [
-            moved.select("trace_id", "tie", bucket=pl.coalesce("place", "bucket")),
-            new.join(buckets, on="trace_id").select("trace_id", "tie", bucket="place"),
-        ]
-    )
+    new = new.join(buckets, on="trace_id").select("trace_id", "tie", bucket="place")
+    if has_moved:
+        places = buckets.drop("group")
+        stored = stored.join(places, on="trace_id", how="left", maintain_order="left")
+        stored = stored.select("trace_id", "tie", bucket=pl.coalesce("place", "bucket"))
+    return pl.concat([stored, new])
 
 
 def _add(store_dir: Path, arriving: _Arriving) -> _Added:
