@@ -16,7 +16,11 @@ from looptrace.analyzer.normalize.flat_messages import (
     FlatMessages,
     built,
 )
-from looptrace.analyzer.normalize.plain_messages import read_plain, read_plain_flat
+from looptrace.analyzer.normalize.plain_messages import (
+    read_plain,
+    read_plain_flat,
+    read_plain_list,
+)
 from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
 from looptrace.analyzer.text.payloads import arguments_of, canonical, is_redacted, parsed, result_of
 from looptrace.bounded_dict import BoundedDict
@@ -24,6 +28,8 @@ from looptrace.bounded_dict import BoundedDict
 # As many messages as a long conversation has. Messages with a picture are too long to be cached.
 ITEMS_KEPT = 1024
 ITEM_BYTES_KEPT = 1 << 16
+# A shorter array holds hardly more than new messages, which are read faster than looked up.
+NEW_CHARS_MAX = 2048
 
 _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _ROLES = {
@@ -130,6 +136,9 @@ _NO_FLAT_HISTORY: _FlatHistory = ([], (), 0.0)
 def _read_items(text: str, role: str) -> list[Message] | None:
     """Read a JSON array item by item; None if it is no array, or holds one message's parts."""
     try:
+        new = read_plain_list(text, _ROLES) if len(text) <= NEW_CHARS_MAX else None
+        if new is not None:
+            return new
         return _joined(_read(bytes(item), role) for item in _decode_items(text))
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return None

@@ -65,6 +65,7 @@ class _Plain(Struct, forbid_unknown_fields=True):
 
 
 _decode = msgspec.json.Decoder(_Plain).decode
+_decode_list = msgspec.json.Decoder(list[_Plain]).decode
 
 
 def read_plain(item: bytes, roles: Mapping[str, str]) -> Message | None:
@@ -73,9 +74,25 @@ def read_plain(item: bytes, roles: Mapping[str, str]) -> Message | None:
     Raises: msgspec.DecodeError: if it is no JSON.
     """
     try:
-        plain = _decode(item)
+        return _read(_decode(item), roles)
     except msgspec.ValidationError:
         return None
+
+
+def read_plain_list(text: str, roles: Mapping[str, str]) -> list[Message] | None:
+    """Return the messages in a JSON array as `read_plain` does; None if no form fits one of them.
+
+    Raises: msgspec.DecodeError: if it is no JSON.
+    """
+    try:
+        read = [_read(plain, roles) for plain in _decode_list(text)]
+    except msgspec.ValidationError:
+        return None
+    messages = [message for message in read if message is not None]
+    return messages if len(messages) == len(read) else None
+
+
+def _read(plain: _Plain, roles: Mapping[str, str]) -> Message | None:
     role = _role(plain.role, roles)
     if role == "tool" and plain.tool_call_id:
         return _result(plain.tool_call_id, plain.content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 import polars as pl
 
@@ -124,7 +125,8 @@ def span_tree_of(
     sessions are the same.
     """
     by_id = {(span.trace_id, span.span_id): span for span in spans}
-    said = frozenset(name for name in INHERITED if any(getattr(s, name) for s in spans))
+    columns = zip(*map(attrgetter(*INHERITED), spans), strict=True)
+    said = frozenset(name for name, column in zip(INHERITED, columns, strict=False) if any(column))
     if known is None:
         sessions, joined = _sessions(spans, naming)
         tree = SpanTree(by_id, sessions, joined, naming, _parents(spans), said)
@@ -138,7 +140,7 @@ def _parents(spans: list[SpanFields]) -> dict[str, str]:
     """Return the parents of declared tasks."""
     parents: dict[str, str] = {}
     subtasks = [s for s in spans if s.task and s.task_parent and s.task != s.task_parent]
-    for span in sorted(subtasks, key=lambda s: (s.start_ns, s.trace_id, s.span_id)):
+    for span in sorted(subtasks, key=_start):
         parents.setdefault(str(span.task), str(span.task_parent))
     return parents
 
@@ -171,7 +173,7 @@ def _sessions(
     traces = {span.trace_id for span in spans}
     links = [(s.trace_id, other) for s in spans for other in s.links if other in traces]
     group_of = {trace: trace for trace in traces} | groups(links)
-    by_start = sorted(spans, key=lambda s: (s.start_ns, s.trace_id, s.span_id))
+    by_start = sorted(_first_of_each_session(spans), key=_start)
     of_trace: dict[str, Session] = {}
     of_group: dict[str, Session] = {}
     named: set[tuple[str, str, str]] = set()  # group, session and name
@@ -188,6 +190,20 @@ def _sessions(
     sessions = {trace: of_trace.get(trace) or of_group[group_of[trace]] for trace in traces}
     sessions = {t: s._replace(name=joined.get(s.name, s.name)) for t, s in sessions.items()}
     return sessions, joined
+
+
+def _first_of_each_session(spans: list[SpanFields]) -> Iterable[SpanFields]:
+    """Return the first span of each trace, session and service."""
+    first: dict[tuple[str, str | None, str | None], SpanFields] = {}
+    for span in spans:
+        key = span.trace_id, span.session, span.service
+        if key not in first or _start(span) < _start(first[key]):
+            first[key] = span
+    return first.values()
+
+
+def _start(span: SpanFields) -> tuple[int, str, str]:
+    return span.start_ns, span.trace_id, span.span_id
 
 
 def joined_names(spans: pl.DataFrame, naming: Sessions) -> dict[str, str]:

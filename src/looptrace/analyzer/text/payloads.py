@@ -32,9 +32,9 @@ _encode = json.JSONEncoder(
 _encode_flat = msgspec.json.Encoder(order="sorted").encode
 _FLAT_KEYS = frozenset({str})
 _FLAT_VALUES = frozenset({str, int, bool, type(None)})
-# The most arguments kept in canonical form: they are in a call's span and in each later history.
-ARGUMENTS_KEPT = 1024
-ARGUMENTS_CHARS_KEPT = 4096
+# The most arguments and results kept as read: they are in a call's span and in each later history.
+PAYLOADS_KEPT = 1024
+PAYLOAD_CHARS_KEPT = 4096
 
 
 def parsed(value: object) -> Any:
@@ -92,7 +92,7 @@ def arguments_of(value: object) -> str | None:
     None where the span has none. Known wrappers are `{"args": [], "kwargs": {}}` of decorators, and
     LangChain's `{"input_str": "{'a': 1}", "tags": ..., "metadata": ...}`.
     """
-    if isinstance(value, str) and len(value) <= ARGUMENTS_CHARS_KEPT:
+    if isinstance(value, str) and len(value) <= PAYLOAD_CHARS_KEPT:
         return _arguments_kept(value)
     return _arguments(value)
 
@@ -111,7 +111,7 @@ def _arguments(value: object) -> str | None:
     return canonical(value)
 
 
-_arguments_kept = lru_cache(maxsize=ARGUMENTS_KEPT)(_arguments)
+_arguments_kept = lru_cache(maxsize=PAYLOADS_KEPT)(_arguments)
 
 
 def result_of(value: object) -> tuple[str | None, bool | None]:
@@ -120,6 +120,12 @@ def result_of(value: object) -> tuple[str | None, bool | None]:
     (None, None) where the span has none. Known wrappers are LangChain's tool message, the content
     parts of MCP, Bedrock and the GenAI conventions, and Google's function response.
     """
+    if isinstance(value, str) and len(value) <= PAYLOAD_CHARS_KEPT:
+        return _result_kept(value)
+    return _result(value)
+
+
+def _result(value: object) -> tuple[str | None, bool | None]:
     value = parsed(value)
     if value is None or is_redacted(value):
         return None, None
@@ -136,6 +142,9 @@ def result_of(value: object) -> tuple[str | None, bool | None]:
     if error and value.keys() <= {"error", "success", "status", "ok"}:
         return canonical(error), True
     return canonical(value), True if error else _says_failed(value)
+
+
+_result_kept = lru_cache(maxsize=PAYLOADS_KEPT)(_result)
 
 
 def _unwrapped(value: dict[str, Any]) -> tuple[object, bool | None]:
