@@ -106,8 +106,8 @@ def _read(plain: _Plain, roles: Mapping[str, str]) -> Message | None:
             results.append(ToolResult(part.id or None, *result_of(part.response)))
         else:
             calls.append(_call(part.id, part.name, part.arguments))
-    functions = ((asked.id, asked.function) for asked in plain.tool_calls or ())
-    calls += [_call(call_id, each.name, each.arguments) for call_id, each in functions]
+    for asked in plain.tool_calls or ():
+        calls.append(_call(asked.id, asked.function.name, asked.function.arguments))
     return _message(role, texts, calls, results)
 
 
@@ -187,7 +187,7 @@ def _message(
 
     That is a message without a role, a call without a name, or a message that may be silent.
     """
-    if not role or not all(call.name for call in calls):
+    if not role or (calls and not all(call.name for call in calls)):
         return None
     if results and not texts and role == "user":
         role = "tool"
