@@ -17,25 +17,23 @@ from looptrace.analyzer.text.errors import error_of, says_nothing
 ResultsInTrace = dict[tuple[str, str], ToolResult]  # by trace and id of the call
 
 
-def fill_results(
-    rows: Iterable[dict[str, Any]], results: Iterable[GivenResult], sessions: SessionHistory
-) -> None:
+def results_in_traces(results: Iterable[GivenResult]) -> ResultsInTrace:
+    """Return the first result that each trace shows of each call."""
+    in_trace: ResultsInTrace = {}
+    for span, result, _ in results:
+        in_trace.setdefault((span.trace_id, str(result.call_id)), result)
+    return in_trace
+
+
+def fill_from(
+    rows: list[dict[str, Any]], in_trace: ResultsInTrace, sessions: SessionHistory
+) -> list[dict[str, Any]]:
     """Add the results that models were given to calls whose own spans do not show them.
 
     A result is looked up by call id: first in the call's trace, then in other traces of its
     session. Their history must show the same call under that id, because some frameworks number
-    the calls of each run alike.
+    the calls of each run alike. Returns the rows.
     """
-    in_trace: ResultsInTrace = {}
-    for span, result, _ in results:
-        in_trace.setdefault((span.trace_id, str(result.call_id)), result)
-    fill_from(rows, in_trace, sessions)
-
-
-def fill_from(
-    rows: Iterable[dict[str, Any]], in_trace: ResultsInTrace, sessions: SessionHistory
-) -> None:
-    """Add the results known from the calls' own traces and from their sessions."""
     for row in rows:
         if row["kind"] != "tool" or row["call_id"] is None:
             continue
@@ -48,6 +46,7 @@ def fill_from(
             given = sessions.results.get((row[SESSION_NAME], call))
         if given:
             _fill_result(row, given)
+    return rows
 
 
 def _fill_result(row: dict[str, Any], found: ToolResult) -> None:

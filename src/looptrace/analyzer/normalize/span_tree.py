@@ -99,6 +99,8 @@ class SpanTree:
 
     def _nearest(self, span: SpanFields, name: str) -> str | None:
         """Return a field of the span, else of its nearest ancestor that has it."""
+        if name not in self.said:
+            return None
         found = self._nearest_with(span, name)
         return None if found is None else str(getattr(found, name))
 

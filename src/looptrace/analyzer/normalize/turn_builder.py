@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import polars as pl
@@ -16,7 +17,7 @@ from msgspec.structs import asdict
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, PER_SERVICE, Sameness, Sessions
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
-from looptrace.analyzer.normalize.call_results import fill_results
+from looptrace.analyzer.normalize.call_results import fill_from, results_in_traces
 from looptrace.analyzer.normalize.session_history import (
     SESSION_NAME,
     SessionHistory,
@@ -34,6 +35,9 @@ from looptrace.analyzer.text.payloads import parsed
 
 # Kinds of turns that carry the progress of their span. Of turns that share a span, only one does.
 _MEASURING = ("tool", "attempt", "progress")
+
+# Rows before they become columns. Dictionaries take much memory, and fresh memory takes time.
+ROWS_WAITING_MAX = 1024
 
 TurnRow = dict[str, Any]  # by column; a missing column is null
 
@@ -59,10 +63,34 @@ def turns_of_fields(
 
     `sessions` has what earlier traces of a session showed, and learns from these spans.
     """
-    rows, skipped = turn_rows_of(spans, sessions or SessionHistory(), naming=sameness.sessions)
-    columns = {name: [row.get(name) for row in rows] for name in TURN_SCHEMA}
-    table = pl.DataFrame(columns, TURN_SCHEMA)
-    return numbered(add_fingerprints(table, sameness)), skipped
+    by_trace, skipped = _rows_by_trace(
+        spans, sessions or SessionHistory(), naming=sameness.sessions
+    )
+    return numbered(add_fingerprints(_table(by_trace), sameness)), skipped
+
+
+def _table(by_trace: Iterable[list[TurnRow]]) -> pl.DataFrame:
+    """Return the rows of turns as a table (`TURN_SCHEMA`)."""
+    parts: list[pl.DataFrame] = []
+    waiting: list[TurnRow] = []
+    for rows in by_trace:
+        waiting += rows
+        if len(waiting) >= ROWS_WAITING_MAX:
+            parts.append(_part(waiting))
+            waiting = []
+    return pl.concat([*parts, _part(waiting)])
+
+
+def _part(rows: list[TurnRow]) -> pl.DataFrame:
+    known: set[str] = set().union(*rows)
+    return pl.DataFrame(
+        [
+            pl.Series(name, [row.get(name) for row in rows], kind)
+            if name in known
+            else pl.Series(name, [None], kind).new_from_index(0, len(rows))
+            for name, kind in TURN_SCHEMA.items()
+        ]
+    )
 
 
 def turn_rows_of(
@@ -81,6 +109,20 @@ def turn_rows_of(
     A trace that has not `ended` holds back the calls of its last response until their results are
     known, because they may get spans of their own.
     """
+    by_trace, skipped = _rows_by_trace(spans, sessions, above, known, naming, ended=ended)
+    return list(chain.from_iterable(by_trace)), skipped
+
+
+def _rows_by_trace(
+    spans: Iterable[SpanFields],
+    sessions: SessionHistory,
+    above: Iterable[SpanFields] = (),
+    known: TraceGroups | None = None,
+    naming: Sessions = PER_SERVICE,
+    *,
+    ended: bool = True,
+) -> tuple[Iterator[list[TurnRow]], list[Skipped]]:
+    """Yield the rows of each trace, as `turn_rows_of` returns them."""
     fields = sorted(spans, key=lambda s: (s.trace_id, s.end_ns, s.start_ns, s.span_id))
     tree, skipped = span_tree_of([*fields, *above], known, naming)
     results = list(given_results(fields, tree))
@@ -88,18 +130,16 @@ def turn_rows_of(
     spans_read, fields = fields, merge_twins(fields, tree)
     if fields is not spans_read:
         results = list(given_results(fields, tree))
+    in_trace = results_in_traces(results)
     by_trace: dict[str, list[SpanFields]] = defaultdict(list)
     for span in fields:
         if tells_of_turns(span):
             by_trace[span.trace_id].append(span)
-    rows: list[TurnRow] = []
     in_order = sorted(
         by_trace.items(), key=lambda item: (min(s.start_ns for s in item[1]), item[0])
     )
-    for _, members in in_order:
-        rows += _Trace(members, tree, sessions, ended=ended).rows()
-    fill_results(rows, results, sessions)
-    return rows, skipped
+    traces = (_Trace(members, tree, sessions, ended=ended) for _, members in in_order)
+    return (fill_from(trace.rows(), in_trace, sessions) for trace in traces), skipped
 
 
 def tells_of_turns(span: SpanFields) -> bool:
@@ -188,9 +228,10 @@ class _Trace:
         return matched
 
     def _row(self, span: SpanFields, kind: str, **fields: Any) -> TurnRow:
-        declared, session = self.tree.declared_task(span), self.tree.session(span)
-        task = session.name if declared is None else self.tree.root_of(declared, span)
-        phase, phase_start_ns = self.tree.phase(span)
+        tree = self.tree
+        declared, session = tree.declared_task(span), tree.session(span)
+        task = session.name if declared is None else tree.root_of(declared, span)
+        phase, phase_start_ns = tree.phase(span)
         row: TurnRow = {
             "task": task,
             "subtask": None if declared == task else declared,
@@ -366,10 +407,12 @@ def _news(given: tuple[Message, ...] | None) -> str | None:
     for message in reversed(given):
         if message.role == "assistant":
             break
-        if message.text is None or any(result.text is None for result in message.results):
+        results = [result.text for result in message.results]
+        if message.text is None or None in results:
             return None
-        news += [message.text, *(str(result.text) for result in message.results)]
-    return "\n".join(text for text in reversed(news) if text)
+        news += [message.text, *map(str, results)]
+    news.reverse()
+    return "\n".join(filter(None, news))
 
 
 def _talks_on(span: SpanFields) -> str | None:

@@ -90,17 +90,19 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
         """What a model said; "" if it only made calls, None if the trace does not say."""
         if self.answer is None:
             return None
+        if len(self.answer) == 1:
+            return self.answer[0].text
         texts = [message.text for message in self.answer]
         if None in texts:
             return None
-        return "\n".join(text for text in texts if text)
+        return "\n".join(filter(None, texts))
 
     @property
     def response(self) -> str | None:
         """A text that two responses share only if they say and ask for the same things."""
         text, calls = self.text, self.calls
-        if text is None or any(call.arguments is None for call in calls):
+        if text is None or (calls and any(call.arguments is None for call in calls)):
             return None
         if text or calls:
-            return "\n".join([text, *(f"{c.name}({c.arguments})" for c in calls)])
+            return "\n".join([text, *[f"{c.name}({c.arguments})" for c in calls]])
         return SILENCE if all(message.silent for message in self.answer or ()) else None
