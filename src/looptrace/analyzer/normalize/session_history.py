@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from math import inf
 
 from looptrace.analyzer.normalize.span_tree import SpanTree
@@ -123,9 +124,10 @@ class _Conversation:
 
         If the history continues the last one, only the results after the last one are returned.
         """
-        new = given[len(self.messages) :]
-        asked = _asked(new)
-        if given[: len(self.messages)] != self.messages or asked.keys() & self.answered:
+        count = len(self.messages)
+        new = given[count:] if given[:count] == self.messages else None
+        asked = {} if new is None else _asked(new)
+        if new is None or not self.answered.isdisjoint(asked):
             new, self.asked, self.answered = given, {}, set()
             asked = _asked(new)
         self.messages = given
@@ -133,6 +135,7 @@ class _Conversation:
         results = [
             (result, str(result.call_id))
             for message in new
+            if message.results
             for result in message.results
             if result.call_id and result.text is not None
         ]
@@ -141,7 +144,8 @@ class _Conversation:
 
 
 def _asked(messages: tuple[Message, ...]) -> dict[str | None, ToolCall]:
-    return {c.call_id: c for m in messages for c in m.calls if c.arguments is not None}
+    calls = chain.from_iterable(message.calls for message in messages if message.calls)
+    return {call.call_id: call for call in calls if call.arguments is not None}
 
 
 # The conversations by trace and session.
