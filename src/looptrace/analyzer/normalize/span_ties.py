@@ -6,10 +6,11 @@ that name them are decoded; the others are skipped in the text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias, TypedDict, cast
 
 import msgspec
+import numpy as np
 import polars as pl
 
 from looptrace.analyzer.normalize.dialects import (
@@ -34,9 +35,8 @@ _Names: TypeAlias = tuple[str | None, str | None, str | None]  # session, task, 
 def with_ties(spans: pl.DataFrame) -> pl.DataFrame:
     """Return spans (`SPAN_SCHEMA` or `SPAN_LISTS_SCHEMA`) with their ties (`SPAN_TIES_SCHEMA`)."""
     has_lists = spans["attributes"].dtype == ATTRIBUTES
-    named = _named_in_lists(spans) if has_lists else _named_in_texts(spans)
-    ties = [(*names, links) for names, links in zip(named, _links_of(spans), strict=True)]
-    return spans.hstack(pl.DataFrame(ties, SPAN_TIES_SCHEMA, orient="row"))
+    named = _named_in_lists(spans) if has_lists else _table_of(_named_in_texts(spans))
+    return spans.hstack(named).hstack([_links_of(spans)])
 
 
 def tie_rows(spans: pl.DataFrame) -> pl.DataFrame:
@@ -54,8 +54,15 @@ def tie_rows(spans: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([*named, linked]).unique().collect()
 
 
-def _links_of(spans: pl.DataFrame) -> Iterator[tuple[str, ...]]:
-    return map(linked_traces, spans["links"].to_list())
+def _links_of(spans: pl.DataFrame) -> pl.Series:
+    name, kind = "linked_traces", SPAN_TIES_SCHEMA["linked_traces"]
+    if (spans["links"] == NO_ITEMS).all():
+        return pl.Series(name, [[]], kind).new_from_index(0, spans.height)
+    return pl.Series(name, list(map(linked_traces, spans["links"])), kind)
+
+
+def _table_of(names: Iterable[_Names]) -> pl.DataFrame:
+    return pl.DataFrame(list(names), {name: pl.String for name in _FIELDS}, orient="row")
 
 
 def _named_in_texts(spans: pl.DataFrame) -> Iterator[_Names]:
@@ -67,36 +74,35 @@ def _named_in_texts(spans: pl.DataFrame) -> Iterator[_Names]:
             yield span.session, span.task, span.task_parent
 
 
-def _named_in_lists(spans: pl.DataFrame) -> list[_Names]:
+def _named_in_lists(spans: pl.DataFrame) -> pl.DataFrame:
     """Read the names once for all spans with the same attributes for them."""
-    parts = pl.concat_str(
-        "key", pl.col("text").fill_null(""), pl.col("json").fill_null(""), separator="\0"
-    )
-    said = (
-        spans.select("attributes")
-        .with_row_index("row")
-        .filter(pl.col("attributes").list.len() > 0)
-        .explode("attributes")
-        .unnest("attributes")
-        .filter(pl.col("key").is_in(_keys))
-        .group_by("row", maintain_order=True)
-        .agg(said=parts.str.join("\0"))
-        .group_by("said")
-        .agg("row")
-    )
-    names = [_named({}, NO_ITEMS)] * spans.height
-    alike = said["row"].to_list()
-    examples = spans["attributes"].gather([rows[0] for rows in alike])
-    for rows, attributes in zip(alike, attributes_of(examples), strict=True):
-        found = _named(attributes, NO_ITEMS)
-        for row in rows:
-            names[row] = found
+    alike = _told_of_names(spans["attributes"]).group_by(pl.all().exclude("row")).agg("row")
+    examples = spans["attributes"].gather(alike["row"].list.first())
+    names = _table_of(_named(attributes, NO_ITEMS) for attributes in attributes_of(examples))
+    named = names.with_columns(alike["row"]).explode("row").sort("row").drop("row")
     detailed = spans["events"].str.contains(DETAILS_EVENT, literal=True).arg_true()
-    for row, attributes in zip(
-        detailed, attributes_of(spans["attributes"].gather(detailed)), strict=True
-    ):
-        names[row] = _named(attributes, spans["events"][row])
-    return names
+    if detailed.is_empty():
+        return named
+    said = attributes_of(spans["attributes"].gather(detailed))
+    names = _table_of(map(_named, said, spans["events"].gather(detailed)))
+    return pl.DataFrame([named[name].scatter(detailed, names[name]) for name in _FIELDS])
+
+
+def _told_of_names(attributes: pl.Series) -> pl.DataFrame:
+    """Return each attribute that names are read from as a column, and the number of the `row`."""
+    rows = pl.int_range(len(attributes), eager=True).alias("row")
+    counts = attributes.list.len()
+    every = attributes.filter(counts > 0).explode()
+    places = every.struct.field("key").is_in(_keys).arg_true()
+    told = every.gather(places).struct.unnest().select(
+        "key", value=pl.concat_str(pl.all().exclude("key").fill_null(""), separator="\0")
+    )
+    told = told.with_columns(row=pl.Series(np.repeat(rows, counts)).gather(places))
+    table = rows.to_frame()
+    for (key,), part in told.partition_by("key", as_dict=True).items():
+        blank = pl.Series(key, [None], pl.String).new_from_index(0, len(rows))
+        table = table.with_columns(blank.scatter(part["row"], part["value"]))
+    return table
 
 
 def _named(attributes: dict[str, Any], events: str) -> _Names:
