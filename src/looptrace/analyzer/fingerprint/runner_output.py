@@ -246,7 +246,7 @@ def _figures_of(turns: pl.DataFrame) -> pl.DataFrame:
     by_result, by_error = figures_of(texts["result"]), figures_of(texts["error"])
     figures = by_result.select(pl.coalesce(name, by_error[name]) for name in FIGURES)
     names = [name for name in turns["name"].drop_nulls().unique() if TESTS.search(name)]
-    by_command = pl.col("arguments").str.contains(_TESTS_BY_COMMAND)
+    by_command = pl.when(tool).then("arguments").str.contains(_TESTS_BY_COMMAND)
     is_test = tool & (pl.col("name").is_in(names) | by_command) & figures["tests_failed"].is_null()
     rows = turns.select(is_test).to_series().fill_null(value=False).arg_true()
     if rows.is_empty():

@@ -96,17 +96,19 @@ def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.Da
     turns = turns.with_columns(
         pl.col("response", "talks_on").str.strip_chars(),
         request=compared_arguments(turns, sameness),
-        answer=masked_results(
-            turns.select(pl.when(compared & ~failed).then("result")).to_series(), sameness
+        answer=_where(
+            turns, compared & ~failed, "result", lambda results: masked_results(results, sameness)
         ),
-        message=masked(pl.when(failed).then("error"), sameness.masks, error=True),
+        message=_where(
+            turns, failed, "error", lambda errors: _masked(errors, sameness, error=True)
+        ),
     )
     named = named_ids(turns.select(pl.when(failed).then("error")).to_series(), turns["request"])
     turns = turns.with_columns(
         message=pl.when(pl.col("kind") == "model")
         .then(pl.col("message").str.replace_all(FIGURES, "#"))
         .otherwise(pl.concat_str("message", named.fill_null(""))),
-        call=_map_distinct(turns.select(_call(sameness)).to_series(), digest),
+        call=_map_distinct(turns.select(_call(turns, sameness)).to_series(), digest),
     )
     turns = turns.with_columns(outcome=_map_distinct(turns.select(_outcome()).to_series(), digest))
     return turns.with_columns(
@@ -134,8 +136,9 @@ def _failed(turns: pl.DataFrame) -> pl.Expr:
     result = pl.col("result")
     by_text = result.str.contains(FAILURE_HEAD) | result.str.contains(FAILURE_EXIT)
     names = [name for name in turns["name"].drop_nulls().unique() if _shows_files(name)]
-    shows = pl.col("name").is_in(names) | pl.col("arguments").str.contains(READING_COMMAND)
     tests_fail = (pl.col("failing") > 0) | result.str.contains(FAILED_TEST)
+    command = pl.when(tests_fail).then("arguments")  # Most arguments are of other turns.
+    shows = pl.col("name").is_in(names) | command.str.contains(READING_COMMAND)
     return (
         pl.when(pl.col("kind") != "tool")
         .then("failed")
@@ -164,14 +167,38 @@ def _error_type() -> pl.Expr:
     return pl.when(failed_call).then(pl.coalesce("error_type", by_text)).otherwise("error_type")
 
 
-def _call(sameness: Sameness) -> pl.Expr:
-    context = masked(pl.when(pl.col("kind") == "model").then("arguments"), sameness.masks)
+def _where(
+    turns: pl.DataFrame,
+    condition: pl.Expr,
+    column: str,
+    function: Callable[[pl.Series], pl.Series],
+) -> pl.Series:
+    """Apply a function to the texts of some turns; the others get null.
+
+    A pattern that looks for nothing in a null still takes time, and most turns are of other kinds.
+    """
+    rows = turns.select(condition).to_series().arg_true()
+    texts = blank(turns.height)
+    return texts if rows.is_empty() else texts.scatter(rows, function(turns[column].gather(rows)))
+
+
+def _masked(texts: pl.Series, sameness: Sameness, *, error: bool = False) -> pl.Series:
+    text = masked(pl.col(texts.name), sameness.masks, error=error)
+    return texts.to_frame().select(text).to_series()
+
+
+def _said(texts: pl.Series, sameness: Sameness) -> pl.Series:
+    return texts.to_frame().select(prompt_words(pl.col(texts.name), sameness.masks)).to_series()
+
+
+def _call(turns: pl.DataFrame, sameness: Sameness) -> pl.Expr:
+    is_model, is_user = pl.col("kind") == "model", pl.col("kind") == "user"
+    context = _where(turns, is_model, "arguments", lambda texts: _masked(texts, sameness))
+    said = _where(turns, is_user, "text", lambda texts: _said(texts, sameness))
     named = pl.concat_str("name", "request", separator="(")
     # An attempt is compared by its blockers alone; its status is a column of its own.
     call = pl.when(pl.col("kind") == "attempt").then("request").otherwise(named)
-    call = pl.when(pl.col("kind") == "model").then(context).otherwise(call)
-    said = prompt_words(pl.when(pl.col("kind") == "user").then("text"), sameness.masks)
-    call = pl.when(pl.col("kind") == "user").then(said).otherwise(call)
+    call = pl.when(is_model).then(context).when(is_user).then(said).otherwise(call)
     return pl.when(~_polls(sameness)).then(call)
 
 
@@ -187,8 +214,13 @@ def _outcome() -> pl.Expr:
     return pl.when(ends | _FAILED).then(outcome)
 
 
-def _error_kind(turns: pl.DataFrame) -> pl.Expr:
+def _error_kind(turns: pl.DataFrame) -> pl.Series:
     """Classify failures of calls and models; a failing test is one, whatever it tests."""
+    rows = turns.select(_FAILED).to_series().arg_true()
+    if rows.is_empty():
+        return blank(turns.height)
+    columns = ("kind", "failing", "hidden", "error", "error_type")
+    turns, every = turns.select(pl.col(columns).gather(rows)), blank(turns.height)
     text = pl.concat_str("error_type", "error", separator=": ", ignore_nulls=True)
     fits = [pl.when(text.str.contains(pattern)).then(pl.lit(name)) for name, pattern in ERROR_KINDS]
     by_type = _map_distinct(turns["error_type"], _kind_of_type)
@@ -201,7 +233,7 @@ def _error_kind(turns: pl.DataFrame) -> pl.Expr:
         .then(pl.lit(UNTOLD))
         .otherwise(pl.coalesce(by_type, *fits, pl.lit("unknown")))
     )
-    return pl.when(_FAILED).then(kind)
+    return every.scatter(rows, turns.select(kind.alias("error_kind")).to_series())
 
 
 def _kind_of_type(error_type: str) -> str | None:
