@@ -34,7 +34,8 @@ ENDINGS = ("]", ",]", "", "] ", ',"', ",1]")
 
 def given(attributes: dict[str, object], conversation: str | None) -> tuple[Message, ...]:
     """Return the messages that flat keys tell, with or without what is kept of a conversation."""
-    (value,) = FieldColumns("openinference", [with_flat_messages(attributes)]).values("given")
+    columns = {name: (value,) for name, value in with_flat_messages(attributes).items()}
+    (value,) = FieldColumns("openinference", columns, 1).values("given")
     return tuple(messages_of(value, "user", conversation))
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from operator import methodcaller
 from typing import Any, TypeAlias
 
 from looptrace import semconv
@@ -158,12 +157,12 @@ class FieldColumns:
     value per span, None where no key of the field is present.
     """
 
-    __slots__ = ("_columns", "_keys", "_spans", "others")
+    __slots__ = ("_columns", "_count", "_keys", "others")
 
-    def __init__(self, dialect: str, spans: Sequence[Mapping[str, Any]]) -> None:
-        names = tuple(spans[0])
-        self._spans = spans
-        self._columns = dict(zip(names, zip(*map(_values, spans), strict=True), strict=True))
+    def __init__(self, dialect: str, columns: Mapping[str, Sequence[Any]], count: int) -> None:
+        names = tuple(columns)
+        self._columns = columns
+        self._count = count
         present = tuple(filter(_PRESENT.__contains__, names))
         self._keys = _keys_by_field(dialect, present)
         # The attributes that belong to no field, by name.
@@ -173,7 +172,7 @@ class FieldColumns:
 
     def __len__(self) -> int:
         """Return how many spans there are."""
-        return len(self._spans)
+        return self._count
 
     def __contains__(self, name: str) -> bool:
         """Return whether a key of the field is present."""
@@ -188,7 +187,7 @@ class FieldColumns:
             elif None in column:
                 others = self._column(key, part)
                 column = [b if a is None else a for a, b in zip(column, others, strict=True)]
-        return [None] * len(self._spans) if column is None else column
+        return [None] * self._count if column is None else column
 
     def texts(self, name: str) -> Sequence[str | None]:
         """Return the values of a canonical field as texts, None where one is absent or empty."""
@@ -203,9 +202,6 @@ class FieldColumns:
             return [value if isinstance(value, FlatMessages) else None for value in column]
         holders = map(parsed, column)
         return [holder.get(part) if isinstance(holder, dict) else None for holder in holders]
-
-
-_values = methodcaller("values")
 
 
 def attribute_keys(names: Iterable[str]) -> set[str]:

@@ -13,11 +13,11 @@ import msgspec
 import polars as pl
 
 from looptrace import semconv
-from looptrace.analyzer.normalize.dialects import FieldColumns, with_events, with_flat_messages
+from looptrace.analyzer.normalize.dialects import FieldColumns
 from looptrace.analyzer.normalize.flat_messages import FlatMessages
 from looptrace.analyzer.normalize.messages import messages_of
-from looptrace.analyzer.normalize.span_kinds import kind_of
-from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, attributes_of
+from looptrace.analyzer.normalize.span_kinds import kinds_of
+from looptrace.analyzer.normalize.spans_alike import SpansAlike, parts_of, spans_alike
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import (
     NO_FIGURES,
@@ -26,7 +26,7 @@ from looptrace.analyzer.schema.span_fields import (
     SpanFields,
     SpanKind,
 )
-from looptrace.analyzer.schema.spans import NO_ITEMS, linked_traces
+from looptrace.analyzer.schema.spans import linked_traces
 from looptrace.analyzer.text.errors import error_of, says_nothing
 from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
 
@@ -37,9 +37,6 @@ TOKENS_MAX = 10**9
 COUNT_MAX = 10**9
 PERCENT_MAX = 100.0
 TIME_NS_MAX = 2**63 - 1
-
-# A larger number brings no gain, and decoded spans take memory.
-SPANS_READ_TOGETHER = 512
 
 _MARKERS = ("files_created", "dependencies_added", "code_written")
 _PROGRESS = ("tests_failed", "tests_total", "coverage", *_MARKERS)
@@ -61,87 +58,42 @@ _Error: TypeAlias = tuple[str | None, str | None, str | None]  # type, message a
 _NO_ERROR: _Error = (None, None, None)
 
 
-class _Row(NamedTuple):
-    """A row of the span table (`SPAN_SCHEMA`)."""
-
-    trace_id: str
-    span_id: str
-    parent_span_id: str | None
-    name: str
-    start_ns: int
-    end_ns: int
-    status: int
-    status_message: str | None
-    service: str | None
-    scope: str | None
-    attributes: str
-    events: str
-    links: str
-
-
-class _Span(NamedTuple):
-    """A span that is being read: its place in the table, its row, attributes and events."""
-
-    place: int
-    row: _Row
-    attributes: Mapping[str, Any]
-    events: Sequence[dict[str, Any]]
-
-
 def span_fields_of(spans: pl.DataFrame) -> list[SpanFields]:
     """Read each span of the table, in the table's order.
 
     Spans with the same attributes are read together, field by field.
     """
-    # A selection that changes nothing takes longer than to read a span.
-    chosen = spans if spans.columns == list(_Row._fields) else spans.select(_Row._fields)
-    attributes = chosen["attributes"]
-    if attributes.dtype == ATTRIBUTES:
-        chosen = chosen.with_columns(attributes=pl.lit(""))  # Rows of lists are slow to make.
     read: list[SpanFields] = []
-    for start in range(0, spans.height, SPANS_READ_TOGETHER):
-        rows = chosen.slice(start, SPANS_READ_TOGETHER).rows()
-        read += _read_together(rows, attributes_of(attributes.slice(start, SPANS_READ_TOGETHER)))
+    for part in parts_of(spans):
+        pairs = [pair for alike in spans_alike(*part) for pair in _read(alike)]
+        pairs.sort(key=itemgetter(0))
+        read += [fields for _, fields in pairs]
     return read
 
 
-def _read_together(
-    rows: Iterable[tuple[Any, ...]], said: Iterable[dict[str, Any]]
-) -> list[SpanFields]:
-    alike: dict[tuple[str, ...], list[_Span]] = {}
-    for place, (row, given) in enumerate(zip(map(_Row._make, rows), said, strict=True)):
-        events = msgspec.json.decode(row.events) if row.events != NO_ITEMS else []
-        attributes = with_events(given, events)
-        members = alike.get(tuple(attributes))
-        if members is None:  # Spans are grouped without their flat keys of messages.
-            attributes = with_flat_messages(attributes)
-            members = alike.setdefault(tuple(attributes), [])
-        members.append(_Span(place, row, attributes, events))
-    read = [pair for members in alike.values() for pair in _read(members)]
-    read.sort(key=itemgetter(0))
-    return [fields for _, fields in read]
-
-
-def _read(spans: list[_Span]) -> Iterator[tuple[int, SpanFields]]:
+def _read(spans: SpansAlike) -> Iterator[tuple[int, SpanFields]]:
     """Read spans with the same attributes; yields the fields of each with its place."""
-    by_kind: dict[tuple[SpanKind | None, str], list[_Span]] = {}
-    for span in spans:
-        by_kind.setdefault(kind_of(span.attributes), []).append(span)
-    for (kind, dialect), members in by_kind.items():
+    by_kind: dict[tuple[SpanKind | None, str], list[int]] = {}
+    for number, said in enumerate(kinds_of(spans.attributes, len(spans.places))):
+        by_kind.setdefault(said, []).append(number)
+    for (kind, dialect), chosen in by_kind.items():
+        members = spans.take(chosen)
         try:
             fields = _fields(members, kind, dialect)
         except RecursionError:
-            fields = [_read_carefully(span, kind, dialect) for span in members]
-        yield from zip((span.place for span in members), fields, strict=True)
+            alone = (members.take([number]) for number in range(len(chosen)))
+            fields = [_read_carefully(span, kind, dialect) for span in alone]
+        yield from zip(members.places, fields, strict=True)
 
 
-def _read_carefully(span: _Span, kind: SpanKind | None, dialect: str) -> SpanFields:
+def _read_carefully(span: SpansAlike, kind: SpanKind | None, dialect: str) -> SpanFields:
     """Read a span alone; content that is nested too deep is not read, but the span still counts."""
     try:
-        (fields,) = _fields([span], kind, dialect)
+        (fields,) = _fields(span, kind, dialect)
     except RecursionError:
-        kept = {k: v for k, v in span.attributes.items() if not _holds_more(v)}
-        (fields,) = _fields([span._replace(attributes=kept)], *kind_of(kept))
+        kept = {k: column for k, column in span.attributes.items() if not _holds_more(column[0])}
+        ((kind, dialect),) = kinds_of(kept, 1)
+        (fields,) = _fields(span._replace(attributes=kept), kind, dialect)
     return fields
 
 
@@ -151,16 +103,14 @@ def _holds_more(value: object) -> bool:
     return is_more or str(value).lstrip().startswith(("{", "["))
 
 
-def _fields(spans: list[_Span], kind: SpanKind | None, dialect: str) -> list[SpanFields]:
+def _fields(spans: SpansAlike, kind: SpanKind | None, dialect: str) -> list[SpanFields]:
     """Return the fields of spans of one kind and dialect that have the same attributes."""
-    columns = FieldColumns(dialect, [span.attributes for span in spans])
-    by_row = zip(*(span.row for span in spans), strict=True)
-    row: dict[str, tuple[Any, ...]] = dict(zip(_Row._fields, by_row, strict=True))
+    row, columns = spans.row, FieldColumns(dialect, spans.attributes, len(spans.places))
     names = _names(row["name"], columns.values(kind or ""))
     kinds = [None if name in _NOT_A_CALL else kind for name in names]
     arguments, results, say_failed = _tool_fields(columns, kinds)
     failed = list(map(_failed, row["status"], columns.texts("level"), say_failed, results))
-    errors = _errors(spans, columns, failed, results)
+    errors = _errors(row, columns, failed, results)
     given, answers = _model_fields(columns, kinds, row["trace_id"])
     return list(
         map(
@@ -178,7 +128,7 @@ def _fields(spans: list[_Span], kind: SpanKind | None, dialect: str) -> list[Spa
             map(_blockers, columns.values("blockers")),
             columns.texts("completed_work"),
             _figures(columns),
-            map(_interventions, (span.events for span in spans)),
+            map(_interventions, row["events"]),
             names,
             columns.texts("call_id"),
             arguments,
@@ -295,23 +245,26 @@ def _failed(
 
 
 def _errors(
-    spans: Sequence[_Span], columns: FieldColumns, failed: _Flags, results: _Texts
+    row: Mapping[str, Sequence[Any]], columns: FieldColumns, failed: _Flags, results: _Texts
 ) -> Sequence[_Error]:
     """Return type, message and stack trace of each span's failure."""
     if True not in failed:
-        return [_NO_ERROR] * len(spans)
-    told, types = columns.values("error"), columns.values("error_type")
-    return [
-        _error(span, *sources) if has_failed else _NO_ERROR
-        for span, has_failed, *sources in zip(spans, failed, told, types, results, strict=True)
-    ]
+        return [_NO_ERROR] * len(failed)
+    told = (columns.values("error"), columns.values("error_type"), results)
+    sources = zip(failed, row["events"], row["status_message"], *told, strict=True)
+    return [_error(*each) if has_failed else _NO_ERROR for has_failed, *each in sources]
 
 
-def _error(span: _Span, told: object, told_type: object, result: str | None) -> _Error:
+def _error(
+    events: Sequence[dict[str, Any]],
+    status_message: str | None,
+    told: object,
+    told_type: object,
+    result: str | None,
+) -> _Error:
     """Return type, message and stack trace of a failure, from the first source that has any."""
-    events = span.events
     raised: dict[str, Any] = next((e["attributes"] for e in events if e["name"] == "exception"), {})
-    sources = [raised.get(semconv.EXCEPTION_MESSAGE), span.row.status_message, told, result]
+    sources = [raised.get(semconv.EXCEPTION_MESSAGE), status_message, told, result]
     types = [str(t) for t in (raised.get(semconv.EXCEPTION_TYPE), told_type) if t]
     known = [t for t in types if t not in _TYPES_THAT_SAY_NOTHING]
     error_type = known[0].rsplit(".", 1)[-1] if known else None

@@ -6,7 +6,7 @@ module imports nothing of looptrace but `semconv`, because an agent's process us
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,19 @@ DIALECTS = (
         },
     ),
 )
+
+
+def kinds_of(
+    columns: Mapping[str, Sequence[Any]], count: int
+) -> list[tuple[SpanKind | None, str]]:
+    """Return what each of so many spans with the same attributes is, as `kind_of` does."""
+    markers = [dialect.marker for dialect in DIALECTS if dialect.marker in columns]
+    if not markers:
+        return [(None, "")] * count
+    given = zip(*map(columns.__getitem__, markers), strict=True)
+    named = [tuple(v if isinstance(v, str) else "" for v in values) for values in given]
+    found = {values: kind_of(dict(zip(markers, values, strict=True))) for values in set(named)}
+    return [found[values] for values in named]
 
 
 def kind_of(attributes: Mapping[str, Any]) -> tuple[SpanKind | None, str]:
