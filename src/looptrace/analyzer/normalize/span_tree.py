@@ -199,7 +199,10 @@ def _first_of_each_session(spans: list[SpanFields]) -> Iterable[SpanFields]:
     first: dict[tuple[str, str | None, str | None], SpanFields] = {}
     for span in spans:
         key = span.trace_id, span.session, span.service
-        if key not in first or _start(span) < _start(first[key]):
+        before = first.get(key)
+        if before is None or (
+            span.start_ns <= before.start_ns and _start(span) < _start(before)
+        ):
             first[key] = span
     return first.values()
 
