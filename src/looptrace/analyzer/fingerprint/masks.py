@@ -20,7 +20,7 @@ names is not a volatile part of its error, because another id is other work.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import polars as pl
@@ -147,6 +147,17 @@ def prompt_words(text: pl.Expr, masks: Sequence[TextMask] = ()) -> pl.Expr:
     return pl.when(words != "").then(words)
 
 
+def masked_texts(texts: pl.Series, sameness: Sameness, *, error: bool = False) -> pl.Series:
+    """Return texts as `masked` does."""
+    text = masked(pl.col(texts.name), sameness.masks, error=error)
+    return texts.to_frame().select(text).to_series()
+
+
+def prompt_texts(texts: pl.Series, sameness: Sameness) -> pl.Series:
+    """Return the words of messages as `prompt_words` does."""
+    return texts.to_frame().select(prompt_words(pl.col(texts.name), sameness.masks)).to_series()
+
+
 def named_ids(texts: pl.Series, arguments: pl.Series) -> pl.Series:
     """Return the ids in each text that its call's arguments name, joined; null without any."""
     rows = (texts.str.contains(_ID) & arguments.is_not_null()).arg_true()
@@ -160,3 +171,18 @@ def named_ids(texts: pl.Series, arguments: pl.Series) -> pl.Series:
 def blank(count: int) -> pl.Series:
     """Return `count` unknown texts."""
     return pl.Series([None], dtype=pl.String).new_from_index(0, count)
+
+
+def map_where(
+    turns: pl.DataFrame,
+    condition: pl.Expr,
+    column: str,
+    function: Callable[[pl.Series], pl.Series],
+) -> pl.Series:
+    """Apply a function to the texts of some turns; the others get null.
+
+    A pattern that looks for nothing in a null still takes time, and most turns are of other kinds.
+    """
+    rows = turns.select(condition).to_series().arg_true()
+    texts = blank(turns.height)
+    return texts if rows.is_empty() else texts.scatter(rows, function(turns[column].gather(rows)))

@@ -26,10 +26,12 @@ from looptrace.analyzer.fingerprint.error_kinds import (
 )
 from looptrace.analyzer.fingerprint.masks import (
     blank,
+    map_where,
     masked,
     masked_results,
+    masked_texts,
     named_ids,
-    prompt_words,
+    prompt_texts,
 )
 from looptrace.analyzer.fingerprint.runner_output import TESTS, failed_tests, with_figures
 from looptrace.analyzer.fingerprint.source import fingerprint_source
@@ -77,7 +79,6 @@ GIST_CHARS_MAX = 40
 # A head is written from at most this much of a text, and no type needs more.
 _READ_CHARS = 200
 
-
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
@@ -96,11 +97,11 @@ def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.Da
     turns = turns.with_columns(
         pl.col("response", "talks_on").str.strip_chars(),
         request=compared_arguments(turns, sameness),
-        answer=_where(
+        answer=map_where(
             turns, compared & ~failed, "result", lambda results: masked_results(results, sameness)
         ),
-        message=_where(
-            turns, failed, "error", lambda errors: _masked(errors, sameness, error=True)
+        message=map_where(
+            turns, failed, "error", lambda errors: masked_texts(errors, sameness, error=True)
         ),
     )
     named = named_ids(turns.select(pl.when(failed).then("error")).to_series(), turns["request"])
@@ -167,34 +168,10 @@ def _error_type() -> pl.Expr:
     return pl.when(failed_call).then(pl.coalesce("error_type", by_text)).otherwise("error_type")
 
 
-def _where(
-    turns: pl.DataFrame,
-    condition: pl.Expr,
-    column: str,
-    function: Callable[[pl.Series], pl.Series],
-) -> pl.Series:
-    """Apply a function to the texts of some turns; the others get null.
-
-    A pattern that looks for nothing in a null still takes time, and most turns are of other kinds.
-    """
-    rows = turns.select(condition).to_series().arg_true()
-    texts = blank(turns.height)
-    return texts if rows.is_empty() else texts.scatter(rows, function(turns[column].gather(rows)))
-
-
-def _masked(texts: pl.Series, sameness: Sameness, *, error: bool = False) -> pl.Series:
-    text = masked(pl.col(texts.name), sameness.masks, error=error)
-    return texts.to_frame().select(text).to_series()
-
-
-def _said(texts: pl.Series, sameness: Sameness) -> pl.Series:
-    return texts.to_frame().select(prompt_words(pl.col(texts.name), sameness.masks)).to_series()
-
-
 def _call(turns: pl.DataFrame, sameness: Sameness) -> pl.Expr:
     is_model, is_user = pl.col("kind") == "model", pl.col("kind") == "user"
-    context = _where(turns, is_model, "arguments", lambda texts: _masked(texts, sameness))
-    said = _where(turns, is_user, "text", lambda texts: _said(texts, sameness))
+    context = map_where(turns, is_model, "arguments", lambda texts: masked_texts(texts, sameness))
+    said = map_where(turns, is_user, "text", lambda texts: prompt_texts(texts, sameness))
     named = pl.concat_str("name", "request", separator="(")
     # An attempt is compared by its blockers alone; its status is a column of its own.
     call = pl.when(pl.col("kind") == "attempt").then("request").otherwise(named)
@@ -217,13 +194,11 @@ def _outcome() -> pl.Expr:
 def _error_kind(turns: pl.DataFrame) -> pl.Series:
     """Classify failures of calls and models; a failing test is one, whatever it tests."""
     rows = turns.select(_FAILED).to_series().arg_true()
-    if rows.is_empty():
-        return blank(turns.height)
-    columns = ("kind", "failing", "hidden", "error", "error_type")
-    turns, every = turns.select(pl.col(columns).gather(rows)), blank(turns.height)
+    columns = pl.col("kind", "failing", "hidden", "error", "error_type")
+    failures = turns.select(columns.gather(rows))
     text = pl.concat_str("error_type", "error", separator=": ", ignore_nulls=True)
     fits = [pl.when(text.str.contains(pattern)).then(pl.lit(name)) for name, pattern in ERROR_KINDS]
-    by_type = _map_distinct(turns["error_type"], _kind_of_type)
+    by_type = _map_distinct(failures["error_type"], _kind_of_type)
     kind = (
         pl.when(pl.col("failing") > 0)
         .then(pl.lit("logic"))
@@ -233,7 +208,7 @@ def _error_kind(turns: pl.DataFrame) -> pl.Series:
         .then(pl.lit(UNTOLD))
         .otherwise(pl.coalesce(by_type, *fits, pl.lit("unknown")))
     )
-    return every.scatter(rows, turns.select(kind.alias("error_kind")).to_series())
+    return blank(turns.height).scatter(rows, failures.select(kind.alias("kind")).to_series())
 
 
 def _kind_of_type(error_type: str) -> str | None:

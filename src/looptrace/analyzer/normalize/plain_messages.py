@@ -106,8 +106,9 @@ def _read(plain: _Plain, roles: Mapping[str, str]) -> Message | None:
             results.append(ToolResult(part.id or None, *result_of(part.response)))
         else:
             calls.append(_call(part.id, part.name, part.arguments))
-    for asked in plain.tool_calls or ():
-        calls.append(_call(asked.id, asked.function.name, asked.function.arguments))
+    if plain.tool_calls:
+        functions = ((asked.id, asked.function) for asked in plain.tool_calls)
+        calls += [_call(call_id, each.name, each.arguments) for call_id, each in functions]
     return _message(role, texts, calls, results)
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat, starmap
 from math import isfinite
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-import msgspec
 import polars as pl
 
 from looptrace import semconv
-from looptrace.analyzer.normalize.dialects import FieldColumns
+from looptrace.analyzer.normalize.dialects import (
+    FieldColumns,
+    SpansAlike,
+    parts_of,
+    spans_alike,
+)
 from looptrace.analyzer.normalize.flat_messages import FlatMessages
 from looptrace.analyzer.normalize.messages import messages_of
 from looptrace.analyzer.normalize.span_kinds import kinds_of
-from looptrace.analyzer.normalize.spans_alike import SpansAlike, parts_of, spans_alike
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import (
     NO_FIGURES,

@@ -66,9 +66,7 @@ DIALECTS = (
 )
 
 
-def kinds_of(
-    columns: Mapping[str, Sequence[Any]], count: int
-) -> list[tuple[SpanKind | None, str]]:
+def kinds_of(columns: Mapping[str, Sequence[Any]], count: int) -> list[tuple[SpanKind | None, str]]:
     """Return what each of so many spans with the same attributes is, as `kind_of` does."""
     markers = [dialect.marker for dialect in DIALECTS if dialect.marker in columns]
     if not markers:

@@ -62,7 +62,7 @@ def _links_of(spans: pl.DataFrame) -> pl.Series:
 
 
 def _table_of(names: Iterable[_Names]) -> pl.DataFrame:
-    return pl.DataFrame(list(names), {name: pl.String for name in _FIELDS}, orient="row")
+    return pl.DataFrame(list(names), dict.fromkeys(_FIELDS, pl.String), orient="row")
 
 
 def _named_in_texts(spans: pl.DataFrame) -> Iterator[_Names]:
@@ -94,8 +94,10 @@ def _told_of_names(attributes: pl.Series) -> pl.DataFrame:
     counts = attributes.list.len()
     every = attributes.filter(counts > 0).explode()
     places = every.struct.field("key").is_in(_keys).arg_true()
-    told = every.gather(places).struct.unnest().select(
-        "key", value=pl.concat_str(pl.all().exclude("key").fill_null(""), separator="\0")
+    told = (
+        every.gather(places)
+        .struct.unnest()
+        .select("key", value=pl.concat_str(pl.all().exclude("key").fill_null(""), separator="\0"))
     )
     told = told.with_columns(row=pl.Series(np.repeat(rows, counts)).gather(places))
     table = rows.to_frame()

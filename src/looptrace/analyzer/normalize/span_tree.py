@@ -200,9 +200,7 @@ def _first_of_each_session(spans: list[SpanFields]) -> Iterable[SpanFields]:
     for span in spans:
         key = span.trace_id, span.session, span.service
         before = first.get(key)
-        if before is None or (
-            span.start_ns <= before.start_ns and _start(span) < _start(before)
-        ):
+        if before is None or (span.start_ns <= before.start_ns and _start(span) < _start(before)):
             first[key] = span
     return first.values()
 

@@ -30,14 +30,11 @@ from looptrace.analyzer.normalize.twin_spans import merge_twins
 from looptrace.analyzer.schema.message import Message, ToolCall
 from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.spans import Skipped
-from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.schema.turns import numbered, table_of
 from looptrace.analyzer.text.payloads import parsed
 
 # Kinds of turns that carry the progress of their span. Of turns that share a span, only one does.
 _MEASURING = ("tool", "attempt", "progress")
-
-# Rows before they become columns. Dictionaries take much memory, and fresh memory takes time.
-ROWS_WAITING_MAX = 1024
 
 TurnRow = dict[str, Any]  # by column; a missing column is null
 
@@ -66,31 +63,7 @@ def turns_of_fields(
     by_trace, skipped = _rows_by_trace(
         spans, sessions or SessionHistory(), naming=sameness.sessions
     )
-    return numbered(add_fingerprints(_table(by_trace), sameness)), skipped
-
-
-def _table(by_trace: Iterable[list[TurnRow]]) -> pl.DataFrame:
-    """Return the rows of turns as a table (`TURN_SCHEMA`)."""
-    parts: list[pl.DataFrame] = []
-    waiting: list[TurnRow] = []
-    for rows in by_trace:
-        waiting += rows
-        if len(waiting) >= ROWS_WAITING_MAX:
-            parts.append(_part(waiting))
-            waiting = []
-    return pl.concat([*parts, _part(waiting)])
-
-
-def _part(rows: list[TurnRow]) -> pl.DataFrame:
-    known: set[str] = set().union(*rows)
-    return pl.DataFrame(
-        [
-            pl.Series(name, [row.get(name) for row in rows], kind)
-            if name in known
-            else pl.Series(name, [None], kind).new_from_index(0, len(rows))
-            for name, kind in TURN_SCHEMA.items()
-        ]
-    )
+    return numbered(add_fingerprints(table_of(by_trace), sameness)), skipped
 
 
 def turn_rows_of(
@@ -264,9 +237,9 @@ class _Trace:
             span,
             "model",
             text=span.text,
-            arguments=_news(span.given),
+            arguments=span.news,
             response=span.response,
-            talks_on=_talks_on(span),
+            talks_on=span.talks_on,
             input_tokens=span.input_tokens,
             output_tokens=span.output_tokens,
         )
@@ -397,30 +370,6 @@ def _follows_answer(given: tuple[Message, ...]) -> bool:
     if before is None or before.role != "assistant" or before.calls or not before.text:
         return False
     return any(message.calls for message in given)
-
-
-def _news(given: tuple[Message, ...] | None) -> str | None:
-    """Return what a model was given since it last spoke, None if the trace does not say."""
-    if not given:
-        return None
-    news: list[str] = []
-    for message in reversed(given):
-        if message.role == "assistant":
-            break
-        results = [result.text for result in message.results]
-        if message.text is None or None in results:
-            return None
-        news += [message.text, *map(str, results)]
-    news.reverse()
-    return "\n".join(filter(None, news))
-
-
-def _talks_on(span: SpanFields) -> str | None:
-    """Return the last response in a model's history, None if it or this response has calls."""
-    before = next((m for m in reversed(span.given or ()) if m.role == "assistant"), None)
-    if before is None or before.calls or span.answer is None or span.calls:
-        return None
-    return before.text or None
 
 
 def _named_arguments(arguments: str | None, call: ToolCall | None) -> str | None:

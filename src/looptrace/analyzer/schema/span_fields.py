@@ -106,3 +106,27 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
         if text or calls:
             return "\n".join([text, *[f"{c.name}({c.arguments})" for c in calls]])
         return SILENCE if all(message.silent for message in self.answer or ()) else None
+
+    @property
+    def news(self) -> str | None:
+        """What a model was given since it last spoke; None if the trace does not say."""
+        if not self.given:
+            return None
+        news: list[str] = []
+        for message in reversed(self.given):
+            if message.role == "assistant":
+                break
+            results = [result.text for result in message.results]
+            if message.text is None or None in results:
+                return None
+            news += [message.text, *map(str, results)]
+        news.reverse()
+        return "\n".join(filter(None, news))
+
+    @property
+    def talks_on(self) -> str | None:
+        """The last response in a model's history; None if it or this response has calls."""
+        before = next((m for m in reversed(self.given or ()) if m.role == "assistant"), None)
+        if before is None or before.calls or self.answer is None or self.calls:
+            return None
+        return before.text or None

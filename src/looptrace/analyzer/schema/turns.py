@@ -111,6 +111,8 @@ AT = {name: place for place, name in enumerate(TURN_SCHEMA)}
 # live engine never waits for it.
 STEP_SPREAD_S = 60
 TURN_KEY = ("trace_id", "span_id", "kind", "call_id")
+# Rows before they become columns. Dictionaries take much memory, and fresh memory takes time.
+ROWS_WAITING_MAX = 1024
 
 IS_USER = pl.col("kind") == "user"
 # Turns that count in a report. A switch is already there as an attempt.
@@ -132,6 +134,30 @@ _ORDER = (
     pl.col("span_id"),
     pl.col("call_id").fill_null(""),
 )
+
+
+def table_of(row_lists: Iterable[list[dict[str, Any]]]) -> pl.DataFrame:
+    """Return the rows of turns, of one trace after the other, as a table (`TURN_SCHEMA`)."""
+    parts: list[pl.DataFrame] = []
+    waiting: list[dict[str, Any]] = []
+    for rows in row_lists:
+        waiting += rows
+        if len(waiting) >= ROWS_WAITING_MAX:
+            parts.append(_columns_of(waiting))
+            waiting = []
+    return pl.concat([*parts, _columns_of(waiting)])
+
+
+def _columns_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    known: set[str] = set().union(*rows)
+    return pl.DataFrame(
+        [
+            pl.Series(name, [row.get(name) for row in rows], kind)
+            if name in known
+            else pl.Series(name, [None], kind).new_from_index(0, len(rows))
+            for name, kind in TURN_SCHEMA.items()
+        ]
+    )
 
 
 # The order of numbered turns. A person's message has the number of the turn before it, and comes
