@@ -11,7 +11,11 @@ import pytest
 
 from looptrace.analyzer.normalize import messages
 from looptrace.analyzer.normalize.flat_messages import FlatItem, built
-from looptrace.analyzer.normalize.plain_messages import read_plain, read_plain_flat
+from looptrace.analyzer.normalize.plain_messages import (
+    read_plain,
+    read_plain_flat,
+    read_plain_list,
+)
 from looptrace.analyzer.schema.message import Message
 from tests.seeds import seeds
 
@@ -71,6 +75,29 @@ def test_json_is_read_the_same_by_both_ways(seed: int) -> None:
         if plain is not None:
             assert messages._read_value(msgspec.json.decode(item), "user") == (False, (plain,))
     assert taken > 10
+
+
+@pytest.mark.parametrize("seed", range(seeds(20)))
+def test_short_arrays_are_read_as_long_ones(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An array that is decoded at once gives the messages of its items, in each form."""
+    drawn = random.Random(seed)
+    taken = 0
+    for _ in range(200):
+        some = [random_message(drawn) for _ in range(drawn.randrange(4))]
+        text = json.dumps(some)[: None if drawn.random() < 0.9 else -1]
+        at_once = messages.messages_of(text, "user")
+        with monkeypatch.context() as patched:
+            patched.setattr(messages, "NEW_CHARS_MAX", 0)
+            assert list(at_once) == list(messages.messages_of(text, "user"))
+        taken += bool(some) and _fits(text)
+    assert taken > 3
+
+
+def _fits(text: str) -> bool:
+    try:
+        return read_plain_list(text, messages._ROLES) is not None
+    except msgspec.DecodeError:
+        return False
 
 
 ENDS = (
