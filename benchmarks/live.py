@@ -122,6 +122,8 @@ def measured(case: Case) -> list[float]:
 
 def in_process(module: str, case: dict[str, Any], checkout: Path) -> list[float]:
     """Return the result of a benchmark for one case with the looptrace of a checkout."""
+    if not (checkout / "src/looptrace").is_dir():
+        raise SystemExit(f"{checkout}: is no checkout of looptrace")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(checkout / "src"), str(ROOT)))}
     command = [sys.executable, "-m", module, "--case", json.dumps(case)]
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, cwd=ROOT)
