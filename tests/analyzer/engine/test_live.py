@@ -258,6 +258,29 @@ def test_long_loops_agree(seed: int) -> None:
     assert max(finding.attempts for finding in found) > kept
 
 
+@pytest.mark.parametrize("seed", range(seeds(6)))
+def test_loops_that_settle_in_parts_agree(seed: int) -> None:
+    """Loops that persons end are the same after each tick of some turns, and a late one."""
+    rng = random.Random(seed)
+    spoken = {"kind": "user", "name": None, "text": "Go on."}
+    steps = [
+        {**each, "gap_ns": rng.randint(5, 8) * NS_PER_S} | (spoken if rng.random() < 0.04 else {})
+        for each in looping_steps(seed)
+    ]
+    turns = table(steps).sort("end_ns", maintain_order=True)
+    engine, begin = LiveEngine(), 0
+    while begin < turns.height:
+        end = begin + rng.randint(1, 7)
+        tick = turns[begin:end]
+        if rng.random() < 0.2:  # Its first turn comes last.
+            engine.feed(tick[1:])
+            tick = tick[:1]
+        engine.feed(tick)
+        assert engine.findings() == batch(turns[:end].sort("task", "turn", maintain_order=True))
+        begin = end
+    assert engine.late == 0
+
+
 def polling_steps(seed: int) -> list[dict[str, Any]]:
     """Let two agents look at a few jobs in turn, for hours, and seldom do anything else."""
     chance = random.Random(seed)
