@@ -82,7 +82,7 @@ class Archiver:
         self._limits = settings.server
         self._detected_seq = detected_seq
         self._on_ready = on_ready
-        self._is_asked = False  # whether a client waits
+        self._is_asked = False  # whether somebody wants to look at the store
         self._worker = Worker("looptrace-archiver", self._run)
 
     def start(self) -> None:
@@ -99,7 +99,7 @@ class Archiver:
         return self._worker.is_alive
 
     def ask(self) -> None:
-        """Store soon, because a client waits for a report."""
+        """Store soon, in a fifth of the time, because somebody wants to look at it."""
         self._is_asked = True
 
     def close(self, timeout_s: float) -> bool:

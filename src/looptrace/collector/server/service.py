@@ -210,6 +210,7 @@ class Service:
             self.exporter.wake()
         if self.judge:
             self.judge.wake()
+        self.archiver.ask()  # Whoever hears of it looks at the store next.
 
     async def _stored(self) -> None:
         """Wait until the store has the processed spans, for a limited time."""
