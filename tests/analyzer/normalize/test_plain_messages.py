@@ -82,7 +82,7 @@ def test_short_arrays_are_read_as_long_ones(seed: int, monkeypatch: pytest.Monke
     """An array that is decoded at once gives the messages of its items, in each form."""
     drawn = random.Random(seed)
     taken = 0
-    for _ in range(200):
+    for _ in range(2_000):
         some = [random_message(drawn) for _ in range(drawn.randrange(4))]
         text = json.dumps(some)[: None if drawn.random() < 0.9 else -1]
         at_once = messages.messages_of(text, "user")
