@@ -624,6 +624,21 @@ def test_a_kill_at_any_write_of_a_server_is_repaired(
             break
 
 
+def test_a_finding_that_an_earlier_version_left_goes_with_the_next_evaluation(
+    tmp_path: Path, stored: Path
+) -> None:
+    """A server that ended while it stored could leave findings of a session that had moved."""
+    folder = tmp_path / "s"
+    shutil.copytree(stored, folder)
+    one, other = sorted(folder.glob("findings/day=2026*/*/data.parquet"))[:2]
+    rows = [pl.read_parquet(path, glob=False, hive_partitioning=False) for path in (one, other)]
+    pl.concat(rows).write_parquet(other)
+    assert content(folder) != content(stored)
+    (folder / layout.UNFINISHED_FILE).touch()
+    writer.ingest(SPAN_SCHEMA.to_frame(), folder)
+    assert content(folder) == content(stored)
+
+
 def buckets_with_rows(table: str, found: dict[str, list[tuple[Any, ...]]]) -> set[str]:
     """Return the folders of the buckets in which a table has rows."""
     return {name.split("/")[2] for name in found if name.startswith(table)}

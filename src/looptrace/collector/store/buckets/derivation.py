@@ -112,7 +112,9 @@ class Derivation:
         columns, which = ["task", "trace_id"], _of(read.bucket.traces)
         tasks = own | set(read_bucket(self.store_dir, "turns", bucket, columns, which)["task"])
         before = Judged(source := detection_source(self.policy), *self._counts(bucket))
-        gone = Having("task", pl.Series(list(tasks), dtype=pl.String))
+        # A whole bucket keeps nothing, so that findings that an earlier version left go, too.
+        of_tasks = Having("task", pl.Series(list(tasks), dtype=pl.String))
+        gone = None if read.bucket.traces is None else of_tasks
         made = turns.filter(pl.col("task").is_in(own))
         made_with = fingerprint_source(self.policy.sameness)
         detection = _of_tasks(detection, own)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import polars as pl
 
@@ -21,6 +22,8 @@ from looptrace.collector.store.tables.file_contents import (
     may_have,
 )
 from looptrace.collector.store.tables.file_names import ANY_DATA, DATA, covered, in_order
+
+T = TypeVar("T")
 
 # The ties of a span's trace to others are stored with the span, so that the place of a trace is
 # known without reading its content.
@@ -129,10 +132,7 @@ def made_with_of(path: Path) -> str:
     Raises:
         DamagedFileError: if it is not what looptrace wrote.
     """
-    try:
-        return file_made_with(path)
-    except BAD_PARQUET as error:
-        raise _damaged(path, first_line(error)) from error
+    return _fact(file_made_with, path)
 
 
 def rows_of(path: Path) -> int:
@@ -141,8 +141,13 @@ def rows_of(path: Path) -> int:
     Raises:
         DamagedFileError: if it is not what looptrace wrote.
     """
+    return _fact(file_rows, path)
+
+
+def _fact(read: Callable[[Path], T], path: Path) -> T:
+    """Read a fact of a file; name the file if it is damaged."""
     try:
-        return file_rows(path)
+        return read(path)
     except BAD_PARQUET as error:
         raise _damaged(path, first_line(error)) from error
 
