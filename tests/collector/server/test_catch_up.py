@@ -132,11 +132,11 @@ def gates(folder: Path) -> set[tuple[str | None, ...]]:
 
 
 def told_twice(folder: Path) -> Counter[tuple[str, str]]:
-    """Return the repeated webhooks for gates that had not changed."""
+    """Return the repeated events of gates that had not changed."""
     last, twice = dict[str, str](), Counter[tuple[str, str]]()
     with closing(sqlite3.connect(folder / GATES_FILE)) as sql:
         told = sql.execute(
-            "SELECT body ->> 'gate', type FROM outbox JOIN events ON id = event ORDER BY seq"
+            "SELECT body ->> 'gate', type FROM events WHERE body ->> 'gate' <> '' ORDER BY seq"
         )
         for gate, kind in told:
             twice[gate, kind] += last.get(gate) == kind

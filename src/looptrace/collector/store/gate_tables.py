@@ -208,7 +208,13 @@ DECIDED = """
     JOIN gates ON gates.id = resolutions.gate
     WHERE gates.id = ? AND resolutions.at_ns > gates.opened_ns ORDER BY resolutions.at_ns LIMIT 1
 """
-RESOLVED_SO = "SELECT id FROM gates WHERE id = ? AND status = 'resolved' AND decision IS ?"
+EVENT = "SELECT seq FROM events WHERE id = ?"
+END_OF_GATE = """
+    SELECT events.body FROM gates
+    JOIN events ON events.type = 'gate_resolved' AND events.body ->> 'gate' = gates.id
+    WHERE gates.id = ? AND gates.status = 'resolved' AND gates.decision IS ?
+    ORDER BY events.seq DESC LIMIT 1
+"""
 OPEN_GATES = "SELECT id FROM gates WHERE task = ? AND status = 'open' AND id <> ?"
 WITHDRAWN_GATE = "SELECT id FROM gates WHERE id = ? AND status = 'withdrawn'"
 WITHDRAW_GATE = "UPDATE gates SET status = 'withdrawn' WHERE id = ?"

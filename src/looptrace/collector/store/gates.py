@@ -146,6 +146,8 @@ class GateStore(TaskNames):
 
         Gates whose new task has an open gate are `parked` until its state says which is open.
         """
+        if event.type == "gate_resolved":
+            event = self._end_as_told(event)
         if not self._insert(event):
             parked.update(self._rename(event))
             return False
@@ -158,15 +160,22 @@ class GateStore(TaskNames):
             at = (event.loop_count, event.at_ns, finding and _json(finding))
             self._sql.execute(queries.ADD_GATE, (*of, *at))
         elif event.type == "gate_resolved":
-            is_known = self._rows(queries.RESOLVED_SO, event.gate, event.decision)
             said = (event.at_ns, event.decision, event.note, event.gate)
             self._sql.execute(queries.RESOLVE_GATE, said)
-            if (
-                is_known
-            ):  # Where two decided tasks became one, the other decision ends the gate now.
-                return True
         self._send_on(event, now_ns)
         return True
+
+    def _end_as_told(self, event: GateEvent) -> GateEvent:
+        """Return the end of a gate; if it has ended with this decision, that end with new names.
+
+        Where two decided tasks became one, the decision on one of them ends the gates of both.
+        """
+        if self._rows(queries.EVENT, event.id):
+            return event
+        for (body,) in self._rows(queries.END_OF_GATE, event.gate, event.decision):
+            told = read_json(body, GateEvent, self.path, GATES)
+            return replace(told, task=event.task, agent=event.agent)
+        return event
 
     def _insert(self, event: GateEvent) -> bool:
         about = (event.id, event.type, event.task, event.agent, event.rule, event.finding)
