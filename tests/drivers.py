@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import polars as pl
+import pytest
 
+from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
+from looptrace.analyzer.engine import live_tasks
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.policy import DetectionPolicy
@@ -28,6 +32,16 @@ def findings_of(turns: pl.DataFrame, rules: RuleSet = DEFAULT) -> list[Finding]:
 def batch(turns: pl.DataFrame, rules: Sequence[Rule] | None = None) -> list[Finding]:
     """Judge whole tasks."""
     return findings_of(turns, ruleset(rules))
+
+
+@contextmanager
+def packing(*, at_once: bool) -> Iterator[None]:
+    """Let a live engine pack each task after each round, as it does with quiet tasks."""
+    with pytest.MonkeyPatch.context() as patch:
+        if at_once:
+            patch.setattr(live_tasks, "QUIET_ROUNDS", 0)
+            patch.setattr(live_tasks, "QUIET_S", -DAY_S)
+        yield
 
 
 def live(

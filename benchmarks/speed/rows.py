@@ -29,6 +29,7 @@ from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.collector.files.reader import read_spans
+from looptrace.rules.vocabulary import NS_PER_S
 
 SPANS = {"short": 100_000, "history": 140_000, "flat": 60_000}  # 140,000 histories are 500 MB.
 JSON_SPANS = 30_000
@@ -42,6 +43,8 @@ LIVE_TASKS = 1_000
 # Many, so that what feeding needs for a moment is little beside them.
 SESSIONS, SESSION_TURNS = 2_000, 100
 SPANS_AT_ONCE, TURNS_AT_ONCE = 512, 10
+# Of sessions that come and go, so many are at work at a time, and begin so long after the others.
+QUIET_SESSIONS, SESSIONS_AT_WORK, BEGIN_EVERY_S = 2_000, 20, 120
 TRACE_SPANS = (10, 100, 1_000, 10_000)
 TASK_TURNS = (100, 1_000, 10_000, 100_000)
 US_PER_S = 1_000_000
@@ -256,6 +259,28 @@ def _memory(folder: Path, share: float) -> Measured:
     )
 
 
+def _memory_of_quiet(_folder: Path, share: float) -> Measured:
+    """Fill a live engine with sessions that come and go, as those of a server do."""
+    groups = max(25, int(QUIET_SESSIONS * share) // SESSIONS_AT_WORK)
+    rng, engine = np.random.default_rng(SEED), LiveEngine()
+    place = pl.int_range(pl.len()).over("task") // TURNS_AT_ONCE
+    before_mb = 0.0
+    for group in range(groups):
+        drafts = sessions(np.full(SESSIONS_AT_WORK, SESSION_TURNS), rng)
+        times = pl.col("start_ns", "end_ns") + group * BEGIN_EVERY_S * NS_PER_S
+        drafts = drafts.with_columns(times, task=pl.concat_str("task", pl.lit(f"-{group}")))
+        turns = numbered(add_fingerprints(drafts)).with_columns(place=place)
+        for part in turns.partition_by("place", maintain_order=True, include_key=False):
+            engine.feed(part)
+        if group == 0:  # What is loaded once is no session's.
+            gc.collect()
+            before_mb = memory_mb()
+    gc.collect()
+    held_mb = memory_mb() - before_mb
+    count = (groups - 1) * SESSIONS_AT_WORK
+    return Measured({"turns": held_mb * 1_000 / count, PEAK: own_peak_mb()})
+
+
 ROWS = (
     _file_row("short", 80_000, None, "OTLP files to findings, short contents"),
     Row(
@@ -326,6 +351,12 @@ ROWS = (
             PEAK: _PEAK,
         },
         _memory,
+    ),
+    Row(
+        "memory-quiet",
+        f"the same, of sessions that come and go, {SESSIONS_AT_WORK} at work at a time",
+        {"turns": Figure("KB, of turns", 24, False), PEAK: _PEAK},
+        _memory_of_quiet,
     ),
     Row(
         "report",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TypeVar
+from typing import Any, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -19,6 +19,9 @@ class BoundedDict(OrderedDict[K, V]):
     def __init__(self, count_max: int) -> None:
         super().__init__()
         self.count_max = count_max
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.count_max,), None, None, iter(self.items())
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)

@@ -19,6 +19,7 @@ from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.files.reader import read_spans
 from tests.collector.store.test_writer import spans_of
+from tests.drivers import packing
 from tests.otlp import Trace
 from tests.paths import ROOT, SHARED
 from tests.seeds import seeds
@@ -52,7 +53,8 @@ class Arrived:
 def arrived(spans: pl.DataFrame, size: int) -> Arrived:
     """Feed spans in their order."""
     live = LiveSpans()
-    parts = [live.take(part) for part in spans.iter_slices(size)]
+    with packing(at_once=size == SIZES[1]):
+        parts = [live.take(part) for part in spans.iter_slices(size)]
     fed = [fed for _, fed in [*parts, live.rest()]]
     return Arrived(
         [event for each in fed for event in each.events],

@@ -21,6 +21,7 @@ from looptrace.analyzer.detect.single_columns import SingleTurn, encode_turn
 from looptrace.analyzer.detect.single_counters import SingleCounters
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S
+from looptrace.analyzer.engine.live_tasks import QUIET_ROUNDS
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.columns import COUNTED
@@ -38,7 +39,7 @@ from looptrace.rules.responses.monologue import Monologue
 from looptrace.rules.responses.near_duplicate_output import NearDuplicateOutput
 from looptrace.rules.turns import UNKNOWN, Lane
 from looptrace.rules.vocabulary import NS_PER_S, in_a_row, pair
-from tests.drivers import batch, findings_of, ruleset
+from tests.drivers import batch, findings_of, packing, ruleset
 from tests.seeds import seeds
 
 # Few tools, arguments and results, so that random turns hold loops of every kind.
@@ -136,7 +137,8 @@ def arrived(turns: pl.DataFrame, seed: int, rule_set: RuleSet = DEFAULT) -> list
     engine, start = LiveEngine(DetectionPolicy(rule_set)), 0
     while start < len(order):
         size = chance.randint(1, 15)
-        engine.feed(turns[order[start : start + size]])
+        with packing(at_once=seed % 2 == 1):
+            engine.feed(turns[order[start : start + size]])
         start += size
     return engine.findings()
 
@@ -275,7 +277,8 @@ def test_loops_that_settle_in_parts_agree(seed: int) -> None:
         if rng.random() < 0.2:  # Its first turn comes last.
             engine.feed(tick[1:])
             tick = tick[:1]
-        engine.feed(tick)
+        with packing(at_once=rng.random() < 0.5):
+            engine.feed(tick)
         assert engine.findings() == batch(turns[:end].sort("task", "turn", maintain_order=True))
         begin = end
     assert engine.late == 0
@@ -437,3 +440,23 @@ def test_a_message_and_its_response_are_two_turns() -> None:
 
     assert engine.kept == turns.height
     assert engine.findings() == batch(turns)
+
+
+def test_quiet_tasks_take_little_memory_and_go_on() -> None:
+    """A task that nothing was heard of for a minute is packed, and its loop goes on later."""
+    base = {"agent": "a", "kind": "tool", "failed": False, "text": "", "step": None, "took_ns": 0}
+    call = base | {"name": "run", "arguments": "x", "result": "1", "gap_ns": NS_PER_S}
+    steps = [call | {"task": "quiet"}] * 4 + [call | {"task": "busy", "name": "look"}] * 120
+    turns = table([*steps, call | {"task": "quiet"}]).sort("end_ns", maintain_order=True)
+    engine = LiveEngine(DetectionPolicy(ruleset([RepeatedCall()])))
+    packed = []
+    for start in range(turns.height):
+        engine.feed(turns[start : start + 1])
+        packed.append([task.packed is not None for task in engine._tasks.every()])
+    first = packed.index([True, False])
+    assert first == 3 + QUIET_ROUNDS
+    assert packed[first:] == [[True, False]] * (turns.height - first - 1) + [[False, False]]
+    assert engine.findings() == batch(
+        turns.sort("task", "turn", maintain_order=True), [RepeatedCall()]
+    )
+    assert [finding.attempts for finding in engine.findings() if finding.task == "quiet"] == [5]

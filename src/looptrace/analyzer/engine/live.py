@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 import polars as pl
@@ -20,7 +19,6 @@ import polars as pl
 from looptrace.analyzer.detect.evaluate import kinds_read, stretches_in
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.single_columns import SingleTurn, encode_turn
-from looptrace.analyzer.detect.single_counters import SingleCounters
 from looptrace.analyzer.detect.stretches import Growth, Stretch, continue_stretches
 from looptrace.analyzer.engine.batch import finding_of, in_order, openings_of
 from looptrace.analyzer.engine.live_lookback import bounds_of, lookbacks_of, needed
@@ -34,6 +32,7 @@ from looptrace.analyzer.engine.live_task import (
     by_task,
     settling,
 )
+from looptrace.analyzer.engine.live_tasks import LiveTasks
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.engine.turn_block import (
     AT,
@@ -106,10 +105,7 @@ class LiveEngine:
         self._policy = policy
         self._rules = policy.rule_set
         self.late = 0  # turns left out because they came too late
-        self.evicted = 0  # tasks dropped to make room for others
-        self._recall = recall
-        self._tasks_max = tasks_max
-        self._tasks: dict[str, LiveTask] = {}  # the task that was fed last comes last
+        self._tasks = LiveTasks(policy.rule_set.counting, recall, tasks_max)
         self._forms = policy.rule_set.forms()
         self._kinds_read = kinds_read(self._forms)
         self._bounds = [bounds_of(kind, self._forms, policy.rule_set) for kind in KINDS]
@@ -121,9 +117,14 @@ class LiveEngine:
         return len(self._tasks)
 
     @property
+    def evicted(self) -> int:
+        """The number of tasks that were dropped to make room for others."""
+        return self._tasks.evicted
+
+    @property
     def kept(self) -> int:
         """The number of turns that are held, for all tasks."""
-        return sum(len(task.block) for task in self._tasks.values())
+        return sum(task.turns for task in self._tasks.every())
 
     def may_move(self, moves: Sequence[Move]) -> list[bool]:
         """Return for each move whether its turns can leave their task and reach the other in time.
@@ -136,7 +137,7 @@ class LiveEngine:
     def _may_leave(self, name: str, moves: Sequence[Move]) -> bool:
         if name not in self._tasks or not self._tasks[name].may_go(moves):
             return False
-        others = ((self._tasks.get(move.after), move.first_ns) for move in moves)
+        others = ((self._tasks.peek(move.after), move.first_ns) for move in moves)
         return all(not other or first_ns >= other.settled_ns for other, first_ns in others)
 
     def feed(self, turns: pl.DataFrame) -> Fed:
@@ -160,8 +161,9 @@ class LiveEngine:
         self._evaluate([part for part in parts.values() if part.asked])
         for name, part in parts.items():
             self._take(name, part, fed)
-        self._keep([part.task for part in parts.values() if part.task.settled_since])
-        self._evict()
+        fed_tasks = [part.task for part in parts.values()]
+        self._keep([task for task in fed_tasks if task.settled_since])
+        self._tasks.end_round(fed_tasks)
         return fed
 
     def _moved(self, moves: Sequence[Move], fed: Fed) -> list[Turn]:
@@ -172,12 +174,12 @@ class LiveEngine:
         decisions: list[Turn] = []
         for name, mine in by_task(moves).items():
             left = self._tasks[name]
-            self._touch(dict.fromkeys(move.after for move in mine))
+            self._tasks.touch(dict.fromkeys(move.after for move in mine))
             for move in mine:
                 self._tasks[move.after].emitted_elsewhere.update(left.emitted_ever)
             if left.is_left_by(mine):
                 decisions += left.decisions_for(mine)
-                self._let_go([name])
+                self._tasks.drop([name])
                 fed.states.append(TaskState(name))
         return decisions
 
@@ -194,7 +196,7 @@ class LiveEngine:
         arrived: dict[str, list[Turn]] = {}
         for turn in turns:
             arrived.setdefault(turn[AT["task"]], []).append(turn)
-        self._touch(arrived)
+        self._tasks.touch(arrived)
         in_time: dict[str, list[Turn]] = {}
         for name, mine in arrived.items():
             settled_ns = self._tasks[name].settled_ns
@@ -203,19 +205,6 @@ class LiveEngine:
             if kept:
                 in_time[name] = kept
         return in_time
-
-    def _touch(self, names: Iterable[str]) -> None:
-        """Hold these tasks, and make them the last to be dropped."""
-        for name in names:
-            task = self._tasks.pop(name, None)
-            if task is None:
-                # Counts start again with the next turn; a gate still waits for a person.
-                state = self._recall(name)
-                standing = Standing({}, state if state.gate else TaskState(name))
-                counting = self._rules.counting
-                counters = SingleCounters(counting), SingleCounters(counting)
-                task = LiveTask(standing, standing, *counters, recalled=state.gate is not None)
-            self._tasks[name] = task
 
     def _parts(
         self, arrived: dict[str, list[Turn]], gone: Mapping[str, Collection[TurnKey]]
@@ -367,33 +356,16 @@ class LiveEngine:
             self._stagger = (self._stagger + 1) % TURNS_MORE
             task.turns_max = len(task.block) + TURNS_MORE + self._stagger
 
-    def _evict(self) -> None:
-        over = len(self._tasks) - (self._tasks_max or len(self._tasks))
-        if over > 0:
-            self._let_go(list(islice(self._tasks, over)))
-            self.evicted += over
-
-    def _let_go(self, names: Collection[str]) -> None:
-        for name in names:
-            del self._tasks[name]
-
     def forget(self, now_ns: int) -> int:
         """Drop idle tasks that wait for nobody; return how many there were.
 
         Counts start again after such a pause, so a task that goes on loses only the numbers of its
         turns.
         """
-        newest_ns = now_ns - (self._rules.counting.idle_s + HORIZON_S) * NS_PER_S
-        idle = {
-            name
-            for name, task in self._tasks.items()
-            if task.settled_ns < newest_ns and not task.paused
-        }
-        self._let_go(idle)
-        return len(idle)
+        return self._tasks.forget(now_ns - (self._rules.counting.idle_s + HORIZON_S) * NS_PER_S)
 
     def findings(self) -> list[Finding]:
         """Return every finding so far, by task, first turn and rule."""
-        tasks = self._tasks.values()
+        tasks = self._tasks.every()
         every = (loop for t in tasks for loop in (*t.ended, *t.ended_now, *t.now.loops.values()))
         return in_order([finding_of(loop) for loop in every])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +11,7 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import NamedTuple
 
+from looptrace.analyzer.detect.counters import Counting
 from looptrace.analyzer.detect.loop_rows import LoopRow
 from looptrace.analyzer.detect.single_columns import SingleTurn, encode_turn
 from looptrace.analyzer.detect.single_counters import SingleCounters
@@ -37,6 +40,10 @@ NEVER_NS = -(2**63) + HORIZON_S * NS_PER_S
 # After this many more turns, the turns behind the horizon are settled. This costs as much as some
 # turns, so tasks that began at the same time do it one after the other.
 TURNS_MORE = 8
+
+# A packed task has these attributes in `packed`. Higher levels take longer and gain little.
+_PACKED = ("settled_counters", "counters", "block", "waiting", "keys", "open_steps", "steps")
+_PACKING_LEVEL = 1
 
 _Id = tuple[str | None, ...]
 key_of: Callable[[Turn], _Id] = itemgetter(*(AT[name] for name in TURN_KEY))
@@ -88,6 +95,32 @@ class LiveTask:
     traces: dict[str, None] = field(default_factory=dict)  # the first traces with turns here
     decisions: list[Turn] = field(default_factory=list)  # turns in which a person has decided
     recalled: bool = False  # whether its state was recalled from before its turns
+    packed: bytes | None = None  # its turns and counts, which are no attributes meanwhile
+    turns_packed: int = 0
+
+    @property
+    def turns(self) -> int:
+        """The number of turns that are held, packed or not."""
+        return len(self.block) if self.packed is None else self.turns_packed
+
+    def pack(self) -> None:
+        """Put the turns and counts into fewer bytes, until `unpack`."""
+        self.turns_packed = len(self.block)
+        del self.counters.how, self.settled_counters.how  # They are the same for all tasks.
+        held = tuple(getattr(self, name) for name in _PACKED)
+        for name in _PACKED:
+            delattr(self, name)
+        self.packed = zlib.compress(pickle.dumps(held, pickle.HIGHEST_PROTOCOL), _PACKING_LEVEL)
+
+    def unpack(self, counting: Counting) -> None:
+        """Bring the turns and counts back if they are packed."""
+        if self.packed is None:
+            return
+        held = pickle.loads(zlib.decompress(self.packed))  # noqa: S301 - It never left the process.
+        self.packed = None
+        for name, value in zip(_PACKED, held, strict=True):
+            setattr(self, name, value)
+        self.counters.how = self.settled_counters.how = counting
 
     def add(self, one: SingleTurn, kinds_read: Collection[str]) -> None:
         """Count and hold the next turn."""
