@@ -41,10 +41,10 @@ RULES_TURNS = 200_000
 REPORT_TURNS = 100_000  # Their report is 3 MB.
 LIVE_TASKS = 1_000
 # Many, so that what feeding needs for a moment is little beside them.
-SESSIONS, SESSION_TURNS = 2_000, 100
+SESSIONS, SESSION_TURNS = 1_000, 100
 SPANS_AT_ONCE, TURNS_AT_ONCE = 512, 10
 # Of sessions that come and go, so many are at work at a time, and begin so long after the others.
-QUIET_SESSIONS, SESSIONS_AT_WORK, BEGIN_EVERY_S = 2_000, 20, 120
+QUIET_SESSIONS, SESSIONS_AT_WORK, BEGIN_EVERY_S = 600, 5, 120
 TRACE_SPANS = (10, 100, 1_000, 10_000)
 TASK_TURNS = (100, 1_000, 10_000, 100_000)
 US_PER_S = 1_000_000

@@ -23,7 +23,7 @@ from looptrace.processes import Processes
 SPANS_MIN = 20_000
 # Spans and bytes of a part; memory grows by about this much in each process.
 PART_SPANS = 50_000
-PART_BYTES = 64 << 20
+PART_BYTES = 24 << 20
 
 
 @dataclass(frozen=True, slots=True)
