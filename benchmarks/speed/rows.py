@@ -260,7 +260,7 @@ def _memory(folder: Path, share: float) -> Measured:
 
 
 def _memory_of_quiet(_folder: Path, share: float) -> Measured:
-    """Let sessions come and go, as those of a server do; each takes what it adds in the end."""
+    """Let sessions come and go, as those of a server do; measure what each more of them adds."""
     groups = max(60, int(QUIET_SESSIONS * share) // SESSIONS_AT_WORK)
     rng, engine = np.random.default_rng(SEED), LiveEngine()
     place = pl.int_range(pl.len()).over("task") // TURNS_AT_ONCE

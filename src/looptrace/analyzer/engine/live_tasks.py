@@ -1,6 +1,6 @@
 """The tasks that a live engine holds, of which the quiet ones are packed.
 
-Most tasks that are held are over, and wait in case that a span still comes. Packed, the turns of a
+Most tasks that are held are over, and are there in case another span comes. Packed, the turns of a
 task take a fifth to a tenth of their memory.
 """
 
@@ -15,8 +15,9 @@ from looptrace.analyzer.engine.live_task import LiveTask, Standing
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.rules.vocabulary import NS_PER_S
 
-# A task is quiet if it was not fed for so many rounds, and has no turn of so many seconds before
-# the last turn that was fed. Many tasks at work take turns, and a clock may be wrong.
+# A task is quiet if it was not fed for so many rounds, and its last turn ended so many seconds
+# before the newest one of the round. Rounds alone would pack tasks at work that are fed in turn,
+# and time alone would trust the clocks of all agents.
 QUIET_ROUNDS = 100
 QUIET_S = 60
 # At least so many quiet tasks may be packed in a round, else as many as were fed in it.
