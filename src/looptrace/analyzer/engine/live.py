@@ -50,7 +50,8 @@ from looptrace.analyzer.normalize.trace_buffer import Move
 from looptrace.rules.turns import KINDS
 from looptrace.rules.vocabulary import NS_PER_S
 
-# Up to this many turns of a task that come at once and in order are each evaluated alone.
+# Up to this many turns of a task that come at once and in order are each counted alone, and more if
+# more than that would be counted again with them.
 TOGETHER_MAX = TURNS_MORE
 # If more turns are counted again, all rules evaluate them; no rule is asked about each turn.
 ASKED_MAX = 64
@@ -212,14 +213,15 @@ class LiveEngine:
         """Count turns; return the turns of each task to be evaluated.
 
         For most tasks these are the new turns. They are all turns that may still move if a new turn
-        does not come last, a turn is gone, or many come at once, because most may be settled.
+        does not come last, a turn is gone, or more come at once than were there, because most may
+        be settled.
         """
         parts: dict[str, _Part] = {}
         for name, new in arrived.items():
             task = self._tasks[name]
             task.note(new)
             last = None
-            if name not in gone and len(new) <= TOGETHER_MAX:
+            if name not in gone and len(new) <= max(TOGETHER_MAX, len(task.waiting)):
                 last = task.last_in_order(new)
             if last is not None and len(task.block) + len(new) > task.turns_max:
                 last = last if task.settle(self._policy.recovery) else None
