@@ -147,9 +147,12 @@ class Timed(SpanExporter):
 
 
 def export(
-    protocol: Protocol, address: str, spans_per_s: float, seconds: float, batch: int
+    protocol: Protocol, address: str, spans_per_s: float, seconds: float, batch: int, sessions: int
 ) -> Sent:
-    """Make spans at a rate and send them, at most `batch` in a request."""
+    """Make spans at a rate and send them, at most `batch` in a request.
+
+    The runs are those of so many sessions, by turns, or each is a session of its own if it is 0.
+    """
     real = Http(address + "/v1/traces") if protocol == "http" else Grpc(address, insecure=True)
     timed = Timed(real)
     provider = TracerProvider(shutdown_on_exit=False)
@@ -163,20 +166,22 @@ def export(
         if spans > spans_per_s * passed_s:
             time.sleep(0.005)
             continue
-        spans += _run(tracer, f"{os.getpid()}-{run}", loops=run % LOOPS_ONE_IN == 0)
+        session = run % sessions if sessions else run
+        loops = session % LOOPS_ONE_IN == 0
+        spans += run_of(tracer, f"{os.getpid()}-{session}", run, loops=loops)
         run += 1
     provider.shutdown()
     return timed.sent
 
 
-def _run(tracer: Any, session: str, *, loops: bool) -> int:
+def run_of(tracer: Any, session: str, run: int, *, loops: bool) -> int:
     """Let an agent work: it looks at files, or runs one failing test again and again."""
     about = {"gen_ai.conversation.id": session, "gen_ai.agent.name": "coder"}
     start = tracer.start_as_current_span
     with start("invoke_agent", attributes={**about, "gen_ai.operation.name": "invoke_agent"}):
         for number in range(CALLS_A_RUN):
-            path = "tests/test_cart.py" if loops else f"src/module_{number}.py"
-            answer = "Error: 1 failed" if loops else f"file {number} " + "x" * ANSWER_CHARS
+            path = "tests/test_cart.py" if loops else f"src/module_{run}_{number}.py"
+            answer = "Error: 1 failed" if loops else f"file {path} " + "x" * ANSWER_CHARS
             called = {
                 "gen_ai.operation.name": "execute_tool",
                 "gen_ai.tool.name": LOOPING_TOOL if loops else "read_file",
@@ -205,25 +210,32 @@ def main() -> None:
     parser.add_argument(
         "--batch", type=_positive, nargs="+", default=[512], help="spans in a request"
     )
+    parser.add_argument(
+        "--sessions", type=int, default=0, help="of each exporter; 0 makes each run a session"
+    )
     parser.add_argument("--export", nargs=2, metavar=("PROTOCOL", "ADDRESS"), help="one exporter")
     arguments = parser.parse_args()
     if arguments.export:
         rate, batch = arguments.spans_per_s[0] / len(EXPORTERS), int(arguments.batch[0])
         protocol, address = arguments.export
-        sent = export(protocol, address, rate, arguments.seconds, batch)
+        sent = export(protocol, address, rate, arguments.seconds, batch, arguments.sessions)
         print(json.dumps(asdict(sent)))
         return
     all_kept = True
     for rate in arguments.spans_per_s:
         for batch in arguments.batch:
             with tempfile.TemporaryDirectory() as folder:
-                figures = measured(Path(folder), rate, int(batch), arguments.seconds)
+                figures = measured(
+                    Path(folder), rate, int(batch), arguments.seconds, arguments.sessions
+                )
             print(text_of(figures), flush=True)
             all_kept &= figures.is_kept
     sys.exit(0 if all_kept else 1)
 
 
-def measured(folder: Path, spans_per_s: float, batch: int, seconds: float) -> Figures:
+def measured(
+    folder: Path, spans_per_s: float, batch: int, seconds: float, sessions: int = 0
+) -> Figures:
     """Run the server and the exporters; return what came of it."""
     with _receiver() as (port, heard_s):
         config = folder / "looptrace.toml"
@@ -234,20 +246,22 @@ def measured(folder: Path, spans_per_s: float, batch: int, seconds: float) -> Fi
         with subprocess.Popen(
             [*command, *options], stdout=subprocess.PIPE, text=True, env=os.environ | secret
         ) as server:
-            to, memory = _addresses(server.stdout), [_rss_mib(server.pid)]
-            exporters = _exporters(to, spans_per_s, batch, seconds)
+            to, memory = server_addresses(server.stdout), [_rss_mib(server.pid)]
+            exporters = _exporters(to, spans_per_s, batch, seconds, sessions)
             for _ in range(int(seconds / MEMORY_LOOK_S)):
                 time.sleep(MEMORY_LOOK_S)
                 memory.append(_rss_mib(server.pid))
             sent = [Sent(**json.loads(exporter.communicate()[0])) for exporter in exporters]
             behind_s = _behind(to["http"], sum(each.spans for each in sent))
             memory_end_mib = _rss_mib(server.pid)
-            cpu_s, memory_max_mib = _used(server.pid)
+            cpu_s, memory_max_mib = used_by(server.pid)
             server.send_signal(signal.SIGTERM)
     opened, held = _kept(folder / "store")
     took_ms = [ms for each in sent for ms in each.took_ms]
     calls_s = {task: times for each in sent for task, times in each.calls_s.items()}
-    loop_s = [at_s - calls_s[task][turn - 1] for task, (turn, at_s) in heard_s.items()]
+    loop_s = [
+        at_s - calls_s[task][turn - 1] for task, (turn, at_s) in heard_s.items() if task in calls_s
+    ]
     spans = sum(each.spans for each in sent)
     *_, third, last = np.array_split(memory, 4)
     return Figures(
@@ -287,12 +301,13 @@ def text_of(figures: Figures) -> str:
 
 
 def _exporters(
-    to: dict[str, str], spans_per_s: float, batch: int, seconds: float
+    to: dict[str, str], spans_per_s: float, batch: int, seconds: float, sessions: int
 ) -> list[subprocess.Popen[str]]:
     options = [
         *("--seconds", str(seconds)),
         *("--spans-per-s", str(spans_per_s)),
         *("--batch", str(batch)),
+        *("--sessions", str(sessions)),
     ]
     module = [sys.executable, "-m", "benchmarks.load", *options, "--export"]
     return [
@@ -363,7 +378,7 @@ def _logged(store_dir: Path) -> pl.DataFrame:
     return logged.spans if logged else SPAN_SCHEMA.to_frame()
 
 
-def _addresses(said: IO[str] | None) -> dict[str, str]:
+def server_addresses(said: IO[str] | None) -> dict[str, str]:
     """Read where a server that starts listens."""
     found = _ADDRESSES.search(said.readline() if said else "")
     if not found:
@@ -371,7 +386,7 @@ def _addresses(said: IO[str] | None) -> dict[str, str]:
     return {"http": found[1], "grpc": found[2]}
 
 
-def _used(pid: int) -> tuple[float, int]:
+def used_by(pid: int) -> tuple[float, int]:
     """Return the processor time in seconds and the most memory in MiB of a process."""
     stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     cpu_s = (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")

@@ -27,7 +27,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from benchmarks import load
 from benchmarks.live import PERCENTILES
-from benchmarks.load import _used
+from benchmarks.load import used_by
 from benchmarks.processor import ALONE, LOCAL
 from benchmarks.span_shapes import BODY_SPANS, CALLS, SEED, bodies
 from benchmarks.speed.figures import PEAK, Figure, Measured, Row
@@ -150,7 +150,7 @@ def _most(_folder: Path, share: float) -> Measured:
             took_s = send(server, enough, spans_per_s)
             late_s = behind_s(server, sent, BEHIND_S_MAX + 1)
             if late_s <= BEHIND_S_MAX and took_s <= sent / spans_per_s + BEHIND_S_MAX:
-                peak_mb = _used(server.pid)[1] * 1.048576
+                peak_mb = used_by(server.pid)[1] * 1.048576
                 return Measured({"most": sent / took_s, "flood": worked_off, PEAK: peak_mb})
         spans_per_s *= LESS
     return Measured({"most": 0.0, "flood": worked_off})
@@ -224,7 +224,7 @@ def _webhook(_folder: Path, share: float) -> Measured:
             until_s = time.perf_counter() + WAIT_S_MAX
             while len(receiver.came) < loops and time.perf_counter() < until_s:
                 time.sleep(0.05)
-            peak_mb = _used(server.pid)[1] * 1.048576
+            peak_mb = used_by(server.pid)[1] * 1.048576
     receiver.shutdown()
     late_s = [
         came_s - sent[task][turn - 1]

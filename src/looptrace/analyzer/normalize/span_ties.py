@@ -33,7 +33,12 @@ _Names: TypeAlias = tuple[str | None, str | None, str | None]  # session, task, 
 
 
 def with_ties(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return spans (`SPAN_SCHEMA` or `SPAN_LISTS_SCHEMA`) with their ties (`SPAN_TIES_SCHEMA`)."""
+    """Return spans (`SPAN_SCHEMA` or `SPAN_LISTS_SCHEMA`) with their ties (`SPAN_TIES_SCHEMA`).
+
+    Those that have them stay as they are.
+    """
+    if not SPAN_TIES_SCHEMA.keys() - set(spans.columns):
+        return spans
     has_lists = spans["attributes"].dtype == ATTRIBUTES
     named = _named_in_lists(spans) if has_lists else _table_of(_named_in_texts(spans))
     return spans.hstack(named).hstack([_links_of(spans)])

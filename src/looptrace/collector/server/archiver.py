@@ -1,21 +1,26 @@
 """The archiver: a thread that moves spans from the ingest log into the store's files.
 
-It also deletes days that are too old.
+It also deletes days that are too old. The spans of a long session wait in the log for a while
+(`postponement`).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
+
 from looptrace.analyzer.engine.span_spool import SpanSpool
+from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.postponement import Asked, Plan, Waiting
 from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store.locks import DamagedFileError, StoreError
 from looptrace.collector.store.tables.removal import set_aside
@@ -50,6 +55,7 @@ class ArchiverCounts:
 
     seq: int = number("Row of the log up to which all spans are in the store.", "gauge")
     spans: int = number("Spans that were written to the store.")
+    spans_waiting: int = number("Spans of long sessions that wait in the log.", "gauge")
     rounds: int = number("Times that spans were written to the store.")
     failed: int = number("Times that writing failed; it is tried again.")
     is_blocked: int = number("1 while the store cannot be written.", "gauge")
@@ -82,7 +88,9 @@ class Archiver:
         self._limits = settings.server
         self._detected_seq = detected_seq
         self._on_ready = on_ready
-        self._is_asked = False  # whether somebody wants to look at the store
+        self._asked = Asked()
+        self._read_seq = 0  # row of the log up to which all spans are stored or wait
+        self._waiting = Waiting()
         self._worker = Worker("looptrace-archiver", self._run)
 
     def start(self) -> None:
@@ -98,9 +106,12 @@ class Archiver:
         """Whether it runs."""
         return self._worker.is_alive
 
-    def ask(self) -> None:
-        """Store soon, in a fifth of the time, because somebody wants to look at it."""
-        self._is_asked = True
+    def ask(self, traces: Collection[str] | None = None) -> None:
+        """Store soon, in a fifth of the time, because somebody wants to look at it.
+
+        The spans of these traces, or of all, do not wait then.
+        """
+        self._asked.add(traces)
 
     def close(self, timeout_s: float) -> bool:
         """End; return whether there was time for it. Unstored spans stay in the log."""
@@ -148,13 +159,14 @@ class Archiver:
                 spool.add(logged.spans)
                 seq = logged.seq
             writer.ingest(spool)
-            self._done(last_seq, spool.spans)
+            self._read_seq = last_seq
+            self._log.drop(last_seq)
+            self._done(spool.spans)
 
     def _go_on(self, writer: Writer) -> Generator[float, None, None]:
         expire_s = time.monotonic()
         while not self._worker.is_closing:
             began_s = time.monotonic()
-            self._is_asked = False
             try:
                 self._round(writer)
                 if began_s >= expire_s:
@@ -168,36 +180,51 @@ class Archiver:
 
     def _until_due(self, began_s: float, ended_s: float) -> Generator[float, None, None]:
         """Wait until it is time for another round, after the last one began and ended."""
-        spans, changed_s = self._log.spans, time.monotonic()
+        spans, changed_s = 0, time.monotonic()
         while not self._worker.is_closing:
             now_s = time.monotonic()
-            if self._log.spans != spans:
-                spans, changed_s = self._log.spans, now_s
+            if (came := self._log.spans - self.counts.spans_waiting) != spans:
+                spans, changed_s = came, now_s
             is_quiet = spans >= SOME_SPANS and now_s - changed_s >= QUIET_S
             is_old = now_s - began_s >= self._limits.store_every_s
             is_due = spans >= MANY_SPANS or is_quiet or is_old
-            if is_due or self._is_asked:
+            if is_due or self._asked.is_new:
                 share_max = self._share_max() if is_due else BUSY_SHARE_MAX
                 if now_s - ended_s >= (ended_s - began_s) * (1 / share_max - 1):
                     return
             yield LOOK_S
 
+    def _is_urgent(self) -> bool:
+        return bool(self._log.bytes > self._log.bytes_max * URGENT_SHARE)
+
     def _share_max(self) -> float:
         """Return the share of the time that storing may take now."""
-        if self._log.bytes > self._log.bytes_max * URGENT_SHARE:
+        if self._is_urgent():
             return 1.0
         since_ns = self._log.waiting_since_ns(self._detected_seq())
         waits_s = 0.0 if since_ns is None else (time.time_ns() - since_ns) / NS_PER_S
         return KEEPING_UP_SHARE_MAX if waits_s < KEEPING_UP_S else BUSY_SHARE_MAX
 
     def _round(self, writer: Writer) -> None:
-        """Store new spans, up to SPANS_A_ROUND."""
-        logged = self._log.read(self.counts.seq, SPANS_A_ROUND, self._detected_seq())
-        if logged is not None:
-            writer.add(logged.spans)
-            self._done(logged.seq, logged.spans.height)
-        elif writer.has_decisions():
-            writer.add(SPAN_SCHEMA.to_frame())
+        """Store new spans, up to SPANS_A_ROUND, and those that waited until now."""
+        asked = self._asked.take()  # Before the log is read, which then has what was asked for.
+        logged = self._log.read(self._read_seq, SPANS_A_ROUND, self._detected_seq())
+        spans = logged.spans if logged else SPAN_SCHEMA.to_frame()
+        plan = self._planned(with_ties(spans), None if self._is_urgent() else asked, writer)
+        made: Mapping[str, int] = {}
+        if plan.now.height or writer.has_decisions():
+            made = writer.add(plan.now)
+        self._asked.done()
+        self._waiting.carry_out(plan, made, time.monotonic())
+        if logged or plan.stored:
+            self._read_seq = logged.seq if logged else self._read_seq
+            self._log.drop(self._read_seq, plan.postponed, plan.stored)
+            self._done(plan.now.height)
+
+    def _planned(self, came: pl.DataFrame, asked: Collection[str] | None, writer: Writer) -> Plan:
+        ties = pl.concat([tie_rows(came), *self._waiting.ties()])
+        groups = writer.groups(ties) if ties.height else {}
+        return self._waiting.plan(came, self._read_seq, groups, asked, time.monotonic())
 
     def _failed(self, error: StoreError | OSError) -> None:
         _logger.warning("%s", error)
@@ -220,11 +247,12 @@ class Archiver:
             _logger.error("%s was damaged and set aside", error.path)
             self.counts.damaged_files += 1
 
-    def _done(self, seq: int, spans: int) -> None:
-        self._log.drop(seq)
-        self.counts.seq = seq
-        self.counts.spans += spans
-        self.counts.rounds += 1
+    def _done(self, spans: int) -> None:
+        self.counts.seq = self._waiting.stored_seq(self._read_seq)
+        self.counts.spans_waiting = len(self._waiting)
+        if spans:
+            self.counts.spans += spans
+            self.counts.rounds += 1
 
     def _expire(self, writer: Writer) -> None:
         days = writer.expire(self._limits.retention_days, self._limits.retention_bytes_max)

@@ -3,7 +3,8 @@
 Spans are acknowledged when the transaction that holds them is committed and synced. A row has the
 spans of all requests that were gathered in a block. Blocks that arrive meanwhile share the next
 transaction, so that many need only one sync. A row stays until its spans were evaluated and are in
-the store's files.
+the store's files. Spans that are stored later than those around them are moved to rows of their
+own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -41,6 +42,16 @@ _PIECE_BYTES_MAX = 64 << 20
 # The time after which a sender should try again, while the store catches up.
 RETRY_AFTER_S = 5
 
+# Evaluated spans that are stored later, as rows of `requests`. The number is the archiver's.
+_POSTPONED = """
+    CREATE TABLE postponed (
+        number INTEGER PRIMARY KEY,
+        received_ns INTEGER NOT NULL,
+        spans INTEGER NOT NULL,
+        digest TEXT NOT NULL,
+        body BLOB NOT NULL
+    ) STRICT
+"""
 _TABLES = (
     """
     CREATE TABLE requests (
@@ -53,11 +64,13 @@ _TABLES = (
     """,
     # Acknowledged rows that can no longer be read, for a person to look at.
     "CREATE TABLE damaged AS SELECT * FROM requests",
+    _POSTPONED,
 )
 _LOG = Schema(
     application_id=0x6C6F6F6C,  # "lool"
-    version=1,
+    version=2,
     tables=_TABLES,
+    steps={1: (_POSTPONED,)},
     if_damaged="move it away; its spans were acknowledged and are not in the store yet",
     shrinks=True,
 )
@@ -68,7 +81,21 @@ _LISTED = """
 """
 _READ = "SELECT seq, digest, body FROM requests WHERE seq > ? AND seq <= ? ORDER BY seq"
 _LAST = "SELECT coalesce(max(seq), 0) FROM requests"
-_SIZES = "SELECT coalesce(sum(length(body)), 0), coalesce(sum(spans), 0) FROM requests"
+_SIZES = """
+    SELECT coalesce(sum(length(body)), 0), coalesce(sum(spans), 0)
+    FROM (SELECT spans, body FROM requests UNION ALL SELECT spans, body FROM postponed)
+"""
+_DROP = "DELETE FROM requests WHERE seq <= ?"
+_DROP_POSTPONED = "DELETE FROM postponed WHERE number = ?"
+_POSTPONE = "INSERT INTO postponed VALUES (?, ?, ?, ?, ?)"
+# An earlier process had evaluated these spans; a start evaluates all that are not stored.
+_TAKE_BACK = (
+    """
+    INSERT INTO requests (received_ns, spans, digest, body)
+    SELECT received_ns, spans, digest, body FROM postponed ORDER BY number
+    """,
+    "DELETE FROM postponed",
+)
 _SET_ASIDE = (
     "INSERT INTO damaged SELECT * FROM requests WHERE seq = ?",
     "DELETE FROM requests WHERE seq = ?",
@@ -84,11 +111,34 @@ class _Append:
     done: Callable[[Exception | None], None]
 
 
+class PackedSpans(NamedTuple):
+    """The columns of a row of the log."""
+
+    received_ns: int
+    spans: int
+    digest: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """Evaluated spans that are stored later, packed as a row of the log."""
+
+    number: int
+    row: PackedSpans
+
+    def spans(self) -> pl.DataFrame:
+        """Return the spans."""
+        return pl.read_ipc_stream(io.BytesIO(self.row.body))
+
+
 @dataclass(frozen=True, slots=True)
 class _Drop:
-    """Rows that are no longer needed."""
+    """Rows that are no longer needed, but for some spans; and earlier ones that are stored now."""
 
     seq: int
+    postponed: Sequence[Postponed]
+    stored: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +179,12 @@ class IngestLog:
         self.damaged = 0  # rows that could not be read and were set aside
         self.committed = threading.Event()  # set when there is something new
         self._queue: queue.SimpleQueue[_Append | _Drop | None] = queue.SimpleQueue()
+        self._drops: list[_Drop] = []  # until they are written
         self._reading = threading.Lock()
         self._is_closed = False
         self._reader = connect(path, _LOG, one_thread=False)
         with explained(path, _LOG):
+            self._take_back()
             self.bytes, self.spans = self._reader.execute(_SIZES).fetchone()
         self._worker = Worker("looptrace-log", self._write)
         self._worker.start()
@@ -219,9 +271,15 @@ class IngestLog:
                 tables.append(table)
         return Logged(last_seq, pl.concat(tables), has_more)
 
-    def drop(self, seq: int) -> None:
-        """Delete the rows up to this number."""
-        self._queue.put(_Drop(seq))
+    def drop(
+        self, seq: int, postponed: Sequence[Postponed] = (), stored: Sequence[int] = ()
+    ) -> None:
+        """Delete the rows up to this number.
+
+        Spans of theirs that are `postponed` get rows of their own, until their numbers are
+        `stored`.
+        """
+        self._queue.put(_Drop(seq, postponed, stored))
 
     def close(self) -> None:
         """Commit the waiting spans, and end."""
@@ -230,6 +288,13 @@ class IngestLog:
         with self._reading:
             self._is_closed = True
             self._reader.close()
+
+    def _take_back(self) -> None:
+        if self._reader.execute("SELECT 1 FROM postponed LIMIT 1").fetchone():
+            with self._reader:
+                self._reader.execute("BEGIN IMMEDIATE")
+                for statement in _TAKE_BACK:
+                    self._reader.execute(statement)
 
     def _end_of_piece(self, after_seq: int, spans_max: int, up_to_seq: int) -> tuple[int, bool]:
         """Return the number of the last row of a piece of the log, and whether more rows follow."""
@@ -271,14 +336,14 @@ class IngestLog:
                 items.append(self._queue.get())
             goes_on = None not in items
             self._append(sql, [item for item in items if isinstance(item, _Append)])
-            self._forget(sql, max((i.seq for i in items if isinstance(i, _Drop)), default=0))
+            self._forget(sql, [item for item in items if isinstance(item, _Drop)])
         sql.close()
 
     def _append(self, sql: sqlite3.Connection, items: list[_Append]) -> None:
         if not items:
             return
         problem: StoreError | None = None
-        rows = [_packed(item.spans) for item in items]
+        rows = [packed(item.spans) for item in items]
         try:
             with sql:
                 sql.execute("BEGIN IMMEDIATE")
@@ -296,17 +361,24 @@ class IngestLog:
         for item in items:
             item.done(problem)
 
-    def _forget(self, sql: sqlite3.Connection, seq: int) -> None:
-        if not seq:
+    def _forget(self, sql: sqlite3.Connection, drops: list[_Drop]) -> None:
+        if not drops:
             return
+        self._drops += drops
         try:
             with sql:
                 sql.execute("BEGIN IMMEDIATE")
-                sql.execute("DELETE FROM requests WHERE seq <= ?", (seq,))
+                for each in self._drops:
+                    sql.executemany(
+                        _POSTPONE, [(part.number, *part.row) for part in each.postponed]
+                    )
+                    sql.executemany(_DROP_POSTPONED, [(number,) for number in each.stored])
+                    sql.execute(_DROP, (each.seq,))
+            self._drops.clear()
             sql.execute("PRAGMA incremental_vacuum").fetchall()
             self.bytes, self.spans = sql.execute(_SIZES).fetchone()
         except sqlite3.Error as error:
-            # They are already in the store, and the next call deletes them.
+            # No row is lost, and the next call does this, too.
             _logger.warning("%s: cannot be trimmed (%s)", self.path, error)
 
 
@@ -319,11 +391,12 @@ def _settle(waiting: asyncio.Future[None], error: Exception | None) -> None:
         waiting.set_exception(error)
 
 
-def _packed(spans: pl.DataFrame) -> tuple[int, int, str, bytes]:
+def packed(spans: pl.DataFrame) -> PackedSpans:
+    """Return spans (`SPAN_SCHEMA`) as a row of the log."""
     stream = io.BytesIO()
     spans.write_ipc_stream(stream, compression="lz4")
     body = stream.getvalue()
-    return time.time_ns(), spans.height, digest(body), body
+    return PackedSpans(time.time_ns(), spans.height, digest(body), body)
 
 
 def _unpacked(check: str, body: bytes) -> pl.DataFrame | None:

@@ -210,7 +210,8 @@ class Service:
             self.exporter.wake()
         if self.judge:
             self.judge.wake()
-        self.archiver.ask()  # Whoever hears of it looks at the store next.
+        # Whoever hears of it looks at the store next.
+        self.archiver.ask({event.trace_id for event in events})
 
     async def _stored(self) -> None:
         """Wait until the store has the processed spans, for a limited time."""

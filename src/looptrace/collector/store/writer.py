@@ -39,7 +39,15 @@ from looptrace.collector.store.buckets.judged import (
     read_judged,
     write_judged,
 )
-from looptrace.collector.store.buckets.placement import Placed, Traces, place, tied_to, together
+from looptrace.collector.store.buckets.placement import (
+    Placed,
+    Traces,
+    groups_of,
+    place,
+    stored_ties,
+    tied_to,
+    together,
+)
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.layout import (
@@ -234,10 +242,21 @@ class Writer:
         if _unfinished_add(self._dir):
             self.add(SPAN_SCHEMA.to_frame())
 
-    def add(self, spans: pl.DataFrame) -> None:
+    def groups(self, ties: pl.DataFrame) -> Mapping[str, str]:
+        """Return the group of traces with these ties (`tie_rows`), and of the stored ones they tie.
+
+        `add` makes the turns of whole groups.
+
+        Raises:
+            StoreError: if a file cannot be read.
+        """
+        return groups_of(ties, stored_ties(self._dir) if self._ties is None else self._ties)
+
+    def add(self, spans: pl.DataFrame) -> Mapping[str, int]:
         """Add spans and decisions, where another part decides on gates.
 
         The store has had an ingest before. The caller adds the spans of a killed `add` again.
+        Returns of how many spans the turns of each trace were made.
 
         Raises:
             StoreError: if a file cannot be read or written.
@@ -257,11 +276,13 @@ class Writer:
         if resolutions:
             note(tied_to(self._dir, {each.trace_id for each in resolutions}, self._ties))
         judged = read_judged(self._dir)
-        for _ in self._derive(touched, judged):
-            pass  # Another part decides on gates.
+        made: dict[str, int] = {}
+        for derived in self._derive(touched, judged):
+            made |= derived.spans  # Another part decides on gates.
         self._resolution_ids.update(each.id for each in resolutions)
         write_judged(self._dir, judged)
         (self._dir / UNFINISHED_FILE).unlink()
+        return made
 
     def expire(self, days_max: int, bytes_max: int) -> list[str]:
         """Delete the days before the last `days_max`, and more of the oldest if needed.

@@ -39,9 +39,13 @@ class ChangedBucket:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """The result of deriving a bucket again: its tasks, and what was detected in them."""
+    """The result of deriving a bucket again: its tasks, and what was detected in them.
+
+    `spans` has the number of spans of each trace.
+    """
 
     bucket: int
+    spans: dict[str, int]
     tasks: set[str]
     detection: Detection  # without its findings, which are written
     joined_names: dict[str, str]  # tasks of sessions that several services share
@@ -135,6 +139,7 @@ class Derivation:
         is_known = after.turns == made.height or self.judged.get(bucket) == before
         return Derived(
             bucket=bucket,
+            spans=dict(read.spans.group_by("trace_id").len().iter_rows()),
             tasks=tasks,
             detection=replace(detection, findings=()),
             joined_names=joined_names(read.spans, self.policy.sameness.sessions),

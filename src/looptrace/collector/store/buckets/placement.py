@@ -86,9 +86,9 @@ def place(
     ties = pl.concat(spool.each(tie_rows, engine)).unique()
     came, is_first = ties["trace_id"].unique(), True
     while True:
-        stored = _stored_ties(store_dir) if known is None else known
+        stored = stored_ties(store_dir) if known is None else known
         near = stored if known is None else _connected(stored, pl.concat([came, ties["tie"]]))
-        buckets = _buckets_of(pl.concat([near.drop("bucket"), ties]).unique())
+        buckets = _buckets_of(near, ties)
         strays = near.join(buckets, on="trace_id").filter(pl.col("bucket") != pl.col("place"))
         strays = strays.select("bucket", "trace_id").unique()
         left = {
@@ -204,7 +204,7 @@ def _add(store_dir: Path, arriving: _Arriving) -> _Added:
     )
 
 
-def _stored_ties(store_dir: Path) -> pl.DataFrame:
+def stored_ties(store_dir: Path) -> pl.DataFrame:
     """Return the tied pairs of all stored traces, with their current bucket."""
     return pl.concat(
         tie_rows(
@@ -214,8 +214,18 @@ def _stored_ties(store_dir: Path) -> pl.DataFrame:
     )
 
 
-def _buckets_of(ties: pl.DataFrame) -> pl.DataFrame:
-    """Return the `group` and the bucket (`place`) of every trace; tied traces have the same."""
+def groups_of(ties: pl.DataFrame, stored: pl.DataFrame) -> dict[str, str]:
+    """Return the group of each trace with these ties, and of each `stored` one tied to them."""
+    near = _connected(stored, pl.concat([ties["trace_id"], ties["tie"]]))
+    return dict(_buckets_of(near, ties).select("trace_id", "group").iter_rows())
+
+
+def _buckets_of(near: pl.DataFrame, given: pl.DataFrame) -> pl.DataFrame:
+    """Return the `group` and the bucket (`place`) of each trace; tied traces have the same.
+
+    The pairs are those of stored traces and of given spans.
+    """
+    ties = pl.concat([near.select(given.columns), given]).unique()
     group = groups(ties.iter_rows())
     traces = ties["trace_id"].unique()
     named = [group[trace] for trace in traces]
@@ -234,7 +244,7 @@ def tied_to(
     store_dir: Path, traces: Collection[str], known: pl.DataFrame | None = None
 ) -> dict[int, Traces]:
     """Return by bucket these traces and those tied to them, where ties are `known` by these."""
-    ties = _stored_ties(store_dir) if known is None else known
+    ties = stored_ties(store_dir) if known is None else known
     return _by(_connected(ties, pl.Series(list(traces), dtype=pl.String)), "bucket")
 
 
