@@ -21,13 +21,8 @@ from looptrace.collector.otlp.span_rows import Bounds
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server import postponement
 from looptrace.collector.server.archiver import Archiver
-from looptrace.collector.server.ingest_log import (
-    FILE_NAME,
-    IngestLog,
-    Postponed,
-    packed,
-    spans_waiting,
-)
+from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog, spans_waiting
+from looptrace.collector.server.packed_spans import Postponed, packed
 from looptrace.collector.store import reader
 from looptrace.collector.store.writer import Writer, ingest, writing
 from tests.otlp import Trace

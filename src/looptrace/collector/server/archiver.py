@@ -222,7 +222,7 @@ class Archiver:
             self._done(plan.now.height)
 
     def _planned(self, came: pl.DataFrame, asked: Collection[str] | None, writer: Writer) -> Plan:
-        ties = pl.concat([tie_rows(came), *self._waiting.ties()])
+        ties = pl.concat([tie_rows(came), self._waiting.ties])
         groups = writer.groups(ties) if ties.height else {}
         return self._waiting.plan(came, self._read_seq, groups, asked, time.monotonic())
 

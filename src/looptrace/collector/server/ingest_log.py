@@ -10,22 +10,20 @@ own.
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
 import queue
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.text.digests import digest
+from looptrace.collector.server.packed_spans import Postponed, packed, unpacked
 from looptrace.collector.server.receiver.receiver_metrics import Instrument
 from looptrace.collector.server.receiver.sink import SinkFull
 from looptrace.collector.store.locks import NAME, StoreError
@@ -109,27 +107,6 @@ class _Append:
 
     spans: pl.DataFrame
     done: Callable[[Exception | None], None]
-
-
-class PackedSpans(NamedTuple):
-    """The columns of a row of the log."""
-
-    received_ns: int
-    spans: int
-    digest: str
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Postponed:
-    """Evaluated spans that are stored later, packed as a row of the log."""
-
-    number: int
-    row: PackedSpans
-
-    def spans(self) -> pl.DataFrame:
-        """Return the spans."""
-        return pl.read_ipc_stream(io.BytesIO(self.row.body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +241,7 @@ class IngestLog:
         rows = self._rows(_READ, after_seq, last_seq)
         tables = [SPAN_SCHEMA.to_frame()]
         for seq, check, body in rows:
-            table = _unpacked(check, body)
+            table = unpacked(check, body)
             if table is None:
                 self._set_aside(seq)
             else:
@@ -389,16 +366,3 @@ def _settle(waiting: asyncio.Future[None], error: Exception | None) -> None:
         waiting.set_result(None)
     else:
         waiting.set_exception(error)
-
-
-def packed(spans: pl.DataFrame) -> PackedSpans:
-    """Return spans (`SPAN_SCHEMA`) as a row of the log."""
-    stream = io.BytesIO()
-    spans.write_ipc_stream(stream, compression="lz4")
-    body = stream.getvalue()
-    return PackedSpans(time.time_ns(), spans.height, digest(body), body)
-
-
-def _unpacked(check: str, body: bytes) -> pl.DataFrame | None:
-    """Return the spans of a row; None if its bytes have changed."""
-    return pl.read_ipc_stream(io.BytesIO(body)) if digest(body) == check else None

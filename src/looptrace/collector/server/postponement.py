@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from queue import SimpleQueue
 
@@ -18,7 +19,7 @@ import polars as pl
 from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.bounded_dict import BoundedDict
-from looptrace.collector.server.ingest_log import Postponed, packed
+from looptrace.collector.server.packed_spans import Postponed, packed
 
 # The turns of a stored span take some 0.1 ms, so that a session takes 0.2 percent of a core,
 # however long it is.
@@ -28,7 +29,7 @@ WAIT_S_MAX = 300.0
 BYTES_MAX = 32 << 20
 # Traces whose turns were made; the spans of a forgotten one do not wait.
 TRACES_MAX = 100_000
-_GROUP = "looptrace group"  # The column with the group of a span's trace.
+_TIES = {"trace_id": pl.String, "tie": pl.String, "number": pl.Int64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,12 @@ class _Made:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class _Part:
-    """Waiting spans of traces that belong together, their ties, and the row of the log before."""
+    """Waiting spans of a group, one of its traces, and the row of the log before the spans."""
 
     postponed: Postponed
-    ties: pl.DataFrame  # `tie_rows`
+    trace_id: str
     after_seq: int
 
 
@@ -54,6 +55,7 @@ class Plan:
 
     now: pl.DataFrame
     waiting: list[_Part]
+    ties: pl.DataFrame  # of the parts
     postponed: list[Postponed]  # of the round's own spans
     stored: list[int]  # numbers of parts
 
@@ -63,6 +65,8 @@ class Waiting:
 
     def __init__(self) -> None:
         self._parts: list[_Part] = []
+        # The ties of the waiting spans (`tie_rows`), with the number of their part.
+        self._ties = pl.DataFrame(schema=_TIES)
         self._made: BoundedDict[str, _Made] = BoundedDict(TRACES_MAX)
         self._numbers = count(1)
 
@@ -70,9 +74,10 @@ class Waiting:
         """Return how many spans wait."""
         return sum(part.postponed.row.spans for part in self._parts)
 
-    def ties(self) -> list[pl.DataFrame]:
-        """Return the ties (`tie_rows`) of the waiting spans."""
-        return [part.ties for part in self._parts]
+    @property
+    def ties(self) -> pl.DataFrame:
+        """The ties (`tie_rows`) of the waiting spans."""
+        return self._ties.drop("number")
 
     def stored_seq(self, read_seq: int) -> int:
         """Return the row of the log up to which no span waits, if it was read up to a row."""
@@ -94,31 +99,36 @@ class Waiting:
         """
         is_full = sum(len(part.postponed.row.body) for part in self._parts) > BYTES_MAX
         due = self._due(groups, None if is_full else asked, now_s)
-        of_group = pl.col("trace_id").replace_strict(groups, return_dtype=pl.String)
-        came = came.with_columns(of_group.alias(_GROUP))
-        is_due = pl.col(_GROUP).is_in(due)
-        ended = [part for part in self._parts if groups[part.ties["trace_id"][0]] in due]
-        now = [came.filter(is_due).drop(_GROUP)]
-        now += [with_ties(part.postponed.spans()) for part in ended]
-        left = came.filter(~is_due).partition_by(_GROUP, include_key=False)
-        postponed = [
-            _Part(
-                Postponed(next(self._numbers), packed(part.select(*SPAN_SCHEMA))),
-                tie_rows(part),
-                after_seq,
-            )
-            for part in left
-        ]
+        is_due = pl.col("trace_id").replace_strict(groups, return_dtype=pl.String).is_in(due)
+        ended = [part for part in self._parts if groups[part.trace_id] in due]
+        numbers = [part.postponed.number for part in ended]
+        waited = [SPAN_SCHEMA.to_frame(), *(part.postponed.spans() for part in ended)]
+        parts, ties = self._parts_of(came.filter(~is_due), groups, after_seq)
         return Plan(
-            pl.concat(now),
-            [part for part in self._parts if part not in ended] + postponed,
-            [part.postponed for part in postponed],
-            [part.postponed.number for part in ended],
+            pl.concat([came.filter(is_due), with_ties(pl.concat(waited))]),
+            [part for part in self._parts if groups[part.trace_id] not in due] + parts,
+            pl.concat([self._ties.filter(~pl.col("number").is_in(numbers)), ties]),
+            [part.postponed for part in parts],
+            numbers,
         )
+
+    def _parts_of(
+        self, spans: pl.DataFrame, groups: Mapping[str, str], after_seq: int
+    ) -> tuple[list[_Part], pl.DataFrame]:
+        """Return a part of each group of spans, and the ties of all with the number of the part."""
+        numbers: dict[str, int] = defaultdict(partial(next, self._numbers))
+        of_trace = {trace_id: numbers[groups[trace_id]] for trace_id in spans["trace_id"].unique()}
+        number = pl.col("trace_id").replace_strict(of_trace).cast(pl.Int64)
+        parted = spans.with_columns(number=number).partition_by("number", as_dict=True)
+        parts = [
+            _Part(Postponed(int(n), packed(p.select(*SPAN_SCHEMA))), p["trace_id"][0], after_seq)
+            for (n,), p in parted.items()
+        ]
+        return parts, tie_rows(spans).with_columns(number=number)
 
     def carry_out(self, plan: Plan, made: Mapping[str, int], now_s: float) -> None:
         """Note a plan that was carried out; `made` has how many spans of a trace became turns."""
-        self._parts = plan.waiting
+        self._parts, self._ties = plan.waiting, plan.ties
         for trace_id, spans in made.items():
             self._made.pop(trace_id, None)
             self._made[trace_id] = _Made(spans, now_s)

@@ -33,6 +33,7 @@ from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
 from looptrace.collector.content.policy import Content, with_content
 from looptrace.collector.store.buckets.derivation import ChangedBucket, Derivation, Derived
+from looptrace.collector.store.buckets.gated_tasks import decided_or_renamed, tasks_gone
 from looptrace.collector.store.buckets.judged import (
     Judged,
     judged_of,
@@ -65,7 +66,6 @@ from looptrace.collector.store.tables.parquet import (
     BUCKETS,
     TABLES,
     count_bucket,
-    read_bucket,
 )
 from looptrace.collector.store.tables.removal import expire, sweep
 from looptrace.collector.store.tables.writing import prepare_files
@@ -176,14 +176,14 @@ class Writer:
         seq_before = self._gates.last_seq()
         placed = self._place(spool, content)
         resolutions = self._gates.resolutions()
-        decided = _decided_or_renamed(self._dir, self._gates)
+        decided = decided_or_renamed(self._dir, self._gates)
         touched = together(together(placed.touched, decided), dict.fromkeys(stale))
         opened = 0
         judged = read_judged(self._dir)
         for count, derived in enumerate(self._derive(touched, judged), 1):
             opened += self._decide(derived)
             on_judged(count, len(touched))
-        gone = _tasks_gone(self._dir, self._gates)
+        gone = tasks_gone(self._dir, self._gates)
         self._gates.record((), map(TaskState, sorted(gone)), time.time_ns())
         self._resolution_ids.update(each.id for each in resolutions)
         write_judged(self._dir, judged)
@@ -389,17 +389,3 @@ def _unfinished_add(store_dir: Path) -> dict[int, Traces]:
 
 def _hash(policy: DetectionPolicy) -> str:
     return digest(repr(policy))
-
-
-def _tasks_gone(store_dir: Path, gates: GateStore) -> set[str]:
-    """Return the recorded tasks that became parts of others, or got another name."""
-    buckets = (read_bucket(store_dir, "turns", bucket, ["task"]) for bucket in range(BUCKETS))
-    return gates.tasks().difference(*(turns["task"].unique() for turns in buckets))
-
-
-def _decided_or_renamed(store_dir: Path, gates: GateStore) -> dict[int, Traces]:
-    """Return the traces of gates that were resolved, or renamed, since the detection, by bucket."""
-    gone = _tasks_gone(store_dir, gates)
-    renamed = {trace_id for task, trace_id in gates.tasks_and_traces() if task in gone}
-    traces = gates.pending() | renamed
-    return tied_to(store_dir, traces) if traces else {}

@@ -1,0 +1,31 @@
+"""The tasks of gates whose turns changed: by a decision, or because they are others now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from looptrace.collector.store.buckets.placement import Traces, tied_to
+from looptrace.collector.store.gates import GateStore
+from looptrace.collector.store.tables.parquet import BUCKETS, read_bucket
+
+
+def tasks_gone(store_dir: Path, gates: GateStore) -> set[str]:
+    """Return the recorded tasks that became parts of others, or got another name.
+
+    Raises:
+        StoreError: if a file cannot be read.
+    """
+    buckets = (read_bucket(store_dir, "turns", bucket, ["task"]) for bucket in range(BUCKETS))
+    return gates.tasks().difference(*(turns["task"].unique() for turns in buckets))
+
+
+def decided_or_renamed(store_dir: Path, gates: GateStore) -> dict[int, Traces]:
+    """Return the traces of gates that were resolved, or renamed, since the detection, by bucket.
+
+    Raises:
+        StoreError: if a file cannot be read.
+    """
+    gone = tasks_gone(store_dir, gates)
+    renamed = {trace_id for task, trace_id in gates.tasks_and_traces() if task in gone}
+    traces = gates.pending() | renamed
+    return tied_to(store_dir, traces) if traces else {}
