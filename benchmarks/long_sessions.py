@@ -1,7 +1,7 @@
 """Measures a server over long sessions: `python -m benchmarks.long_sessions [--beside CHECKOUT]`.
 
 A few agents have worked for hours and go on. What counts is the processor time of the server while
-they send a span now and then, which should not depend on how long their sessions are.
+they send a span now and then, which should depend little on how long their sessions are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""P3: the spans of a long session are stored later than others, and as if they had not been."""
+"""P1: the spans of a long session are stored later than others, and as if they had not been."""
 
 from __future__ import annotations
 
@@ -116,13 +116,13 @@ def test_only_the_session_that_is_there_waits_until_it_is_asked_for(tmp_path: Pa
         accept(server.log, spans_of(second, other))
         server.round()
         counts = server.archiver.counts
-        assert (counts.spans, counts.spans_waiting) == (2 * (CALLS + 1), CALLS + 1)
+        assert (counts.spans, counts.spans_postponed) == (2 * (CALLS + 1), CALLS + 1)
         assert counts.seq == 1  # The second row is not stored as a whole.
         stored = pl.concat(reader.read_spans(tmp_path))["trace_id"]
         assert {*stored} == {first.trace_id, other.trace_id}
         server.archiver.ask({second.trace_id})
         server.round()
-        assert (counts.seq, counts.spans_waiting) == (2, 0)
+        assert (counts.seq, counts.spans_postponed) == (2, 0)
     assert spans_waiting(tmp_path) == 0
     assert_same(tmp_path, spans_of(first, second, other), tmp_path / "beside")
 
@@ -141,7 +141,7 @@ def test_it_waits_for_a_time_that_grows_with_it_and_ends(
             accept(server.log, spans_of(trace_of("s", str(number), 60 * number)))
             began_s = now_s[0]
             server.round()
-            while server.archiver.counts.spans_waiting:
+            while server.archiver.counts.spans_postponed:
                 now_s[0] += 1
                 server.round()
             waited_s.append(now_s[0] - began_s)
@@ -158,13 +158,13 @@ def test_what_is_asked_for_a_moment_before_it_is_evaluated_does_not_wait(tmp_pat
         server.round()
         accept(server.log, spans_of(second))
         server.round()
-        assert server.archiver.counts.spans_waiting == 0
+        assert server.archiver.counts.spans_postponed == 0
         accept(server.log, spans_of(trace_of("s", "3", 120)))
         server.round()
-        assert server.archiver.counts.spans_waiting == CALLS + 1
+        assert server.archiver.counts.spans_postponed == CALLS + 1
 
 
-def test_a_kill_loses_nothing_that_waits(tmp_path: Path) -> None:
+def test_a_restart_loses_nothing_that_waits(tmp_path: Path) -> None:
     """The row of its request is gone by then."""
     spans = spans_of(trace_of("s", "1"), trace_of("s", "2", 60))
     with serving(tmp_path) as server:

@@ -55,7 +55,7 @@ class ArchiverCounts:
 
     seq: int = number("Row of the log up to which all spans are in the store.", "gauge")
     spans: int = number("Spans that were written to the store.")
-    spans_waiting: int = number("Spans of long sessions that wait in the log.", "gauge")
+    spans_postponed: int = number("Spans of long sessions that wait in the log.", "gauge")
     rounds: int = number("Times that spans were written to the store.")
     failed: int = number("Times that writing failed; it is tried again.")
     is_blocked: int = number("1 while the store cannot be written.", "gauge")
@@ -183,7 +183,7 @@ class Archiver:
         spans, changed_s = 0, time.monotonic()
         while not self._worker.is_closing:
             now_s = time.monotonic()
-            if (came := self._log.spans - self.counts.spans_waiting) != spans:
+            if (came := self._log.spans - self.counts.spans_postponed) != spans:
                 spans, changed_s = came, now_s
             is_quiet = spans >= SOME_SPANS and now_s - changed_s >= QUIET_S
             is_old = now_s - began_s >= self._limits.store_every_s
@@ -249,7 +249,7 @@ class Archiver:
 
     def _done(self, spans: int) -> None:
         self.counts.seq = self._waiting.stored_seq(self._read_seq)
-        self.counts.spans_waiting = len(self._waiting)
+        self.counts.spans_postponed = len(self._waiting)
         if spans:
             self.counts.spans += spans
             self.counts.rounds += 1

@@ -21,11 +21,11 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.server.packed_spans import Postponed, packed
 
-# The turns of a stored span take some 0.1 ms, so that a session takes 0.2 percent of a core,
-# however long it is.
+# The turns of a stored span take some 0.1 ms, so that a session of up to 6,000 spans takes 0.2
+# percent of a core. A longer one takes more, because nobody should miss its end for longer.
 WAIT_S_A_SPAN = 0.05
 WAIT_S_MAX = 300.0
-# Spans that wait are in memory, too, packed to some 200 bytes each. With more, none waits.
+# Spans that wait are in memory, too, packed to 200 to 600 bytes each. With more, none waits.
 BYTES_MAX = 32 << 20
 # Traces whose turns were made; the spans of a forgotten one do not wait.
 TRACES_MAX = 100_000
