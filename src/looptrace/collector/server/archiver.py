@@ -38,8 +38,8 @@ SPANS_A_ROUND = 20_000
 MANY_SPANS, SOME_SPANS = SPANS_A_ROUND // 2, 1_000
 QUIET_S = 0.5
 # Storing may take this share of the time, so that receiving and detection go on: more of it where
-# no span waits longer for the rules than this.
-BUSY_SHARE_MAX, KEEPING_UP_SHARE_MAX = 0.2, 0.5
+# no span waits longer for the rules than this, and all where none waits and none came for a moment.
+BUSY_SHARE_MAX, KEEPING_UP_SHARE_MAX, ALL_OF_THE_TIME = 0.2, 0.5, 1.0
 KEEPING_UP_S = 1.0
 LOOK_S = 0.1
 # When the log is as full as this, storing may take all of the time, before the log is full.
@@ -180,16 +180,14 @@ class Archiver:
 
     def _until_due(self, began_s: float, ended_s: float) -> Generator[float, None, None]:
         """Wait until it is time for another round, after the last one began and ended."""
-        spans, changed_s = 0, time.monotonic()
         while not self._worker.is_closing:
             now_s = time.monotonic()
-            if (came := self._log.spans - self.counts.spans_postponed) != spans:
-                spans, changed_s = came, now_s
-            is_quiet = spans >= SOME_SPANS and now_s - changed_s >= QUIET_S
+            spans = self._log.spans - self.counts.spans_postponed
+            is_quiet = now_s - self._log.appended_s >= QUIET_S
             is_old = now_s - began_s >= self._limits.store_every_s
-            is_due = spans >= MANY_SPANS or is_quiet or is_old
+            is_due = spans >= (SOME_SPANS if is_quiet else MANY_SPANS) or is_old
             if is_due or self._asked.is_new:
-                share_max = self._share_max() if is_due else BUSY_SHARE_MAX
+                share_max = self._share_max(is_quiet=is_quiet) if is_due else BUSY_SHARE_MAX
                 if now_s - ended_s >= (ended_s - began_s) * (1 / share_max - 1):
                     return
             yield LOOK_S
@@ -197,11 +195,11 @@ class Archiver:
     def _is_urgent(self) -> bool:
         return bool(self._log.bytes > self._log.bytes_max * URGENT_SHARE)
 
-    def _share_max(self) -> float:
+    def _share_max(self, *, is_quiet: bool) -> float:
         """Return the share of the time that storing may take now."""
-        if self._is_urgent():
-            return 1.0
         since_ns = self._log.waiting_since_ns(self._detected_seq())
+        if self._is_urgent() or (is_quiet and since_ns is None):
+            return ALL_OF_THE_TIME
         waits_s = 0.0 if since_ns is None else (time.time_ns() - since_ns) / NS_PER_S
         return KEEPING_UP_SHARE_MAX if waits_s < KEEPING_UP_S else BUSY_SHARE_MAX
 

@@ -14,6 +14,7 @@ import logging
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -154,6 +155,7 @@ class IngestLog:
         self.bytes_max = bytes_max
         self.is_blocked = False  # whether the last block could not be written
         self.damaged = 0  # rows that could not be read and were set aside
+        self.appended_s = time.monotonic()  # when spans came last
         self.committed = threading.Event()  # set when there is something new
         self._queue: queue.SimpleQueue[_Append | _Drop | None] = queue.SimpleQueue()
         self._drops: list[_Drop] = []  # until they are written
@@ -327,6 +329,7 @@ class IngestLog:
                 sql.executemany(_ADD, rows)
             self.bytes += sum(len(row[-1]) for row in rows)
             self.spans += sum(row[1] for row in rows)
+            self.appended_s = time.monotonic()
             self.is_blocked = False
             self.committed.set()
         except sqlite3.Error as error:
