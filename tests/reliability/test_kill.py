@@ -8,24 +8,33 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import polars as pl
+
+from looptrace.collector.store import reader
 from tests.otlp import Trace
-from tests.reliability.serving import EARLY, OK, SERVE, Served, stored
+from tests.reliability.serving import EARLY, OK, SERVE, Served, stored, until
 
 SENDERS = 4
 SPANS_A_BATCH = 20
 KILLS = int(os.environ.get("LOOPTRACE_SOAK_KILLS", "4"))
 STOPS = int(os.environ.get("LOOPTRACE_SOAK_STOPS", "2"))
 STOP_S_MAX = 5.0
+BEGAN = datetime(2026, 3, 2, 9, tzinfo=UTC)
 
 
 class Senders:
-    """Threads that send batches until they are stopped; which were acknowledged they know."""
+    """Threads that send batches until they are stopped; which were acknowledged they know.
 
-    def __init__(self) -> None:
+    Each batch is a trace, of `session` or of a session of its own.
+    """
+
+    def __init__(self, session: str | None = None) -> None:
         self.acknowledged: list[str] = []  # traces, of one batch each
         self.sent = 0
+        self._session = session
         self._stopping = False
 
     def run(self, server: Served, end: Callable[[Served], None], seconds: float) -> None:
@@ -43,13 +52,23 @@ class Senders:
     def _send(self, server: Served) -> None:
         while not self._stopping:
             self.sent += 1
-            trace = Trace(f"{id(self)}-{threading.get_ident()}-{self.sent}")
+            name = f"{id(self)}-{threading.get_ident()}-{self.sent}"
+            at = BEGAN + timedelta(seconds=SPANS_A_BATCH * self.sent)
+            trace = Trace(self._session or name, name=name, at=at.isoformat())
             for number in range(SPANS_A_BATCH):
-                trace.span(f"call {number}")
+                trace.span(f"call {number}", attributes=_tool(f"{name}-{number}"))
             if server.send(trace.request()) == OK:
                 self.acknowledged.append(trace.trace_id)
             elif server.process.poll() is not None:
                 return
+
+
+def _tool(path: str) -> dict[str, str]:
+    return {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "read_file",
+        "gen_ai.tool.call.arguments": f'{{"path": "{path}"}}',
+    }
 
 
 def lost_and_torn(store_dir: Path, senders: Senders) -> tuple[int, int]:
@@ -67,6 +86,25 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) 
         senders.run(server, Served.kill, chance.uniform(0.1, 0.8))
     assert len(senders.acknowledged) > KILLS
     assert lost_and_torn(tmp_path / "store", senders) == (0, 0)
+
+
+def test_nothing_that_waits_to_be_stored_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
+    """P1: of a long session; its turns fit its spans again."""
+    settings = tmp_path / "looptrace.toml"
+    settings.write_text("[server]\nstore_every_s = 1\n", encoding="utf-8")
+    senders = Senders("long")
+
+    def kill(server: Served) -> None:
+        until(lambda: server.number("looptrace_storing_spans_postponed"))
+        server.kill()
+
+    for _ in range(KILLS // 2):
+        server = Served(tmp_path / "store", "--config", str(settings), command=SERVE)
+        senders.run(server, kill, 0.0)
+    assert lost_and_torn(tmp_path / "store", senders) == (0, 0)
+    turns = pl.concat(reader.read_turns(tmp_path / "store"))
+    assert turns.height == SPANS_A_BATCH * turns["trace_id"].n_unique()
+    assert turns["turn"].sort().to_list() == list(range(1, turns.height + 1))
 
 
 def test_a_server_that_acknowledges_early_is_caught(tmp_path: Path) -> None:

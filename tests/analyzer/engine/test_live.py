@@ -23,9 +23,10 @@ from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S
 from looptrace.analyzer.engine.live_tasks import QUIET_ROUNDS
 from looptrace.analyzer.engine.policy import DetectionPolicy
+from looptrace.analyzer.engine.turn_block import rows_of
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.columns import COUNTED
-from looptrace.analyzer.schema.turns import AT, TURN_SCHEMA, numbered
+from looptrace.analyzer.schema.turns import AT, TURN_KEY, TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.profiles import rules_of_profile
 from looptrace.rules.attempts.degradation import Degradation
 from looptrace.rules.attempts.no_measurable_progress import NoMeasurableProgress
@@ -440,6 +441,47 @@ def test_a_message_and_its_response_are_two_turns() -> None:
 
     assert engine.kept == turns.height
     assert engine.findings() == batch(turns)
+
+
+def test_a_late_turn_has_only_the_last_turns_counted_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A session of many agents at once, whose turns come a few seconds late."""
+    base = {"task": "t1", "agent": "a", "kind": "tool", "failed": False, "text": "", "step": None}
+    call = base | {"arguments": "x", "result": "1", "took_ns": 0, "gap_ns": NS_PER_S // 10}
+    turns = table([call | {"name": f"tool {number % 7}"} for number in range(1_000)])
+    chance = random.Random(1)
+    late = [5 * NS_PER_S * chance.random() for _ in range(turns.height)]
+    order = np.argsort(turns["end_ns"].to_numpy() + np.array(late))
+    counted: list[SingleTurn] = []
+    count = SingleCounters.count
+
+    def noted(self: SingleCounters, one: SingleTurn) -> None:
+        counted.append(one)
+        count(self, one)
+
+    monkeypatch.setattr(SingleCounters, "count", noted)
+    engine = LiveEngine()
+    for begin in range(0, turns.height, 5):
+        engine.feed(turns[order[begin : begin + 5]])
+    assert len(counted) < 10 * turns.height  # All that may still move would be 100 a turn.
+    assert engine.findings() == batch(turns)
+
+
+def test_a_turn_that_goes_when_others_are_settled_does_not_count() -> None:
+    """The span that settles the turns of two minutes ago may show that one of them was none."""
+    base = {"task": "t1", "agent": "a", "kind": "tool", "failed": False, "text": "", "step": None}
+    call = base | {"name": "run", "arguments": "x", "result": "1", "took_ns": 0}
+    gaps = [NS_PER_S] * 40 + [HORIZON_S * NS_PER_S]
+    turns = table([call | {"gap_ns": gap} for gap in gaps])
+    engine = LiveEngine()
+    for begin in range(turns.height - 1):
+        engine.feed(turns[begin : begin + 1])
+    wrong = turns.row(20)
+    gone = tuple(wrong[AT[name]] for name in TURN_KEY)
+    engine.take(rows_of(turns[-1:]), [("t1", gone)])
+    left = turns.filter(pl.col("span_id") != wrong[AT["span_id"]])
+    assert engine.findings() == batch(numbered(left))
 
 
 def test_quiet_tasks_take_little_memory_and_go_on() -> None:

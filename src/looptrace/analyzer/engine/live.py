@@ -4,8 +4,8 @@ For each task the engine keeps the turns that may still move, and as many of the
 before them as the rules look back on. A turn is settled when it lies `HORIZON_S` before the newest
 of its task. Turns that arrive later than that are counted as late and left out. A turn that comes
 after all others of its task is counted and evaluated alone, by the functions that serve batch. If a
-turn comes before others, all turns that may still move are counted and evaluated again, starting
-from the settled ones.
+turn comes before others, these are counted and evaluated again, starting from the last mark before
+them or from the settled turns.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ import polars as pl
 from looptrace.analyzer.detect.evaluate import kinds_read, stretches_in
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.single_columns import SingleTurn, encode_turn
-from looptrace.analyzer.detect.stretches import Growth, Stretch, continue_stretches
+from looptrace.analyzer.detect.stretches import Stretch
 from looptrace.analyzer.engine.batch import finding_of, in_order, openings_of
 from looptrace.analyzer.engine.live_lookback import bounds_of, lookbacks_of, needed
-from looptrace.analyzer.engine.live_moments import Happened, moments_in, still_open
+from looptrace.analyzer.engine.live_moments import Happened, Passage, Standing, passage
 from looptrace.analyzer.engine.live_task import (
     HORIZON_S,
+    MARK_TURNS,
     TURNS_MORE,
     Group,
     LiveTask,
-    Standing,
+    Mark,
     by_task,
     settling,
 )
@@ -43,7 +44,7 @@ from looptrace.analyzer.engine.turn_block import (
 )
 from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.gates.state_machine import TaskState, advance
+from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.gates.timeline import with_history
 from looptrace.analyzer.normalize.call_matches import TurnKey
 from looptrace.analyzer.normalize.trace_buffer import Move
@@ -55,6 +56,8 @@ from looptrace.rules.vocabulary import NS_PER_S
 TOGETHER_MAX = TURNS_MORE
 # If more turns are counted again, all rules evaluate them; no rule is asked about each turn.
 ASKED_MAX = 64
+# Turns that may move are evaluated in at most so many groups at once.
+GROUPS_MAX = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +83,14 @@ class _Part:
 
     task: LiveTask
     begin: int  # place of the first of them in the block of the task
+    since: Standing | None = None  # the task before them, if they follow a mark
     asked: set[str] = field(default_factory=set)  # rules that may fire at them
     asked_all: bool = False
     # If they are all turns that may still move: these turns, and how many of them are settled now.
     anew: list[tuple[int, Turn]] | None = None
     settles: int = 0
     final: Happened = field(default_factory=lambda: Happened([], []))  # at settled turns
-    moving: Happened = field(default_factory=lambda: Happened([], []))  # at turns that may move
+    groups: list[Group] = field(default_factory=list)  # the turns that may move
 
 
 class LiveEngine:
@@ -212,54 +216,78 @@ class LiveEngine:
     ) -> dict[str, _Part]:
         """Count turns; return the turns of each task to be evaluated.
 
-        For most tasks these are the new turns. They are all turns that may still move if a new turn
-        does not come last, a turn is gone, or more come at once than were there, because most may
-        be settled.
+        For most tasks these are the new turns. If a new turn does not come last, or a turn is gone,
+        they begin at a mark before it. They are all turns that may still move if there is no mark,
+        or if more turns come at once than were there, because most may be settled.
         """
         parts: dict[str, _Part] = {}
-        for name, new in arrived.items():
-            task = self._tasks[name]
+        for name in [*arrived, *(gone.keys() - arrived.keys())]:
+            task, new, left = self._tasks[name], arrived.get(name, ()), gone.get(name, ())
             task.note(new)
             last = None
-            if name not in gone and len(new) <= max(TOGETHER_MAX, len(task.waiting)):
-                last = task.last_in_order(new)
-            if last is not None and len(task.block) + len(new) > task.turns_max:
-                last = last if task.settle(self._policy.recovery) else None
-            if last is None:
-                parts[name] = self._all_anew(task, task.merged(new, gone.get(name, ())))
-            else:
+            is_room = len(task.block) + len(new) <= task.turns_max
+            if len(new) <= max(TOGETHER_MAX, len(task.waiting)):
+                last = task.last_in_order(new) if new and not left else None
+                if last is not None or task.marks:
+                    is_room = is_room or task.settle(new, left, self._policy.recovery)
+            if last is not None and is_room:
                 parts[name] = self._in_order(task, last)
-        for name in gone.keys() - arrived.keys():
-            task = self._tasks[name]
-            parts[name] = self._all_anew(task, task.merged((), gone[name]))
+                continue
+            fresh = task.merged(new, left)
+            mark = task.mark_before(fresh) if is_room else None
+            parts[name] = self._since(task, mark, fresh) if mark else self._all_anew(task, fresh)
         return parts
 
     def _in_order(self, task: LiveTask, turns: Sequence[Turn]) -> _Part:
         """Count turns that come last, and find the rules that may fire at them."""
         part = _Part(task, len(task.block))
-        for turn in turns:
-            self._add(part, encode_turn(turn, turn[AT["end_ns"]]), part.moving)
-        task.wait_for([(turn[AT["end_ns"]], turn) for turn in turns])
+        placed = [(turn[AT["end_ns"]], turn) for turn in turns]
+        self._count(part, placed)
+        task.wait_for(placed)
+        return part
+
+    def _since(self, task: LiveTask, mark: Mark, fresh: list[tuple[int, Turn]]) -> _Part:
+        """Count again the turns after a mark."""
+        since = task.go_back(mark, self._policy.recovery)
+        part = _Part(task, len(task.block), since)
+        placed = fresh[mark.turns :]
+        self._ask_all_of_many(part, len(placed))
+        self._count(part, placed)
+        task.wait_for(placed)
         return part
 
     def _all_anew(self, task: LiveTask, fresh: list[tuple[int, Turn]]) -> _Part:
         """Count again all turns that may still move; some of them are settled now."""
         part = _Part(task, task.settled_turns, anew=fresh)
-        if len(fresh) > ASKED_MAX:
-            part.asked_all = True
-            part.asked.update(forms.name for forms in self._forms)
+        self._ask_all_of_many(part, len(fresh))
         part.settles = settling(fresh, task.settled_ns)
-        task.block.cut(part.begin)
+        task.begin_anew()
         task.counters = task.settled_counters
-        for place, (order_ns, turn) in enumerate(fresh):
-            if place == part.settles:
-                task.counters = task.settled_counters.copy()
-            happened = part.final if place < part.settles else part.moving
-            self._add(part, encode_turn(turn, order_ns), happened)
-        if task.counters is task.settled_counters:
-            task.counters = task.settled_counters.copy()
+        for order_ns, turn in fresh[: part.settles]:
+            self._add(part, encode_turn(turn, order_ns), part.final)
+        task.counters = task.settled_counters.copy()
+        self._count(part, fresh[part.settles :])
         task.settled_counters.steps.clear()
         return part
+
+    def _ask_all_of_many(self, part: _Part, turns: int) -> None:
+        if turns > ASKED_MAX:
+            part.asked_all = True
+            part.asked.update(forms.name for forms in self._forms)
+
+    def _count(self, part: _Part, turns: Sequence[tuple[int, Turn]]) -> None:
+        """Count turns that may move, in groups, with a mark before each group that is far enough.
+
+        They follow the turns of the task that are waiting.
+        """
+        task, before = part.task, len(part.task.waiting)
+        size = max(MARK_TURNS, -(-len(turns) // GROUPS_MAX))
+        for begin in range(0, len(turns), size):
+            members = turns[begin : begin + size]
+            task.mark(len(task.groups) + len(part.groups), before + begin)
+            part.groups.append(Group(len(members), Happened([], [])))
+            for order_ns, turn in members:
+                self._add(part, encode_turn(turn, order_ns), part.groups[-1].happened)
 
     def _add(self, part: _Part, one: SingleTurn, happened: Happened) -> None:
         """Count and hold a turn, and find the rules that may fire at it."""
@@ -282,64 +310,53 @@ class LiveEngine:
             return
         blocks = [part.task.block for part in parts]
         ends = np.cumsum([len(block) for block in blocks]).tolist()
-        settles, moves = np.zeros((2, ends[-1]), dtype=np.bool_)
+        fresh = np.zeros((1 + max(len(part.groups) for part in parts), ends[-1]), dtype=np.bool_)
         for part, end in zip(parts, ends, strict=True):
-            begin = end - len(part.task.block) + part.begin
-            settles[begin : begin + part.settles] = True
-            moves[begin + part.settles : end] = True
+            place = end - len(part.task.block) + part.begin
+            counts = [part.settles, *(group.turns for group in part.groups)]
+            for rows, turns in zip(fresh, counts, strict=False):
+                rows[place : place + turns] = True
+                place += turns
         asked = set[str]().union(*(part.asked for part in parts))
         every = [forms for forms in self._forms if forms.name in asked]
-        seen = seen_of(blocks, settles | moves, self._rules, self._kinds_read)
-        final, moving = stretches_in(seen, every, gather_from(blocks), (settles, moves))
+        seen = seen_of(blocks, np.logical_or.reduce(fresh), self._rules, self._kinds_read)
         by_task = {part.task.block.rows[0].task: part for part in parts if len(part.task.block)}
-        for loop in final:
-            by_task[loop.task].final.loops.append(loop)
-        for loop in moving:
-            by_task[loop.task].moving.loops.append(loop)
+        for number, loops in enumerate(stretches_in(seen, every, gather_from(blocks), [*fresh])):
+            for loop in loops:
+                part = by_task[loop.task]
+                happened = part.groups[number - 1].happened if number else part.final
+                happened.loops.append(loop)
 
     def _take(self, name: str, part: _Part, fed: Fed) -> None:
         """Advance a task through what happened in its fresh turns; each event is sent once."""
-        task, recovery, moving = part.task, self._policy.recovery, part.moving
-        before, grown, over = task.now, list[Growth](), list[GateEvent]()
-        since = before
+        task, recovery = part.task, self._policy.recovery
+        before, settled = task.now, Passage(part.since or task.now)
         if part.anew is not None:
-            update = continue_stretches(task.settled.loops, part.final.loops)
-            moments = moments_in(name, part.final, update.grown)
-            state, over = advance(task.settled.state, moments, recovery)
-            open_loops, over_loops = update.opened, list[Stretch]()
-            if part.settles:
-                last = task.block.rows[part.begin + part.settles - 1]
-                open_loops, over_loops = still_open(open_loops, last)
-            since = task.settled = Standing(open_loops, state)
-            task.ended += [*update.ended, *over_loops]
-            task.ended_now = []
-            grown += update.grown
-            task.groups.clear()
-            task.hold(part.settles, part.anew)
-        if task.waiting:
-            count = len(task.block) - part.begin - part.settles
-            task.groups.append(Group(count, moving))
-        if part.anew is None and not moving.loops and not moving.resets:
+            settled = task.settle_anew(name, part.anew, part.settles, part.final, recovery)
+        task.groups += part.groups
+        happened = [group.happened for group in part.groups if any(group.happened)]
+        if settled.standing is before and not happened:
             fed.states.append(before.state)
             return
-        now = continue_stretches(since.loops, moving.loops)
-        state, late = advance(since.state, moments_in(name, moving, now.grown), recovery)
-        task.now = Standing(now.opened, state)
-        task.ended_now += now.ended
+        passed = passage(name, settled.standing, happened, recovery)
+        task.now = passed.standing
+        task.ended_now += passed.ended
         # An agent that is named late changes an event that was sent; it is not a new event.
-        new = {each.id: each for each in (*over, *late) if task.emitted.get(each.id) != each.agent}
-        moved = {key for key in new if key in task.emitted_elsewhere or key in task.emitted}
-        task.emitted |= {key: event.agent for key, event in new.items()}
-        task.settle_events(event.id for event in over)  # Settled moments come only once.
+        sent, more = task.emitted, [*settled.events, *passed.events]
+        new = {each.id: each for each in more if sent.get(each.id) != each.agent}
+        moved = {key for key in new if key in task.emitted_elsewhere or key in sent}
+        sent |= {key: event.agent for key, event in new.items()}
+        # Settled moments come only once.
+        task.settle_events(event.id for event in settled.events)
         events = list(new.values())
         if any(event.type == "gate_opened" for event in events):
             rows = task.block.frame()
             events = with_history(events, rows, recovery.history_max)
-            fed.openings.update(openings_of(events, [*grown, *now.grown], rows))
+            fed.openings.update(openings_of(events, [*settled.grown, *passed.grown], rows))
         known = before.loops
-        fed.loops.extend(loop for loop in now.ended if loop not in known.values())
-        fed.loops.extend(loop for key, loop in now.opened.items() if loop != known.get(key))
-        fed.states.append(state)
+        fed.loops.extend(loop for loop in passed.ended if loop not in known.values())
+        fed.loops.extend(loop for key, loop in task.now.loops.items() if loop != known.get(key))
+        fed.states.append(task.now.state)
         for event in events:
             (fed.moved if event.id in moved else fed.events).append(event)
 

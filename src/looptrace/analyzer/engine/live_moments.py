@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from looptrace.analyzer.detect.loop_rows import LoopRow
-from looptrace.analyzer.detect.stretches import Growth, Key, Stretch
-from looptrace.analyzer.gates.state_machine import Moment
+from looptrace.analyzer.detect.stretches import Growth, Key, Stretch, continue_stretches
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.gates.state_machine import TaskState, advance
 from looptrace.analyzer.gates.timeline import TaskReset, moments_of
 
 
@@ -18,9 +20,35 @@ class Happened(NamedTuple):
     resets: list[TaskReset]
 
 
-def moments_in(name: str, happened: Happened, grown: Iterable[Growth]) -> Sequence[Moment]:
-    """Return what happened to a task, in order."""
-    return moments_of(happened.resets, grown).get(name, ())
+class Standing(NamedTuple):
+    """A task after some turn: its loops that may go on, and its state."""
+
+    loops: dict[Key, Stretch]
+    state: TaskState
+
+
+class Passage(NamedTuple):
+    """A task after some turns: how it stands, and the ended loops, the growth and the events."""
+
+    standing: Standing
+    ended: Sequence[Stretch] = ()
+    grown: Sequence[Growth] = ()
+    events: Sequence[GateEvent] = ()
+
+
+def passage(name: str, since: Standing, every: Iterable[Happened], recovery: Recovery) -> Passage:
+    """Advance a task through what happened at some turns, and then at others."""
+    standing = since
+    ended, grown, events = list[Stretch](), list[Growth](), list[GateEvent]()
+    for happened in every:
+        update = continue_stretches(standing.loops, happened.loops)
+        moments = moments_of(happened.resets, update.grown).get(name, ())
+        state, emitted = advance(standing.state, moments, recovery)
+        standing = Standing(update.opened, state)
+        ended += update.ended
+        grown += update.grown
+        events += emitted
+    return Passage(standing, ended, grown, events)
 
 
 def still_open(

@@ -8,19 +8,25 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from looptrace.analyzer.detect.counters import Counting
 from looptrace.analyzer.detect.loop_rows import LoopRow
 from looptrace.analyzer.detect.single_columns import SingleTurn, encode_turn
 from looptrace.analyzer.detect.single_counters import SingleCounters
-from looptrace.analyzer.detect.stretches import Key, Stretch, continue_stretches
-from looptrace.analyzer.engine.live_moments import Happened, moments_in, still_open
+from looptrace.analyzer.detect.stretches import Stretch, continue_stretches
+from looptrace.analyzer.engine.live_moments import (
+    Happened,
+    Passage,
+    Standing,
+    passage,
+    still_open,
+)
 from looptrace.analyzer.engine.turn_block import AT, TurnBlock
 from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.gates.state_machine import EVENTS_KEPT_MAX, TaskState, advance
+from looptrace.analyzer.gates.state_machine import EVENTS_KEPT_MAX
 from looptrace.analyzer.normalize.span_fields import TIME_NS_MAX
 from looptrace.analyzer.normalize.trace_buffer import Move
 from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY, placed
@@ -41,6 +47,9 @@ NEVER_NS = -(2**63) + HORIZON_S * NS_PER_S
 # turns, so tasks that began at the same time do it one after the other.
 TURNS_MORE = 8
 
+# A mark is made after at least so many turns. It takes as much memory as one or two turns.
+MARK_TURNS = 16
+
 # A packed task has these attributes in `packed`. Higher levels take longer and gain little.
 _PACKED = ("settled_counters", "counters", "block", "waiting", "keys", "open_steps", "steps")
 _PACKING_LEVEL = 1
@@ -51,18 +60,19 @@ _end_of: Callable[[Turn], int] = itemgetter(AT["end_ns"])
 _step_of: Callable[[Turn], _Id] = itemgetter(AT["trace_id"], AT["step"])
 
 
-class Standing(NamedTuple):
-    """A task after some turn: its loops that may go on, and its state."""
-
-    loops: dict[Key, Stretch]
-    state: TaskState
-
-
 class Group(NamedTuple):
     """Turns that were evaluated together and may still move: how many, and what happened there."""
 
     turns: int
     happened: Happened
+
+
+class Mark(NamedTuple):
+    """A border of two groups: how many groups and waiting turns are before it, and their counts."""
+
+    groups: int
+    turns: int
+    counters: SingleCounters
 
 
 @dataclass(slots=True)
@@ -79,6 +89,7 @@ class LiveTask:
     # The turns of the block that may still move, each with its place in the order.
     waiting: list[tuple[int, Turn]] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
     turns_max: int = TURNS_MORE  # of the block, until more are settled
     keys: set[_Id] = field(default_factory=set)  # of the turns that may still move
     open_steps: set[_Id] = field(default_factory=set)  # trace and step of these turns
@@ -104,7 +115,8 @@ class LiveTask:
         return len(self.block) if self.packed is None else self.turns_packed
 
     def pack(self) -> None:
-        """Put the turns and counts into fewer bytes, until `unpack`."""
+        """Put the turns and counts into fewer bytes, until `unpack`; marks are lost."""
+        self.marks.clear()
         self.turns_packed = len(self.block)
         del self.counters.how, self.settled_counters.how  # They are the same for all tasks.
         held = tuple(getattr(self, name) for name in _PACKED)
@@ -163,10 +175,64 @@ class LiveTask:
             last[key] = turn
         return placed(_apart(turn, self.steps or ()) for turn in last.values())
 
-    def settle(self, recovery: Recovery) -> bool:
+    def mark(self, groups: int, turns: int) -> None:
+        """Mark the border after so many groups and waiting turns, if the last mark is far away."""
+        if turns - (self.marks[-1].turns if self.marks else 0) >= MARK_TURNS:
+            self.marks.append(Mark(groups, turns, self.counters.copy()))
+
+    def mark_before(self, fresh: Sequence[tuple[int, Turn]]) -> Mark | None:
+        """Return the last mark before which the waiting turns are the same as these."""
+        if not self.marks:
+            return None
+        pairs = zip(self.waiting, fresh, strict=False)
+        same = next((place for place, (a, b) in enumerate(pairs) if a != b), len(self.waiting))
+        end = bisect_right(self.marks, min(same, len(fresh) - 1), key=attrgetter("turns"))
+        return self.marks[end - 1] if end else None
+
+    def go_back(self, mark: Mark, recovery: Recovery) -> Standing:
+        """Drop the turns and marks after a mark; return how the task stood there."""
+        self.keys.difference_update(key_of(turn) for _, turn in self.waiting[mark.turns :])
+        del self.waiting[mark.turns :], self.groups[mark.groups :]
+        del self.marks[self.marks.index(mark) + 1 :]
+        steps = (_step_of(turn) for _, turn in self.waiting if turn[AT["step"]] is not None)
+        self.open_steps = set(steps)
+        self.block.cut(self.settled_turns + mark.turns)
+        self.counters = mark.counters.copy()
+        every = [group.happened for group in self.groups if any(group.happened)]
+        passed = passage(self.block.rows[0].task, self.settled, every, recovery)
+        self.ended_now = [*passed.ended]
+        return passed.standing
+
+    def begin_anew(self) -> None:
+        """Drop the turns that may still move from the block; they are counted again."""
+        self.block.cut(self.settled_turns)
+        self.waiting, self.ended_now = [], []
+        self.groups.clear()
+        self.marks.clear()
+
+    def settle_anew(
+        self,
+        name: str,
+        fresh: list[tuple[int, Turn]],
+        count: int,
+        final: Happened,
+        recovery: Recovery,
+    ) -> Passage:
+        """Settle the first turns of all that may move, which are counted again."""
+        begin = self.settled_turns
+        passed = passage(name, self.settled, [final], recovery)
+        self.settled = passed.standing
+        self.ended += passed.ended
+        if count:
+            self._end_at(self.block.rows[begin + count - 1])
+        self.hold(count, fresh)
+        return passed._replace(standing=self.settled)
+
+    def settle(self, new: Sequence[Turn], gone: Collection[_Id], recovery: Recovery) -> bool:
         """Settle the turns that can no longer move; return False if turns must be evaluated again.
 
-        What was found in them when they came is what would be found in them now.
+        What was found in them when they came is what would be found in them now, unless one of the
+        `new` turns comes before the last of them, or one of them is `gone` or among the new ones.
         """
         final = settling(self.waiting, self.settled_ns)
         ends = list(accumulate(group.turns for group in self.groups))
@@ -175,12 +241,27 @@ class LiveTask:
         if not groups:
             return True
         count = ends[groups - 1]
+        touched = {*gone, *map(key_of, new)}
+        if any(_end_of(turn) < self.settled_ns for turn in new) or any(
+            key_of(turn) in touched for _, turn in self.waiting[:count]
+        ):
+            return False
         steps = {_step_of(turn) for _, turn in self.waiting[:count] if turn[AT["step"]] is not None}
         if steps and any(_step_of(turn) in steps for _, turn in self.waiting[count:]):
             return False  # A slow call stands apart from its step from now on.
         last = self.block.rows[self.settled_turns + count - 1]
-        self._settle_groups([group.happened for group in self.groups[:groups]], last, recovery)
+        every = [group.happened for group in self.groups[:groups] if any(group.happened)]
+        passed = passage(last.task, self.settled, every, recovery)
+        self.settled = passed.standing
+        self.ended += passed.ended
+        self.settle_events(event.id for event in passed.events)
+        self._end_at(last)
         del self.groups[:groups]
+        self.marks = [
+            Mark(mark.groups - groups, mark.turns - count, mark.counters)
+            for mark in self.marks
+            if mark.turns > count
+        ]
         self._replay()
         for order_ns, turn in self.waiting[:count]:
             self.settled_counters.count(encode_turn(turn, order_ns))
@@ -188,20 +269,11 @@ class LiveTask:
         self.hold(count, self.waiting)
         return True
 
-    def _settle_groups(self, every: Sequence[Happened], last: LoopRow, recovery: Recovery) -> None:
-        """Advance the settled state of the task through what happened."""
-        loops, state = self.settled
-        for happened in every:
-            if happened.loops or happened.resets:
-                update = continue_stretches(loops, happened.loops)
-                loops = update.opened
-                moments = moments_in(last.task, happened, update.grown)
-                state, events = advance(state, moments, recovery)
-                self.ended += update.ended
-                self.settle_events(event.id for event in events)
-        loops, over = still_open(loops, last)
+    def _end_at(self, last: LoopRow) -> None:
+        """End the settled loops that cannot go on after the last settled turn."""
+        loops, over = still_open(self.settled.loops, last)
         self.ended += over
-        self.settled = Standing(loops, state)
+        self.settled = Standing(loops, self.settled.state)
 
     def _replay(self) -> None:
         """Continue the settled loops by what happened at turns that may move."""

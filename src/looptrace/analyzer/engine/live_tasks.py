@@ -11,7 +11,8 @@ from itertools import islice
 
 from looptrace.analyzer.detect.counters import Counting
 from looptrace.analyzer.detect.single_counters import SingleCounters
-from looptrace.analyzer.engine.live_task import LiveTask, Standing
+from looptrace.analyzer.engine.live_moments import Standing
+from looptrace.analyzer.engine.live_task import LiveTask
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.rules.vocabulary import NS_PER_S
 
