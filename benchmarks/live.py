@@ -23,6 +23,7 @@ import polars as pl
 
 from benchmarks.generate import sessions
 from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.engine.live_task import HORIZON_S
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.rules.vocabulary import NS_PER_S
@@ -42,25 +43,38 @@ WARM_TICKS = 3
 
 START_S = 1_767_225_600
 STEP_S = 5
+# A session that many agents share, because all have one name for it: the turns of a tick, how many
+# there are in a second, and by how much they come late.
+SHARED_TURNS, SHARED_TURNS_PER_S, SHARED_LATE_S_MAX = 12, 50, 5
 MS_PER_S = 1_000
 PERCENTILES = (50, 99)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A case: a number of tasks, each with a history, which get a turn each at every tick."""
+    """A case: a number of tasks, each with a history, which get a turn each at every tick.
 
-    work: str  # mixed, working (every call is another) or looping (all are the same)
+    A shared task gets `SHARED_TURNS` turns, which come late.
+    """
+
+    work: str  # mixed, working or shared (every call is another), or looping (all are the same)
     tasks: int
     history: int
     ticks: int
+    late_s_max: float = SHARED_LATE_S_MAX  # of a shared task
 
     @property
     def label(self) -> str:
         """The case in words."""
         if self.work == "mixed":
             return f"{self.tasks:,} tasks of {self.history} turns, 1 turn each"
-        return f"{self.work} task of {self.history:,} turns, 1 turn"
+        turns = f"{self.turns_a_tick} turns" if self.turns_a_tick > 1 else "1 turn"
+        return f"{self.work} task of {self.history:,} turns, {turns}"
+
+    @property
+    def turns_a_tick(self) -> int:
+        """How many turns each task gets at every tick."""
+        return SHARED_TURNS if self.work == "shared" else 1
 
 
 def cases(*, long: bool) -> list[Case]:
@@ -68,25 +82,39 @@ def cases(*, long: bool) -> list[Case]:
     lengths = (*LENGTHS, LONG) if long else LENGTHS
     mixed = [Case("mixed", tasks, *sizes) for tasks, sizes in MIXED.items()]
     single = [Case(work, 1, n, SINGLE_TICKS) for work in ("working", "looping") for n in lengths]
-    return mixed + single
+    shared = Case("shared", 1, SHARED_TURNS_PER_S * HORIZON_S, SINGLE_TICKS)
+    return [*mixed, *single, shared]
 
 
 def turns_of(case: Case) -> pl.DataFrame:
-    """Return the turns of all tasks of a case, with their `place` in their task."""
-    length = case.history + WARM_TICKS + case.ticks
-    drafts = sessions(np.full(case.tasks, length), np.random.default_rng(SEED))
+    """Return the turns of all tasks of a case, with their `place`: part of the history, or a tick.
+
+    Places are in the order in which turns come.
+    """
+    length = case.history + (WARM_TICKS + case.ticks) * case.turns_a_tick
+    rng = np.random.default_rng(SEED)
+    drafts = sessions(np.full(case.tasks, length), rng)
     if case.work != "mixed":
-        drafts = _alike(drafts, looping=case.work == "looping")
+        drafts = _alike(drafts, case.work)
     turns = numbered(add_fingerprints(drafts.select(TURN_SCHEMA.names())))
-    return turns.with_columns(place=pl.int_range(pl.len()).over("task"))
+    if case.work == "shared":
+        late_ns = rng.uniform(0, case.late_s_max * NS_PER_S, turns.height)
+        turns = turns[np.argsort(turns["end_ns"].to_numpy() + late_ns)]
+    number = pl.int_range(pl.len()).over("task")
+    later = case.history + (number - case.history) // case.turns_a_tick
+    return turns.with_columns(place=pl.when(number < case.history).then(number).otherwise(later))
 
 
-def _alike(drafts: pl.DataFrame, *, looping: bool) -> pl.DataFrame:
-    """Return a person's message, and then one agent's calls of one tool every few seconds."""
+def _alike(drafts: pl.DataFrame, work: str) -> pl.DataFrame:
+    """Return a person's message, and then one agent's calls of one tool every few seconds.
+
+    In a shared task there are many a second.
+    """
     place = pl.int_range(pl.len())
-    end_ns = (START_S + STEP_S * place) * NS_PER_S
+    step_ns = NS_PER_S // SHARED_TURNS_PER_S if work == "shared" else STEP_S * NS_PER_S
+    end_ns = START_S * NS_PER_S + step_ns * place
     asks = place == 0
-    number = pl.lit("") if looping else place.cast(pl.String)
+    number = pl.lit("") if work == "looping" else place.cast(pl.String)
     unknown = pl.lit(None, pl.String)
     return drafts.with_columns(
         kind=pl.when(asks).then(pl.lit("user")).otherwise(pl.lit("tool")).cast(TURN_SCHEMA["kind"]),

@@ -25,6 +25,7 @@ from benchmarks.speed.stores import make_store
 from looptrace.analyzer.engine.batch import analysis_of
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.live_spans import LiveSpans
+from looptrace.analyzer.engine.live_task import HORIZON_S
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.schema.turns import numbered
@@ -226,6 +227,17 @@ def _lengths(folder: Path, share: float) -> Measured:
     return Measured(values | {PEAK: own_peak_mb()})
 
 
+def _shared(folder: Path, share: float) -> Measured:
+    """Give a session that many agents share more turns, which come late."""
+    del folder
+    history = max(SMALL, int(live.SHARED_TURNS_PER_S * HORIZON_S * share))
+    taken_ms = live.measured(live.Case("shared", 1, history, live.SINGLE_TICKS))
+    low, high = _percentiles(taken_ms)
+    tick_ms = live.SHARED_TURNS / live.SHARED_TURNS_PER_S * MS_PER_S
+    busy = 100 * sum(taken_ms) / len(taken_ms) / tick_ms
+    return Measured({"p50": low, "p99": high, "busy": busy, PEAK: own_peak_mb()})
+
+
 def _memory(folder: Path, share: float) -> Measured:
     """Fill a live engine with sessions: by turns alone, and by spans, whose traces wait too."""
     count = max(100, int(SESSIONS * share))
@@ -341,6 +353,18 @@ ROWS = (
         | {f"p99 {n}": Figure(f"ms CPU, p99, a task of {n:,}", None, False) for n in TASK_TURNS}
         | {"growth": Figure("times the cost, 100,000 turns : 100", 1.5, False), PEAK: _PEAK},
         _lengths,
+    ),
+    Row(
+        "shared",
+        f"live, a session of {live.SHARED_TURNS_PER_S} turns/s that come up to "
+        f"{live.SHARED_LATE_S_MAX} s late",
+        {
+            "p50": Figure(f"ms CPU, p50, {live.SHARED_TURNS} new turns", None, False),
+            "p99": Figure(f"ms CPU, p99, {live.SHARED_TURNS} new turns", None, False),
+            "busy": Figure("% of a core", None, False),
+            PEAK: _PEAK,
+        },
+        _shared,
     ),
     Row(
         "memory",

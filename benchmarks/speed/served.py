@@ -25,8 +25,8 @@ import httpx
 import numpy as np
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from benchmarks import load
-from benchmarks.live import PERCENTILES
+from benchmarks import load, long_sessions
+from benchmarks.live import PERCENTILES, ROOT
 from benchmarks.load import used_by
 from benchmarks.processor import ALONE, LOCAL
 from benchmarks.span_shapes import BODY_SPANS, CALLS, SEED, bodies
@@ -45,6 +45,7 @@ SENDERS = 2
 WAIT_S_MAX = 60
 WEBHOOK_SPANS_PER_S, LOOPS, LOOP_CALLS, CALL_EVERY_S = 1_000, 60, 4, 0.25
 AGENT_S = 20
+LONG_SESSIONS, LONG_SPANS, LONG_SPANS_PER_S = 10, 3_000, 10
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 SESSION_SPANS = 1 + 2 * CALLS
 SPANS_A_BODY = BODY_SPANS // SESSION_SPANS * SESSION_SPANS
@@ -154,6 +155,14 @@ def _most(_folder: Path, share: float) -> Measured:
                 return Measured({"most": sent / took_s, "flood": worked_off, PEAK: peak_mb})
         spans_per_s *= LESS
     return Measured({"most": 0.0, "flood": worked_off})
+
+
+def _long(_folder: Path, share: float) -> Measured:
+    """Send a span now and then to each of a few sessions that have gone on for hours."""
+    sessions, spans, spans_per_s = LONG_SESSIONS, int(LONG_SPANS * share), LONG_SPANS_PER_S
+    seconds = max(5.0, LOAD_S * share)
+    busy = long_sessions.measured(sessions, spans, spans_per_s, seconds, ROOT)
+    return Measured({"busy": 100 * busy})
 
 
 class _Receiver(ThreadingHTTPServer):
@@ -292,6 +301,12 @@ ROWS = (
             PEAK: _PEAK,
         },
         _webhook,
+    ),
+    Row(
+        "long",
+        f"server, {LONG_SESSIONS} sessions of {LONG_SPANS:,} spans, {LONG_SPANS_PER_S} spans/s",
+        {"busy": Figure("% of a core", None, False)},
+        _long,
     ),
     Row(
         "agent",

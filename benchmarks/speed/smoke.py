@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import polars as pl
+import numpy as np
 
 from benchmarks import live, plain
 from benchmarks.generate import turns
@@ -31,6 +31,7 @@ from looptrace.collector.files.reader import read_spans
 PLAIN = "plain"
 SPANS, TURNS, ROUNDS = 1_500, 20_000, 5
 LENGTHS, TICKS = (100, 3_000), 40
+SHARED_LENGTH, LATE_S = 3_000, (0, 5)
 
 # The factor over the recorded ratio that counts as a failure.
 SLOWER_MAX = 2.0
@@ -55,7 +56,12 @@ def ratios() -> dict[str, float]:
     return {
         **{f"files, {shape}": _files(shape) for shape in SHAPES},
         **{name: by_plain / each_s for name, each_s in taken_s.items()},
-        f"a turn of a task of {LENGTHS[0]} : {LENGTHS[1]:,}": _lengths(),
+        f"a turn of a task of {LENGTHS[0]} : {LENGTHS[1]:,}": _compared(
+            *(live.Case("working", 1, length, TICKS) for length in LENGTHS)
+        ),
+        "turns in order : late": _compared(
+            *(live.Case("shared", 1, SHARED_LENGTH, TICKS, late_s) for late_s in LATE_S)
+        ),
     }
 
 
@@ -89,9 +95,7 @@ def _plain_files(paths: list[str]) -> object:
     return plain_reader.read_loops(spans, plain.DEFAULT)
 
 
-def _lengths() -> float:
-    short, long = (
-        float(pl.Series(live.measured(live.Case("working", 1, length, TICKS))).quantile(0.25) or 0)
-        for length in LENGTHS
-    )
-    return short / long
+def _compared(*cases: live.Case) -> float:
+    """Return what a tick of the first case costs, as a multiple of one of the other."""
+    one, other = (float(np.quantile(live.measured(case), 0.25)) for case in cases)
+    return one / other

@@ -19,6 +19,7 @@ from looptrace.analyzer.detect.phases import METRICS, Convergence
 from looptrace.analyzer.detect.ruleset import DEFAULT, SELECTORS, Override, RuleSet
 from looptrace.analyzer.detect.single_columns import SingleTurn, encode_turn
 from looptrace.analyzer.detect.single_counters import SingleCounters
+from looptrace.analyzer.engine import live_task
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S
 from looptrace.analyzer.engine.live_tasks import QUIET_ROUNDS
@@ -466,6 +467,26 @@ def test_a_late_turn_has_only_the_last_turns_counted_again(
         engine.feed(turns[order[begin : begin + 5]])
     assert len(counted) < 10 * turns.height  # All that may still move would be 100 a turn.
     assert engine.findings() == batch(turns)
+
+
+def test_a_task_of_very_many_turns_at_once_is_settled_sooner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A session that all agents of a fleet share takes no more time than others."""
+    monkeypatch.setattr(live_task, "WAITING_MAX", 50)
+    base = {"task": "t1", "agent": "a", "kind": "tool", "failed": False, "text": "", "step": None}
+    call = base | {"name": "run", "arguments": "x", "result": "1", "took_ns": 0}
+    turns = table([call | {"gap_ns": NS_PER_S // 10}] * 600)
+    engine, kept = LiveEngine(), []
+    for begin in range(0, turns.height, 5):
+        engine.feed(turns[begin : begin + 5])
+        kept.append(len(engine._tasks["t1"].waiting))
+    assert max(kept) < 100
+    assert engine.findings() == batch(turns)
+    engine.feed(turns[-30:-29].with_columns(span_id=pl.lit("late")))
+    assert engine.late == 0
+    engine.feed(turns[-90:-89].with_columns(span_id=pl.lit("later")))
+    assert engine.late == 1
 
 
 def test_a_turn_that_goes_when_others_are_settled_does_not_count() -> None:

@@ -39,6 +39,9 @@ LATENESS_S = 60
 HORIZON_S = LATENESS_S + STEP_SPREAD_S
 # A call that comes after more than this many later parallel steps of its task is not recognised.
 STEPS_KEPT_MAX = 1_000
+# Turns of a task that may still move. No single agent has more in two minutes; if there are, the
+# oldest are settled sooner, so that one task does not take the time of all others.
+WAITING_MAX = 5_000
 # If a task has turns of more traces, it is not known whether all of them have moved on.
 TRACES_KEPT_MAX = 100
 # Before every time.
@@ -97,6 +100,7 @@ class LiveTask:
     newest_ns: int = NEVER_NS  # the last end
     order_ns: int = NEVER_NS  # the place of the last turn
     settled_order_ns: int = NEVER_NS  # the place of the last settled turn
+    crowded_ns: int = NEVER_NS  # Turns that end before this are settled: there are too many.
     ended: list[Stretch] = field(default_factory=list)
     ended_now: list[Stretch] = field(default_factory=list)  # by turns that may still move
     # Agents of events by id, until their turn is settled.
@@ -145,6 +149,8 @@ class LiveTask:
         self.order_ns = turns[-1][0]
         self.keys.update(key_of(turn) for _, turn in turns)
         self.open_steps.update(_step_of(turn) for _, turn in turns if turn[AT["step"]] is not None)
+        if len(self.waiting) > WAITING_MAX:
+            self.crowded_ns = max(self.crowded_ns, _end_of(self.waiting[-WAITING_MAX][1]))
 
     def last_in_order(self, new: Sequence[Turn]) -> list[Turn] | None:
         """Return new turns in order if they come after all turns of their task, else None."""
@@ -350,7 +356,7 @@ class LiveTask:
     @property
     def settled_ns(self) -> int:
         """The time before which turns that end come too late."""
-        return self.newest_ns - HORIZON_S * NS_PER_S
+        return max(self.newest_ns - HORIZON_S * NS_PER_S, self.crowded_ns)
 
     @property
     def paused(self) -> bool:
