@@ -127,6 +127,20 @@ def test_only_the_session_that_is_there_waits_until_it_is_asked_for(tmp_path: Pa
     assert_same(tmp_path, spans_of(first, second, other), tmp_path / "beside")
 
 
+def test_a_session_that_is_too_large_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Many agents may send one session id; what the server takes for it should be no riddle."""
+    monkeypatch.setattr("looptrace.collector.server.archiver.LARGE_SPANS", 2 * (CALLS + 1))
+    with serving(tmp_path) as server:
+        for session, name in (("s", "1"), ("t", "2"), ("s", "3")):
+            accept(server.log, spans_of(trace_of(session, name)))
+            server.archiver.ask()
+            assert not caplog.messages
+            server.round()
+    assert caplog.messages == [f"{2 * (CALLS + 1)} spans are one session, which takes 0 MiB"]
+
+
 def test_it_waits_for_a_time_that_grows_with_it_and_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

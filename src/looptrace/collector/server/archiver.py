@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.server.ingest_log import IngestLog
-from looptrace.collector.server.postponement import Asked, Plan, Waiting
+from looptrace.collector.server.postponement import Asked, Waiting
 from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store.locks import DamagedFileError, StoreError
 from looptrace.collector.store.tables.removal import set_aside
@@ -45,6 +46,9 @@ LOOK_S = 0.1
 # When the log is as full as this, storing may take all of the time, before the log is full.
 URGENT_SHARE = 0.25
 EXPIRE_EVERY_S = 3_600
+# A session of so many spans, or sessions that are tied together, are a mistake, such as one id for
+# all agents. All of the spans are in memory while some are stored, and take so many bytes each.
+LARGE_SPANS, BYTES_A_SPAN = 100_000, 8_000
 # The pause after a failure, such as a full disk.
 RETRY_S = 5.0
 
@@ -208,10 +212,13 @@ class Archiver:
         asked = self._asked.take()  # Before the log is read, which then has what was asked for.
         logged = self._log.read(self._read_seq, SPANS_A_ROUND, self._detected_seq())
         spans = logged.spans if logged else SPAN_SCHEMA.to_frame()
-        plan = self._planned(with_ties(spans), None if self._is_urgent() else asked, writer)
+        came, asked = with_ties(spans), None if self._is_urgent() else asked
+        groups = self._groups(came, writer)
+        plan = self._waiting.plan(came, self._read_seq, groups, asked, time.monotonic())
         made: Mapping[str, int] = {}
         if plan.now.height or writer.has_decisions():
             made = writer.add(plan.now)
+            self._warn_of_large(groups, made)
         self._asked.done()
         self._waiting.carry_out(plan, made, time.monotonic())
         if logged or plan.stored:
@@ -219,10 +226,20 @@ class Archiver:
             self._log.drop(self._read_seq, plan.postponed, plan.stored)
             self._done(plan.now.height)
 
-    def _planned(self, came: pl.DataFrame, asked: Collection[str] | None, writer: Writer) -> Plan:
+    def _groups(self, came: pl.DataFrame, writer: Writer) -> Mapping[str, str]:
+        """Return the group of each trace of new and waiting spans, and of all that they tie."""
         ties = pl.concat([tie_rows(came), self._waiting.ties])
-        groups = writer.groups(ties) if ties.height else {}
-        return self._waiting.plan(came, self._read_seq, groups, asked, time.monotonic())
+        return writer.groups(ties) if ties.height else {}
+
+    def _warn_of_large(self, groups: Mapping[str, str], made: Mapping[str, int]) -> None:
+        """Log groups that are so large that they can only be a mistake."""
+        sizes = Counter[str]()
+        for trace_id, spans in made.items():
+            sizes[groups.get(trace_id, trace_id)] += spans
+        for spans in sizes.values():
+            if spans >= LARGE_SPANS:
+                mib = spans * BYTES_A_SPAN >> 20
+                _logger.warning("%d spans are one session, which takes %d MiB", spans, mib)
 
     def _failed(self, error: StoreError | OSError) -> None:
         _logger.warning("%s", error)
