@@ -69,6 +69,15 @@ class LaneSpec:
         """Whether the lane goes on after an attempt that completes the task."""
         return all(kind in ("attempt", "switch") for kind in self.kinds)
 
+    def has(self, turn: NewTurn) -> bool:
+        """Return whether a turn of one of the lane's kinds is in it, as `Turns.among` does."""
+        return not (
+            turn.twin
+            or (self.failures and not turn.failed)
+            or (self.entering and not turn.enters)
+            or (self.measured and turn.measured == UNKNOWN)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Meanings:
@@ -93,13 +102,16 @@ class NewTurn(Protocol):
     enters: bool
     errors: int
     external: bool
+    failed: bool
     iteration: int
+    measured: int
     silent: bool
     steps: int
     talks_on: int
     transitions_seen: int
     tries_since_progress: int
     turns_since_best: int
+    twin: bool
     visits: int
 
     def again(self, *columns: str) -> bool:

@@ -297,11 +297,10 @@ class LiveEngine:
         if reset := reset_at(one):
             happened.resets.append(reset)
         if not part.asked_all:
-            bounds = self._bounds[one.kind]
             part.asked.update(
-                name
-                for name, rule in bounds
-                if name not in part.asked and (rule is None or rule.may_fire(one))
+                bound.name
+                for bound in self._bounds[one.kind]
+                if bound.name not in part.asked and bound.allows(one)
             )
 
     def _evaluate(self, parts: Sequence[_Part]) -> None:

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from looptrace.analyzer.detect.ruleset import RuleForms, RuleSet
 from looptrace.analyzer.engine.turn_block import TurnBlock, table_of, turns_of
 from looptrace.rules.contract import Rule
-from looptrace.rules.turns import Flags, LaneSpec
+from looptrace.rules.turns import Flags, LaneSpec, NewTurn
 
 
-def bounds_of(
-    kind: str, every: Iterable[RuleForms], rule_set: RuleSet
-) -> list[tuple[str, Rule | None]]:
-    """Return the names of rules for turns of a kind, each with the form to ask; None: always."""
-    bounds: list[tuple[str, Rule | None]] = []
+class Bound(NamedTuple):
+    """A form of a rule, to ask whether it may fire; `rule` is None if it always may."""
+
+    name: str
+    lane: LaneSpec
+    rule: Rule | None
+
+    def allows(self, turn: NewTurn) -> bool:
+        """Return whether the rule may fire at a turn of one of its kinds."""
+        return self.lane.has(turn) and (self.rule is None or self.rule.may_fire(turn))
+
+
+def bounds_of(kind: str, every: Iterable[RuleForms], rule_set: RuleSet) -> list[Bound]:
+    """Return the rules to ask about turns of a kind, in all forms."""
+    bounds: list[Bound] = []
     for forms in every:
         if kind in forms.lane.kinds:
             by_meaning = rule_set.meaning is not None and forms.rules[0].compares_meaning
-            bounds += [(forms.name, None if by_meaning else rule) for rule in forms.rules]
+            asked = [None] if by_meaning else forms.rules
+            bounds += [Bound(forms.name, forms.lane, rule) for rule in asked]
     return bounds
 
 
