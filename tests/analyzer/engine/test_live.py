@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import DAY_S, Counting, add_counters
+from looptrace.analyzer.detect.evaluate import columns_seen
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.phases import METRICS, Convergence
 from looptrace.analyzer.detect.ruleset import DEFAULT, SELECTORS, Override, RuleSet
@@ -21,10 +22,11 @@ from looptrace.analyzer.detect.single_columns import SingleTurn, encode_turn
 from looptrace.analyzer.detect.single_counters import SingleCounters
 from looptrace.analyzer.engine import live_task
 from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.engine.live_lookback import bounds_of
 from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S
 from looptrace.analyzer.engine.live_tasks import QUIET_ROUNDS
 from looptrace.analyzer.engine.policy import DetectionPolicy
-from looptrace.analyzer.engine.turn_block import rows_of
+from looptrace.analyzer.engine.turn_block import TurnBlock, rows_of
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.schema.columns import COUNTED
 from looptrace.analyzer.schema.turns import AT, TURN_KEY, TURN_SCHEMA, numbered
@@ -39,7 +41,7 @@ from looptrace.rules.phases.transition_repeats import TransitionRepeats
 from looptrace.rules.registry import default_rules
 from looptrace.rules.responses.monologue import Monologue
 from looptrace.rules.responses.near_duplicate_output import NearDuplicateOutput
-from looptrace.rules.turns import UNKNOWN, Lane
+from looptrace.rules.turns import KINDS, UNKNOWN, Lane
 from looptrace.rules.vocabulary import NS_PER_S, in_a_row, pair
 from tests.drivers import batch, findings_of, packing, ruleset
 from tests.seeds import seeds
@@ -184,6 +186,10 @@ def test_turns_are_counted_one_by_one_as_all_at_once(steps: list[dict[str, Any]]
         counters.setdefault(turn[AT["task"]], SingleCounters(how)).count(one)
         single.append(one)
 
+    seen = columns_seen(counted, DEFAULT).turns
+    for lane in {rule.lane for rule in default_rules()}:
+        within = [KINDS[one.kind] in lane.kinds and lane.has(one) for one in single]
+        assert within == seen.among(lane).tolist(), lane
     for column in COUNTED:
         values = [getattr(one, column.name.removesuffix("_code"), None) for one in single]
         if column.unit == "code":
@@ -193,6 +199,26 @@ def test_turns_are_counted_one_by_one_as_all_at_once(steps: list[dict[str, Any]]
             assert values == counted[column.name].to_list(), column.name
     names = [one.phase_before_text for one in single]
     assert names == counted["phase_before"].to_list()
+
+
+def test_a_call_that_repeats_nothing_asks_no_rule() -> None:
+    """Most turns of a healthy agent are such calls, and no lane is evaluated for them."""
+    base = {"task": "t1", "agent": "a", "kind": "tool", "failed": False, "text": "", "step": None}
+    call = base | {"name": "run", "took_ns": 0, "gap_ns": NS_PER_S}
+    turns = table([call | {"arguments": f"{n}", "result": f"result {n}"} for n in range(9)])
+    block, counters = TurnBlock(), SingleCounters(Counting())
+    bounds = bounds_of("tool", DEFAULT.forms(), DEFAULT)
+    asked = []
+    for turn in turns.vstack(turns[:1]).rows():
+        one = encode_turn(turn, turn[AT["order_ns"]])
+        counters.count(one)
+        block.add(one, ())
+        block.compare_last(one)
+        asked.append([bound.name for bound in bounds if bound.allows(one)])
+
+    assert bounds
+    assert asked[:-1] == [[]] * turns.height
+    assert "repeated_call" in asked[-1]
 
 
 @pytest.mark.parametrize("seed", range(seeds(4)))
@@ -355,8 +381,10 @@ def disagreements(*rules: Any) -> int:
         ]
         turns = table(steps)
         engine = LiveEngine(DetectionPolicy(ruleset(rules)))
-        for row in range(turns.height):
-            engine.feed(turns[row])
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(live_task, "MARK_TURNS", 1)  # Each turn settles as soon as it can.
+            for row in range(turns.height):
+                engine.feed(turns[row])
         count += engine.findings() != batch(turns, rules)
     return count
 

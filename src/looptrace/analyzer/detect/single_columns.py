@@ -37,6 +37,7 @@ CODED_TEXTS = (
 )
 # Codes by which a turn is compared with earlier ones, to find which rules may fire at it.
 COMPARED = ("call", "outcome", "signature", "response", "error", "mendable", "search_result")
+_PLACES = {name: place for place, name in enumerate(COMPARED)}
 # Other columns of a turn that an evaluation sees: its own numbers, its codes, its counts.
 OWN = ("kind", "failed", "start_ns", "end_ns", "order_ns", "phase_start_ns", "markers")
 FIGURES = ("tests_failed", "tests_total", "coverage")
@@ -80,10 +81,12 @@ class SingleTurn:
 
     def again(self, *columns: str) -> bool:
         """Return whether an earlier turn is known to equal this one in all these columns."""
-        places = [COMPARED.index(column) for column in columns]
-        if not all(self.alike_any[place] for place in places):
-            return False
-        return len(places) == 1 or bool(self.alike[:, places].all(axis=1).any())
+        for column in columns:
+            if not self.alike_any[_PLACES[column]] or getattr(self, column) == UNKNOWN:
+                return False
+        if len(columns) == 1:
+            return True
+        return bool(self.alike[:, [_PLACES[column] for column in columns]].all(axis=1).any())
 
 
 _KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}

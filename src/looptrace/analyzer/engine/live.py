@@ -291,12 +291,11 @@ class LiveEngine:
 
     def _add(self, part: _Part, one: SingleTurn, happened: Happened) -> None:
         """Count and hold a turn, and find the rules that may fire at it."""
-        if not part.asked_all:
-            part.task.block.compare(one)
         part.task.add(one, self._kinds_read)
         if reset := reset_at(one):
             happened.resets.append(reset)
         if not part.asked_all:
+            part.task.block.compare_last(one)
             part.asked.update(
                 bound.name
                 for bound in self._bounds[one.kind]

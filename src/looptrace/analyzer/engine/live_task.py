@@ -7,13 +7,12 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from looptrace.analyzer.detect.counters import Counting
 from looptrace.analyzer.detect.loop_rows import LoopRow
-from looptrace.analyzer.detect.single_columns import SingleTurn, encode_turn
+from looptrace.analyzer.detect.single_columns import SingleTurn
 from looptrace.analyzer.detect.single_counters import SingleCounters
 from looptrace.analyzer.detect.stretches import Stretch, continue_stretches
 from looptrace.analyzer.engine.live_moments import (
@@ -51,7 +50,7 @@ NEVER_NS = -(2**63) + HORIZON_S * NS_PER_S
 TURNS_MORE = 8
 
 # A mark is made after at least so many turns. It takes as much memory as one or two turns.
-MARK_TURNS = 16
+MARK_TURNS = TURNS_MORE
 
 # A packed task has these attributes in `packed`. Higher levels take longer and gain little.
 _PACKED = ("settled_counters", "counters", "block", "waiting", "keys", "open_steps", "steps")
@@ -235,18 +234,20 @@ class LiveTask:
         return passed._replace(standing=self.settled)
 
     def settle(self, new: Sequence[Turn], gone: Collection[_Id], recovery: Recovery) -> bool:
-        """Settle the turns that can no longer move; return False if turns must be evaluated again.
+        """Settle the turns that can no longer move, up to a mark.
+
+        Return False if turns must be evaluated again.
 
         What was found in them when they came is what would be found in them now, unless one of the
         `new` turns comes before the last of them, or one of them is `gone` or among the new ones.
         """
+        self.mark(len(self.groups), len(self.waiting))
         final = settling(self.waiting, self.settled_ns)
-        ends = list(accumulate(group.turns for group in self.groups))
-        groups = bisect_right(ends, final)
+        marks = bisect_right(self.marks, final, key=attrgetter("turns"))
         self.turns_max = len(self.block) + TURNS_MORE
-        if not groups:
+        if not marks:
             return True
-        count = ends[groups - 1]
+        groups, count, counters = self.marks[marks - 1]
         touched = {*gone, *map(key_of, new)}
         if any(_end_of(turn) < self.settled_ns for turn in new) or any(
             key_of(turn) in touched for _, turn in self.waiting[:count]
@@ -265,12 +266,10 @@ class LiveTask:
         del self.groups[:groups]
         self.marks = [
             Mark(mark.groups - groups, mark.turns - count, mark.counters)
-            for mark in self.marks
-            if mark.turns > count
+            for mark in self.marks[marks:]
         ]
         self._replay()
-        for order_ns, turn in self.waiting[:count]:
-            self.settled_counters.count(encode_turn(turn, order_ns))
+        self.settled_counters = counters
         self.settled_counters.steps.clear()
         self.hold(count, self.waiting)
         return True

@@ -27,7 +27,7 @@ from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.timeline import TaskReset, reset_of
 from looptrace.analyzer.schema import columns as schema
 from looptrace.analyzer.schema.turns import AT, TURN_SCHEMA
-from looptrace.rules.turns import KINDS, UNKNOWN, Flags, Turns
+from looptrace.rules.turns import KINDS, Flags, Turns
 
 __all__ = [
     "AT",
@@ -49,7 +49,6 @@ _SEEN = {
 } | {"searches": "?"}
 _WRITTEN = [*COMPARED, *(name for name in _SEEN if name not in COMPARED and _SEEN[name] != "?")]
 _WRITTEN += [name for name, written in _SEEN.items() if written == "?"]
-_compared_of = attrgetter(*COMPARED)
 _ALIGN = 8
 _PADDING = -sum(_SEEN[name] == "?" for name in _WRITTEN) % _ALIGN
 _STRUCT = Struct("=" + "".join(_SEEN[name] for name in _WRITTEN) + "x" * _PADDING)
@@ -96,14 +95,14 @@ class TurnBlock:
         self.rows.append(row)
         self.texts.append(_text(one.source) if row.kind in kinds_read else None)
 
-    def compare(self, one: SingleTurn) -> None:
-        """Tell the next turn which of these turns it equals in each compared column."""
-        codes = np.array(_compared_of(one))
-        rows = np.frombuffer(self.numbers, np.int64).reshape(-1, _STRUCT.size // _ALIGN)[
-            :, : len(codes)
-        ]
-        one.alike = (rows == codes) & (codes != UNKNOWN)
-        one.alike_any = one.alike.any(axis=0).tolist()
+    def compare_last(self, one: SingleTurn) -> None:
+        """Tell the last turn which of the turns before it has the same compared columns.
+
+        Unknown codes are compared, too: `SingleTurn.again` leaves them out.
+        """
+        rows = np.frombuffer(self.numbers, np.int64).reshape(-1, _STRUCT.size // _ALIGN)
+        one.alike = rows[:-1, : len(COMPARED)] == rows[-1, : len(COMPARED)]
+        one.alike_any = np.logical_or.reduce(one.alike).tolist()
 
     def cut(self, count: int) -> None:
         """Keep only the first `count` turns."""
