@@ -63,6 +63,7 @@ MARKS = {
         "tests/analyzer/normalize/test_sessions.py::test_live_finds_what_batch_finds_however_spans_arrive",
         "tests/analyzer/normalize/test_sessions.py::test_traces_are_told_of_a_name_in_any_order",
         "tests/analyzer/engine/test_live.py::test_long_loops_agree",
+        "tests/analyzer/engine/test_outages.py::test_a_task_of_several_agents_is_explained_by_the_calls_of_each",
         "tests/analyzer/engine/test_live.py::test_loops_that_settle_in_parts_agree",
         "tests/analyzer/normalize/test_plain_messages.py::test_short_arrays_are_read_as_long_ones",
         "tests/analyzer/engine/test_live.py::test_turns_are_counted_one_by_one_as_all_at_once",

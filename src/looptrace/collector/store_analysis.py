@@ -18,7 +18,14 @@ import polars as pl
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.engine.batch import analysis_of, joined
 from looptrace.analyzer.engine.detection_source import detection_source
-from looptrace.analyzer.engine.outages import CALL_COLUMNS, IS_CALL, failures_of, with_outages
+from looptrace.analyzer.engine.outages import (
+    CALL_COLUMNS,
+    IS_CALL,
+    calls_to_explain,
+    failures_of,
+    with_outages,
+)
+from looptrace.analyzer.schema.compaction import compacted
 from looptrace.analyzer.schema.turns import IS_STEP, TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.store import reader
@@ -84,8 +91,8 @@ def _analysis_of_bucket(
         failures = [failures_of(TURN_SCHEMA.to_frame())]
         for turns in reader.compared_parts(bucket, settings.policy.sameness):
             parts.append(_analysis_of_part(turns, settings, columns))
-            sessions.append(turns["session"].unique())
-            failures.append(failures_of(turns))
+            sessions.append(compacted(turns.select("session").unique())["session"])
+            failures.append(compacted(failures_of(turns)))
         analysis = _joined(parts, columns)
         return _BucketAnalysis(analysis, pl.concat(sessions).unique(), pl.concat(failures))
 
@@ -114,8 +121,9 @@ def _of_judged(
 
 def _analysis_of_part(turns: pl.DataFrame, settings: Settings, columns: Sequence[str]) -> Analysis:
     part = joined([analysis_of(turns, 0, policy=settings.policy)], 0, 0)
-    kept = part.turns if len(columns) == len(TURN_SCHEMA) else part.turns.filter(IS_CALL)
-    return replace(part, turns=kept.select(columns))
+    whole = len(columns) == len(TURN_SCHEMA)
+    kept = part.turns if whole else calls_to_explain(part.turns, part.findings)
+    return replace(part, turns=compacted(kept.select(columns)))
 
 
 def _joined(parts: Sequence[Analysis], columns: Sequence[str]) -> Analysis:

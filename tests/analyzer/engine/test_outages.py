@@ -21,7 +21,13 @@ from looptrace.analyzer.engine.analysis import Analysis, Outage
 from looptrace.analyzer.engine.batch import analysis_of
 from looptrace.analyzer.engine.live_outages import OutageWatch
 from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S
-from looptrace.analyzer.engine.outages import OutageSettings, failures_of, outages_of, with_outages
+from looptrace.analyzer.engine.outages import (
+    OutageSettings,
+    calls_to_explain,
+    failures_of,
+    outages_of,
+    with_outages,
+)
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
@@ -40,6 +46,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 from tests.otlp import Trace
 from tests.reliability.serving import OK, served, until
 from tests.schemas import conflicts
+from tests.seeds import seeds
 
 DOWN, TEST_FAILED, ODD = "503 Service Unavailable", "expected 42, got 41", "disk is read-only"
 Call = tuple[str, float, str | None]  # session, end in seconds, error
@@ -59,9 +66,15 @@ def table(calls: list[Call]) -> pl.DataFrame:
 
 
 def told(turns: pl.DataFrame, settings: OutageSettings | None = None) -> Analysis:
-    """Analyse turns as `looptrace analyze` does."""
-    failures = failures_of(turns)
-    return with_outages(analysis_of(turns, 0), failures, settings or OutageSettings())
+    """Analyse turns as `looptrace analyze` does, with all turns and with those that it needs."""
+    failures, settings = failures_of(turns), settings or OutageSettings()
+    analysis = analysis_of(turns, 0)
+    found = with_outages(analysis, failures, settings)
+    needed = calls_to_explain(turns, analysis.findings)
+    assert with_outages(replace(analysis, turns=needed), failures, settings) == replace(
+        found, turns=needed
+    )
+    return found
 
 
 def in_sessions(count: int, error: str, apart_s: float = 1, times: int = 4) -> list[Call]:
@@ -119,6 +132,22 @@ def test_a_loop_of_more_than_the_outage_stays() -> None:
 
     assert {finding.task for finding in found.own} == {"s0"}
     assert all(finding.turn_first > 4 for finding in found.own)
+
+
+@pytest.mark.parametrize("seed", range(seeds(8)))
+def test_a_task_of_several_agents_is_explained_by_the_calls_of_each(seed: int) -> None:
+    """A finding of one agent is explained, whatever the other agents of its task do meanwhile."""
+    chance = random.Random(seed)
+    agents = [chance.choice("ab") for _ in range(120)]
+    calls: list[Call] = [
+        (f"s{number // 20}", number, ODD if agent == "a" else TEST_FAILED)
+        for number, agent in enumerate(agents)
+    ]
+    found = told(table(calls).with_columns(agent=pl.Series(agents)))
+
+    of_a = {finding.id for finding in found.findings if finding.agent == "a"}
+    assert {finding for outage in found.outages for finding in outage.findings} == of_a
+    assert of_a
 
 
 def test_a_pause_ends_an_outage() -> None:

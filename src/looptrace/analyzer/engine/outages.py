@@ -133,10 +133,48 @@ def _grown(row: OutageRun, failure: SharedFailure, since_ns: int, sessions_min: 
     )
 
 
+_IS_SHARED = (
+    pl.col("failed") & pl.col("error_kind").is_in(SHARED) & pl.col("signature").is_not_null()
+)
+
+
 def failures_of(turns: Frame) -> Frame:
     """Return the failures (`SharedFailure`) of turns (`TURN_SCHEMA`) that can make an outage."""
-    is_shared = pl.col("failed") & pl.col("error_kind").is_in(SHARED)
-    return turns.filter(is_shared & pl.col("signature").is_not_null()).select(SharedFailure._fields)
+    return turns.filter(_IS_SHARED).select(SharedFailure._fields)
+
+
+def calls_to_explain(turns: pl.DataFrame, findings: Iterable[Finding]) -> pl.DataFrame:
+    """Return the calls (`CALL_COLUMNS`) of tasks with a finding that an outage may explain.
+
+    Between the first and the last turn of such a finding its agent has no other calls than
+    failures that can make an outage. The other tasks need not wait for what all tasks have.
+    """
+    key = {name: turns.schema[name] for name in ("task", "agent", "turn")}
+    wanted = pl.DataFrame(
+        [(f.task, f.agent, f.turn_first, f.turn_last) for f in findings],
+        {**key, "turn_last": key["turn"]},
+        orient="row",
+    ).sort("turn")
+    calls = turns.filter(IS_CALL)
+    others = calls.filter(~_IS_SHARED.fill_null(value=False)).select(*key).sort("turn")
+    tasks = []
+    for by, of_agents in (
+        (["task"], pl.col("agent") == ""),
+        (["task", "agent"], pl.col("agent") != ""),
+    ):
+        of_rule = wanted.filter(of_agents)
+        met = of_rule.join_asof(
+            others.select(*by, "turn", turn_met="turn"),
+            on="turn",
+            by=by,
+            strategy="forward",
+            check_sortedness=False,
+        )
+        tasks.append(
+            met.filter(~(pl.col("turn_met") <= pl.col("turn_last")).fill_null(value=False))
+        )
+    explicable = pl.concat(met["task"] for met in tasks).unique()
+    return calls.filter(pl.col("task").is_in(explicable.implode())).select(CALL_COLUMNS)
 
 
 def by_signature(failures: pl.DataFrame) -> dict[str, list[SharedFailure]]:

@@ -16,6 +16,7 @@ from looptrace.analyzer.engine.span_spool import SpanSpool, split_spans
 from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.normalize.span_tree import groups
 from looptrace.analyzer.schema.attribute_lists import concat_spans
+from looptrace.analyzer.schema.compaction import compacted
 from looptrace.analyzer.schema.spans import Skipped, distinct_spans
 from looptrace.processes import Processes
 
@@ -23,7 +24,7 @@ from looptrace.processes import Processes
 SPANS_MIN = 20_000
 # Spans and bytes of a part; memory grows by about this much in each process.
 PART_SPANS = 50_000
-PART_BYTES = 24 << 20
+PART_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,7 @@ def _analysis_of_part(part: _Part) -> _PartAnalysis:
     tables = (each if isinstance(each, pl.DataFrame) else pl.read_ipc(each) for each in part.spans)
     spans, clashes = distinct_spans(concat_spans(tables))
     analysis = analyse(spans, policy=part.policy)
-    failures = failures_of(analysis.turns)
+    failures = compacted(failures_of(analysis.turns))
     analysis = joined([analysis], analysis.summary.sessions, spans.height)
+    analysis = replace(analysis, turns=compacted(analysis.turns))
     return _PartAnalysis(analysis, failures, clashes)

@@ -36,10 +36,10 @@ from looptrace.processes import Processes
 
 # How many rows, and characters in them, are held as Python objects before they become columns.
 ROWS_HELD_MAX = 50_000
-CHARS_HELD_MAX = 64 << 20
+CHARS_HELD_MAX = 16 << 20
 # Protobuf messages are read by columns together, up to so many bytes. What reads them takes as long
 # to load as a smaller input to be read.
-RUN_BYTES = 16 << 20
+RUN_BYTES = 4 << 20
 COLUMNS_BYTES_MIN = 1 << 20
 # Files of fewer bytes are read before processes have started.
 SHARED_BYTES_MIN = 16 << 20

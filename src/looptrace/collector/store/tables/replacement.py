@@ -40,18 +40,6 @@ Order = Sequence[str | pl.Expr]
 _DAY = "looptrace day"  # The column with the day of a row.
 
 
-def write_bucket(
-    store_dir: Path,
-    table: str,
-    bucket: int,
-    rows: pl.DataFrame,
-    start_ns: pl.Series,
-    made_with: str = "",
-) -> None:
-    """Replace all rows of a bucket, as `replace_rows` does."""
-    replace_rows(store_dir, table, bucket, None, rows, start_ns, made_with=made_with)
-
-
 def replace_rows(
     store_dir: Path,
     table: str,
