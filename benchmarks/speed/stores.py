@@ -11,16 +11,10 @@ import polars as pl
 from benchmarks import plain
 from benchmarks.generate import ID_HEX_DIGITS, turns
 from benchmarks.speed.plain_reader import Codes
-from looptrace.analyzer.engine.batch import detect
-from looptrace.analyzer.engine.detection_source import detection_source
 from looptrace.analyzer.engine.policy import DEFAULT
 from looptrace.analyzer.fingerprint.source import fingerprint_source
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.schema.turns import BY_TURN, IS_USER
-from looptrace.collector.store.buckets.finding_rows import finding_table
-from looptrace.collector.store.buckets.judged import judged_of, write_judged
-from looptrace.collector.store.layout import JUDGED_FILE
-from looptrace.collector.store.reader import read_turns_in
+from looptrace.analyzer.schema.turns import BY_TURN
 from looptrace.collector.store.tables.parquet import (
     BUCKETS,
     STORED_SPAN_SCHEMA,
@@ -38,7 +32,7 @@ def make_store(store_dir: Path, count: int) -> None:
     """Write a store of this many turns, in the form of `ingest`, unless it exists.
 
     Its spans have only the columns for counting, because they are not read. It has no findings, as
-    if it were made with other settings.
+    if it was made with other settings.
     """
     if store_dir.exists():
         return
@@ -59,23 +53,6 @@ def make_store(store_dir: Path, count: int) -> None:
         ]
         spans = spans.with_columns(missing).select(STORED_SPAN_SCHEMA.names())
         replace_rows(store_dir, "spans", bucket, None, spans, spans["start_ns"])
-
-
-def add_findings(store_dir: Path) -> None:
-    """Add the findings of the default settings to a store, as `ingest` does, unless it has them."""
-    if (store_dir / JUDGED_FILE).exists():
-        return
-    source, judged = detection_source(DEFAULT), {}
-    for bucket in range(BUCKETS):
-        turns = read_turns_in(store_dir, bucket)
-        findings = finding_table(detect(turns).findings)
-        starts = turns.filter(~IS_USER).select("task", "start_ns", turn_first="turn")
-        started = findings.join(
-            starts, on=["task", "turn_first"], how="left", maintain_order="left"
-        )
-        replace_rows(store_dir, "findings", bucket, None, findings, started["start_ns"])
-        judged[bucket] = judged_of(store_dir, bucket, source)
-    write_judged(store_dir, judged)
 
 
 def _named(rows: pl.DataFrame, part: int) -> pl.DataFrame:
