@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from looptrace.analyzer.detect.columns import columns
-from looptrace.analyzer.detect.loop_rows import Gather, gather_from
+from looptrace.analyzer.detect.loop_rows import TableReader, TurnReader
 from looptrace.analyzer.detect.ruleset import OFF, Override, RuleForms, RuleSet
 from looptrace.analyzer.detect.stretches import (
     LaneEvaluation,
@@ -39,11 +39,11 @@ def find_stretches(
     the other rows.
     """
     seen = columns_seen(table, rule_set)
-    return stretches_in(seen, rule_set.forms(), gather_from(table), fresh)
+    return stretches_in(seen, rule_set.forms(), TableReader(table), fresh)
 
 
 def stretches_in(
-    seen: Seen, every: Sequence[RuleForms], gather: Gather, fresh: Sequence[Flags | None]
+    seen: Seen, every: Sequence[RuleForms], reader: TurnReader, fresh: Sequence[Flags | None]
 ) -> list[list[Stretch]]:
     """Apply the rules to what they see of turns; `find_stretches` does this for a table."""
     stretches: list[list[StretchRows]] = [[] for _ in fresh]
@@ -54,7 +54,7 @@ def stretches_in(
         for rows, so_far in zip(fresh, stretches, strict=True):
             chosen = fires if rows is None else fires[rows[lane_evaluation.lane.rows[fires]]]
             so_far.extend(stretch_rows(lane_evaluation, chosen))
-    return [read_stretches(seen.turns, gather, members) for members in stretches]
+    return [read_stretches(seen.turns, reader, members) for members in stretches]
 
 
 class Seen(NamedTuple):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import starmap
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import polars as pl
@@ -19,10 +20,6 @@ _HEX_DIGITS = 16
 _COARSE_FORMS = ("test-fail", "file", "search", "request")
 # Kinds that do not say what failed.
 _UNTYPED = (None, "unknown", "untold")
-
-
-# Returns values of counted turns, by the name of a column and the rows.
-Gather = Callable[[str, Codes], list[Any]]
 
 
 class LoopRow(msgspec.Struct, frozen=True, gc=False):
@@ -85,12 +82,27 @@ class LoopRow(msgspec.Struct, frozen=True, gc=False):
 _LABELLED = ("kind", "name", "arguments", "text", "phase")
 
 
-def loop_rows(gather: Gather, rows: Codes) -> Iterator[LoopRow]:
-    """Read whole turns column by column, which is several times as fast as row by row."""
-    columns = [gather(name, rows) for name in LoopRow.__struct_fields__]
-    return starmap(LoopRow, zip(*columns, strict=True))
+class TurnReader(Protocol):
+    """Reads counted turns at some rows: one column, or what a loop keeps of each."""
+
+    def column(self, name: str, rows: Codes) -> list[Any]:
+        """Return a column of the turns at these rows."""
+
+    def turns(self, rows: Codes) -> Iterable[LoopRow]:
+        """Return the turns at these rows."""
 
 
-def gather_from(table: pl.DataFrame) -> Gather:
-    """Return a function that reads a table of counted turns."""
-    return lambda name, rows: table[name].gather(pl.Series(rows)).to_list()
+@dataclass(frozen=True, slots=True)
+class TableReader:
+    """Reads a table of counted turns, column by column, which is faster than row by row."""
+
+    table: pl.DataFrame
+
+    def column(self, name: str, rows: Codes) -> list[Any]:
+        """Return a column of the turns at these rows."""
+        return self.table[name].gather(pl.Series(rows)).to_list()
+
+    def turns(self, rows: Codes) -> Iterable[LoopRow]:
+        """Return the turns at these rows."""
+        columns = [self.column(name, rows) for name in LoopRow.__struct_fields__]
+        return starmap(LoopRow, zip(*columns, strict=True))

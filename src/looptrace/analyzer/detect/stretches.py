@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from looptrace.analyzer.detect.loop_rows import Gather, LoopRow, loop_rows
+from looptrace.analyzer.detect.loop_rows import LoopRow, TurnReader
 from looptrace.analyzer.detect.shared_list import grown
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import names_in
@@ -297,7 +297,9 @@ def _finding_id(*identity: str) -> str:
     return digest("\x1f".join(identity))
 
 
-def read_stretches(turns: Turns, gather: Gather, stretches: Sequence[StretchRows]) -> list[Stretch]:
+def read_stretches(
+    turns: Turns, reader: TurnReader, stretches: Sequence[StretchRows]
+) -> list[Stretch]:
     """Read the turns of all stretches from the counted turns at once.
 
     The turns of one round and the last turn are read in full; only the ids are read of the rest.
@@ -312,10 +314,10 @@ def read_stretches(turns: Turns, gather: Gather, stretches: Sequence[StretchRows
     verbatim = _prefixes(call == np.repeat(call[starts], ends - starts), starts, ends)
     agent = turns.agent[rows]
     by_first = _prefixes(agent == np.repeat(agent[starts], ends - starts), starts, ends)
-    fired = _fired(gather, stretches)
-    ids = [gather(name, rows) for name in ("turn", "trace_id", "span_id")]
-    rounds = loop_rows(gather, np.concatenate([m.rows[: m.period] for m in stretches]))
-    lasts = loop_rows(gather, rows[ends - 1])
+    fired = _fired(reader, stretches)
+    ids = [reader.column(name, rows) for name in ("turn", "trace_id", "span_id")]
+    rounds = iter(reader.turns(np.concatenate([m.rows[: m.period] for m in stretches])))
+    lasts = iter(reader.turns(rows[ends - 1]))
     return [
         _stretch(members, tuple(islice(rounds, members.period)), next(lasts), alike, part, at)
         for members, alike, part, at in zip(
@@ -336,14 +338,14 @@ def _prefixes(holds: Flags, starts: Codes, ends: Codes) -> list[int]:
     return lengths
 
 
-def _fired(gather: Gather, stretches: Sequence[StretchRows]) -> Iterator[tuple[Firing, ...]]:
+def _fired(reader: TurnReader, stretches: Sequence[StretchRows]) -> Iterator[tuple[Firing, ...]]:
     """Read the firings of each stretch."""
     rows = np.concatenate([members.fired for members in stretches])
     every = map(
         Firing._make,
         zip(
-            gather("turn", rows),
-            gather("end_ns", rows),
+            reader.column("turn", rows),
+            reader.column("end_ns", rows),
             chain.from_iterable(members.rules for members in stretches),
             chain.from_iterable(members.needed for members in stretches),
             chain.from_iterable(

@@ -12,7 +12,7 @@ from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
-from looptrace.analyzer.detect.loop_rows import LoopRow, gather_from, loop_rows
+from looptrace.analyzer.detect.loop_rows import LoopRow, TableReader
 from looptrace.analyzer.detect.stretches import Growth, Stretch
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
@@ -165,7 +165,7 @@ def openings_of(
     rows_at = at.join(
         turns.filter(~pl.col("is_user")), on=["task", "turn"], how="left", maintain_order="left"
     )
-    lasts = loop_rows(gather_from(rows), rows_at["row"].to_numpy())
+    lasts = TableReader(rows).turns(rows_at["row"].to_numpy())
     return {
         gate: _finding_at(growth, last)
         for (gate, growth), last in zip(opened.items(), lasts, strict=True)

@@ -37,7 +37,7 @@ from looptrace.analyzer.engine.live_tasks import LiveTasks
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.engine.turn_block import (
     AT,
-    gather_from,
+    reader_of,
     reset_at,
     rows_of,
     seen_of,
@@ -319,7 +319,7 @@ class LiveEngine:
         every = [forms for forms in self._forms if forms.name in asked]
         seen = seen_of(blocks, np.logical_or.reduce(fresh), self._rules, self._kinds_read)
         by_task = {part.task.block.rows[0].task: part for part in parts if len(part.task.block)}
-        for number, loops in enumerate(stretches_in(seen, every, gather_from(blocks), [*fresh])):
+        for number, loops in enumerate(stretches_in(seen, every, reader_of(blocks), [*fresh])):
             for loop in loops:
                 part = by_task[loop.task]
                 happened = part.groups[number - 1].happened if number else part.final

@@ -14,7 +14,7 @@ from looptrace.analyzer.detect.counters import Counting
 from looptrace.analyzer.detect.loop_rows import LoopRow
 from looptrace.analyzer.detect.single_columns import SingleTurn
 from looptrace.analyzer.detect.single_counters import SingleCounters
-from looptrace.analyzer.detect.stretches import Stretch, continue_stretches
+from looptrace.analyzer.detect.stretches import Key, Stretch
 from looptrace.analyzer.engine.live_moments import (
     Happened,
     Passage,
@@ -262,34 +262,26 @@ class LiveTask:
         self.settled = passed.standing
         self.ended += passed.ended
         self.settle_events(event.id for event in passed.events)
-        self._end_at(last)
+        over = self._end_at(last)
+        opened = {key: loop for key, loop in self.now.loops.items() if key not in over}
+        self.now = Standing(opened, self.now.state)
+        del self.ended_now[: len(passed.ended)]  # The first of them, as groups are in order.
         del self.groups[:groups]
         self.marks = [
             Mark(mark.groups - groups, mark.turns - count, mark.counters)
             for mark in self.marks[marks:]
         ]
-        self._replay()
         self.settled_counters = counters
         self.settled_counters.steps.clear()
         self.hold(count, self.waiting)
         return True
 
-    def _end_at(self, last: LoopRow) -> None:
-        """End the settled loops that cannot go on after the last settled turn."""
+    def _end_at(self, last: LoopRow) -> Collection[Key]:
+        """End the settled loops that cannot go on after the last settled turn; return them."""
         loops, over = still_open(self.settled.loops, last)
         self.ended += over
         self.settled = Standing(loops, self.settled.state)
-
-    def _replay(self) -> None:
-        """Continue the settled loops by what happened at turns that may move."""
-        if not self.now.loops and not self.ended_now:
-            return
-        loops, self.ended_now = self.settled.loops, []
-        for group in self.groups:
-            update = continue_stretches(loops, group.happened.loops)
-            loops = update.opened
-            self.ended_now += update.ended
-        self.now = Standing(loops, self.now.state)
+        return {loop.key for loop in over}
 
     def settle_events(self, ids: Iterable[str]) -> None:
         """Note the events that were sent for settled moments, which come only once."""

@@ -19,7 +19,7 @@ from msgspec.structs import astuple
 
 from looptrace.analyzer.detect.counters import RESETS
 from looptrace.analyzer.detect.evaluate import Seen
-from looptrace.analyzer.detect.loop_rows import Gather, LoopRow
+from looptrace.analyzer.detect.loop_rows import LoopRow
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.detect.single_columns import COMPARED, COUNTED, SingleTurn, text_code
 from looptrace.analyzer.fingerprint.similarity import meanings_of
@@ -27,12 +27,12 @@ from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.timeline import TaskReset, reset_of
 from looptrace.analyzer.schema import columns as schema
 from looptrace.analyzer.schema.turns import AT, TURN_SCHEMA
-from looptrace.rules.turns import KINDS, Flags, Turns
+from looptrace.rules.turns import KINDS, Codes, Flags, Turns
 
 __all__ = [
     "AT",
     "TurnBlock",
-    "gather_from",
+    "reader_of",
     "reset_at",
     "rows_of",
     "seen_of",
@@ -207,9 +207,23 @@ def _fits(rows: Sequence[LoopRow], table: npt.NDArray[Any], override: Override) 
     return fits
 
 
-def gather_from(blocks: Sequence[TurnBlock]) -> Gather:
-    """Return a function that reads the counted turns."""
-    rows = blocks[0].rows
-    if len(blocks) > 1:
-        rows = list(chain.from_iterable(block.rows for block in blocks))
-    return lambda name, places: [getattr(rows[place], name) for place in places.tolist()]
+@dataclass(frozen=True, slots=True)
+class BlockReader:
+    """Reads the turns that are held, which have what loops keep of them."""
+
+    rows: Sequence[LoopRow]
+
+    def column(self, name: str, rows: Codes) -> list[Any]:
+        """Return a column of the turns at these rows."""
+        return [getattr(self.rows[row], name) for row in rows.tolist()]
+
+    def turns(self, rows: Codes) -> Sequence[LoopRow]:
+        """Return the turns at these rows."""
+        return [self.rows[row] for row in rows.tolist()]
+
+
+def reader_of(blocks: Sequence[TurnBlock]) -> BlockReader:
+    """Return a reader of the turns of several tasks, one after the other."""
+    if len(blocks) == 1:
+        return BlockReader(blocks[0].rows)
+    return BlockReader(list(chain.from_iterable(block.rows for block in blocks)))
