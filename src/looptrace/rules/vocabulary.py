@@ -112,9 +112,16 @@ def pair(first: Codes, second: Codes) -> Codes:
 def same_as(lane: Lane, codes: Codes, back: int) -> Flags:
     """Return which turns are known to equal the turn `back` turns before them in their lane."""
     same = np.zeros(len(codes), dtype=np.bool_)
-    places = (codes[back:] == codes[:-back]).nonzero()[0] + back  # Usually few.
-    same[places] = (codes[places] != UNKNOWN) & (lane.position[places] >= back)
+    same[_same_places(lane, codes, back)] = True
     return same
+
+
+def _same_places(lane: Lane, codes: Codes, back: int, known: Flags | None = None) -> Codes:
+    """Return the places of these turns, which are usually few; `known` says which codes are."""
+    known = codes != UNKNOWN if known is None else known
+    places = ((codes[back:] == codes[:-back]) & known[back:]).nonzero()[0] + back
+    within_lane: Codes = places[lane.position[places] >= back]
+    return within_lane
 
 
 @_kept
@@ -163,11 +170,18 @@ def streak(lane: Lane, holds: Flags) -> Codes:
     """Count the turns in a row, up to each turn of its lane, for which `holds` is true."""
     counts = np.zeros(len(holds), dtype=np.int64)
     places = holds.nonzero()[0]  # Usually few, so only these are processed.
-    if len(places):
-        begins = np.ones(len(places), dtype=np.bool_)
-        begins[1:] = (np.diff(places) > 1) | (lane.position[places[1:]] == 0)
-        order = np.arange(len(places))
-        counts[places] = order - np.maximum.accumulate(np.where(begins, order, 0)) + 1
+    counts[places] = _streaks(lane, places)
+    return counts
+
+
+def _streaks(lane: Lane, places: Codes) -> Codes:
+    """Count at each of these places those in a row up to it, in its lane."""
+    if not len(places):
+        return places
+    begins = np.ones(len(places), dtype=np.bool_)
+    begins[1:] = (places[1:] > places[:-1] + 1) | (lane.position[places[1:]] == 0)
+    order = np.arange(len(places))
+    counts: Codes = order - np.maximum.accumulate(np.where(begins, order, 0)) + 1
     return counts
 
 
@@ -224,24 +238,34 @@ def same_among(lane: Lane, codes: Codes, window: int, seconds: int | None = None
 
     If seconds are given, only turns count that ended at most so long before it.
     """
-    counts: Codes = (codes != UNKNOWN).astype(np.int64)
+    known = codes != UNKNOWN
+    counts: Codes = known.astype(np.int64)
     if _all_differ(lane, codes):
         return counts
     for back in range(1, min(window, len(codes))):
-        same = same_as(lane, codes, back)
-        counts += same if seconds is None else same & within(lane, back, seconds)
+        counts[_near(lane, _same_places(lane, codes, back, known), back, seconds)] += 1
     return counts
+
+
+def _near(lane: Lane, places: Codes, back: int, seconds: int | None) -> Codes:
+    """Return those of the places that end at most so long after the turn `back` turns before."""
+    if seconds is None:
+        return places
+    ended = lane.end_ns
+    near: Codes = places[ended[places] - ended[places - back] <= seconds * NS_PER_S]
+    return near
 
 
 def attempts_among(lane: Lane, codes: Codes, window: int, seconds: int) -> Codes:
     """Count like `same_among`; equal turns without a change between them are one attempt."""
-    counts: Codes = (codes != UNKNOWN).astype(np.int64)
-    if not counts.any() or _all_differ(lane, codes):  # As in most traces.
+    known = codes != UNKNOWN
+    counts: Codes = known.astype(np.int64)
+    if not known.any() or _all_differ(lane, codes):  # As in most traces.
         return counts
     seen = lane.changes_seen
     least = seen.copy()
     for back in range(1, min(window, len(codes))):
-        places = (same_as(lane, codes, back) & within(lane, back, seconds)).nonzero()[0]
+        places = _near(lane, _same_places(lane, codes, back, known), back, seconds)
         places = places[seen[places - back] < least[places]]
         counts[places] += 1
         least[places] = seen[places - back]
@@ -270,10 +294,16 @@ def recent(lane: Lane, counts: Codes, needed: int, seconds: int) -> Codes:
 
 def rounds(lane: Lane, codes: Codes, period: int) -> Codes:
     """Count the full rounds of a pattern of `period` turns that end at each turn; 0 without one."""
-    counts = streak(lane, same_as(lane, codes, period))
-    places = counts.nonzero()[0]
-    counts[places] = counts[places] // period + 1
+    counts = np.zeros(len(codes), dtype=np.int64)
+    places, full = _rounds(lane, codes, period)
+    counts[places] = full
     return counts
+
+
+def _rounds(lane: Lane, codes: Codes, period: int) -> tuple[Codes, Codes]:
+    """Return the places at which full rounds end, and how many."""
+    places = _same_places(lane, codes, period)
+    return places, _streaks(lane, places) // period + 1
 
 
 def mirrored(codes: Codes, places: Codes, period: int) -> Flags:
@@ -297,14 +327,13 @@ def shortest(
         return Pattern(reached, period)
     alike = in_a_row(lane, codes)
     for candidate in periods:
-        full = rounds(lane, codes, candidate)
-        places = full.nonzero()[0]  # Few, so that only these are compared.
+        places, full = _rounds(lane, codes, candidate)
         several = alike[places] < candidate
         if candidate > straight_max:
             several &= mirrored(codes, places, candidate)
-        longer = (full[places] > reached[places]) & (reached[places] < needed)
-        places = places[several & longer]
-        reached[places], period[places] = full[places], candidate
+        longer = several & (full > reached[places]) & (reached[places] < needed)
+        places = places[longer]
+        reached[places], period[places] = full[longer], candidate
     return Pattern(reached, period)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice, pairwise, repeat
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -271,24 +271,31 @@ def stretch_rows(lane_evaluation: LaneEvaluation, fires: Codes) -> Iterator[Stre
     if len(forms) > 1:
         rules = [forms[form] for form in lane_evaluation.held[fires].tolist()]
     needed = np.broadcast_to(evaluation.needed, lane.rows.shape)[fires].tolist()
+    counted = evaluation.reached[fires].tolist() if evaluation.spans == "fired" else None
     outlasts = forms[0].lane.outlasts_completion
+    fired = lane.rows[fires]
+    begin, last, of_period, of_what = (each.tolist() for each in (since, fires, period, what))
     borders = [*begins.nonzero()[0].tolist(), len(fires)]
     for start, end in pairwise(borders):
-        fired = places = fires[start:end]
+        rows = fired[start:end]
         if evaluation.spans != "fired":
-            places = np.arange(since[start], fires[end - 1] + 1)
-        if evaluation.spans == "same":
-            places = places[evaluation.what[places] == what[start]]
+            places = slice(begin[start], last[end - 1] + 1)
+            rows = lane.rows[places]
+            if evaluation.spans == "same":
+                rows = rows[evaluation.what[places] == of_what[start]]
         yield StretchRows(
             rules=rules[start:end],
             needed=needed[start:end],
-            period=int(period[start]),
-            what=int(what[start]),
-            rows=lane.rows[places],
-            fired=lane.rows[fired],
-            counted=evaluation.reached[fired].tolist() if evaluation.spans == "fired" else None,
+            period=of_period[start],
+            what=of_what[start],
+            rows=rows,
+            fired=fired[start:end],
+            counted=counted[start:end] if counted is not None else None,
             outlasts_completion=outlasts,
         )
+
+
+_IDS = ("turn", "trace_id", "span_id")
 
 
 # The id of a loop is needed for each of its moments.
@@ -315,15 +322,25 @@ def read_stretches(
     agent = turns.agent[rows]
     by_first = _prefixes(agent == np.repeat(agent[starts], ends - starts), starts, ends)
     fired = _fired(reader, stretches)
-    ids = [reader.column(name, rows) for name in ("turn", "trace_id", "span_id")]
-    rounds = iter(reader.turns(np.concatenate([m.rows[: m.period] for m in stretches])))
-    lasts = iter(reader.turns(rows[ends - 1]))
+    turn, trace_id, span_id = (reader.column(name, rows) for name in _IDS)
+    rounds = [members.rows[: members.period] for members in stretches]
+    read = list(reader.turns(np.concatenate([*rounds, rows[ends - 1]])))
+    in_full = iter(read)
+    parts = (slice(*part) for part in zip(starts.tolist(), ends.tolist(), strict=True))
     return [
-        _stretch(members, tuple(islice(rounds, members.period)), next(lasts), alike, part, at)
-        for members, alike, part, at in zip(
+        _stretch(
+            members,
+            tuple(islice(in_full, members.period)),
+            last,
+            alike,
+            (tuple(turn[part]), tuple(trace_id[part]), tuple(span_id[part])),
+            at,
+        )
+        for members, last, alike, part, at in zip(
             stretches,
+            read[-len(stretches) :],
             zip(failing, verbatim, by_first, strict=True),
-            ([tuple(c[a:b]) for c in ids] for a, b in zip(starts, ends, strict=True)),
+            parts,
             fired,
             strict=True,
         )
@@ -362,7 +379,7 @@ def _stretch(
     first: tuple[LoopRow, ...],
     last: LoopRow,
     alike: tuple[int, int, int],
-    ids: list[tuple[Any, ...]],
+    ids: tuple[tuple[int, ...], tuple[str, ...], tuple[str, ...]],
     fired: tuple[Firing, ...],
 ) -> Stretch:
     turn, trace_id, span_id = ids
