@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice, pairwise, repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -295,9 +295,6 @@ def stretch_rows(lane_evaluation: LaneEvaluation, fires: Codes) -> Iterator[Stre
         )
 
 
-_IDS = ("turn", "trace_id", "span_id")
-
-
 # The id of a loop is needed for each of its moments.
 @lru_cache(maxsize=_IDS_KEPT)
 def _finding_id(*identity: str) -> str:
@@ -322,25 +319,17 @@ def read_stretches(
     agent = turns.agent[rows]
     by_first = _prefixes(agent == np.repeat(agent[starts], ends - starts), starts, ends)
     fired = _fired(reader, stretches)
-    turn, trace_id, span_id = (reader.column(name, rows) for name in _IDS)
+    ids = [reader.column(name, rows) for name in ("turn", "trace_id", "span_id")]
     rounds = [members.rows[: members.period] for members in stretches]
     read = list(reader.turns(np.concatenate([*rounds, rows[ends - 1]])))
-    in_full = iter(read)
-    parts = (slice(*part) for part in zip(starts.tolist(), ends.tolist(), strict=True))
+    first, last = iter(read), iter(read[-len(stretches) :])
+    borders = zip(starts.tolist(), ends.tolist(), strict=True)
     return [
-        _stretch(
-            members,
-            tuple(islice(in_full, members.period)),
-            last,
-            alike,
-            (tuple(turn[part]), tuple(trace_id[part]), tuple(span_id[part])),
-            at,
-        )
-        for members, last, alike, part, at in zip(
+        _stretch(members, tuple(islice(first, members.period)), next(last), alike, part, at)
+        for members, alike, part, at in zip(
             stretches,
-            read[-len(stretches) :],
             zip(failing, verbatim, by_first, strict=True),
-            parts,
+            ([tuple(column[a:b]) for column in ids] for a, b in borders),
             fired,
             strict=True,
         )
@@ -379,7 +368,7 @@ def _stretch(
     first: tuple[LoopRow, ...],
     last: LoopRow,
     alike: tuple[int, int, int],
-    ids: tuple[tuple[int, ...], tuple[str, ...], tuple[str, ...]],
+    ids: list[tuple[Any, ...]],
     fired: tuple[Firing, ...],
 ) -> Stretch:
     turn, trace_id, span_id = ids
