@@ -147,7 +147,7 @@ def calls_to_explain(turns: pl.DataFrame, findings: Iterable[Finding]) -> pl.Dat
     """Return the calls (`CALL_COLUMNS`) of tasks with a finding that an outage may explain.
 
     Between the first and the last turn of such a finding its agent has no other calls than
-    failures that can make an outage. The other tasks need not wait for what all tasks have.
+    failures that can make an outage. No other finding is explained, whatever failed elsewhere.
     """
     key = {name: turns.schema[name] for name in ("task", "agent", "turn")}
     wanted = pl.DataFrame(
