@@ -77,8 +77,11 @@ def _cut(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
     The rest of a text has its volatile parts masked, and a hash of the whole. So two results
     compare as before, and so do two calls, by the exact hash.
     """
-    long = {name: (spans[name].str.len_bytes() > TEXT_BYTES_MAX).arg_true() for name in _LONG}
-    given = {name: [_read(name, text) for text in spans[name].gather(long[name])] for name in _LONG}
+    places = {name: (spans[name].str.len_bytes() > TEXT_BYTES_MAX).arg_true() for name in _LONG}
+    long = {name: rows for name, rows in places.items() if rows.len()}
+    if not long:
+        return spans
+    given = {name: [_read(name, text) for text in spans[name].gather(long[name])] for name in long}
     # Most values are long because of many short texts: these are done when none of their texts is
     # cut.
     done = {name: list(map(_tried, values)) for name, values in given.items()}
