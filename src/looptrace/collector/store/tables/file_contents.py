@@ -66,7 +66,7 @@ def may_have(path: Path, having: Having) -> bool:
     facts, column = _facts(path), having.column
     if (known := facts.hashes.get(column)) is None:
         values = pl.read_parquet(path, columns=[column], glob=False, hive_partitioning=False)
-        known = facts.hashes[column] = values[column].hash().unique().sort().to_numpy()
+        known = facts.hashes[column] = _hashes(values[column])
     if not known.size:
         return False
     asked = having.values.hash().to_numpy()
@@ -74,9 +74,22 @@ def may_have(path: Path, having: Having) -> bool:
     return bool((known[nearest] == asked).any())
 
 
+def note(path: Path, rows: pl.DataFrame, made_with: str) -> None:
+    """Note the contents of a file that this process has written, so that it need not be read."""
+    asked = {column for facts in _known(path) for column in facts.hashes}
+    forget(path)
+    facts = _facts(path)
+    facts.rows, facts.made_with = rows.height, made_with
+    facts.hashes = {column: _hashes(rows[column]) for column in asked}
+
+
 def forget(path: Path) -> None:
-    """Forget a file that this process has replaced or deleted."""
+    """Forget a file that this process has deleted."""
     _known(path).clear()
+
+
+def _hashes(values: pl.Series) -> Hashes:
+    return values.hash().unique().sort().to_numpy()
 
 
 def _facts(path: Path) -> _Facts:

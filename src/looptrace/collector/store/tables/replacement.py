@@ -32,7 +32,7 @@ from looptrace.collector.store.tables.writing import Content, write_files
 
 # A file gets new rows until it has so many. More would be written again for each few new rows,
 # fewer would make more files.
-ROWS_MIN = 8_192
+ROWS_MIN = 2_048
 # So many files of like size are merged: more would leave more files, fewer would merge more often.
 FILES_ALIKE = 8
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import polars as pl
 
 from looptrace.collector.store.locks import StoreError, make_folder, replacing, sync_folder
-from looptrace.collector.store.tables.file_contents import MADE_WITH, forget
+from looptrace.collector.store.tables.file_contents import MADE_WITH, forget, note
 from looptrace.collector.store.tables.parquet import (
     FILE,
     TABLES,
@@ -58,7 +58,7 @@ def write_files(
         with replacing(store_dir):
             for path, aside in asides.items():
                 aside.replace(path)
-                forget(path)
+                note(path, *contents[path])
             for folder in {path.parent for path in contents}:
                 sync_folder(folder)
             for path in merged:
