@@ -189,11 +189,13 @@ def _add(store_dir: Path, arriving: _Arriving) -> _Added:
     traces = pl.concat([given["trace_id"], *(part["trace_id"] for part in arriving.moved)]).unique()
     stored = read_bucket(store_dir, "spans", arriving.bucket, which=Having("trace_id", traces))
     before = pl.concat([stored, *arriving.moved])
-    known = given.join(before.select(_ROW_KEY), on=_ROW_KEY, how="semi").height
-    # An earlier version that read other ties may have stored the same span.
-    every = pl.concat([before, given])
-    both = every.unique(list(SPAN_SCHEMA), keep="last", maintain_order=True)
-    kept, replaced = distinct_spans(both)
+    every, kept, known, replaced = given, given, 0, list[Skipped]()
+    if not before.is_empty():
+        known = given.join(before.select(_ROW_KEY), on=_ROW_KEY, how="semi").height
+        every = pl.concat([before, given])
+        # An earlier version that read other ties may have stored the same span.
+        both = every.unique(list(SPAN_SCHEMA), keep="last", maintain_order=True)
+        kept, replaced = distinct_spans(both)
     _replace_spans(store_dir, arriving.bucket, traces, kept)
     return _Added(
         new=given.height - known,

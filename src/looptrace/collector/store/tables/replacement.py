@@ -61,22 +61,36 @@ def replace_rows(
     files, schema = bucket_files(store_dir, table, bucket), TABLES[table]
     touched = files_having(files, which)
     before = read_files(touched, schema, which)
-    days = {str(path): day_of(path) for path in touched}
-    on_day = pl.col(FILE).replace_strict(days, return_dtype=pl.String)
-    before = before.with_columns(on_day.alias(_DAY))
+    if before.is_empty() and rows.is_empty():
+        return 0
     started = pl.from_epoch(start_ns, time_unit="ns").dt.date().cast(pl.String)
     after = rows.select(*schema).with_columns(started.alias(_DAY))
-    alike = [str(path) for path in touched if made_with_of(path) == made_with]
-    stays = _matched("semi", before.filter(pl.col(FILE).is_in(alike)), after, [*schema, _DAY])
-    stays = stays.unique([*schema, _DAY], keep="first")
-    lost = _matched("anti", before, stays, [*schema, _DAY, FILE])
-    new = _matched("anti", after, stays, [*schema, _DAY])
-    plan = _Plan(files, lost.drop(_DAY), order)
+    lost, new = before, after
+    if not before.is_empty():
+        days = {str(path): day_of(path) for path in touched}
+        on_day = pl.col(FILE).replace_strict(days, return_dtype=pl.String)
+        alike = [str(path) for path in touched if made_with_of(path) == made_with]
+        lost, new = _changed(before.with_columns(on_day.alias(_DAY)), after, alike)
+    plan = _Plan(files, lost, order)
     for (day,), part in new.partition_by(_DAY, as_dict=True, include_key=False).items():
         plan.add(folder_of(store_dir, table, str(day), bucket), Content(part, made_with))
     plan.drop_lost()
     write_files(store_dir, plan.contents, plan.merged)
     return new.height - lost.height
+
+
+def _changed(
+    before: pl.DataFrame, after: pl.DataFrame, alike: Sequence[str]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows that are lost, with the name of their file, and those that are new.
+
+    A row stays if it is in one of the files that are `alike` in what they were made with.
+    """
+    columns = after.columns
+    stays = _matched("semi", before.filter(pl.col(FILE).is_in(alike)), after, columns)
+    stays = stays.unique(columns, keep="first")
+    lost = _matched("anti", before, stays, [*columns, FILE])
+    return lost.drop(_DAY), _matched("anti", after, stays, columns)
 
 
 class _Plan:
