@@ -81,8 +81,9 @@ def _shared_out(
     """Return the spans of each part; no trace is tied to a trace of another part."""
     counts, ties = zip(*spool.each(_counted_and_tied, processes.map), strict=True)
     of_trace = pl.concat(counts).group_by("trace_id").agg(pl.col("spans").sum())
-    needed = max(processes.jobs, _parts_needed(spool.spans, spool.bytes))
-    return spool.split(_parted(of_trace, pl.concat(ties), needed), processes.map)
+    needed, jobs = _parts_needed(spool.spans, spool.bytes), processes.jobs
+    parts = -(-needed // jobs) * jobs  # No process waits while another one has the last part.
+    return spool.split(_parted(of_trace, pl.concat(ties), parts), processes.map)
 
 
 def _counted_and_tied(spans: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
