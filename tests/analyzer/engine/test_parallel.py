@@ -36,6 +36,16 @@ def processes() -> Iterator[Processes]:
         yield started
 
 
+def test_every_process_has_as_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a part more than the others, one process would work alone at the end."""
+    spans = read_spans(TRACES).spans
+    monkeypatch.setattr(parallel, "PART_SPANS", spans.height // 3)
+    with SpanSpool() as spool:
+        spool.add(spans)
+        parts = parallel.shared_out(spool, Processes(3))
+    assert len(parts) == 6  # Four would do.
+
+
 @pytest.mark.requirement("F2")
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("rows_held", [30, 10_000])

@@ -63,7 +63,7 @@ def analyse_in(
         spans, clashes = distinct_spans(concat_spans(spool.tables()))
         analysis = analyse(spans, (*skipped, *clashes), policy)
         return analysis, failures_of(analysis.turns)
-    parts = [_Part(tuple(spans), policy) for spans in _shared_out(spool, processes).values()]
+    parts = [_Part(tuple(spans), policy) for spans in shared_out(spool, processes).values()]
     found = list(processes.map(_analysis_of_part, parts))
     analyses = [part.analysis for part in found]
     counts = [analysis.summary for analysis in analyses]
@@ -75,7 +75,7 @@ def analyse_in(
     return replace(whole, turns=turns), pl.concat(part.failures for part in found)
 
 
-def _shared_out(
+def shared_out(
     spool: SpanSpool, processes: Processes
 ) -> Mapping[int, Sequence[pl.DataFrame | Path]]:
     """Return the spans of each part; no trace is tied to a trace of another part."""

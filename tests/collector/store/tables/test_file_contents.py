@@ -1,10 +1,11 @@
-"""What is known of a file is forgotten when it is replaced, by whomever."""
+"""What is known of a file without reading it is what the file says, by whomever it was written."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from looptrace.collector.store.tables.file_contents import (
     MADE_WITH,
@@ -13,6 +14,7 @@ from looptrace.collector.store.tables.file_contents import (
     file_rows,
     forget,
     may_have,
+    note,
 )
 
 
@@ -45,6 +47,24 @@ def test_a_replaced_file_is_read_again(tmp_path: Path) -> None:
     forget(path)
     write(path, [])
     assert not may_have(path, having("c"))
+
+
+def test_a_written_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its writer knows what is in it; only a column that nobody has asked for yet is read."""
+    path = tmp_path / "data.parquet"
+    write(path, ["a"], "one")
+    assert may_have(path, having("a"))
+    write(path, ["b", None, "b"], "two")
+    note(path, pl.read_parquet(path), "two")
+    for name in ("scan_parquet", "read_parquet", "read_parquet_metadata"):
+        monkeypatch.setattr(pl, name, None)
+    assert (file_rows(path), file_made_with(path)) == (3, "two")
+    assert may_have(path, having("b"))
+    assert not may_have(path, having("a"))
+    monkeypatch.undo()
+    write(path, ["c"], "three")  # By another process.
+    assert (file_rows(path), file_made_with(path)) == (1, "three")
+    assert may_have(path, having("c"))
 
 
 def test_a_value_beyond_all_others_is_not_found(tmp_path: Path) -> None:
