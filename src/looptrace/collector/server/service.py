@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -45,6 +43,7 @@ from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
 from looptrace.collector.server.metrics import Metrics
+from looptrace.collector.server.process import allow_files, quick_to_answer
 from looptrace.collector.server.receiver.grpc_receiver import grpc_server
 from looptrace.collector.server.receiver.http_receiver import otlp_routes, uvicorn_options
 from looptrace.collector.server.receiver.pipeline import Pipeline
@@ -56,9 +55,6 @@ from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import DamagedFileError
 from looptrace.collector.webhooks.dispatcher import Dispatcher
 from looptrace.errors import InputError
-
-if sys.platform != "win32":
-    import resource
 
 _logger = logging.getLogger(__name__)
 
@@ -73,14 +69,6 @@ _STORED_LOOK_S = 0.02
 
 class ServeError(InputError):
     """The server cannot start; the message is one line that says why and what to do."""
-
-
-# Request threads get the interpreter back after at most this long.
-_SWITCH_S = 0.001
-# The thresholds of the garbage collector. A look at all objects stops every thread, for 0.2 s with
-# a few thousand tasks, and by default there is one every three seconds. Hardly any object is in a
-# circle: 2,330 of 840,000 were garbage after a minute of 2,000 spans/s with the collector off.
-_GC_THRESHOLDS = (5_000, 20, 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,21 +233,6 @@ class Service:
         self.log.close()
 
 
-@contextmanager
-def quick_to_answer() -> Iterator[None]:
-    """Keep threads and the garbage collector from delaying answers."""
-    switch_s, thresholds = sys.getswitchinterval(), gc.get_threshold()
-    sys.setswitchinterval(_SWITCH_S)
-    gc.set_threshold(*_GC_THRESHOLDS)
-    gc.freeze()
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(switch_s)
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()  # Objects that are still frozen at the end of a process look like a leak.
-
-
 async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
     """Serve until SIGTERM or SIGINT; a second signal ends the process at once.
 
@@ -269,20 +242,13 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
     """
     check_access(options.access)
     check_tls(options.access)
-    _allow_files()
+    allow_files()
     with _listening(options.access.host, options.http_port, "--http-port") as listener:
         service = Service(options)
         try:
             await _serve(options, service, listener, ready)
         finally:
             await asyncio.to_thread(service.close)
-
-
-def _allow_files() -> None:
-    """Raise the limit of connections and files to the most that the user allows."""
-    if sys.platform != "win32":
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _serve(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from looptrace.collector.server.service import quick_to_answer
+from looptrace.collector.server.process import quick_to_answer
 
 
 def test_a_server_rarely_looks_at_all_objects_and_leaves_the_process_as_it_was() -> None:
