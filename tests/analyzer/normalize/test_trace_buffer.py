@@ -14,7 +14,7 @@ from looptrace.analyzer.normalize.session_history import SessionHistory
 from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.trace_buffer import SPANS_PER_TRACE_MAX, TraceBuffer
 from looptrace.analyzer.normalize.turn_builder import turns_of, turns_of_fields
-from looptrace.analyzer.schema.spans import distinct_spans
+from looptrace.analyzer.schema.spans import distinct_spans, span_rows
 from looptrace.analyzer.schema.turns import TURN_KEY, TURN_SCHEMA
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans
@@ -38,13 +38,14 @@ def spans_in(path: Path) -> pl.DataFrame:
 def test_turns_are_those_of_all_spans_at_once(path: Path, size: int) -> None:
     """What is known last of each turn is what the whole trace says."""
     spans, arrivals = spans_in(path), TraceBuffer()
+    rows = span_rows(spans)
     # What an agent's span says is known while it is open; see the processor.
     news = [
-        arrivals.take(spans[start : start + size], above=spans[start + size :])
-        for start in range(0, spans.height, size)
+        arrivals.take(rows[start : start + size], above=rows[start + size :])
+        for start in range(0, len(rows), size)
     ]
-    rows = [turn for part in [*news, arrivals.rest()] for turn in part.turns]
-    came = pl.DataFrame(rows, TURN_SCHEMA, orient="row").unique(TURN_KEY, keep="last").drop(PLACES)
+    turns = [turn for part in [*news, arrivals.rest()] for turn in part.turns]
+    came = pl.DataFrame(turns, TURN_SCHEMA, orient="row").unique(TURN_KEY, keep="last").drop(PLACES)
     whole = turns_of(spans)[0].drop(PLACES)
     assert came.sort(TURN_KEY).equals(whole.sort(TURN_KEY))
 
@@ -53,8 +54,8 @@ def test_a_span_that_comes_again_is_no_news() -> None:
     """Exporters send twice what was not acknowledged."""
     arrivals = TraceBuffer()
     spans = _spans("s1", 3)
-    assert len(arrivals.take(spans).turns) == 3
-    assert not arrivals.take(spans).turns
+    assert len(arrivals.take(span_rows(spans)).turns) == 3
+    assert not arrivals.take(span_rows(spans)).turns
 
 
 @pytest.mark.parametrize("names_first", [True, False])
@@ -68,7 +69,7 @@ def test_of_two_copies_of_a_span_the_one_that_says_more_is_kept(names_first: boo
     kept, reported = distinct_spans(pl.concat(copies))
     assert (kept.sort("span_id").equals(named.sort("span_id")), len(reported)) == (True, 3)
     arrivals = TraceBuffer()
-    news = [arrivals.take(spans) for spans in copies]
+    news = [arrivals.take(span_rows(spans)) for spans in copies]
     last = news[0] if names_first else news[1]
     assert {turn[TURN_SCHEMA.names().index("task")] for turn in last.turns} == {"talk"}
     assert bool(news[1].turns) != names_first
@@ -78,7 +79,7 @@ def test_traces_go_that_were_touched_longest_ago() -> None:
     """However many come, what is held has a bound."""
     arrivals = TraceBuffer(chars_max=20_000)
     for number in range(100):
-        assert len(arrivals.take(_spans(f"s{number}", 2)).turns) == 2
+        assert len(arrivals.take(span_rows(_spans(f"s{number}", 2))).turns) == 2
     assert len(arrivals) < 10
     assert arrivals.dropped == 100 - len(arrivals)
 
@@ -86,7 +87,7 @@ def test_traces_go_that_were_touched_longest_ago() -> None:
 def test_of_a_long_trace_the_last_spans_are_held() -> None:
     """Each turn of it is news once."""
     arrivals, spans = TraceBuffer(), _spans("s1", SPANS_PER_TRACE_MAX + 50)
-    news = sum(len(arrivals.take(part).turns) for part in spans.iter_slices(500))
+    news = sum(len(arrivals.take(span_rows(part)).turns) for part in spans.iter_slices(500))
     assert news == spans.height
 
 

@@ -14,6 +14,7 @@ from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.call_matches import TurnKey
 from looptrace.analyzer.normalize.trace_buffer import Move, TraceBuffer, TurnNews, always
+from looptrace.analyzer.schema.spans import SpanRow, span_rows
 
 
 class LiveSpans:
@@ -34,10 +35,14 @@ class LiveSpans:
         self.traces = TraceBuffer(policy.sameness, may_move=self._may_move)
         self._replays = False
 
-    def take(
-        self, spans: pl.DataFrame, above: pl.DataFrame | None = None
+    def take(self, spans: pl.DataFrame) -> tuple[Sequence[Turn], Fed]:
+        """Take spans (`SPAN_SCHEMA`) that ended; return turns with news, and their results."""
+        return self.take_rows(span_rows(spans))
+
+    def take_rows(
+        self, spans: Sequence[SpanRow], above: Iterable[SpanRow] = ()
     ) -> tuple[Sequence[Turn], Fed]:
-        """Take spans (`SPAN_SCHEMA`) that ended; return turns with news, and their results.
+        """Take spans as `take` does; no table is made of them, which takes longer for a few.
 
         Spans `above` are still open; they only give values that the other spans inherit.
         """
@@ -56,7 +61,7 @@ class LiveSpans:
         try:
             turns: dict[tuple[str, TurnKey], Turn] = {}
             for part in parts:
-                news = self.traces.take(part)
+                news = self.traces.take(span_rows(part))
                 for lost in news.gone:
                     turns.pop(lost, None)
                 turns |= {(turn[AT["task"]], key_of(turn)): turn for turn in news.turns}

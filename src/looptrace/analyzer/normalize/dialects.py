@@ -21,7 +21,7 @@ import polars as pl
 from looptrace import semconv
 from looptrace.analyzer.normalize.flat_messages import FlatKeys, FlatMessages
 from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, attributes_of
-from looptrace.analyzer.schema.spans import NO_ITEMS
+from looptrace.analyzer.schema.spans import NO_ITEMS, SPAN_SCHEMA, SpanRow
 from looptrace.analyzer.text.payloads import parsed
 
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -298,32 +298,46 @@ class SpansAlike(NamedTuple):
         )
 
 
-def parts_of(spans: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
-    """Yield parts of a span table, each with its attributes, of as many spans as are read at once.
+# Columns of a span table by name, and the attributes of each span.
+SpanColumns: TypeAlias = tuple[Mapping[str, Sequence[Any]], Iterable[dict[str, Any]]]
 
-    If the attributes are lists, the tables have only a blank for them.
+
+def parts_of(spans: pl.DataFrame) -> Iterator[SpanColumns]:
+    """Yield parts of a span table, of as many spans as are read at once.
+
+    If the attributes are lists, the columns have only a blank for them.
     """
     attributes = spans["attributes"]
     if attributes.dtype == ATTRIBUTES:
         spans = spans.with_columns(attributes=pl.lit(""))  # Rows of lists are slow to make.
     for start in range(0, spans.height, SPANS_READ_TOGETHER):
-        part = spans.slice(start, SPANS_READ_TOGETHER)
-        yield part, attributes.slice(start, SPANS_READ_TOGETHER)
+        rows = spans.slice(start, SPANS_READ_TOGETHER).rows()
+        columns = dict(zip(spans.columns, zip(*rows, strict=True), strict=True))
+        yield columns, attributes_of(attributes.slice(start, SPANS_READ_TOGETHER))
 
 
-def spans_alike(spans: pl.DataFrame, attributes: pl.Series) -> Iterator[SpansAlike]:
+def parts_of_rows(rows: Sequence[SpanRow]) -> Iterator[SpanColumns]:
+    """Yield parts of spans as `parts_of` does for a table."""
+    for start in range(0, len(rows), SPANS_READ_TOGETHER):
+        part = zip(*rows[start : start + SPANS_READ_TOGETHER], strict=True)
+        columns = dict(zip(SPAN_SCHEMA, part, strict=True))
+        yield columns, map(msgspec.json.decode, columns["attributes"])
+
+
+def spans_alike(
+    columns: Mapping[str, Sequence[Any]], attributes: Iterable[dict[str, Any]]
+) -> Iterator[SpansAlike]:
     """Yield the spans of a part in groups that have the same attributes.
 
     What events say belongs to the attributes, and so do messages in flat keys.
     """
-    columns = dict(zip(spans.columns, zip(*spans.rows(), strict=True), strict=True))
     row: dict[str, Sequence[Any]] = {name: columns[name] for name in _ROW}
     row["events"] = [
         msgspec.json.decode(text) if text != NO_ITEMS else [] for text in row["events"]
     ]
-    every = SpansAlike(range(spans.height), row, {})
+    every = SpansAlike(range(len(row["trace_id"])), row, {})
     alike: dict[tuple[str, ...], list[tuple[int, dict[str, Any]]]] = {}
-    for place, given in enumerate(attributes_of(attributes)):
+    for place, given in enumerate(attributes):
         found = with_events(given, row["events"][place])
         members = alike.get(tuple(found))
         if members is None:  # Spans are grouped without their flat keys of messages.

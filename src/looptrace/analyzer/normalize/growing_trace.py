@@ -29,7 +29,7 @@ from looptrace.analyzer.normalize.twin_spans import twin_of
 from looptrace.analyzer.schema.span_fields import SpanFields
 
 # Fields that spans below inherit or depend on, and the kinds of spans that are merged.
-_SHOWN = (*INHERITED, "phase_start_ns", "start_ns", "kind")
+_SHOWN = (*INHERITED, "phase_start_ns", "start_ns", "kind", "name")
 _MERGED = ("tool", "model")
 
 
@@ -147,7 +147,6 @@ class GrowingTrace:
         """Put a span into the tree; returns whether the spans below it stay as they were."""
         tree = self._tree
         before = tree.by_id.get((span.trace_id, span.span_id))
-        children = [tree.by_id[span.trace_id, i] for i in self._children.get(span.span_id, ())]
         if before is None:
             self._put_below(span)
         elif before.parent_span_id != span.parent_span_id:
@@ -155,14 +154,15 @@ class GrowingTrace:
         tree.by_id[span.trace_id, span.span_id] = span
         if span.task:
             self._roots[span.task] = span, tree.task(span)
-        if not children:
+        below = self._children.get(span.span_id, ())
+        # An open span comes again with each span below it, so those are not gone through each time.
+        if not below or (before and all(getattr(before, n) == getattr(span, n) for n in _SHOWN)):
             return True
         line = [span, *tree.ancestors(span)]
         kind = next((each.kind for each in line if each.kind), None)
         if kind in _MERGED and self._has_below(span, str(kind)):
             return False
-        if before is not None and all(getattr(before, n) == getattr(span, n) for n in _SHOWN):
-            return True
+        children = [tree.by_id[span.trace_id, span_id] for span_id in below]
         shown = [name for name in INHERITED if any(getattr(each, name) for each in line)]
         if not all(getattr(child, name) for child in children for name in shown):
             return False

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import repeat, starmap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, repeat, starmap
 from math import isfinite
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -16,6 +16,7 @@ from looptrace.analyzer.normalize.dialects import (
     FieldColumns,
     SpansAlike,
     parts_of,
+    parts_of_rows,
     spans_alike,
 )
 from looptrace.analyzer.normalize.flat_messages import FlatMessages
@@ -29,7 +30,7 @@ from looptrace.analyzer.schema.span_fields import (
     SpanFields,
     SpanKind,
 )
-from looptrace.analyzer.schema.spans import linked_traces
+from looptrace.analyzer.schema.spans import SpanRow, linked_traces
 from looptrace.analyzer.text.errors import error_of, says_nothing
 from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
 
@@ -66,12 +67,20 @@ def span_fields_of(spans: pl.DataFrame) -> list[SpanFields]:
 
     Spans with the same attributes are read together, field by field.
     """
-    read: list[SpanFields] = []
-    for part in parts_of(spans):
-        pairs = [pair for alike in spans_alike(*part) for pair in _read(alike)]
-        pairs.sort(key=itemgetter(0))
-        read += [fields for _, fields in pairs]
-    return read
+    return list(chain.from_iterable(_read_part(*part) for part in parts_of(spans)))
+
+
+def span_fields_of_rows(rows: Sequence[SpanRow]) -> list[SpanFields]:
+    """Read each of these spans as `span_fields_of` does; for a few it takes half as long."""
+    return list(chain.from_iterable(_read_part(*part) for part in parts_of_rows(rows)))
+
+
+def _read_part(
+    columns: Mapping[str, Sequence[Any]], attributes: Iterable[dict[str, Any]]
+) -> list[SpanFields]:
+    pairs = [pair for alike in spans_alike(columns, attributes) for pair in _read(alike)]
+    pairs.sort(key=itemgetter(0))
+    return [fields for _, fields in pairs]
 
 
 def _read(spans: SpansAlike) -> Iterator[tuple[int, SpanFields]]:

@@ -16,7 +16,6 @@ from itertools import islice
 from typing import NamedTuple
 
 import msgspec
-import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.single_turns import LiveFingerprints, Turn
@@ -28,10 +27,11 @@ from looptrace.analyzer.normalize.session_history import (
     SessionHistory,
     WaitingTraces,
 )
-from looptrace.analyzer.normalize.span_fields import span_fields_of
+from looptrace.analyzer.normalize.span_fields import span_fields_of_rows
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.turn_builder import TurnRow, turn_rows_of
 from looptrace.analyzer.schema.span_fields import SpanFields
+from looptrace.analyzer.schema.spans import SpanRow, chars_held
 from looptrace.analyzer.text.session_names import Session
 
 # Spans of a trace that are held. A longer trace loses its oldest spans; their turns are known by
@@ -41,8 +41,6 @@ SPANS_CUT = SPANS_PER_TRACE_MAX // 4
 # Characters of spans that are held for all traces. Beyond this, the traces touched longest ago go.
 # An agent's trace has about 50,000.
 CHARS_MAX = 64 << 20
-# The size of a span besides its texts.
-_CHARS_PER_SPAN = 1_000
 
 
 class Move(NamedTuple):
@@ -116,6 +114,7 @@ class _Trace:
     unanswered: set[str] = field(default_factory=set)  # ids of calls without a result
     arrived: dict[str, SpanFields] = field(default_factory=dict)  # not yet in its turns, by id
     opened: dict[str, SpanFields] = field(default_factory=dict)  # open spans not yet in `above`
+    opened_rows: dict[SpanRow, SpanFields] = field(default_factory=dict)  # as they came last
     growing: GrowingTrace | None = None  # set while new spans change only some turns
     is_tangled: bool = False  # whether each span may change any turn
     has_changed: bool = False  # whether more than new spans changes its turns
@@ -143,6 +142,17 @@ class _Trace:
     def _drop(self, span_id: str) -> None:
         self.chars -= self.spans.pop(span_id).chars
         self.has_changed = True
+
+    def open(self, rows: Sequence[SpanRow]) -> None:
+        """Take open spans, which come again and again; only those that changed are read."""
+        known = self.opened_rows
+        if not (rows or known):
+            return
+        new = [row for row in rows if row not in known]
+        known |= zip(new, span_fields_of_rows(new), strict=True)
+        self.opened_rows = {row: known[row] for row in rows}
+        every = self.opened_rows.values()
+        self.opened = {span.span_id: span for span in every if span.span_id not in self.spans}
 
     def grow(self, groups: TraceGroups, sessions: SessionHistory) -> GrowingTrace | None:
         """Add the new spans to the turns; returns None if all turns must be made again."""
@@ -249,20 +259,20 @@ class TraceBuffer:
     def __len__(self) -> int:
         return len(self._traces)
 
-    def take(self, spans: pl.DataFrame, above: pl.DataFrame | None = None) -> TurnNews:
-        """Take spans (`SPAN_SCHEMA`) that ended; returns the news of turns.
+    def take(self, spans: Sequence[SpanRow], above: Iterable[SpanRow] = ()) -> TurnNews:
+        """Take spans that ended; returns the news of turns.
 
         The spans `above` are still open. They only give what the others inherit.
         """
-        taken = list(map(_Span, span_fields_of(spans), _chars(spans)))
+        taken = list(map(_Span, span_fields_of_rows(spans), map(chars_held, spans)))
         for span in taken:
             self._hold(span)
-        touched = dict.fromkeys(span.fields.trace_id for span in taken)
-        opened = list(span_fields_of(above)) if above is not None else []
-        for open_span in opened:
-            trace = self._traces[open_span.trace_id] if open_span.trace_id in touched else None
-            if trace and open_span.span_id not in trace.spans:
-                trace.opened[open_span.span_id] = open_span
+        touched: dict[str, list[SpanRow]] = {span.fields.trace_id: [] for span in taken}
+        for row in above:
+            if row[0] in touched:
+                touched[row[0]].append(row)
+        for name, opened in touched.items():
+            self._traces[name].open(opened)
         told = [span.fields for span in taken]
         told += [span for name in touched for span in self._traces[name].opened.values()]
         changed = self.groups.learn(told)
@@ -387,9 +397,3 @@ def _latest(news: Iterable[_News], gone: Iterable[tuple[str, TurnKey]]) -> list[
     for _, key in gone:
         latest.pop(key, None)
     return list(latest.values())
-
-
-def _chars(spans: pl.DataFrame) -> Iterator[int]:
-    """Yield the characters of each span: its texts (`SPAN_CHARS`), and some for the rest."""
-    for row in spans.rows():
-        yield _CHARS_PER_SPAN + sum(len(value) for value in row if isinstance(value, str))

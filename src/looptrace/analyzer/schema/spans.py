@@ -7,6 +7,7 @@ differ between frameworks; `dialects` picks from them. (trace_id, span_id) ident
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias, cast
 
 import msgspec
 import polars as pl
@@ -36,12 +37,19 @@ SPAN_SCHEMA = schema_of(SPAN_COLUMNS)
 # The same table before it is stored, if a reader of columns made it.
 SPAN_LISTS_SCHEMA = pl.Schema({**SPAN_SCHEMA, "attributes": ATTRIBUTES})
 
+# A span as a tuple: the columns of SPAN_SCHEMA, in its order.
+SpanRow: TypeAlias = tuple[
+    str, str, str | None, str, int, int, int, str | None, str | None, str | None, str, str, str
+]
+
 NO_ITEMS = "[]"  # The JSON of a span without events, or without links.
 
 # The size of a span's texts, in characters.
 SPAN_CHARS = pl.sum_horizontal(
     pl.col(name).str.len_chars() for name, kind in SPAN_SCHEMA.items() if kind == pl.String
 )
+# The size of a span besides its texts.
+_CHARS_PER_SPAN = 1_000
 
 # What a span's trace belongs to, as the span names it. It is stored beside the span.
 _UNNAMED = "the span itself names none"
@@ -60,6 +68,16 @@ class Skipped:
 
     where: str
     why: str
+
+
+def span_rows(spans: pl.DataFrame) -> list[SpanRow]:
+    """Return the rows of a table of spans (`SPAN_SCHEMA` or `SPAN_LISTS_SCHEMA`)."""
+    return cast("list[SpanRow]", with_json(spans).rows())
+
+
+def chars_held(span: SpanRow) -> int:
+    """Return about how many characters a span in memory takes: its texts, and some for the rest."""
+    return _CHARS_PER_SPAN + sum(len(value) for value in span if isinstance(value, str))
 
 
 def linked_traces(links: str) -> tuple[str, ...]:

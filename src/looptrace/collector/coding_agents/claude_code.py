@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.times import time_ns_of
 from looptrace.collector.coding_agents.session_spans import (
     ANSWERED,
@@ -21,7 +22,6 @@ from looptrace.collector.coding_agents.session_spans import (
     Usage,
     Word,
 )
-from looptrace.collector.otlp.span_rows import SpanRow
 
 PRODUCT = "claude-code"
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.times import utc_us
 from looptrace.collector.coding_agents.claude_code import ClaudeCodeLog
-from looptrace.collector.otlp.span_rows import SpanRow
 
 STEP_NS = 1_000_000
 

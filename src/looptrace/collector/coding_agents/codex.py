@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.payloads import parsed
 from looptrace.analyzer.text.times import time_ns_of
 from looptrace.collector.coding_agents.session_spans import (
@@ -22,7 +23,6 @@ from looptrace.collector.coding_agents.session_spans import (
     Usage,
     Word,
 )
-from looptrace.collector.otlp.span_rows import SpanRow
 
 PRODUCT = "codex"
 # The distance between lines in a log without times.

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.coding_agents.codex import PRODUCT, STEP_NS
 from looptrace.collector.coding_agents.session_spans import Agent, Thread, Usage
-from looptrace.collector.otlp.span_rows import SpanRow
 
 _SESSION = "thread.started"
 _DONE = "item.completed"

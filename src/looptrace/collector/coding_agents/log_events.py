@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.times import time_ns_of
 from looptrace.collector.coding_agents import codex
 from looptrace.collector.coding_agents.session_spans import (
@@ -23,7 +24,6 @@ from looptrace.collector.coding_agents.session_spans import (
     person_row,
     tool_row,
 )
-from looptrace.collector.otlp.span_rows import SpanRow
 
 NS_PER_MS = 1_000_000
 HTTP_ERROR_MIN = 400

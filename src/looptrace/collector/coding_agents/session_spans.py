@@ -12,7 +12,8 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from looptrace import semconv
-from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, SpanRow, span_row
+from looptrace.analyzer.schema.spans import SpanRow
+from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, span_row
 
 # The decisions of a person, beside messages.
 INTERRUPTED, REJECTED, ANSWERED = "interrupted", "rejected", "answered"

@@ -10,10 +10,10 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import canonical
 from looptrace.collector.coding_agents.session_spans import Agent, Thread
-from looptrace.collector.otlp.span_rows import SpanRow
 from looptrace.rules.vocabulary import NS_PER_S
 
 PRODUCT, MINI = "swe-agent", "mini-swe-agent"

@@ -13,7 +13,7 @@ import polars as pl
 
 from looptrace.analyzer.engine.span_spool import SpanFile, SpanSpool, write_spans
 from looptrace.analyzer.schema.attribute_lists import concat_spans, with_json
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, distinct_spans
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, SpanRow, distinct_spans
 from looptrace.collector.files.sources import Source, find_sources, unpacked, unpacked_message
 from looptrace.collector.importers.documents import decoded_documents
 from looptrace.collector.importers.tables import begins_table, decode_table
@@ -29,7 +29,7 @@ from looptrace.collector.otlp.protobuf import (
     whole_message,
 )
 from looptrace.collector.otlp.protobuf_columns import can_read_columns, span_columns
-from looptrace.collector.otlp.span_rows import DecodedSpans, Problem, SpanRow
+from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.errors import InputError
 from looptrace.processes import Processes

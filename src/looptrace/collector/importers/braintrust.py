@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.spans import (
     foreign_row,
     mapping,
@@ -13,7 +14,6 @@ from looptrace.collector.importers.spans import (
     text_of,
     time_ns,
 )
-from looptrace.collector.otlp.span_rows import SpanRow
 
 _KINDS = {"llm": "LLM", "tool": "TOOL"}
 _SESSIONS = ("session_id", "thread_id", "conversation_id")

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.escapes import with_whole_escapes
 from looptrace.collector.coding_agents import (
     claude_code,
@@ -50,7 +51,7 @@ from looptrace.collector.importers.records import (
 )
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import DATA_ERRORS, MEND, decode_document
-from looptrace.collector.otlp.span_rows import DecodedSpans, Problem, SpanRow
+from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 
 
 class Log(Protocol):

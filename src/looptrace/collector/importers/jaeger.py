@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.records import Part
 from looptrace.collector.importers.spans import NS_PER_US, foreign_row, span_id, trace_id
-from looptrace.collector.otlp.span_rows import SERVICE_NAME, SpanRow
+from looptrace.collector.otlp.span_rows import SERVICE_NAME
 
 _SCOPES = ("otel.scope.name", "otel.library.name")
 _STATUS, _MESSAGE, _ERROR = "otel.status_code", "otel.status_description", "error"

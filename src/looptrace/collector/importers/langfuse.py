@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.records import Part
 from looptrace.collector.importers.spans import foreign_row, mapping, text_of, time_ns
-from looptrace.collector.otlp.span_rows import BadSpanError, SpanRow
+from looptrace.collector.otlp.span_rows import BadSpanError
 
 _CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")
 _OBSERVATION = {"id", "trace_id", "start_time", "type"}

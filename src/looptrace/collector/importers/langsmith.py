@@ -9,8 +9,8 @@ from collections.abc import Collection
 from typing import Any
 
 from looptrace import semconv
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.spans import foreign_row, mapping, text_of, time_ns
-from looptrace.collector.otlp.span_rows import SpanRow
 
 _METADATA = "langsmith.metadata."
 _MODELS = ("ls_model_name", "model", "model_name")

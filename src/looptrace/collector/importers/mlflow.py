@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.payloads import parsed
 from looptrace.collector.importers.records import Part
 from looptrace.collector.importers.spans import (
@@ -20,7 +21,7 @@ from looptrace.collector.importers.spans import (
     text_of,
     time_ns,
 )
-from looptrace.collector.otlp.span_rows import SERVICE_NAME, SpanRow
+from looptrace.collector.otlp.span_rows import SERVICE_NAME
 
 _SESSION = "mlflow.trace.session"
 _TYPE, _INPUTS, _OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"

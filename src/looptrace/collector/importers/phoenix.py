@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.payloads import parsed
 from looptrace.collector.importers.spans import foreign_row, mapping, text_of, time_ns
-from looptrace.collector.otlp.span_rows import SpanRow
 
 _KIND = "openinference.span.kind"
 _ATTRIBUTES, _CONTEXT = "attributes.", "context."

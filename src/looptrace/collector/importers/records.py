@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Protocol
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.otlp.json import DATA_ERRORS, MEND, words
-from looptrace.collector.otlp.span_rows import DecodedSpans, Problem, SpanRow
+from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 
 # Names under which exports and APIs hold their records.
 ENVELOPES = (

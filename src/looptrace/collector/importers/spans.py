@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from looptrace import semconv
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import parsed
 from looptrace.analyzer.text.times import time_ns_of
-from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, BadSpanError, SpanRow, span_row
+from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, BadSpanError, span_row
 
 TRACE_DIGITS, SPAN_DIGITS = 32, 16
 NS_PER_US, NS_PER_MS, NS_PER_S = 1_000, 1_000_000, 1_000_000_000

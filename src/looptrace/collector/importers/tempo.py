@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.spans import span_id, trace_id
 from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import Bounds, DecodedSpans, SpanRow
+from looptrace.collector.otlp.span_rows import Bounds, DecodedSpans
 
 _RESOURCE_SPANS = ("resourceSpans", "batches", "resource_spans")
 _SCOPE_SPANS = ("scopeSpans", "instrumentationLibrarySpans", "scope_spans")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.spans import (
     foreign_row,
     mapping,
@@ -18,7 +19,6 @@ from looptrace.collector.importers.spans import (
     text_of,
     time_ns,
 )
-from looptrace.collector.otlp.span_rows import SpanRow
 
 # `weave:///entity/project/op/NAME:digest`
 _OP = re.compile(r"(?:.*/op/)?(?P<name>[^/:]+)(?::[^:]*)?")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.spans import NS_PER_US, foreign_row
-from looptrace.collector.otlp.span_rows import SpanRow
 
 _SCOPES = ("otel.scope.name", "otel.library.name")
 _STATUS = "otel.status_code"

@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, Raw
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.escapes import with_whole_escapes
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json_documents import (
@@ -43,7 +44,6 @@ from looptrace.collector.otlp.span_rows import (
     DecodedSpans,
     OverBoundsError,
     Problem,
-    SpanRow,
     service_name,
     span_row,
 )

@@ -18,6 +18,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationSc
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.otlp.frames import (
     FRAME_BYTES_MAX,
     GZIP_MAGIC,
@@ -33,7 +34,6 @@ from looptrace.collector.otlp.span_rows import (
     DecodedSpans,
     OverBoundsError,
     Problem,
-    SpanRow,
     service_name,
     span_row,
 )

@@ -9,7 +9,8 @@ import polars as pl
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
-from looptrace.collector.otlp.span_rows import SpanRow, service_name, span_row
+from looptrace.analyzer.schema.spans import SpanRow
+from looptrace.collector.otlp.span_rows import service_name, span_row
 from looptrace.collector.otlp.span_table import span_table
 
 _PLAIN = frozenset({str, int, float, bool})

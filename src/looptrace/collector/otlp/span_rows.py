@@ -8,18 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat, starmap
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.schema.spans import NO_ITEMS
+from looptrace.analyzer.schema.spans import NO_ITEMS, SpanRow
 from looptrace.errors import InputError
-
-# The columns of SPAN_SCHEMA, in its order.
-SpanRow: TypeAlias = tuple[
-    str, str, str | None, str, int, int, int, str | None, str | None, str | None, str, str, str
-]
 
 SERVICE_NAME = "service.name"
 UNSET, OK, ERROR = 0, 1, 2  # The codes of a status.

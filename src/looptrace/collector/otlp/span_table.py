@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.collector.otlp.span_rows import SpanRow
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SpanRow
 
 
 def span_table(rows: Sequence[SpanRow]) -> pl.DataFrame:

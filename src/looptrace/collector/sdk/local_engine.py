@@ -17,7 +17,7 @@ from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.resolutions import Resolution, resolution_turns
 from looptrace.analyzer.settings.sections import Settings, default
 from looptrace.analyzer.text.session_names import session_name
-from looptrace.collector.otlp.sdk_spans import sdk_spans
+from looptrace.collector.otlp.sdk_spans import row_of
 from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.sdk.open_spans import service_in
 from looptrace.errors import LooptraceError
@@ -70,7 +70,7 @@ class LocalEngine:
         self._enter()
         with self._lock:
             self._service = service_in(spans[-1].resource) if spans else self._service
-            _, fed = self._live.take(sdk_spans(spans), sdk_spans(above))
+            _, fed = self._live.take_rows([*map(row_of, spans)], map(row_of, above))
             notices = self._notices(fed)
         self._notify(notices)
 

@@ -25,7 +25,7 @@ from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.resolutions import resolution_turns, with_decisions
 from looptrace.analyzer.gates.state_machine import TaskState
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, span_rows
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.bounded_dict import BoundedDict
@@ -268,7 +268,7 @@ class _Judge:
     def _recall_spans(self, spans: pl.DataFrame) -> None:
         """Give the engine the stored spans of traces that are tied to these spans."""
         if self._stored.spans_left and (known := self._stored.take(0, spans)).height:
-            self._live.traces.take(known)
+            self._live.traces.take(span_rows(known))
 
     def _warm_turns(self, turns: pl.DataFrame) -> None:
         with self._replaying():

@@ -10,17 +10,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.settings.server_limits import MIB, Limits
 from looptrace.collector.coding_agents import otlp_logs
 from looptrace.collector.otlp import json as otlp_json
 from looptrace.collector.otlp import protobuf as otlp_proto
-from looptrace.collector.otlp.span_rows import (
-    Bounds,
-    DecodedSpans,
-    OverBoundsError,
-    Problem,
-    SpanRow,
-)
+from looptrace.collector.otlp.span_rows import Bounds, DecodedSpans, OverBoundsError, Problem
 from looptrace.collector.server.receiver.receiver_metrics import Reason
 from looptrace.errors import LooptraceError
 

@@ -13,8 +13,8 @@ from itertools import chain
 
 import polars as pl
 
+from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.settings.server_limits import Limits
-from looptrace.collector.otlp.span_rows import SpanRow
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.receiver.sink import Sink, SinkFull
 from looptrace.collector.store.locks import StoreError
