@@ -1,4 +1,4 @@
-"""A server and a store say of every example and framework's trace what batch says of its spans."""
+"""Server, store and `local()` say of all examples and frameworks what batch says of their spans."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ from typing import Any
 
 import polars as pl
 import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, Status, StatusCode
 
 from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from looptrace.analyzer.schema.spans import distinct_spans, span_rows
+from looptrace.analyzer.schema.spans import SpanRow, distinct_spans, span_rows
 from looptrace.cli.main import main
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
+from looptrace.collector.otlp.sdk_spans import sdk_spans
+from looptrace.collector.sdk.local_engine import LocalEngine
 from tests.analyzer.engine.test_arrivals import EARLY, FILES
 from tests.otlp import key_values
 from tests.reliability.serving import OK, served, until
@@ -89,3 +96,39 @@ def test_a_server_says_of_every_trace_what_batch_says(
     report = json.loads(capsys.readouterr().out)
     assert {each["id"] for each in report["findings"]} == {each.id for each in whole.findings}
     assert {each["id"] for each in report["events"]} == {each.id for each in whole.events}
+
+
+def sdk_span(row: SpanRow) -> ReadableSpan:
+    """Return a span as the SDK hands it to a processor at its end."""
+    trace_id, span_id, parent, name, start_ns, end_ns, status, message, service, scope = row[:10]
+    attributes, events, links = map(json.loads, row[10:])
+    return ReadableSpan(
+        name,
+        _context(trace_id, span_id),
+        _context(trace_id, parent) if parent else None,
+        Resource({"service.name": service} if service else {}),
+        attributes,
+        [Event(each["name"], each["attributes"], each["time_ns"]) for each in events],
+        [Link(_context(each["trace_id"], each["span_id"])) for each in links],
+        status=Status(StatusCode(status), message if status == StatusCode.ERROR.value else None),
+        start_time=start_ns,
+        end_time=end_ns,
+        instrumentation_scope=InstrumentationScope(scope) if scope else None,
+    )
+
+
+def _context(trace_id: str, span_id: str) -> SpanContext:
+    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=False)
+
+
+@pytest.mark.parametrize("size", [1, 7, 512])
+def test_local_says_of_every_trace_what_batch_says(size: int) -> None:
+    """An agent's own process, which takes spans of the SDK as they end."""
+    spans = list(map(sdk_span, span_rows(spans_of_all())))
+    whole = detect(turns_of(sdk_spans(spans))[0])
+    engine, told = LocalEngine(), list[GateNotice]()
+    engine.start(told.extend)
+    for begin in range(0, len(spans), size):
+        engine.take(spans[begin : begin + size], [])
+    engine.close(1)
+    assert sorted({each.id for each in told}) == sorted(event.id for event in whole.events)
