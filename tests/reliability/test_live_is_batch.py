@@ -76,7 +76,7 @@ def _resource_spans(*row: Any) -> dict[str, Any]:
 def test_a_server_says_of_every_trace_what_batch_says(
     tmp_path: Path, size: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Events as they come, and the findings of what it has stored."""
+    """P5: events as they come, and the findings of what it has stored."""
     spans = spans_of_all()
     sent = [request_of(part) for part in spans.iter_slices(size)]
     document = {"resourceSpans": [each for one in sent for each in one["resourceSpans"]]}
@@ -123,7 +123,7 @@ def _context(trace_id: str, span_id: str) -> SpanContext:
 
 @pytest.mark.parametrize("size", [1, 7, 512])
 def test_local_says_of_every_trace_what_batch_says(size: int) -> None:
-    """An agent's own process, which takes spans of the SDK as they end."""
+    """P5: an agent's own process, which takes spans of the SDK as they end."""
     spans = list(map(sdk_span, span_rows(spans_of_all())))
     whole = detect(turns_of(sdk_spans(spans))[0])
     engine, told = LocalEngine(), list[GateNotice]()
