@@ -20,7 +20,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import Span
+from opentelemetry.trace import Span, StatusCode
 
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX, GateError
@@ -158,6 +158,25 @@ def test_what_is_told_live_is_what_batch_tells(local: Setup) -> None:
 
     assert [state.event for state in told] == [event.id for event in detect(turns).events]
     assert told
+
+
+def test_half_of_a_character_costs_nothing(local: Setup) -> None:
+    """Agents cut texts; what is left of a character cannot be encoded, in names or in values."""
+    half = "\ud83d"
+    with local.tracer.start_as_current_span(f"agent {half}", attributes=AGENT):
+        for _ in range(8):
+            attributes = {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": "ls",
+                "gen_ai.tool.call.result": f"boom {half}",
+                f"note {half}": [half],
+            }
+            with local.tracer.start_as_current_span(f"ls {half}", attributes=attributes) as span:
+                span.set_status(StatusCode.ERROR, f"bad {half}")
+                span.add_event(half, {half: half})
+            local.processor.force_flush()
+        assert local.processor.gate().check().open
+    assert not local.processor.counts.dropped
 
 
 def test_a_gate_without_a_name_is_that_of_the_trace(local: Setup) -> None:

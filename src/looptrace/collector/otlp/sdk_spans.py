@@ -13,7 +13,7 @@ from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.otlp.span_rows import service_name, span_row
 from looptrace.collector.otlp.span_table import span_table
 
-_PLAIN = frozenset({str, int, float, bool})
+_PLAIN = frozenset({int, float, bool})
 # These make a plain value of a subclass, whatever conversions the subclass defines.
 _SUBCLASSED: dict[type, Callable[[Any], object]] = {
     str: str.__str__,
@@ -34,15 +34,15 @@ def row_of(span: ReadableSpan) -> SpanRow:
         trace_id=trace.format_trace_id(context.trace_id if context else 0),
         span_id=trace.format_span_id(context.span_id if context else 0),
         parent_span_id=trace.format_span_id(parent.span_id) if parent else "",
-        name=span.name,
+        name=_text(span.name),
         start_ns=span.start_time or 0,
         end_ns=span.end_time or 0,
         status=span.status.status_code.value,
-        status_message=span.status.description or "",
-        service=service_name(span.resource.attributes),
-        scope=scope.name if scope else None,
+        status_message=_text(span.status.description or ""),
+        service=service_name(_plain(span.resource.attributes)),
+        scope=_text(scope.name) if scope else None,
         attributes=_plain(span.attributes),
-        events=[(e.name, e.timestamp, _plain(e.attributes)) for e in span.events],
+        events=[(_text(e.name), e.timestamp, _plain(e.attributes)) for e in span.events],
         links=[
             (trace.format_trace_id(k.context.trace_id), trace.format_span_id(k.context.span_id))
             for k in span.links
@@ -52,7 +52,7 @@ def row_of(span: ReadableSpan) -> SpanRow:
 
 def _plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return attributes as values that JSON has."""
-    return {name: _plain_value(value) for name, value in (attributes or {}).items()}
+    return {_text(name): _plain_value(value) for name, value in (attributes or {}).items()}
 
 
 def _plain_value(value: Any) -> Any:
@@ -60,6 +60,8 @@ def _plain_value(value: Any) -> Any:
 
     The SDK takes subclasses, such as an enum's members and NumPy's numbers, and keeps them.
     """
+    if type(value) is str:
+        return _text(value)
     if type(value) in _PLAIN:
         return value
     if isinstance(value, bytes):
@@ -70,5 +72,10 @@ def _plain_value(value: Any) -> Any:
         return [_plain_value(item) for item in value]
     for kind, plain in _SUBCLASSED.items():
         if isinstance(value, kind):
-            return plain(value)
+            return _plain_value(plain(value))
     return value
+
+
+def _text(text: str) -> str:
+    """Return a text that can be encoded: half of a character, as cutting leaves it, becomes `?`."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
