@@ -96,7 +96,7 @@ class Meanings:
 class NewTurn(Protocol):
     """The last turn of its task, for `Rule.may_fire`: some of the columns of `Turns`."""
 
-    began_ns: int
+    busy_ns: int
     chant_times: int
     end_ns: int
     enters: bool
@@ -113,6 +113,7 @@ class NewTurn(Protocol):
     turns_since_best: int
     twin: bool
     visits: int
+    waited_ns: int
 
     def again(self, *columns: str) -> bool:
         """Return whether an earlier turn of its task is known to equal it in all these columns.
@@ -147,15 +148,15 @@ class Turns:
     transitions_seen: Codes  # how often from `phase_before`
     twin: Flags  # the same call and outcome as the turn before it, in one parallel step
     steps: Codes  # counts the turns of the epoch, up to this one
-    began_ns: Codes  # when the first turn of the epoch ended
+    busy_ns: Codes  # time of the epoch up to this turn, without the time at rest
     errors: Codes  # own failures of calls in a row, up to this turn
     errors_before: Codes  # those of the epoch before the row began
     tests_failed: Figures
     tests_total: Figures
     coverage: Figures  # percent
-    looks: Flags  # a call that only looks at something, until it has done so for too long
-    pauses: Flags  # a call of a tool that only waits
-    waits_seen: Codes  # counts the times that the task was idle or paused, up to this turn
+    polls: Flags  # a call that waits, or looks again after a wait at something unchanged
+    waited_ns: Codes  # at a poll, how long its agent has waited; else 0
+    waits_seen: Codes  # counts the times that the task was idle or waited, up to this turn
     changes_seen: Codes  # counts the calls of the task that changed something, up to this turn
     calls_seen: Codes  # counts the calls of the task that did not fail or wait, up to this turn
     works_seen: Codes  # counts the calls of the task that did more than look or wait, up to it
@@ -262,14 +263,9 @@ class Lane:
         return self.turns.external[self.rows]
 
     @property
-    def looks(self) -> Flags:
-        """Which turns of the lane only look at something."""
-        return self.turns.looks[self.rows]
-
-    @property
-    def pauses(self) -> Flags:
-        """Which turns of the lane only wait."""
-        return self.turns.pauses[self.rows]
+    def polls(self) -> Flags:
+        """Which turns of the lane wait, or look again after a wait at something unchanged."""
+        return self.turns.polls[self.rows]
 
     @property
     def waits_seen(self) -> Codes:

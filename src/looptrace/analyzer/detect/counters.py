@@ -26,7 +26,7 @@ from looptrace.analyzer.detect.phases import Converging, count_phases, own_figur
 from looptrace.analyzer.schema.columns import COUNTED
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.turns import KINDS, STATUSES, UNKNOWN, Codes, Figures, Flags
-from looptrace.rules.vocabulary import NS_PER_S, OWN_LOOKBACK
+from looptrace.rules.vocabulary import NS_PER_S
 
 TOKENS = ("input_tokens", "output_tokens")
 DAY_S = 86_400
@@ -38,7 +38,7 @@ RESETS = ("person", "message", "completed", "idle")
 _CODED_USED = (
     *("trace_code", "has_id"),
     *("agent_code", "subtask_code", "phase_code", "call_code", "outcome_code", "status_code"),
-    *("own", "changes", "works", "pauses", "only_reads", "unfinished"),
+    *("own", "changes", "works", "pauses", "only_reads", "unfinished", "watches"),
     *("step_code", "start_ns", "end_ns", "order_ns"),
 )
 _SUMMED = (*TOKENS, "markers")
@@ -50,6 +50,12 @@ _TOOL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
 _DONE = STATUSES.index("done") + 1
 # Figures of unknown calls are compared with one another, too.
 _ANY_CALL = 1
+# An agent may look at so many things in turn while it waits.
+CALLS_COMPARED = 8
+# Back-offs usually double the pause; the time of the calls themselves makes it look less.
+BACK_OFF = 1.5
+# A pause of the task from which on it is at rest: nobody works while a person or a machine sleeps.
+REST_S = 300
 # Before all times: no span around the turn declares its phase.
 NEVER_NS = -1
 
@@ -74,20 +80,12 @@ class Counting:
         "the time of the call itself counts, too.",
     )
     pending_wait_s: int = setting(
-        5,
+        3,
         ge=1,
         le=86_400,
         doc="Seconds between two looks after which the second is a poll if its result says that "
-        "something is running, pending or queued.",
+        "something is running, pending or queued, or if its call waits for something.",
     )
-    poll_limit_s: int = setting(
-        3_600,
-        ge=60,
-        le=2_592_000,
-        doc="Seconds after which looking again, at one thing or at several in turn, is no longer a "
-        "poll if nothing changes.",
-    )
-
     persons: Persons = field(default_factory=Persons)
 
     def __post_init__(self) -> None:
@@ -153,16 +151,17 @@ def continue_counters(rows: Columns, how: Counting) -> Codes:
     resets = rows["reset_code"]
     tasks.count(turn=rows["kind"] != _USER, epoch=resets != 0)
     epochs = Parts(rows, changes(rows["task"], rows["epoch"]))
-    agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
+    _polls(rows, tasks, how)
     tasks.count(
-        waits_seen=_waits(rows, tasks, how.poll_wait_s) | _looks(rows, agents, how),
         changes_seen=rows["changes"],
-        calls_seen=_calls(rows) & ~rows["failed"],
+        calls_seen=(rows["kind"] == _TOOL) & ~rows["pauses"] & ~rows["failed"],
         works_seen=rows["works"],
         resets_seen=(resets != 0) & (resets != RESETS.index("completed") + 1),
         **{f"{name}_total": rows[name] for name in TOKENS},
     )
+    agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
     agents.count(**{f"{name}_sum": rows[name] for name in TOKENS})
+    _busy(rows, epochs)
     rows["twin"] = _twin(rows, tasks)
     marks = _progress(rows, epochs)
     _tries(rows, epochs, marks)
@@ -186,69 +185,80 @@ def _reset(rows: Columns, tasks: Parts, how: Counting) -> Codes:
     return reasons
 
 
-def _waits(rows: Columns, tasks: Parts, wait_s: int) -> Flags:
-    """Mark turns that start after a wait of the task, and turns that are pauses themselves."""
-    waits: Flags = rows["pauses"].copy()
-    still = rows["start_ns"][1:] - rows["end_ns"][:-1] >= wait_s * NS_PER_S
-    waits[1:] |= still & ~tasks.starts[1:]
-    return waits
+def _polls(rows: Columns, tasks: Parts, how: Counting) -> None:
+    """Add `waits_seen`, `polls` and `waited_ns`.
 
-
-def _calls(rows: Columns) -> Flags:
-    """Mark the calls that do more than wait."""
-    calls: Flags = (rows["kind"] == _TOOL) & ~rows["pauses"]
-    return calls
-
-
-def _looks(rows: Columns, agents: Parts, how: Counting) -> Flags:
-    """Add which calls only look, and have not done so for too long; return which are waits.
-
-    An agent may look at several things in turn. The time starts again with another call of the
-    agent, with anything that it has not just seen, and with a reset.
+    A call is quiet if it only looks at something or shows what goes on, or if it does not fail and
+    equals a call shortly before. A quiet call that equals an earlier one, with only quiet calls
+    since, is a poll if its task waited in between: the task stood still, a call waited, a look took
+    long, what goes on was looked at again after a moment, or the time between looks grows.
     """
-    looks: Flags = rows["only_reads"] | rows["unfinished"]
-    calls = _calls(rows)
-    agents.count(calls_made=calls, calls_doing=calls & ~looks)
-    rows["looks"] = looks
-    if not looks.any():
-        return looks
-    earlier = _earlier_looks(rows, agents, calls)
-    calls, looks, ends_ns = (agents.sorted(each) for each in (calls, looks, rows["end_ns"]))
-    seen = looks & (earlier >= 0)
-    begins = agents.last(calls & ~seen)
-    since_ns = np.where(begins < 0, ends_ns, ends_ns[begins])
-    rows["looks"] = agents.by_row(looks & (ends_ns - since_ns <= how.poll_limit_s * NS_PER_S))
-    took_ns = ends_ns - agents.sorted(rows["start_ns"])
-    between_ns = np.where(seen, ends_ns - ends_ns[earlier], 0)
-    pending = agents.sorted(rows["unfinished"]) & seen
-    waits = looks & (took_ns >= how.poll_wait_s * NS_PER_S)
+    agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
+    pauses, looks = rows["pauses"], rows["only_reads"] | rows["unfinished"] | rows["watches"]
+    calls = (rows["kind"] == _TOOL) & ~pauses
+    nearest = _nearest_equal(rows, agents, calls)
+    fine = calls & ~rows["failed"] & ~(rows["tests_failed"] > 0)
+    quiet = looks | (fine & agents.by_row(nearest >= 0))
+    agents.count(calls_doing=calls & ~quiet)
+    doing = agents.sorted(rows["calls_doing"])
+    seen = agents.sorted(quiet) & (nearest >= 0)
+    seen[seen] = doing[seen] == doing[nearest[seen]]
+    ends_ns, starts_ns = agents.sorted(rows["end_ns"]), agents.sorted(rows["start_ns"])
+    between_ns = np.where(seen, ends_ns - ends_ns[nearest], 0)
+    waits = agents.sorted(quiet) & (ends_ns - starts_ns >= how.poll_wait_s * NS_PER_S)
+    pending = seen & agents.sorted(rows["unfinished"] | rows["watches"])
     waits |= pending & (between_ns >= how.pending_wait_s * NS_PER_S)
-    waited: Flags = agents.by_row(waits)
-    return waited
+    before_ns = np.where(seen, between_ns[nearest], 0)
+    grows = (between_ns >= BACK_OFF * before_ns) & (before_ns > 0) & (between_ns >= NS_PER_S)
+    waits |= agents.sorted(looks) & grows
+    tasks.count(waits_seen=pauses | _stands_still(rows, tasks, how) | agents.by_row(waits))
+    waited = agents.sorted(rows["waits_seen"])
+    polls = seen & (waited > waited[nearest])
+    begins = agents.last(agents.sorted(calls) & ~seen)
+    since_ns = ends_ns[np.where(begins < 0, agents.first, begins)]
+    polls |= agents.sorted(pauses)
+    rows["polls"] = agents.by_row(polls)
+    rows["waited_ns"] = agents.by_row(np.where(polls, ends_ns - since_ns, 0))
 
 
-def _earlier_looks(rows: Columns, agents: Parts, calls: Flags) -> Codes:
-    """Return for each turn of the agents' parts the place of the last equal look.
+def _stands_still(rows: Columns, tasks: Parts, how: Counting) -> Flags:
+    """Mark turns that start after a wait of the task."""
+    still = np.zeros(len(rows["task"]), dtype=np.bool_)
+    idle_ns = rows["start_ns"][1:] - rows["end_ns"][:-1]
+    still[1:] = (idle_ns >= how.poll_wait_s * NS_PER_S) & ~tasks.starts[1:]
+    return still
 
-    Only the last `OWN_LOOKBACK` calls of the agent are searched, with nothing but looks since; -1
-    if there is none. The rules' vocabulary looks back as far to recognise a poll.
+
+def _nearest_equal(rows: Columns, agents: Parts, calls: Flags) -> Codes:
+    """Return for each turn of the agents' parts the place of the last equal call; -1 without one.
+
+    Only the last `CALLS_COMPARED` calls of the agent since the last reset are searched.
     """
-    earlier = np.full(len(calls), -1)
+    nearest = np.full(len(calls), -1)
     places = agents.sorted(calls).nonzero()[0]
-    names = ("epoch", "calls_made", "calls_doing", "call_code", "outcome_code")
-    epoch, made, doing, call, outcome = (agents.sorted(rows[name])[places] for name in names)
+    names = ("epoch", "call_code", "outcome_code")
+    epoch, call, outcome = (agents.sorted(rows[name])[places] for name in names)
     part = agents.number[places]
-    asked = np.arange(len(places))
-    for back in range(1, OWN_LOOKBACK + 1):
+    asked = ((call != UNKNOWN) & (outcome != UNKNOWN)).nonzero()[0]
+    for back in range(1, CALLS_COMPARED + 1):
         asked = asked[asked >= back]
         was = asked - back
-        near = (part[asked] == part[was]) & (made[asked] - made[was] <= OWN_LOOKBACK)
-        near &= (doing[asked] == doing[was]) & (epoch[asked] == epoch[was])
+        near = (part[asked] == part[was]) & (epoch[asked] == epoch[was])
         asked, was = asked[near], was[near]
         same = (call[asked] == call[was]) & (outcome[asked] == outcome[was])
-        earlier[places[asked[same]]] = places[was[same]]
+        nearest[places[asked[same]]] = places[was[same]]
         asked = asked[~same]
-    return earlier
+    return nearest
+
+
+def _busy(rows: Columns, epochs: Parts) -> None:
+    """Add `busy_ns`: the time since the first turn of the epoch, without the time at rest."""
+    advance = np.zeros(len(rows["task"]), dtype=np.int64)
+    ends_ns = rows["end_ns"]
+    idle_ns = rows["start_ns"][1:] - ends_ns[:-1]
+    advance[1:] = ends_ns[1:] - ends_ns[:-1] - np.where(idle_ns >= REST_S * NS_PER_S, idle_ns, 0)
+    advance[epochs.starts] = 0
+    epochs.count(busy_ns=advance)
 
 
 def _twin(rows: Columns, tasks: Parts) -> Flags:
@@ -333,7 +343,6 @@ def _tries(rows: Columns, epochs: Parts, marks: _Marks) -> None:
         turns_since_best=(marks.compares, marks.gains),
         tries_since_progress=(own | attempt | (kind == _PROGRESS), progress),
     )
-    rows["began_ns"] = rows["end_ns"][epochs.first]
 
 
 def _new_work(rows: Columns, epochs: Parts, attempt: Flags) -> Flags:

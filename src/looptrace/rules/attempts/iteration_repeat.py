@@ -17,7 +17,7 @@ from looptrace.rules.contract import (
     setting,
 )
 from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec, NewTurn
-from looptrace.rules.vocabulary import OWN_LOOKBACK, own, pair
+from looptrace.rules.vocabulary import own, pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class IterationRepeat(Rule):
 
     @property
     def lookback(self) -> int:
-        """The window, and the turns that show whether calls are polls."""
-        return self.window + OWN_LOOKBACK
+        """The window."""
+        return self.window
 
     def may_fire(self, turn: NewTurn) -> bool:
         """Return whether the turn declares its iteration, and its call came before."""

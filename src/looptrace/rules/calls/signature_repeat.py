@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
 from looptrace.rules.turns import Lane, LaneSpec, NewTurn
-from looptrace.rules.vocabulary import OWN_LOOKBACK, in_a_row, own
+from looptrace.rules.vocabulary import in_a_row, own
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class SignatureRepeat(Rule):
 
     @property
     def lookback(self) -> int:
-        """The outputs of a loop, and the turns that show whether they are polls."""
-        return self.attempts_min + OWN_LOOKBACK
+        """The outputs of a loop."""
+        return self.attempts_min
 
     def may_fire(self, turn: NewTurn) -> bool:
         """Return whether the signature came before."""
