@@ -59,9 +59,7 @@ def cases(folder: Path) -> Iterator[Case]:
         want = json.loads(wanted.read_text(encoding="utf-8"))
         files = tuple(sorted(path for path in wanted.parent.iterdir() if path != wanted))
         is_loop = want["verdict"] == "loop"
-        yield Case(
-            wanted.parent.name, files, is_loop, tuple(want.get("names", ())), want["source"]
-        )
+        yield Case(wanted.parent.name, files, is_loop, tuple(want.get("names", ())), want["source"])
     for shape in sorted((folder / SHAPES).glob("*")):
         files = tuple(sorted(shape.iterdir())) if shape.is_dir() else (shape,)
         yield Case(f"{SHAPES}/{shape.stem}", files, True, (), "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from looptrace.errors import InstallError
 __all__ = [
     "KINDS",
     "STATUSES",
+    "TWINS",
     "UNKNOWN",
     "Codes",
     "Figures",
@@ -28,6 +29,7 @@ __all__ = [
     "Meanings",
     "NewTurn",
     "Turns",
+    "Twin",
 ]
 
 Codes = npt.NDArray[np.int64]
@@ -43,6 +45,9 @@ UNKNOWN = 0
 KINDS = ("tool", "model", "handoff", "attempt", "progress", "switch", "user")
 # How an attempt at a task ended, as its author recorded it.
 STATUSES = ("pending", "in_progress", "blocked", "done")
+# In which sense two calls of one response are the same.
+Twin = Literal["twin", "twin_signature", "twin_failure", "twin_external"]
+TWINS: tuple[Twin, ...] = get_args(Twin)
 Kind = Literal["tool", "model", "handoff", "attempt", "progress", "switch", "user"]
 
 
@@ -51,8 +56,8 @@ class LaneSpec:
     """The turns that a rule looks at: those of each agent of a task, of the task, or of a sub-task.
 
     `failures` keeps only known failures, `entering` only turns that enter a phase, and `measured`
-    only turns with figures. Of equal calls that one response asked for in parallel only the first
-    is in the lane: they are one try.
+    only turns with figures. Of the calls of one response that are the same in the sense of `once`
+    only the first is in the lane: they are one try, because the model could not react in between.
 
     A lane ends where the counts of its task are reset: at a person's message, after a long pause,
     and, unless it is a lane of attempts, where the task was completed.
@@ -63,6 +68,7 @@ class LaneSpec:
     failures: bool = False
     entering: bool = False
     measured: bool = False
+    once: Twin = "twin"
 
     @property
     def outlasts_completion(self) -> bool:
@@ -72,7 +78,7 @@ class LaneSpec:
     def has(self, turn: NewTurn) -> bool:
         """Return whether a turn of one of the lane's kinds is in it, as `Turns.among` does."""
         return not (
-            turn.twin
+            getattr(turn, self.once)
             or (self.failures and not turn.failed)
             or (self.entering and not turn.enters)
             or (self.measured and turn.measured == UNKNOWN)
@@ -112,6 +118,9 @@ class NewTurn(Protocol):
     tries_since_progress: int
     turns_since_best: int
     twin: bool
+    twin_external: bool
+    twin_failure: bool
+    twin_signature: bool
     visits: int
     waited_ns: int
 
@@ -146,7 +155,10 @@ class Turns:
     iteration: Codes  # of the orchestrator, as declared by its author
     visits: Codes  # how often the phase was entered in the epoch
     transitions_seen: Codes  # how often from `phase_before`
-    twin: Flags  # the same call and outcome as the turn before it, in one parallel step
+    twin: Flags  # the same call and outcome as one before it, of the same response
+    twin_signature: Flags  # the same signature as one before it, of the same response
+    twin_failure: Flags  # the same message of a failure
+    twin_external: Flags  # an external failure, like one before it
     steps: Codes  # counts the turns of the epoch, up to this one
     busy_ns: Codes  # time of the epoch up to this turn, without the time at rest
     errors: Codes  # own failures of calls in a row, up to this turn
@@ -186,8 +198,9 @@ class Turns:
     def among(self, spec: LaneSpec) -> Flags:
         """Return which turns are in `spec`."""
         seen = _chosen(spec.kinds)[self.kind]
-        if self.twin.any():
-            seen = seen & ~self.twin
+        twins: Flags = getattr(self, spec.once)
+        if twins.any():
+            seen = seen & ~twins
         if spec.failures:
             seen = seen & self.failed
         if spec.entering:

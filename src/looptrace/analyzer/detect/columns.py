@@ -137,10 +137,10 @@ def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
 
 def _goes_on(turns: pl.DataFrame) -> Flags:
     """Mark the calls whose result or error says that something goes on, but for looks at files."""
-    arguments = pl.col("arguments").fill_null("")
+    arguments: pl.Expr = pl.col("arguments").fill_null("")
     is_file = arguments.str.contains(FILE_LOOK) & ~arguments.str.contains(LOG_FILE)
     shown = pl.when((pl.col("kind") == "tool") & ~is_file).then(pl.coalesce("error", "result"))
-    texts = turns.select(shown).to_series()
+    texts = turns.select(shown=shown)["shown"]
     distinct = texts.drop_nulls().unique()
     goes_on = pl.Series([is_unfinished(text) for text in distinct], dtype=pl.Boolean)
     return texts.replace_strict(distinct, goes_on, default=False).to_numpy()

@@ -26,7 +26,7 @@ from looptrace.analyzer.detect.phases import Converging, count_phases, own_figur
 from looptrace.analyzer.schema.columns import COUNTED
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.turns import KINDS, STATUSES, UNKNOWN, Codes, Figures, Flags
-from looptrace.rules.vocabulary import NS_PER_S
+from looptrace.rules.vocabulary import NS_PER_S, pair
 
 TOKENS = ("input_tokens", "output_tokens")
 DAY_S = 86_400
@@ -39,13 +39,14 @@ _CODED_USED = (
     *("trace_code", "has_id"),
     *("agent_code", "subtask_code", "phase_code", "call_code", "outcome_code", "status_code"),
     *("own", "changes", "works", "pauses", "only_reads", "unfinished", "watches"),
+    *("signature_code", "error_code", "mendable_code", "external"),
     *("step_code", "start_ns", "end_ns", "order_ns"),
 )
 _SUMMED = (*TOKENS, "markers")
 _FIGURES = ("tests_failed", "coverage")
 
-_TOOL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
-    KINDS.index(kind) for kind in ("tool", "attempt", "progress", "switch", "user")
+_TOOL, _MODEL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
+    KINDS.index(kind) for kind in ("tool", "model", "attempt", "progress", "switch", "user")
 )
 _DONE = STATUSES.index("done") + 1
 # Figures of unknown calls are compared with one another, too.
@@ -54,6 +55,8 @@ _ANY_CALL = 1
 CALLS_COMPARED = 8
 # Back-offs usually double the pause; the time of the calls themselves makes it look less.
 BACK_OFF = 1.5
+# More calls than these after one response are not all of it: later responses were not recorded.
+STEP_CALLS_MAX = 8
 # A pause of the task from which on it is at rest: nobody works while a person or a machine sleeps.
 REST_S = 300
 # Before all times: no span around the turn declares its phase.
@@ -162,7 +165,7 @@ def continue_counters(rows: Columns, how: Counting) -> Codes:
     agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
     agents.count(**{f"{name}_sum": rows[name] for name in TOKENS})
     _busy(rows, epochs)
-    rows["twin"] = _twin(rows, tasks)
+    _twins(rows, tasks)
     marks = _progress(rows, epochs)
     _tries(rows, epochs, marks)
     return count_phases(rows, epochs, how.converging)
@@ -261,20 +264,41 @@ def _busy(rows: Columns, epochs: Parts) -> None:
     epochs.count(busy_ns=advance)
 
 
-def _twin(rows: Columns, tasks: Parts) -> Flags:
-    """Mark turns that repeat the turn before them in the same parallel step."""
-    twin = np.zeros(len(rows["task"]), dtype=np.bool_)
-    steps = rows["step_code"].nonzero()[0]
-    if not len(steps):
-        return twin
-    twin[1:] = ~tasks.starts[1:]
-    for name in ("agent_code", "step_code", "order_ns", "call_code", "outcome_code"):
-        twin[1:] &= (rows[name][1:] == rows[name][:-1]) & (rows[name][1:] != UNKNOWN)
-    parts = Parts(rows, by=(rows["task"], rows["step_code"]), only=steps)
-    ordered_ns = parts.sorted(rows["order_ns"])
-    first_ns = parts.by_row(ordered_ns[parts.first])
-    twin &= rows["order_ns"] == first_ns
-    return twin
+def _twins(rows: Columns, tasks: Parts) -> None:
+    """Add `TWINS`: which calls repeat an earlier one of the same step, in each sense.
+
+    A step is what one response asked for: calls in parallel, or all calls up to the next response,
+    among them those that a tool or a wrapper tried again by itself. Where no response was heard
+    before, only parallel calls are known to be a step.
+    """
+    is_call = rows["kind"] == _TOOL
+    tasks.count(steps_heard=~is_call, responses_heard=rows["kind"] == _MODEL)
+    parallel = rows["step_code"] != UNKNOWN
+    if parallel.any():
+        parts = Parts(rows, by=(rows["task"], rows["step_code"]), only=parallel.nonzero()[0])
+        ordered_ns = parts.sorted(rows["order_ns"])
+        parallel &= rows["order_ns"] == parts.by_row(ordered_ns[parts.first])
+    alone = is_call & ~parallel & (rows["responses_heard"] > 0)
+    step = np.where(parallel, rows["step_code"], rows["steps_heard"])
+    key = (rows["task"], parallel, step, rows["agent_code"])
+    rows["step_calls"] = np.zeros(len(step), dtype=np.int64)
+    Parts(rows, by=key[:3], only=alone.nonzero()[0]).count(step_calls=alone)
+    in_step = is_call & (parallel | (alone & (rows["step_calls"] <= STEP_CALLS_MAX)))
+    codes = {
+        "twin": pair(rows["call_code"], rows["outcome_code"]),
+        "twin_signature": rows["signature_code"],
+        "twin_failure": np.where(
+            rows["error_code"] == UNKNOWN, rows["mendable_code"], rows["error_code"]
+        ),
+        "twin_external": rows["external"].astype(np.int64),
+    }
+    for name, code in codes.items():
+        known = (in_step & (code != UNKNOWN)).nonzero()[0]
+        twins = np.zeros(len(step), dtype=np.bool_)
+        if len(known):
+            parts = Parts(rows, by=(*key, code), only=known)
+            twins = parts.by_row(~parts.starts)
+        rows[name] = twins
 
 
 class _Marks(NamedTuple):
@@ -332,7 +356,7 @@ def _tries(rows: Columns, epochs: Parts, marks: _Marks) -> None:
     """Count the tries since the last progress; equal calls of one step are one try."""
     kind = rows["kind"]
     attempt = kind == _ATTEMPT
-    own = rows["own"] & ~rows["twin"]
+    own = rows["own"] & ~rows["twin_signature"] & ~rows["twin"]
     done = attempt & (rows["status_code"] == _DONE)
     progress = marks.improves | rows["works"] | _new_work(rows, epochs, attempt) | done
     fine = (kind == _TOOL) & ~rows["failed"]

@@ -25,7 +25,7 @@ from looptrace.analyzer.fingerprint.waiting import (
     is_unfinished,
 )
 from looptrace.analyzer.schema.turns import AT, SILENCE
-from looptrace.rules.turns import KINDS, STATUSES, UNKNOWN
+from looptrace.rules.turns import KINDS, STATUSES, TWINS, UNKNOWN
 
 # Before all times: no span around the turn declares its phase.
 NEVER_NS = -1
@@ -50,7 +50,7 @@ CODED = (
 COUNTED = (
     *("turn", "epoch", "resets_seen", "speaker", "reset", "phase_before", "phase_before_text"),
     *("enters", "visits", "transitions_seen", "converging", "waits_seen", "polls", "changes_seen"),
-    *("calls_seen", "works_seen", "improvements", "twin", "busy_ns", "steps", "errors"),
+    *("calls_seen", "works_seen", "improvements", *TWINS, "busy_ns", "steps", "errors"),
     *("errors_before", "turns_since_best", "turns_since_best_before", "tries_since_progress"),
     *("tries_since_progress_before", "measured", "figures_compared", "input_tokens_sum"),
     *("output_tokens_sum", "input_tokens_total", "output_tokens_total", "waited_ns"),

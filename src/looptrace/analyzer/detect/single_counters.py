@@ -15,18 +15,19 @@ from looptrace.analyzer.detect.counters import (
     CALLS_COMPARED,
     RESETS,
     REST_S,
+    STEP_CALLS_MAX,
     Counting,
 )
 from looptrace.analyzer.detect.persons import PERSONS, SPEAKERS, speaker_of
 from looptrace.analyzer.detect.phases import METRICS, own_figure
-from looptrace.analyzer.detect.single_columns import SingleTurn
+from looptrace.analyzer.detect.single_columns import NEVER_NS, SingleTurn
 from looptrace.analyzer.schema.turns import AT
 from looptrace.bounded_dict import BoundedDict
-from looptrace.rules.turns import KINDS, STATUSES, UNKNOWN
+from looptrace.rules.turns import KINDS, STATUSES, TWINS, UNKNOWN, Twin
 from looptrace.rules.vocabulary import NS_PER_S
 
-_TOOL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
-    KINDS.index(kind) for kind in ("tool", "attempt", "progress", "switch", "user")
+_TOOL, _MODEL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
+    KINDS.index(kind) for kind in ("tool", "model", "attempt", "progress", "switch", "user")
 )
 _DONE = STATUSES.index("done") + 1
 # Figures of unknown calls are compared with one another, too.
@@ -103,8 +104,20 @@ class SingleCounters:
     """The counts of one task up to a turn; the next turn continues them."""
 
     __slots__ = (
-        *("agents", "attempt_trace", "before", "calls_seen", "changes_seen", "done", "end_ns"),
-        *("epoch", "how", "input_total", "messages", "output_total", "resets", "resets_seen"),
+        *("agents", "alone", "attempt_trace", "calls_seen", "changes_seen", "done", "end_ns"),
+        *(
+            "epoch",
+            "how",
+            "is_heard",
+            "parallel",
+            "step",
+            "step_calls",
+            "input_total",
+            "messages",
+            "output_total",
+            "resets",
+            "resets_seen",
+        ),
         *("steps", "trace", "turn", "waits_seen", "works_seen"),
     )
 
@@ -116,7 +129,11 @@ class SingleCounters:
         self.end_ns: int | None = None  # of the turn before, with what else is needed of it
         self.trace = UNKNOWN
         self.done = False
-        self.before: tuple[int, ...] = ()
+        # The calls of the last parallel step and of the last response, in each sense of `TWINS`.
+        self.parallel: frozenset[tuple[Twin, int, object]] = frozenset()
+        self.alone: frozenset[tuple[Twin, int, object]] = frozenset()
+        self.is_heard = False
+        self.step, self.step_calls = UNKNOWN, 0
         self.attempt_trace: int | None = None  # of the last attempt
         self.messages: BoundedDict[int, None] | None = None  # the words of earlier ones
         self.agents: dict[int, _Agent] = {}
@@ -154,7 +171,7 @@ class SingleCounters:
             agent = self.agents[one.agent] = _Agent()
         self._number(one, agent)
         self._wait(one, agent)
-        one.twin = self._is_twin(one)
+        self._pair_up(one)
         improves = self._progress(one, self.epoch)
         self._try(one, self.epoch, improves=improves)
         self._phase(one, self.epoch, begins=begins)
@@ -242,14 +259,35 @@ class SingleCounters:
             this = _Seen(one.call, one.outcome, one.end_ns, between_ns, agent.doing, one.waits_seen)
             agent.calls = (this, *agent.calls[: CALLS_COMPARED - 1])
 
-    def _is_twin(self, one: SingleTurn) -> bool:
-        before, self.before = self.before, ()
-        if one.step == UNKNOWN:
-            return False
-        first_ns = self.steps.setdefault(one.step, one.order_ns)
-        self.before = (one.agent, one.step, one.order_ns, one.call, one.outcome)
-        same = self.before == before and UNKNOWN not in before
-        return same and one.order_ns == first_ns
+    def _pair_up(self, one: SingleTurn) -> None:
+        """Set `TWINS`, as `counters._twins` does."""
+        one.twin = one.twin_signature = one.twin_failure = one.twin_external = False
+        if one.kind != _TOOL:
+            self.is_heard = self.is_heard or one.kind == _MODEL
+            self.alone, self.step_calls = frozenset(), 0
+        if one.step != self.step:
+            self.step, self.parallel = one.step, frozenset()
+        first_ns = self.steps.setdefault(one.step, one.order_ns) if one.step else NEVER_NS
+        if one.kind != _TOOL:
+            return
+        is_parallel = one.step != UNKNOWN and one.order_ns == first_ns
+        if not is_parallel:
+            if not self.is_heard:
+                return
+            self.step_calls += 1
+            if self.step_calls > STEP_CALLS_MAX:
+                return
+        call = (one.call, one.outcome) if one.call and one.outcome else UNKNOWN
+        failure = one.mendable if one.error == UNKNOWN else one.error
+        codes = zip(TWINS, (call, one.signature, failure, int(one.external)), strict=True)
+        mine = {(name, one.agent, code) for name, code in codes if code != UNKNOWN}
+        seen = self.parallel if is_parallel else self.alone
+        for name, _, _ in mine & seen:
+            setattr(one, name, True)
+        if is_parallel:
+            self.parallel = seen | mine
+        else:
+            self.alone = seen | mine
 
     def _progress(self, one: SingleTurn, epoch: _Epoch) -> bool:
         """Count figures and improvements; return whether there was progress."""
@@ -286,7 +324,8 @@ class SingleCounters:
 
     def _try(self, one: SingleTurn, epoch: _Epoch, *, improves: bool) -> None:
         """Count the tries since the last progress."""
-        attempt, own = one.kind == _ATTEMPT, one.own and not one.twin
+        attempt = one.kind == _ATTEMPT
+        own = one.own and not one.twin_signature and not one.twin
         progress = improves or one.works or (attempt and one.status == _DONE)
         if attempt and one.outcome != UNKNOWN:
             progress = progress or one.outcome != epoch.work

@@ -26,13 +26,17 @@ class SignatureRepeat(Rule):
     - `load(users_{n}.csv)->!"KeyError: 'email' at schema.py:14" x2`: two is a legitimate retry.
     - `edit(cart.py, change {n})->ok x3`: three different changes to one file.
     - `run_tests()->"3 failed" run_tests()->"2 failed" run_tests()->"1 failed"`: fewer failures.
+    - `say("All five.") [load(a)->!"no permit" load(b)->!"no permit" load(c)->!"no permit"]`: calls
+      of one response are one try.
+    - `say("Load it.") load(a)->!"KeyError: 'email'" load(b)->!"KeyError: 'email'"
+      load(c)->!"KeyError: 'email'"`: a tool tried again by itself.
     - `load(users_{n}.csv)->!? x4`: the error is unknown.
     - `load(users_{n}.csv)->!"connection refused" x4`: the failure is external.
     - `load(users_{n}.csv)->!"An error occurred. Please try again." x4`: a text that says nothing.
     """
 
     name = "signature_repeat"
-    lane = LaneSpec(by="agent", kinds=("tool",))
+    lane = LaneSpec(by="agent", kinds=("tool",), once="twin_signature")
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "gate")))
     attempts_min: int = setting(

@@ -21,7 +21,7 @@ class WaitsTooLong(Rule):
 
     ## Looping
     - `(~600 job_status(7)->pending) x8`
-    - `(bash("sleep 900")->"" bash("gh pr checks 7")->"build pending") x5`
+    - `(wait(900)->ok ~900 bash("gh pr checks 7")->"build pending") x6`
 
     ## Not looping
     - `(~600 job_status(7)->pending) x6`: less than allowed.
