@@ -60,7 +60,8 @@ class LaneSpec:
     only the first is in the lane: they are one try, because the model could not react in between.
 
     A lane ends where the counts of its task are reset: at a person's message, after a long pause,
-    and, unless it is a lane of attempts, where the task was completed.
+    and, unless it is a lane of attempts or of `runs`, where the task was completed or a new run of
+    it began.
     """
 
     by: Literal["agent", "task", "subtask"]
@@ -69,11 +70,12 @@ class LaneSpec:
     entering: bool = False
     measured: bool = False
     once: Twin = "twin"
+    runs: bool = False
 
     @property
     def outlasts_completion(self) -> bool:
-        """Whether the lane goes on after an attempt that completes the task."""
-        return all(kind in ("attempt", "switch") for kind in self.kinds)
+        """Whether the lane goes on after a run of the task, or an attempt that completes it."""
+        return self.runs or all(kind in ("attempt", "switch") for kind in self.kinds)
 
     def has(self, turn: NewTurn) -> bool:
         """Return whether a turn of one of the lane's kinds is in it, as `Turns.among` does."""
@@ -140,7 +142,7 @@ class Turns:
     agent: Codes
     subtask: Codes  # the declared task, if its counters are those of another
     epoch: Codes  # counts the resets up to the turn, within the task: `counters.RESETS`
-    resets_seen: Codes  # counts those of them that are not completions of the task
+    resets_seen: Codes  # counts those of them that are neither completions nor runs of the task
     kind: Codes  # index into KINDS
     end_ns: Codes
     failed: Flags  # known to have failed

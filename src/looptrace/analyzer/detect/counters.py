@@ -31,8 +31,11 @@ from looptrace.rules.vocabulary import NS_PER_S, pair
 TOKENS = ("input_tokens", "output_tokens")
 DAY_S = 86_400
 # Why counts start again. A completion resets the counts for the turns after it. "message" stands in
-# place of "person" if messages may not resolve a gate.
-RESETS = ("person", "message", "completed", "idle")
+# place of "person" if messages may not resolve a gate. A run is begun by the same prompt after a
+# pause: a heartbeat, a schedule, a restart.
+RESETS = ("person", "message", "completed", "idle", "run")
+# Those that leave a lane of whole tasks alone: the task goes on in another run.
+_WITHIN_TASK = tuple(RESETS.index(name) + 1 for name in ("completed", "run"))
 
 # The codes, marks and columns of a turn that are used for counting.
 _CODED_USED = (
@@ -88,6 +91,13 @@ class Counting:
         le=86_400,
         doc="Seconds between two looks after which the second is a poll if its result says that "
         "something is running, pending or queued, or if its call waits for something.",
+    )
+    run_pause_s: int = setting(
+        60,
+        ge=1,
+        le=86_400,
+        doc="Seconds of idle time after which the same prompt begins a new run of the task, as "
+        "schedules and heartbeats do; counts begin anew with it.",
     )
     persons: Persons = field(default_factory=Persons)
 
@@ -159,7 +169,7 @@ def continue_counters(rows: Columns, how: Counting) -> Codes:
         changes_seen=rows["changes"],
         calls_seen=(rows["kind"] == _TOOL) & ~rows["pauses"] & ~rows["failed"],
         works_seen=rows["works"],
-        resets_seen=(resets != 0) & (resets != RESETS.index("completed") + 1),
+        resets_seen=(resets != 0) & ~np.isin(resets, _WITHIN_TASK),
         **{f"{name}_total": rows[name] for name in TOKENS},
     )
     agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
@@ -178,9 +188,12 @@ def _reset(rows: Columns, tasks: Parts, how: Counting) -> Codes:
     done &= rows["subtask_code"] == UNKNOWN
     reasons = np.zeros(len(end_ns), dtype=np.int64)
     reasons[1:][goes_on[1:] & done[:-1]] = RESETS.index("completed") + 1
+    speaker = rows["speaker_code"]
+    again = (speaker == SPEAKERS.index("same_words") + 1) & goes_on
+    again[1:] &= rows["start_ns"][1:] - end_ns[:-1] >= how.run_pause_s * NS_PER_S
+    reasons[again] = RESETS.index("run") + 1
     paused = goes_on[1:] & (end_ns[1:] - end_ns[:-1] > how.idle_s * NS_PER_S)
     reasons[1:][paused] = RESETS.index("idle") + 1
-    speaker = rows["speaker_code"]
     for name in PERSONS:
         reasons[speaker == SPEAKERS.index(name) + 1] = RESETS.index("person") + 1
     if how.persons.resolved_by == "decision":

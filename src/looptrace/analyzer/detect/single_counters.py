@@ -34,7 +34,8 @@ _DONE = STATUSES.index("done") + 1
 _ANY_CALL = 1
 _PERSON_CODES = {SPEAKERS.index(speaker) + 1 for speaker in PERSONS}
 _MESSAGE = SPEAKERS.index("message") + 1
-_PERSON, _BY_MESSAGE, _COMPLETED, _IDLE = (RESETS.index(name) + 1 for name in RESETS)
+_SAME = SPEAKERS.index("same_words") + 1
+_PERSON, _BY_MESSAGE, _COMPLETED, _IDLE, _RUN = (RESETS.index(name) + 1 for name in RESETS)
 
 
 T = TypeVar("T")
@@ -200,6 +201,9 @@ class SingleCounters:
     def _reset(self, one: SingleTurn) -> bool:
         """Set why counts start again at a turn, and return whether they do."""
         one.reset = _COMPLETED if self.done else UNKNOWN
+        pause_ns = self.how.run_pause_s * NS_PER_S
+        if one.speaker == _SAME and self.end_ns is not None:
+            one.reset = _RUN if one.start_ns - self.end_ns >= pause_ns else one.reset
         if self.end_ns is not None and one.end_ns - self.end_ns > self.how.idle_s * NS_PER_S:
             one.reset = _IDLE
         if one.speaker in _PERSON_CODES:
@@ -207,7 +211,7 @@ class SingleCounters:
         if one.speaker == _MESSAGE and self.how.persons.resolved_by == "decision":
             one.reset = _BY_MESSAGE
         self.resets += one.reset != UNKNOWN
-        self.resets_seen += one.reset not in (UNKNOWN, _COMPLETED)
+        self.resets_seen += one.reset not in (UNKNOWN, _COMPLETED, _RUN)
         return bool(one.reset != UNKNOWN)
 
     def _number(self, one: SingleTurn, agent: _Agent) -> None:

@@ -57,7 +57,7 @@ CODED = (
 
 COUNTED = (
     Column("epoch", _INT, "resets", "resets of the task up to the turn"),
-    Column("resets_seen", _INT, "resets", "those of them that are no completion"),
+    Column("resets_seen", _INT, "resets", "those of them that are no completion and no run"),
     Column("speaker", _TEXT, "one of `Speaker`", "who wrote a message", "it is no message"),
     Column("speaker_code", _INT, "place", "the same, from 1 in `SPEAKERS`; 0 of other turns"),
     Column("reset_code", _INT, "place", "why counts begin anew here, from 1 in `RESETS`; else 0"),

@@ -46,7 +46,7 @@ class IterationRepeat(Rule):
     """
 
     name = "iteration_repeat"
-    lane = LaneSpec(by="task", kinds=("tool",))
+    lane = LaneSpec(by="task", kinds=("tool",), runs=True)
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "pivot"), Rung(8, "gate")))
     attempts_min: int = setting(
