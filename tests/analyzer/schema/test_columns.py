@@ -11,7 +11,8 @@ import pytest
 from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import Counting, add_counters
 from looptrace.analyzer.detect.single_columns import encode_turn
-from looptrace.analyzer.fingerprint.waiting import FILE_LOOK, SLEEPS, WAITING_ARGUMENTS
+from looptrace.analyzer.fingerprint.tool_kinds import FILE_LOOK
+from looptrace.analyzer.fingerprint.waiting import SLEEPS, WAITING_ARGUMENTS
 from looptrace.analyzer.schema.column import Column
 from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.analyzer.schema.turns import TURN_SCHEMA

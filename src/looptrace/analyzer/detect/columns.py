@@ -24,6 +24,7 @@ from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
     CHANGES,
+    FILE_LOOK,
     FOUND_NOTHING,
     QUERIES,
     READS,
@@ -31,7 +32,6 @@ from looptrace.analyzer.fingerprint.tool_kinds import (
     UNTESTED,
 )
 from looptrace.analyzer.fingerprint.waiting import (
-    FILE_LOOK,
     LOG_FILE,
     PAUSES,
     SLEEPS,

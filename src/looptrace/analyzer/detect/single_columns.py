@@ -16,9 +16,13 @@ from looptrace.analyzer.detect.columns import is_untested, tool_marks
 from looptrace.analyzer.fingerprint.chants import chant_of_turn
 from looptrace.analyzer.fingerprint.error_kinds import EXTERNAL, MENDABLE, OWN_SERVER, UNTOLD
 from looptrace.analyzer.fingerprint.single_turns import Turn
-from looptrace.analyzer.fingerprint.tool_kinds import ACKNOWLEDGES, FOUND_NOTHING, QUERIES
-from looptrace.analyzer.fingerprint.waiting import (
+from looptrace.analyzer.fingerprint.tool_kinds import (
+    ACKNOWLEDGES,
     FILE_LOOK,
+    FOUND_NOTHING,
+    QUERIES,
+)
+from looptrace.analyzer.fingerprint.waiting import (
     LOG_FILE,
     SLEEPS,
     WAITING_ARGUMENTS,

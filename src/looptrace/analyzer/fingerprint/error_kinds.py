@@ -17,13 +17,27 @@ FAILURE_EXIT = (
 )
 # A failed test in a run that is cut off before its summary.
 FAILED_TEST = r"(?m)^--- FAIL: \S+ \(\d"
+# An exit code of 1 and nothing else: the answer of a command that says yes or no by it.
+_NOTHING = r"(?:\(?no output\)?|\(?empty\)?|none|null)?"
+BARE_ANSWER = (
+    rf"(?i)^\W*(?:(?:error|process|command|bash|tool)\W+){{0,3}}(?:(?:failed|finished|completed|done) "
+    rf"(?:with )?)?{_EXIT}\s*[:=]?\s*1\W*{_NOTHING}\W*$"
+    r"|^\s*\{(?:\s*\"(?:(?:std)?(?:out|err)(?:put)?|output|result|content|text|aggregated_output)\":"
+    r"\s*\"\s*\"\s*,?|\s*\"(?:exit_?code|exit_?status|return_?code)\":\s*1\s*,?"
+    r"|\s*\"\w{1,40}\":\s*(?:false|true|null|[0-9.]{1,20})\s*,?){1,20}\s*\}\s*$"
+)
 ERROR_TYPE = r"\b([A-Z]\w*(?:Error|Exception|Failure))\b"
 
 # What went wrong, by the first pattern that fits the type, else the type or the message. "untold"
 # means that a framework hides it, "unknown" that no pattern fits. The agent does not cause the
 # external kinds.
 ERROR_KINDS = (
-    ("rate_limit", r"(?i)rate.?limit|too many requests|\b429\b|quota"),
+    (
+        "rate_limit",
+        r"(?i)rate.?limit|too many requests|\b429\b|quota|\b(?:usage|spend(?:ing)?|plan|daily|weekly"
+        r"|monthly|hour(?:ly)?|session|account|api)[ -]limit|\b(?:hit|reached|exceeded) your [^\n]{0,30}"
+        r"limit|credit balance|insufficient[ _](?:credits?|funds|balance)|out of credits",
+    ),
     ("authentication", r"(?i)authenticat|unauthori[sz]ed|\b401\b|invalid.{0,10}(api.?key|token)"),
     ("permission", r"(?i)permission|forbidden|\b403\b|access denied|not permitted"),
     # Before timeouts: a server that cannot be reached in time is an external cause.
@@ -48,6 +62,9 @@ ERROR_KINDS = (
     ("logic", r"(?i)assert|expected\b.*\b(got|but|actual)|[1-9]\d* failed"),
     ("runtime", r"(?i)error|exception|panic|traceback"),
 )
+# What an external cause is read from: the first and the last line. Between them is what a tool
+# quotes, such as the code of an edit that it refuses.
+FIRST_LINE, LAST_LINE = r"^\s*([^\n]{0,300})", r"([^\n]{0,300})\s*$"
 EXTERNAL = ("rate_limit", "authentication", "network", "dependency")
 # The agent may mend these by its own edits: a login, a missing module, a server on its own machine.
 MENDABLE = ("authentication", "dependency")

@@ -10,17 +10,22 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
+from typing import Any
 
 import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, compared_arguments
 from looptrace.analyzer.fingerprint.error_kinds import (
+    BARE_ANSWER,
     ERROR_KINDS,
     ERROR_TYPE,
+    EXTERNAL,
     FAILED_TEST,
     FAILURE_EXIT,
     FAILURE_HEAD,
     FIGURES,
+    FIRST_LINE,
+    LAST_LINE,
     MODEL_SERVER,
     UNTOLD,
 )
@@ -37,7 +42,9 @@ from looptrace.analyzer.fingerprint.runner_output import TESTS, failed_tests, wi
 from looptrace.analyzer.fingerprint.source import fingerprint_source
 from looptrace.analyzer.fingerprint.stack_traces import with_places
 from looptrace.analyzer.fingerprint.tool_kinds import (
+    ANSWERING_COMMAND,
     CHANGES,
+    FILE_LOOK,
     READING_COMMAND,
     READS,
     SEARCHES,
@@ -46,6 +53,7 @@ from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.errors import says_nothing
 
+_WORDS: Any = {"separator": ": ", "ignore_nulls": True}
 # The columns that signatures are written from.
 _SIGNED = (
     *("kind", "name", "request", "result", "error", "message", "answer", "hidden", "error_type"),
@@ -133,8 +141,11 @@ def compared_by(
 
 
 def _failed(turns: pl.DataFrame) -> pl.Expr:
-    """Return the recorded failure, else what the text says; failing tests make a run fail."""
-    result = pl.col("result")
+    """Return the recorded failure, else what the text says; failing tests make a run fail.
+
+    A command that answers "no" by its exit code has answered.
+    """
+    result, shown = pl.col("result"), pl.coalesce("error", "result")
     by_text = result.str.contains(FAILURE_HEAD) | result.str.contains(FAILURE_EXIT)
     names = [name for name in turns["name"].drop_nulls().unique() if _shows_files(name)]
     tests_fail = (pl.col("failing") > 0) | result.str.contains(FAILED_TEST)
@@ -145,6 +156,8 @@ def _failed(turns: pl.DataFrame) -> pl.Expr:
         .then("failed")
         .when(tests_fail & ~shows.fill_null(value=False))
         .then(pl.lit(value=True))
+        .when(shown.str.contains(BARE_ANSWER) & pl.col("arguments").str.contains(ANSWERING_COMMAND))
+        .then(pl.lit(value=False))
         .otherwise(pl.coalesce("failed", by_text))
         .alias("failed")
     )
@@ -194,10 +207,15 @@ def _outcome() -> pl.Expr:
 def _error_kind(turns: pl.DataFrame) -> pl.Series:
     """Classify failures of calls and models; a failing test is one, whatever it tests."""
     rows = turns.select(_FAILED).to_series().arg_true()
-    columns = pl.col("kind", "failing", "hidden", "error", "error_type")
+    columns = pl.col("kind", "name", "arguments", "failing", "hidden", "error", "error_type")
     failures = turns.select(columns.gather(rows))
-    text = pl.concat_str("error_type", "error", separator=": ", ignore_nulls=True)
-    fits = [pl.when(text.str.contains(pattern)).then(pl.lit(name)) for name, pattern in ERROR_KINDS]
+    error, text = pl.col("error"), pl.concat_str("error_type", "error", **_WORDS)
+    lines = (error.str.extract(FIRST_LINE), error.str.extract(LAST_LINE))
+    head = pl.when(~_is_local(failures)).then(pl.concat_str("error_type", *lines, **_WORDS))
+    fits = [
+        pl.when((head if name in EXTERNAL else text).str.contains(pattern)).then(pl.lit(name))
+        for name, pattern in ERROR_KINDS
+    ]
     by_type = _map_distinct(failures["error_type"], _kind_of_type)
     kind = (
         pl.when(pl.col("failing") > 0)
@@ -209,6 +227,13 @@ def _error_kind(turns: pl.DataFrame) -> pl.Series:
         .otherwise(pl.coalesce(by_type, *fits, pl.lit("unknown")))
     )
     return blank(turns.height).scatter(rows, failures.select(kind.alias("kind")).to_series())
+
+
+def _is_local(failures: pl.DataFrame) -> pl.Expr:
+    """Mark calls that edit, or look at stored text: their failures quote it, and are their own."""
+    edits = [name for name in failures["name"].drop_nulls().unique() if CHANGES.search(name)]
+    local = pl.col("name").is_in(edits) | pl.col("arguments").str.contains(FILE_LOOK)
+    return ((pl.col("kind") == "tool") & local).fill_null(value=False)
 
 
 def _kind_of_type(error_type: str) -> str | None:

@@ -19,6 +19,20 @@ READING_COMMAND = (
     r"(?:cd [^;&|]*(?:&&|;) *)?(?:bat|cat|head|tail|less|more|[ef]?grep|rg|sed|awk|ls|nl|diff|echo"
     r"|jq|type|Get-Content|git (?:show|log|diff|blame|grep))\b[^;&]*$"
 )
+# A look at stored text, by a key of the arguments or by a command; its words are not about itself.
+FILE_LOOK = (
+    r'"(?i:(?:target_?|notebook_?)?(?:file|path)|file_?(?:path|name))" ?:'
+    r"|(?:^\W{0,3}|\": ?\")(?:cd [^;&|]{1,200}(?:&&|;) *)?"
+    r"(?:bat|cat|head|less|more|[ef]?grep|rg|sed|awk|nl|diff|git (?:show|log|diff|blame|grep))\b"
+)
+# Commands that answer by their exit code: 1 says that nothing matches, differs or holds.
+ANSWERING_COMMAND = (
+    r"(?:^\W{0,3}|\": ?\"|[|;&(!] *|\b(?:then|if|do|sudo|time|xargs) )"
+    r"(?:[ef]?grep|rg|ag|ack|pgrep|pidof|which|type|test|\[{1,2}|diff|cmp|comm|jq -e|command -v"
+    r"|git (?:-\S+ )*(?:grep|diff [^|;&]*(?:--exit-code|--quiet)|merge-base --is-ancestor"
+    r"|show-ref|check-ignore|rev-parse --verify|config --get)"
+    r"|systemctl is-[a-z]+|fuser|lsof|expr|cat [^|;&]* \| grep)(?:\s|\\?\"|$)"
+)
 # A query may also change things, so it is a search only if its answer is empty.
 QUERIES = r"(?i)query"
 FOUND_NOTHING = (

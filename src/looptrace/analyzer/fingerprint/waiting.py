@@ -235,12 +235,7 @@ _OF = re.compile(
 OF_EXAMPLES = ("3 of 10 checks done", "0/1 ready", "12/40 tasks complete")
 OF_OTHERS = ("10 of 10 checks done", "2026/11/26", "page 3 of 10")
 
-# A look at a file, whose words are not about itself, unless it is what something that runs writes.
-FILE_LOOK = (
-    r'"(?i:(?:target_?|notebook_?)?(?:file|path)|file_?(?:path|name))" ?:'
-    r"|(?:^\W{0,3}|\": ?\")(?:cd [^;&|]{1,200}(?:&&|;) *)?"
-    r"(?:bat|cat|head|less|more|[ef]?grep|rg|sed|awk|nl|diff|git (?:show|log|diff|blame|grep))\b"
-)
+# What something that runs writes: a look at it is a look at what runs.
 LOG_FILE = r"(?i)\.(?:log|out|err)\b|/tmp/|\bnohup\b|\b(?:log|output)s?\b"
 # Only the beginning and the end of a result speak of the call itself.
 _READ_CHARS = 400
