@@ -20,7 +20,7 @@ from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.judge_option import judge_of, judge_option
-from looptrace.cli.shared.stores import StorePath, written_store
+from looptrace.cli.shared.stores import store_option, written_store
 from looptrace.collector.content.policy import CONTENTS, Content
 from looptrace.collector.judge.gate_judge import judge_gates
 from looptrace.collector.store import reader, writer
@@ -31,12 +31,9 @@ from looptrace.processes import Processes
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
-@click.option(
-    "--store",
-    "store",
-    required=True,
-    type=StorePath("written"),
-    help="Folder of the store, or s3://BUCKET/PREFIX; it is created if it does not exist.",
+@store_option(
+    "written",
+    "Folder of the store, or s3://BUCKET/PREFIX; it is created if it does not exist.",
 )
 @click.option(
     "--events",

@@ -9,17 +9,11 @@ import click
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
-from looptrace.cli.shared.stores import StorePath
+from looptrace.cli.shared.stores import store_option
 
 
 @click.command()
-@click.option(
-    "--store",
-    "store_dir",
-    required=True,
-    type=StorePath("served", file_okay=True),
-    help="Folder of the store.",
-)
+@store_option("served", "Folder of the store.")
 @click.option(
     "--http-port",
     type=click.IntRange(1, 65535),
@@ -29,7 +23,7 @@ from looptrace.cli.shared.stores import StorePath
     "--allow-resolve", is_flag=True, help="Let the agent resolve gates; by default it only reads."
 )
 @config_option
-def mcp(store_dir: Path, http_port: int | None, allow_resolve: bool, settings: Settings) -> None:
+def mcp(store: Path, http_port: int | None, allow_resolve: bool, settings: Settings) -> None:
     """Serve a store by the Model Context Protocol: loops, gates, and why.
 
     Over stdio a coding agent starts this command itself. It can ask for the tasks, the loops of a
@@ -40,7 +34,7 @@ def mcp(store_dir: Path, http_port: int | None, allow_resolve: bool, settings: S
         # Only here, because it is an extra.
         from looptrace.collector import mcp_server  # noqa: PLC0415
 
-    server = mcp_server.server_of(store_dir, settings, may_resolve=allow_resolve)
+    server = mcp_server.server_of(store, settings, may_resolve=allow_resolve)
     if http_port is None:
         server.run("stdio")
     else:
