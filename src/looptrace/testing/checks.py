@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import tomlkit
@@ -11,17 +12,18 @@ from tomlkit.exceptions import TOMLKitError
 
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.engine.outages import failures_of, with_outages
-from looptrace.analyzer.report.ci import Loops, baseline_of, failure_text, loops_of
+from looptrace.analyzer.report.ci import (
+    Loops,
+    baseline_of,
+    check_something_was_read,
+    failure_text,
+    loops_of,
+)
 from looptrace.analyzer.settings.rule_selection import selected
 from looptrace.analyzer.settings.sections import FILE_NAME, Settings, in_force, parsed
 from looptrace.collector.files.reader import SpansRead, read_spans
 from looptrace.collector.otlp.sdk_spans import sdk_spans
 from looptrace.errors import InputError
-
-_NOTHING = (
-    "there is nothing to check: none of {count} spans is a turn of an agent. Is the agent "
-    "instrumented, and does it end its spans before the check?"
-)
 
 
 def settings_of(
@@ -65,8 +67,7 @@ def loops_in(
     if analysis.skipped:
         parts = "; ".join(f"{part.where}: {part.why}" for part in analysis.skipped)
         raise InputError(f"not all could be read, so that a loop may be missed: {parts}.")
-    if not analysis.summary.turns:
-        raise InputError(_NOTHING.format(count=analysis.summary.spans))
+    check_something_was_read(replace(analysis, empty=spans_read.empty))
     whole = with_outages(analysis, failures_of(analysis.turns), settings.outages)
     return loops_of(whole, None if baseline is None else baseline_of(Path(baseline)))
 

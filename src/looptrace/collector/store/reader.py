@@ -71,6 +71,18 @@ def count_spans(store_dir: Path) -> int:
         return sum(count_bucket(store_dir, "spans", bucket) for bucket in range(BUCKETS))
 
 
+def read_span_names(store_dir: Path) -> Iterator[pl.DataFrame]:
+    """Read the `scope` and the `name` of the spans, bucket by bucket.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    require_store(store_dir)
+    with reading(store_dir):
+        for bucket in range(BUCKETS):
+            yield read_bucket(store_dir, "spans", bucket, ["scope", "name"])
+
+
 def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
     """Read the turns (`TURN_SCHEMA`) bucket by bucket, sorted by task and turn.
 
