@@ -15,7 +15,7 @@ from looptrace.analyzer.report.tables import ROWS_SHOWN_MAX, json_lines, print_r
 from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.cli.shared.stores import store_option
 from looptrace.cli.shared.traces import warn_of_waiting
-from looptrace.collector.store.sql import QueryResult, ask, ask_typed
+from looptrace.collector.store.sql import QueryResult, ask_query, ask_typed
 
 
 @click.command()
@@ -59,7 +59,7 @@ def query(
     values = _values(shipped, params)
     for store_dir in stores:
         warn_of_waiting(store_dir)
-    asking = ask(stores, shipped.sql, values) if shipped else ask_typed(stores, sql or "")
+    asking = ask_query(stores, shipped, values) if shipped else ask_typed(stores, sql or "")
     with asking as answer:
         _FORMATS[form](answer)
 

@@ -25,13 +25,14 @@ from looptrace.analyzer.schema.turn import Turn
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings import Settings, default
 from looptrace.analyzer.text.near_names import did_you_mean
+from looptrace.analyzer.text.task_lookup import task_named
 from looptrace.collector.files.reader import spool_spans
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.gates import StoredGate
 from looptrace.collector.store.layout import gates_path, is_store, require_store
 from looptrace.collector.store.objects.client import is_object_url
 from looptrace.collector.store.objects.snapshot import make_folder_of, stored_at
-from looptrace.collector.store.sql import QueryResult, ask, ask_typed
+from looptrace.collector.store.sql import QueryResult, ask_query, ask_typed
 from looptrace.collector.store_analysis import analyse_store
 from looptrace.errors import InputError
 from looptrace.processes import Engine, Processes
@@ -140,12 +141,8 @@ class TraceStore:
         Raises:
             InputError: if the store has no task of this id, or several services have the session.
         """
+        task = task_named(task, reader.tasks_named(self.folder, task))
         turns = reader.read_turns_of(self.folder, task)
-        if turns.is_empty():
-            task = next(iter(reader.tasks_of_session(self.folder, task)), task)
-            turns = reader.read_turns_of(self.folder, task)
-        if turns.is_empty():
-            raise InputError(f"There is no task {task!r}. {did_you_mean(task, self.tasks)}")
         findings = reader.read_findings_of_tasks(self.folder, [task])
         events: list[GateEvent] = []
         if gates_path(self.folder).is_file():
@@ -179,7 +176,7 @@ class TraceStore:
         """Return the result of a query of looptrace, like `looptrace query`.
 
         Raises:
-            InputError: if there is no query of this name, or if it has other parameters.
+            InputError: if there is no query or task of this name, or if it has other parameters.
         """
         if name not in queries.names():
             raise InputError(f"There is no query {name!r}. {did_you_mean(name, queries.names())}")
@@ -188,7 +185,7 @@ class TraceStore:
         if wanted != parameters.keys():
             needs = ", ".join(sorted(wanted)) or "none"
             raise InputError(f"The query {name} has other parameters; it takes: {needs}.")
-        with ask(self.folder, query.sql, parameters) as answer:
+        with ask_query(self.folder, query, parameters) as answer:
             return _frame(answer)
 
     def __repr__(self) -> str:

@@ -37,6 +37,7 @@ from looptrace.analyzer.report.wording import (
     shown_of,
 )
 from looptrace.analyzer.schema.turns import IS_STEP
+from looptrace.analyzer.text.session_names import SeveralServicesError
 from looptrace.analyzer.tuning.explain import explain
 from looptrace.collector.api_bodies import ShownTask
 from looptrace.collector.page.gate_cards import TOKENS_UNKNOWN
@@ -104,7 +105,10 @@ class TaskPages:
         state = await run_in_threadpool(self.renderer.state)
         name = request.query_params.get("id", "")
         before = _number(request.query_params.get("before"))
-        content = await run_in_threadpool(self._task, name, before)
+        try:
+            content = await run_in_threadpool(self._task, name, before)
+        except SeveralServicesError as error:
+            return self.renderer.error(request, HTTPStatus.CONFLICT, str(error))
         if content is None:  # It may have begun a moment ago; the page adds later turns.
             await self.api.stored()
             content = await run_in_threadpool(self._task, name, before)
@@ -113,7 +117,8 @@ class TaskPages:
         return await self.renderer.answer(request, "task.html.j2", state=state, **content)
 
     def _task(self, name: str, before: int | None) -> dict[str, Any] | None:
-        turns = reader.read_turns_of(self.api.store_dir, name)
+        turns = reader.read_turns_named(self.api.store_dir, name)
+        name = _task_of(turns, name)
         shown = self.api.shown_task(name, turns)
         if shown is None:
             return None
@@ -197,14 +202,14 @@ class TaskPages:
         """Show all content of a turn."""
         name = request.query_params.get("id", "")
         place = _number(request.query_params.get("row"))
-        turns = await run_in_threadpool(reader.read_turns_of, self.api.store_dir, name)
+        turns = await run_in_threadpool(reader.read_turns_named, self.api.store_dir, name)
         if place is None or place >= turns.height:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, "There is no such turn.")
         row = turns.row(place, named=True)
         return await self.renderer.answer(
             request,
             "turn.html.j2",
-            task=name,
+            task=row["task"],
             turn=row,
             parts_of_turn=_parts_of(row),
             links=self.links,
@@ -213,7 +218,8 @@ class TaskPages:
     async def why(self, request: Request) -> Response:
         """Show how far each rule got in a task, and the setting that would change it."""
         name = request.query_params.get("id", "")
-        turns = await run_in_threadpool(reader.read_turns_of, self.api.store_dir, name)
+        turns = await run_in_threadpool(reader.read_turns_named, self.api.store_dir, name)
+        name = _task_of(turns, name)
         if turns.is_empty() and self.api.shown_task(name, turns) is None:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_TASK)
         content: dict[str, Any] = {"task": name, "turns_max": EXPLAINED_TURNS_MAX}
@@ -246,6 +252,11 @@ def _event_of(event: GateEvent, who: Mapping[str, str | None]) -> ShownEvent:
             more=f": {why}, {counted(event.loop_count, 'repeat')} before",
         )
     return shown
+
+
+def _task_of(turns: pl.DataFrame, name: str) -> str:
+    """Return the task of these turns, which a person may have named by its session."""
+    return str(turns["task"][0]) if turns.height else name
 
 
 def _parts_of(row: dict[str, Any]) -> list[tuple[str, str]]:

@@ -193,6 +193,34 @@ def read_turns_of(store_dir: Path, task: str) -> pl.DataFrame:
     return read_turns_of_tasks(store_dir, [task])
 
 
+def read_turns_named(store_dir: Path, name: str) -> pl.DataFrame:
+    """Read the turns (`TURN_SCHEMA`) of the task of this name, else of that of its session.
+
+    There is none where the store has neither.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+        SeveralServicesError: if several services have such a session.
+    """
+    turns = read_turns_of(store_dir, name)
+    of_session = tasks_of_session(store_dir, name) if turns.is_empty() else []
+    return read_turns_of_tasks(store_dir, of_session) if of_session else turns
+
+
+def tasks_named(store_dir: Path, name: str) -> list[str]:
+    """Return the tasks that a name may mean; all tasks of the store where it means none.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    of_name = (pl.col("task") == name) | (pl.col("session") == name)
+    for which in (of_name, pl.lit(value=True)):
+        tasks = read_rows(store_dir, "turns", which, ["task"])["task"].unique()
+        if tasks.len():
+            break
+    return tasks.to_list()
+
+
 def tasks_of_session(store_dir: Path, session: str) -> list[str]:
     """Return the tasks of this session of a service; none where the store has no turn of it.
 

@@ -16,9 +16,11 @@ import duckdb
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.text.task_lookup import task_named
 from looptrace.collector.store.gate_views import create_gate_views
 from looptrace.collector.store.layout import COLUMNS_VERSION, require_store
 from looptrace.collector.store.locks import StoreError, reading
+from looptrace.collector.store.reader import tasks_named
 from looptrace.collector.store.tables.file_names import NAME_PATTERN
 from looptrace.collector.store.tables.parquet import (
     TABLES,
@@ -27,6 +29,7 @@ from looptrace.collector.store.tables.parquet import (
     table_files,
 )
 from looptrace.errors import InputError
+from looptrace.queries import Query
 
 # Longer than a store of millions of turns needs, and short enough for a mistake.
 QUERY_TIME_MAX_S = 30
@@ -51,6 +54,10 @@ _ANSWER = "CREATE OR REPLACE TEMP TABLE answer AS "
 # statement would not suffice: a WITH that contains a COPY ... TO counts as a SELECT.
 _READ_ONLY = "SELECT * FROM query($sql)"
 _TIME_WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
+
+
+# The parameter of a query that names a task.
+TASK = "task"
 
 
 class QueryError(InputError):
@@ -125,6 +132,22 @@ def ask(
     folders = [stores] if isinstance(stores, Path) else stores
     with connect(*folders) as connection:
         yield _answered(connection, folders, sql, values)
+
+
+def ask_query(
+    stores: Path | Sequence[Path], query: Query, values: Mapping[str, str]
+) -> AbstractContextManager[QueryResult]:
+    """Run a query with its parameters; a task may be named by its session. Raises what `ask` does.
+
+    Raises:
+        NoTaskError: if no store has a task of this name.
+        SeveralServicesError: if several services have a session of this name.
+    """
+    if name := values.get(TASK):
+        folders = [stores] if isinstance(stores, Path) else stores
+        named = {task for folder in folders for task in tasks_named(folder, name)}
+        values = {**values, TASK: task_named(name, named)}
+    return ask(stores, query.sql, values)
 
 
 def ask_each(store_dir: Path, queries: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
