@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from looptrace.errors import InstallError
+from looptrace.installation import how_to_install
 
 if TYPE_CHECKING:  # pytest imports this package in every project where looptrace is installed.
     from opentelemetry.sdk.trace import ReadableSpan
@@ -51,7 +52,7 @@ def assert_no_loops(
             raise
         raise InstallError(
             f"assert_no_loops needs {error.name}, which is not installed; "
-            "install all it needs with: pip install 'looptrace[analyzer]'"
+            f"install all it needs with: {how_to_install('analyzer')}"
         ) from error
     chosen = settings_of(settings, select, ignore, os.environ)
     failure = failure_of(loops_in(traces, chosen, baseline), fail_on)

@@ -31,6 +31,7 @@ from looptrace.collector.sdk.open_spans import OpenSpans, service_in
 from looptrace.collector.sdk.setup_check import SetupCheck
 from looptrace.collector.sdk.span_events import Emit, SpanEventEmitter
 from looptrace.collector.sdk.span_queue import SpanQueue
+from looptrace.installation import how_to_install
 from looptrace.semconv import SCOPE
 
 if TYPE_CHECKING:  # An agent that forwards its spans lacks the packages that this imports.
@@ -179,7 +180,7 @@ class LoopSpanProcessor(SpanProcessor):
         except ModuleNotFoundError as error:
             why = (
                 f"detection in this process needs {error.name}, which is not installed; "
-                "install it with: pip install 'looptrace[analyzer]', or forward the spans"
+                f"install it with: {how_to_install('analyzer')}, or forward the spans"
             )
             raise ModuleNotFoundError(why, name=error.name) from error
 
