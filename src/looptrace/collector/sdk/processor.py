@@ -35,7 +35,7 @@ from looptrace.installation import how_to_install
 from looptrace.semconv import SCOPE
 
 if TYPE_CHECKING:  # An agent that forwards its spans lacks the packages that this imports.
-    from looptrace.analyzer.settings.sections import Settings
+    from looptrace.analyzer.settings.given import SettingsLike
 
 _logger = logging.getLogger(__name__)
 
@@ -165,13 +165,14 @@ class LoopSpanProcessor(SpanProcessor):
 
     @classmethod
     def local(
-        cls, settings: Settings | None = None, **options: Unpack[ProcessorOptions]
+        cls, settings: SettingsLike | None = None, **options: Unpack[ProcessorOptions]
     ) -> LoopSpanProcessor:
         """Return a processor that looks for loops in this process, on a thread of its own.
 
-        `settings` come from `looptrace.analyzer.settings`; None means the defaults.
+        `settings` are a file, a profile, tables or `Settings`; None means the defaults.
 
         Raises:
+            SettingsError: if a file, a key or a value of the settings is wrong.
             ModuleNotFoundError: if `looptrace[analyzer]` is not installed.
         """
         # Only here, because an agent that forwards its spans lacks the packages that it imports.
