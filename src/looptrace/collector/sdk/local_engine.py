@@ -15,7 +15,7 @@ from looptrace.analyzer.engine.live_spans import LiveSpans
 from looptrace.analyzer.gates.directives import notice_of
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.resolutions import Resolution, resolution_turns
-from looptrace.analyzer.settings.sections import Settings, default
+from looptrace.analyzer.settings.given import SettingsLike, settings_of
 from looptrace.analyzer.text.session_names import session_name
 from looptrace.collector.otlp.sdk_spans import row_of
 from looptrace.collector.sdk.agent_gate import GateState
@@ -38,8 +38,8 @@ class LocalEngine:
     spans.
     """
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        settings = settings or default()
+    def __init__(self, given: SettingsLike | None = None) -> None:
+        settings = settings_of(given)
         self._live = LiveSpans(settings.policy)
         self._directives = settings.directives
         self._sameness = settings.policy.sameness

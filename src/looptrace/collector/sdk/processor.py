@@ -31,10 +31,11 @@ from looptrace.collector.sdk.open_spans import OpenSpans, service_in
 from looptrace.collector.sdk.setup_check import SetupCheck
 from looptrace.collector.sdk.span_events import Emit, SpanEventEmitter
 from looptrace.collector.sdk.span_queue import SpanQueue
+from looptrace.installation import how_to_install
 from looptrace.semconv import SCOPE
 
 if TYPE_CHECKING:  # An agent that forwards its spans lacks the packages that this imports.
-    from looptrace.analyzer.settings.sections import Settings
+    from looptrace.analyzer.settings.given import SettingsLike
 
 _logger = logging.getLogger(__name__)
 
@@ -164,13 +165,14 @@ class LoopSpanProcessor(SpanProcessor):
 
     @classmethod
     def local(
-        cls, settings: Settings | None = None, **options: Unpack[ProcessorOptions]
+        cls, settings: SettingsLike | None = None, **options: Unpack[ProcessorOptions]
     ) -> LoopSpanProcessor:
         """Return a processor that looks for loops in this process, on a thread of its own.
 
-        `settings` come from `looptrace.analyzer.settings`; None means the defaults.
+        `settings` are a file, a profile, tables or `Settings`; None means the defaults.
 
         Raises:
+            SettingsError: if a file, a key or a value of the settings is wrong.
             ModuleNotFoundError: if `looptrace[analyzer]` is not installed.
         """
         # Only here, because an agent that forwards its spans lacks the packages that it imports.
@@ -179,7 +181,7 @@ class LoopSpanProcessor(SpanProcessor):
         except ModuleNotFoundError as error:
             why = (
                 f"detection in this process needs {error.name}, which is not installed; "
-                "install it with: pip install 'looptrace[analyzer]', or forward the spans"
+                f"install it with: {how_to_install('analyzer')}, or forward the spans"
             )
             raise ModuleNotFoundError(why, name=error.name) from error
 
