@@ -432,3 +432,20 @@ def test_a_deliverer_that_has_nothing_to_do_stops_at_once(tmp_path: Path) -> Non
     idle.wake()
     del idle
     gc.collect()  # An event loop that was left open would be warned of here, which fails the test.
+
+
+def test_an_answer_is_shown_without_secrets() -> None:
+    """P17: a receiver may send back the secret that it was given, and people see what it said."""
+
+    def echo(request: BaseHTTPRequestHandler) -> None:
+        body = b"denied: Authorization: Bearer 0123456789abcdef0123"
+        request.send_response(403)
+        request.send_header("content-length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
+
+    with serving(echo) as receiver:
+        answer = send(to(receiver.url))
+
+    assert "0123456789abcdef0123" not in answer.text
+    assert answer.text.startswith("denied: Authorization: Bearer [redacted:")
