@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector import GateOpenError, LoopSpanProcessor
 from looptrace.collector.sdk.gate_stream import GateStream, Server
+from looptrace.collector.sdk.server_watch import ServerWatch
 from looptrace.collector.store import reader
 from tests.otlp import Trace
 from tests.reliability.receivers import running
@@ -276,7 +277,9 @@ def test_two_that_loop_in_one_session_named_last_are_told_of(tmp_path: Path) -> 
     failed = {"error.type": "TestError", "gen_ai.tool.call.result": "Error: 1 failed"}
     said: list[GateNotice] = []
     with served(tmp_path) as server:
-        stream = GateStream(Server(f"http://{server.address}"), said.append)
+        stream = GateStream(
+            Server(f"http://{server.address}"), said.append, ServerWatch(fail_closed=False)
+        )
         stream.follow(traces=[trace.trace_id for trace in traces])
         lasts = []
         for trace in traces:

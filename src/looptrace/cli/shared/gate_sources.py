@@ -21,7 +21,8 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli.shared.stores import store_copy, store_option, written_store
 from looptrace.collector.api_bodies import WarmingTask
 from looptrace.collector.gates_client import RemoteGates
-from looptrace.collector.sdk.gate_stream import TOKEN_VARIABLE, Server
+from looptrace.collector.sdk.gate_stream import Server
+from looptrace.collector.sdk.server_watch import TOKEN_VARIABLE
 from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, together
 from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate

@@ -39,7 +39,7 @@ class ChangeStream:
 
         A request for `turns` has waiting turns stored soon.
         """
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        headers = {"X-Accel-Buffering": "no"}
         events = self._events(brings_turns="turns" in request.query_params)
         return StreamingResponse(events, headers=headers, media_type="text/event-stream")
 

@@ -40,7 +40,6 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
     # Without the header a form could not be distinguished from that of another site.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -86,7 +85,6 @@ class Renderer:
             "now_ns": time.time_ns(),
         }
         response = HTMLResponse(environment().get_template(name).render(shared | content), status)
-        response.headers["Cache-Control"] = "no-store"
         self.sessions.keep_nonce(request, response, nonce)
         return response
 

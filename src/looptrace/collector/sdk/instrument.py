@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from looptrace.collector.sdk.forward import Protocol, exporter_to
-from looptrace.collector.sdk.gate_stream import TOKEN_VARIABLE
 from looptrace.collector.sdk.processor import LoopSpanProcessor, ProcessorOptions
+from looptrace.collector.sdk.server_watch import TOKEN_VARIABLE
 
 if TYPE_CHECKING:  # An agent that forwards its spans lacks the packages that this imports.
     from looptrace.analyzer.settings.given import SettingsLike

@@ -28,6 +28,7 @@ from looptrace.collector.sdk.forward import ForwardEngine, exporter_to
 from looptrace.collector.sdk.forward import Protocol as Wire
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.sdk.open_spans import OpenSpans, service_in
+from looptrace.collector.sdk.server_watch import ServerAwayError
 from looptrace.collector.sdk.setup_check import SetupCheck
 from looptrace.collector.sdk.span_events import Emit, SpanEventEmitter
 from looptrace.collector.sdk.span_queue import SpanQueue
@@ -209,7 +210,8 @@ class LoopSpanProcessor(SpanProcessor):
         exporter = exporter_to(endpoint, protocol, token)
         gates = (endpoint if protocol == "http" else "") if gates is None else gates
         servers = [Server(url.strip(), token) for url in gates.split(",") if gates]
-        engine = ForwardEngine(exporter, servers)
+        fail_closed = options.get("fail_closed", False)
+        engine = ForwardEngine(exporter, endpoint, servers, fail_closed=fail_closed)
         options.setdefault("limits", FORWARD_LIMITS)
         return cls(engine, **options)
 
@@ -331,6 +333,10 @@ class LoopSpanProcessor(SpanProcessor):
         try:
             for notice in self._engine.open_gates(task, self._spans.service, ASK_S):
                 self._gates.update(notice, [task, *self._names(notice)])
+        except ServerAwayError:  # The engine's watch has said so.
+            self._errors["open_gates"] += 1
+            self._known_until_s[task] = time.monotonic() + ASK_AGAIN_S
+            return False
         except Exception:  # The agent must not notice it, unless it fails closed.
             self._count("open_gates")
             self._known_until_s[task] = time.monotonic() + ASK_AGAIN_S

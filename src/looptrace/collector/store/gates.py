@@ -32,8 +32,10 @@ from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.near_names import did_you_mean
+from looptrace.collector.content.redaction import redact_text
 from looptrace.collector.store import gate_tables as queries
 from looptrace.collector.store.gate_tables import GATES
+from looptrace.collector.store.key import content_key
 from looptrace.collector.store.outbox import enqueue
 from looptrace.collector.store.sqlite_file import connect, read_json
 from looptrace.collector.store.task_names import TaskNames
@@ -375,11 +377,15 @@ class GateStore(TaskNames):
         self, gate: StoredGate, decision: str, note: str | None, at_ns: int, who: str | None
     ) -> None:
         at_ns = max(at_ns, gate.opened_ns + 1)
-        # Some bytes from a terminal may not be text.
-        words = note and note.encode("utf-8", "replace").decode()
+        words, name = self._redacted(note, who)
         row = (digest(f"resolution {gate.id} {at_ns}"), gate.id, at_ns, decision, words)
-        name = plain(who, WHO_CHARS_MAX) if who else None
+        name = name and plain(name, WHO_CHARS_MAX)
         self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?, ?)", (*row, name))
+
+    def _redacted(self, *texts: str | None) -> list[str | None]:
+        """Return what people and judges write without secrets: all of it enters here."""
+        key = content_key(self.path.parent)
+        return [text and redact_text(text, key) for text in texts]
 
     def unjudged(self) -> list[StoredGate]:
         """Return the open gates without an exact match that no judge has seen."""
@@ -396,9 +402,12 @@ class GateStore(TaskNames):
             StoreError: if the file cannot be written.
         """
         now_ns = time.time_ns()
-        answers: tuple[object, ...] = (*astuple(opinion), None)
         if isinstance(opinion, NoOpinion):
-            answers = (None, None, None, None, opinion.why)
+            answers: tuple[object, ...] = (None, None, None, None, *self._redacted(opinion.why))
+        else:
+            (reasoning,) = self._redacted(opinion.reasoning)
+            opinion = replace(opinion, reasoning=reasoning or "")
+            answers = (*astuple(opinion), None)
         with self._transaction():
             self._sql.execute(queries.ADD_OPINION, (gate_id, now_ns, *answers))
             gate = self.gate(gate_id).gate
