@@ -43,6 +43,7 @@ MARKS = {
         "tests/collector/store/test_gates.py::test_sigkill_at_fifty_moments_leaves_no_decision_in_parts",
         "tests/collector/store/test_gates.py::test_the_kills_find_a_pivot_that_is_written_before_its_decision",
         "tests/collector/store/test_migration.py::test_a_migration_that_is_killed_goes_on_with_the_next_ingest",
+        "tests/collector/store/test_retention.py::test_a_server_announces_and_deletes_and_says_which",
         "tests/collector/store/test_writer.py::test_a_kill_while_the_store_is_made_is_repaired",
         "tests/collector/store/test_writer.py::test_a_kill_at_any_write_loses_nothing_and_is_repaired",
         "tests/collector/store/test_writer.py::test_sigkill_at_many_moments_and_readers_meanwhile",

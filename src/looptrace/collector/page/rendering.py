@@ -34,6 +34,7 @@ from looptrace.analyzer.report.wording import (
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
 from looptrace.collector.page.sessions import Sessions
+from looptrace.collector.store.retention import Retention, texts_of
 from looptrace.rules.vocabulary import NS_PER_S
 
 HEADERS = {
@@ -71,6 +72,7 @@ class Renderer:
 
     sessions: Sessions
     state: Callable[[], str]  # the current state, as one text
+    retention: Callable[[], Retention]
 
     def page(
         self, request: Request, name: str, status: int = HTTPStatus.OK, **content: Any
@@ -83,6 +85,7 @@ class Renderer:
             "state": "",
             "path": request.scope["path"],
             "now_ns": time.time_ns(),
+            "retention": self.retention(),
         }
         response = HTMLResponse(environment().get_template(name).render(shared | content), status)
         self.sessions.keep_nonce(request, response, nonce)
@@ -128,6 +131,7 @@ def environment() -> Environment:
         "counted": counted,
         "decision": decision_text,
         "duration": duration_text,
+        "expiring": texts_of,
         "instant": instant,
         "name": partial(plain, length_max=NAME_LENGTH_MAX),
         "number": "{:,}".format,

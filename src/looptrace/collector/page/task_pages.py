@@ -57,7 +57,9 @@ LANES_MAX = 4
 # line.
 EXPLAINED_TURNS_MAX = 1_000
 _ROW_DIGITS_MAX = 9
-_NO_TASK = "There is no such task in the store. It may be new, or its days were deleted."
+_NO_TASK = (
+    "There is no such task in the store, or it is so new that the store has no turn of it yet."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,6 +178,13 @@ class Service:
             *metrics.of_counts(self.counts),
             *metrics.of_fields("detection", self.detector.counts),
             *metrics.of_fields("storing", self.archiver.counts),
+            Instrument(
+                "looptrace.storing.expired_parts",
+                "Deleted parts of the store, each the spans, turns and findings of a day; the "
+                "cause is age or size.",
+                lambda: {(cause,): days for cause, days in self.archiver.expired.items()},
+                labels=("cause",),
+            ),
             *self.loops.instruments(),
             *self.log.instruments(),
             *(self.shards.instruments() if self.shards else ()),

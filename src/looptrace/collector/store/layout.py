@@ -20,6 +20,9 @@ RULES_FILE = f"{NAME}.rules"  # Hash of the settings that findings and gates com
 JUDGED_FILE = f"{NAME}.judged"  # The source of each bucket's findings, and its number of rows.
 
 
+RETENTION_FILE = f"{NAME}.retention"  # The days that are to be deleted, and those that were.
+
+
 GATES_FILE = f"{NAME}.gates.db"
 
 

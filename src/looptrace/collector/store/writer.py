@@ -62,12 +62,13 @@ from looptrace.collector.store.layout import (
 from looptrace.collector.store.locks import NAME, StoreError, ingesting, make_folder
 from looptrace.collector.store.migration import migrate
 from looptrace.collector.store.reader import count_rows
+from looptrace.collector.store.retention import ExpiringDay, Retention, expire
 from looptrace.collector.store.tables.parquet import (
     BUCKETS,
     TABLES,
     count_bucket,
 )
-from looptrace.collector.store.tables.removal import expire, sweep
+from looptrace.collector.store.tables.removal import sweep
 from looptrace.collector.store.tables.writing import prepare_files
 from looptrace.processes import Engine, Processes
 
@@ -284,22 +285,22 @@ class Writer:
         (self._dir / UNFINISHED_FILE).unlink()
         return made
 
-    def expire(self, days_max: int, bytes_max: int) -> list[str]:
-        """Delete the days before the last `days_max`, and more of the oldest if needed.
-
-        Returns the deleted days. Gates and decisions are kept.
+    def expire(
+        self, days_max: int, bytes_max: int, now_ns: int
+    ) -> tuple[Retention, Sequence[ExpiringDay]]:
+        """Announce and delete days as `retention.expire` does; gates and decisions are kept.
 
         Raises:
-            StoreError: if a file cannot be deleted.
+            StoreError: if a file cannot be read or deleted, or the note cannot be written.
         """
         noted = read_judged(self._dir).items()
         judged = {b: each for b, each in noted if each == judged_of(self._dir, b, each.source)}
-        days = expire(self._dir, days_max, bytes_max)
-        if days:  # The first turn of a task shows what is left of it.
+        retention, gone = expire(self._dir, days_max, bytes_max, now_ns)
+        if gone:  # The first turn of a task shows what is left of it.
             self._ties = None
             left = {b: judged_of(self._dir, b, each.source) for b, each in judged.items()}
             write_judged(self._dir, left)
-        return days
+        return retention, gone
 
     def _derive(
         self, touched: Mapping[int, Traces], judged: dict[int, Judged]

@@ -17,6 +17,7 @@ from looptrace.collector.store.locks import DamagedFileError
 from looptrace.collector.store.objects.snapshot import fetch, rows_absent
 from looptrace.collector.store.tables.file_contents import (
     Having,
+    file_arrived_ns,
     file_made_with,
     file_rows,
     may_have,
@@ -133,6 +134,15 @@ def made_with_of(path: Path) -> str:
         DamagedFileError: if it is not what looptrace wrote.
     """
     return _fact(file_made_with, path)
+
+
+def arrived_ns_of(path: Path) -> int:
+    """Return when the last row of a file arrived, in nanoseconds since 1970.
+
+    Raises:
+        DamagedFileError: if it is not what looptrace wrote.
+    """
+    return _fact(file_arrived_ns, path)
 
 
 def rows_of(path: Path) -> int:
