@@ -30,6 +30,7 @@ from looptrace.analyzer.report.wording import (
     counted,
     duration_text,
     loop_cost_text,
+    ordinal,
 )
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
@@ -128,6 +129,7 @@ def environment() -> Environment:
         "count": count_text,
         "loop_cost": loop_cost_text,
         "counted": counted,
+        "ordinal": ordinal,
         "decision": decision_text,
         "duration": duration_text,
         "instant": instant,
