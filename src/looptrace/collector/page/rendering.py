@@ -30,6 +30,7 @@ from looptrace.analyzer.report.wording import (
     counted,
     duration_text,
     loop_cost_text,
+    ordinal,
 )
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
@@ -129,6 +130,7 @@ def environment() -> Environment:
         "count": count_text,
         "loop_cost": loop_cost_text,
         "counted": counted,
+        "ordinal": ordinal,
         "decision": decision_text,
         "duration": duration_text,
         "expiring": texts_of,

@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from looptrace.analyzer.detect.loops import Loop, loops_in
 from looptrace.analyzer.gates.decisions import decision_text
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.escalation import Role
@@ -29,12 +30,10 @@ from looptrace.analyzer.report.html import (
 )
 from looptrace.analyzer.report.strip import cycle_of, strip_of
 from looptrace.analyzer.report.wording import (
-    Group,
-    counted,
-    grouped,
     place_of,
     reset_text,
     shown_of,
+    times_before,
 )
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.text.session_names import SeveralServicesError
@@ -124,7 +123,7 @@ class TaskPages:
         shown = self.api.shown_task(name, turns)
         if shown is None:
             return None
-        loops = grouped(reader.read_findings_of_tasks(self.api.store_dir, [name]))
+        loops = loops_in(reader.read_findings_of_tasks(self.api.store_dir, [name]))
         groups, _ = shown_of(loops)
         with reader.open_gates(self.api.store_dir) as gates:
             events = [event for _, event in gates.events(task=name)]
@@ -173,7 +172,7 @@ class TaskPages:
         first: int,
         last: int,
         agents: list[str],
-        groups: Sequence[Group],
+        groups: Sequence[Loop],
         events: list[GateEvent],
         who: Mapping[str, str | None],
     ) -> list[TurnLine]:
@@ -251,7 +250,7 @@ def _event_of(event: GateEvent, who: Mapping[str, str | None]) -> ShownEvent:
         return replace(
             shown,
             name="counts begin anew",
-            more=f": {why}, {counted(event.loop_count, 'repeat')} before",
+            more=f"{times_before(event)}: {why}",
         )
     return shown
 

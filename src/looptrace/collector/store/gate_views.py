@@ -158,8 +158,12 @@ def create_gate_views(connection: duckdb.DuckDBPyConnection, stores: Iterable[Pa
                 for name, view in GATE_VIEWS.items():
                     frames[name].append(gates.table(view.sql, schemas[name]))
     for name, parts in frames.items():
-        frame = pl.concat(parts)
-        # DuckDB takes the stream itself, because it would need pyarrow to read a frame.
-        connection.register("frame", frame.__arrow_c_stream__())
-        connection.execute(f"CREATE TEMP TABLE {name} AS FROM frame")
-        connection.unregister("frame")
+        create_table(connection, name, pl.concat(parts))
+
+
+def create_table(connection: duckdb.DuckDBPyConnection, name: str, rows: pl.DataFrame) -> None:
+    """Copy rows into a new table of a DuckDB."""
+    # DuckDB takes the stream itself, because it would need pyarrow to read a frame.
+    connection.register("frame", rows.__arrow_c_stream__())
+    connection.execute(f"CREATE TABLE {name} AS FROM frame")
+    connection.unregister("frame")

@@ -17,6 +17,7 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import BY_TURN, IS_STEP
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.session_names import session_task
+from looptrace.collector.store.buckets.finding_rows import PART_COLUMNS, loops_of_rows
 from looptrace.collector.store.buckets.task_parts import task_parts
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import gates_path, require_store
@@ -251,6 +252,20 @@ def read_findings_of_tasks(store_dir: Path, tasks: Collection[str]) -> list[Find
     rows = read_rows(store_dir, "findings", pl.col("task").is_in(list(tasks)))
     rows = rows.sort("task", "turn_first", "turn_last", "rule", "id")
     return [finding_of_row(row) for row in rows.iter_rows(named=True)]
+
+
+def read_loops(store_dir: Path) -> pl.DataFrame:
+    """Read the `loop` of each stored finding by its `id`; both are ids of findings.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    require_store(store_dir)
+    with reading(store_dir):
+        return pl.concat(
+            loops_of_rows(read_bucket(store_dir, "findings", bucket, PART_COLUMNS))
+            for bucket in range(BUCKETS)
+        )
 
 
 def read_tasks(store_dir: Path) -> pl.DataFrame:
