@@ -162,7 +162,8 @@ class Archiver:
             while logged := self._log.read(seq, SPANS_A_ROUND, last_seq):
                 spool.add(logged.spans)
                 seq = logged.seq
-            writer.ingest(spool)
+            for loss in writer.ingest(spool).losses:
+                _logger.warning("%s", loss)
             self._read_seq = last_seq
             self._log.drop(last_seq)
             self._done(spool.spans)
@@ -270,6 +271,8 @@ class Archiver:
             self.counts.rounds += 1
 
     def _expire(self, writer: Writer) -> None:
+        for loss in writer.find_again():
+            _logger.warning("%s", loss)
         days = writer.expire(self._limits.retention_days, self._limits.retention_bytes_max)
         self.counts.expired_parts += len(days)
         if days:
