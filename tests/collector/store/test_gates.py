@@ -829,7 +829,7 @@ def test_other_settings_judge_the_gates_anew(tmp_path: Path) -> None:
     assert writer.ingest(spans.clear(), tmp_path, none).gates_open == 0
     assert writer.ingest(spans.clear(), tmp_path).gates_open == 1
     (tmp_path / "looptrace-store.gates.db").unlink()
-    with pytest.raises(StoreError, match="no gates yet"):
+    with pytest.raises(StoreError, match="no file of gates"):
         open_gates(tmp_path)
     assert writer.ingest(spans.clear(), tmp_path).gates_open == 1
     no_pivot = DetectionPolicy(recovery=Recovery(max_pivots=0))

@@ -163,7 +163,8 @@ class Archiver:
             while logged := self._log.read(seq, SPANS_A_ROUND, last_seq):
                 spool.add(logged.spans)
                 seq = logged.seq
-            writer.ingest(spool)
+            for loss in writer.ingest(spool).losses:
+                _logger.warning("%s", loss)
             self._read_seq = last_seq
             self._log.drop(last_seq)
             self._done(spool.spans)
@@ -271,6 +272,8 @@ class Archiver:
             self.counts.rounds += 1
 
     def _expire(self, writer: Writer) -> None:
+        for loss in writer.find_again():
+            _logger.warning("%s", loss)
         limits, before = self._limits, self.retention
         self.retention, gone = writer.expire(
             limits.retention_days, limits.retention_bytes_max, time.time_ns()

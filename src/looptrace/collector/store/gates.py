@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -105,13 +106,13 @@ class GateStore(TaskNames):
         self._webhooks = webhooks
 
     @classmethod
-    def open(cls, path: Path, webhooks: Sequence[Webhook] = ()) -> Self:
-        """Open a gate store, or create it.
+    def open(cls, path: Path, webhooks: Sequence[Webhook] = (), *, create: bool = True) -> Self:
+        """Open a gate store; `create` it, if it is absent or empty.
 
         Raises:
             StoreError: if the file is something else, of a newer version, or cannot be used.
         """
-        return cls(path, connect(path, GATES), webhooks)
+        return cls(path, connect(path, GATES, create=create), webhooks)
 
     def record(
         self,
@@ -372,6 +373,39 @@ class GateStore(TaskNames):
                 raise GateError(f"gate {gate.id} is already resolved, by {decided}.")
             self._resolve(gate, decision, note, time.time_ns() if at_ns is None else at_ns, who)
             return self.gate(gate.id).gate
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Send nothing meanwhile."""
+        webhooks, self._webhooks = self._webhooks, ()
+        try:
+            yield
+        finally:
+            self._webhooks = webhooks
+
+    def put_back(self, decided: Iterable[Resolution]) -> int:
+        """Record decisions that the file had lost, for gates that it has; return their number.
+
+        Raises:
+            StoreError: if the file cannot be written.
+        """
+        rows = [
+            (each.id, each.at_ns, each.decision, each.note, each.trace_id, each.span_id)
+            for each in decided
+        ]
+        with self._transaction():
+            return max(0, self._sql.executemany(queries.PUT_BACK, rows).rowcount)
+
+    def send_openings(self, gate_ids: Collection[str], now_ns: int) -> None:
+        """Send the openings of those of these gates that are open.
+
+        Raises:
+            StoreError: if the file cannot be written.
+        """
+        with self._transaction():
+            for gate in self.gates("open"):
+                if gate.id in gate_ids:
+                    self._send_on(self._opening(gate.id), now_ns)
 
     def _resolve(
         self, gate: StoredGate, decision: str, note: str | None, at_ns: int, who: str | None

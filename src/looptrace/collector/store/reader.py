@@ -20,8 +20,12 @@ from looptrace.analyzer.text.session_names import session_task
 from looptrace.collector.store.buckets.finding_rows import PART_COLUMNS, loops_of_rows
 from looptrace.collector.store.buckets.task_parts import task_parts
 from looptrace.collector.store.gates import GateStore
-from looptrace.collector.store.layout import gates_path, require_store
-from looptrace.collector.store.locks import StoreError, reading
+from looptrace.collector.store.layout import (
+    gates_path,
+    read_evaluated,
+    require_store,
+)
+from looptrace.collector.store.locks import EVALUATE, StoreError, reading
 from looptrace.collector.store.objects.snapshot import Snapshot, local_folder, snapshot_of
 from looptrace.collector.store.tables.parquet import (
     BUCKETS,
@@ -362,9 +366,20 @@ def open_gates(store_dir: Path, webhooks: Sequence[Webhook] = ()) -> GateStore:
     """Open the gates of a store; recorded events go to the outbox of these webhooks.
 
     Raises:
-        StoreError: if the folder is no store, or its gates cannot be read or were never written.
+        StoreError: if the folder is no store, or its gates cannot be read, were never written, or
+        are not all there.
     """
-    return GateStore.open(gates_path(store_dir), webhooks)
+    noted = read_evaluated(store_dir)  # First, because events come meanwhile.
+    gates = GateStore.open(gates_path(store_dir), webhooks, create=False)
+    try:
+        if (events := gates.last_seq()) < noted.events:
+            raise StoreError(
+                f"{gates.path}: lacks events, it has {events}; to find its gates again, {EVALUATE}."
+            )
+    except BaseException:
+        gates.close()
+        raise
+    return gates
 
 
 def count_rows(store_dir: Path, table: str, column: str, which: pl.Expr) -> int:

@@ -27,6 +27,7 @@ from looptrace.collector.store.tables.parquet import (
     TABLES,
     TURN_COLUMNS_ADDED,
     file_patterns,
+    if_damaged,
     table_files,
 )
 from looptrace.errors import InputError
@@ -225,7 +226,7 @@ def _explained(error: duckdb.Error) -> QueryError | StoreError:
     """Turn DuckDB's error into one line, without its excerpt of SQL that the user did not type."""
     message = " ".join(str(error).partition("\n\nLINE ")[0].split())
     if re.search(NAME_PATTERN, message):
-        return StoreError(f"{message}; move that file away and ingest the traces of its day again.")
+        return StoreError(f"{message}; {if_damaged(message)}.")
     return QueryError(message)
 
 

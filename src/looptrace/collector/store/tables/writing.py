@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,15 +78,15 @@ def write_files(
         ) from error
 
 
-def prepare_files(store_dir: Path) -> None:
-    """Write an empty file for each table, which gives it columns before there is a row.
+def prepare_files(store_dir: Path, tables: Iterable[str] = TABLES) -> None:
+    """Write an empty file for tables, which gives them columns before there is a row.
 
     Raises:
         StoreError: if a file cannot be written.
     """
     write_files(
         store_dir,
-        {template(store_dir, table): Content(kind.to_frame()) for table, kind in TABLES.items()},
+        {template(store_dir, table): Content(TABLES[table].to_frame()) for table in tables},
     )
 
 
