@@ -19,8 +19,7 @@ from click.testing import CliRunner
 from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]
 from starlette.routing import Route
 
-from looptrace.analyzer.normalize.dialects import KEYS
-from looptrace.analyzer.normalize.span_kinds import DIALECTS
+from looptrace.analyzer.normalize.span_kinds import DIALECTS, KEYS
 from looptrace.analyzer.settings.docs_page import page, schema
 from looptrace.analyzer.settings.sections import default
 from looptrace.cli.main import main as looptrace
@@ -45,7 +44,7 @@ _COLUMNS = 100
 
 _DIALECTS_HEAD = """# Dialects
 
-<!-- Made from the tables in analyzer/normalize/dialects.py by `make docs`; edit them there. -->
+<!-- Made from the tables in analyzer/normalize/span_kinds.py by `make docs`; edit them there. -->
 
 Which attributes of a span are read as what. One dialect is chosen per span, the first of these
 whose marker has a known value; a field is then read from the first key that is present, the chosen

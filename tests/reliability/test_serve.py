@@ -265,7 +265,8 @@ def test_a_name_that_comes_last_opens_no_second_gate(tmp_path: Path, *, decided:
     assert renamed["id"] == gate["id"]
     assert (renamed["task"], renamed["agent"]) == ("talk", "fixer")
     assert renamed["status"] == ("resolved" if decided else "open")
-    assert told == ["gate_opened", *(["gate_resolved", "counter_reset"] if decided else [])]
+    ends = ["gate_resolved", "counter_reset"] if decided else []
+    assert told == ["gate_opened", *ends, "gate_renamed"]
 
 
 def test_two_that_loop_in_one_session_named_last_are_told_of(tmp_path: Path) -> None:
@@ -318,7 +319,7 @@ def test_an_agent_that_is_named_last_is_that_of_the_gate(tmp_path: Path) -> None
             told = [event.type for _, event in known.events()]
 
     assert (named["id"], named["agent"], named["status"]) == (gate["id"], "fixer", "open")
-    assert told == ["gate_opened"]
+    assert told == ["gate_opened", "gate_renamed"]
 
 
 def test_a_restart_tells_nothing_twice_and_forgets_nothing(tmp_path: Path) -> None:

@@ -14,15 +14,20 @@ from queue import Empty, Queue
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.analyzer.normalize.span_fields import span_fields_of_rows
+from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.collector import GateOpenError, GateState, LoopSpanProcessor
 from looptrace.collector.api_paths import STREAM_NAMES_MAX
+from looptrace.collector.otlp.sdk_spans import row_of
 from looptrace.collector.sdk import followed as followed_module
 from looptrace.collector.sdk.followed import Followed, Names
-from looptrace.collector.sdk.forward import Protocol, exporter_to
+from looptrace.collector.sdk.forward import ForwardEngine, Protocol, exporter_to
 from looptrace.collector.sdk.gate_stream import (
     LINE_BYTES_MAX,
     GateStream,
@@ -587,3 +592,48 @@ def test_nothing_is_left_in_the_queue(fake: Fake, setup: Setup) -> None:
     assert len(fake.spans) == 2_000
     with pytest.raises(Empty):
         fake.events.get_nowait()
+
+
+def sent_with(exporter: InMemorySpanExporter) -> list[SpanFields]:
+    """Return the fields of the spans that were sent, in the order of their ends."""
+    return list(span_fields_of_rows(list(map(row_of, exporter.get_finished_spans()))))
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "fixer"},
+        {"openinference.span.kind": "AGENT", "agent.name": "fixer"},
+        {"traceloop.span.kind": "agent"},
+        {"langfuse.observation.type": "agent", "langfuse.session.id": "conv"},
+    ],
+)
+def test_a_call_says_the_names_of_the_spans_that_are_still_open(above: dict[str, str]) -> None:
+    """In each dialect, and as the attributes are when the call ends."""
+    exporter = InMemorySpanExporter()
+    setup = Setup(
+        LoopSpanProcessor(ForwardEngine(exporter, "http://127.0.0.1:4318", []), limits=SOON)
+    )
+    root = setup.tracer.start_span("fixer.agent", attributes=above)
+    with trace.use_span(root):
+        if "langfuse.session.id" not in above:
+            root.set_attribute("session.id", "conv")
+        setup.call()
+    assert setup.processor.force_flush()
+    (span,) = sent_with(exporter)
+    assert (span.session, span.agent) == ("conv", "fixer")
+
+
+def test_a_call_has_the_nearest_name_whatever_its_dialect() -> None:
+    """The agent that was called is not the one that called it."""
+    exporter = InMemorySpanExporter()
+    setup = Setup(
+        LoopSpanProcessor(ForwardEngine(exporter, "http://127.0.0.1:4318", []), limits=SOON)
+    )
+    outer = setup.tracer.start_span("outer", attributes={"gen_ai.agent.name": "outer"})
+    with trace.use_span(outer):
+        kind = {"openinference.span.kind": "AGENT"}
+        with setup.tracer.start_as_current_span("inner.agent", attributes=kind):
+            setup.call()
+    assert setup.processor.force_flush()
+    assert [span.agent for span in sent_with(exporter)] == ["inner", "inner"]

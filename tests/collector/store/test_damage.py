@@ -16,6 +16,7 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
+import polars as pl
 import pytest
 from click.testing import CliRunner
 

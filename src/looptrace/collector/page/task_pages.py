@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from looptrace.analyzer.detect.loops import Loop, loops_in
 from looptrace.analyzer.gates.decisions import decision_text
@@ -40,9 +40,10 @@ from looptrace.analyzer.text.session_names import SeveralServicesError
 from looptrace.analyzer.tuning.explain import explain
 from looptrace.collector.api_bodies import ShownTask
 from looptrace.collector.page.gate_cards import TOKENS_UNKNOWN
-from looptrace.collector.page.rendering import Renderer
+from looptrace.collector.page.rendering import Renderer, url
 from looptrace.collector.page.task_list import PERIODS_H, STATES, TaskFilter, TaskList
 from looptrace.collector.server.gates_api import GatesApi
+from looptrace.collector.server.streams.asked_tasks import tasks_of
 from looptrace.collector.store import reader
 from looptrace.collector.trace_links import TraceLinks
 from looptrace.rules.contract import ACTIONS
@@ -113,9 +114,21 @@ class TaskPages:
         if content is None:  # It may have begun a moment ago; the page adds later turns.
             await self.api.stored()
             content = await run_in_threadpool(self._task, name, before)
+        is_left = content is None or not content["task"].turns
+        if is_left and (other := await run_in_threadpool(self._other_name, name)):
+            return RedirectResponse(url("/task", id=other), HTTPStatus.SEE_OTHER)
         if content is None:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_TASK)
         return await self.renderer.answer(request, "task.html.j2", state=state, **content)
+
+    def _other_name(self, name: str) -> str:
+        """Return the task that had this name before, or of a session or trace; "" for none."""
+        try:
+            tasks = tasks_of(self.api.store_dir, name, None)
+        except SeveralServicesError:
+            return ""
+        others = (task for task in tasks if task != name)
+        return next((task for task in others if self.api.shown_task(task)), "")
 
     def _task(self, name: str, before: int | None) -> dict[str, Any] | None:
         turns = reader.read_turns_named(self.api.store_dir, name)

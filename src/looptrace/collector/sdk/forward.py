@@ -13,6 +13,7 @@ from opentelemetry.util.types import AttributeValue
 
 from looptrace import semconv
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.analyzer.normalize.span_kinds import KEYS, NAMED_BY_SPAN, kind_of, name_in
 from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.sdk.gate_stream import GateStream, Server
 from looptrace.collector.sdk.server_watch import (
@@ -25,12 +26,12 @@ from looptrace.collector.sdk.server_watch import (
 
 Protocol = Literal["http", "grpc"]
 
-# Attributes of a span that apply to all spans below it. It ends last, so each of them gets a copy.
-INHERITED = (
-    *(semconv.TASK_ID, semconv.TASK_PARENT_ID, semconv.TASK_KIND, semconv.PHASE),
-    semconv.ITERATION,
-    *(semconv.GEN_AI_CONVERSATION_ID, semconv.SESSION_ID, semconv.GEN_AI_AGENT_NAME),
-)
+# Fields of a span that apply to all spans below it, with their attributes in every dialect. The
+# span ends last, so each of the others gets a copy.
+INHERITED = {
+    field: [key for keys in KEYS[field].values() for key in keys if "#" not in key]
+    for field in ("task", "task_parent", "task_kind", "phase", "iteration", "session", "agent")
+}
 MS_PER_S = 1_000
 
 
@@ -158,21 +159,20 @@ def exporter_to(endpoint: str | None, protocol: Protocol, token: str | None) -> 
 
 
 def with_inherited(span: ReadableSpan, by_id: dict[int, ReadableSpan]) -> ReadableSpan:
-    """Return a copy of a span with the `INHERITED` attributes of the spans above it."""
+    """Return a copy of a span with the `INHERITED` fields of the nearest spans above it."""
     own: dict[str, AttributeValue] = dict(span.attributes or {})
     inherited: dict[str, AttributeValue] = {}
+    lacking = {field for field in INHERITED if not _values(span, field)}
     parent, seen = span.parent, set[int]()
     while parent is not None and parent.span_id not in seen:
         seen.add(parent.span_id)
         above = by_id.get(parent.span_id)
         if above is None:
             break
-        attributes = above.attributes or {}
-        for name in INHERITED:
-            if name in attributes and name not in own:
-                inherited.setdefault(name, attributes[name])
-                if name == semconv.PHASE and above.start_time is not None:
-                    inherited.setdefault(semconv.PHASE_START_NS, above.start_time)
+        for field in tuple(lacking):
+            if values := _values(above, field):
+                lacking.discard(field)
+                inherited |= values
         parent = above.parent
     if not inherited:
         return span
@@ -190,3 +190,16 @@ def with_inherited(span: ReadableSpan, by_id: dict[int, ReadableSpan]) -> Readab
         end_time=span.end_time,
         instrumentation_scope=span.instrumentation_scope,
     )
+
+
+def _values(span: ReadableSpan, field: str) -> dict[str, AttributeValue]:
+    """Return the attributes of a span that say a field; its name may say the agent."""
+    attributes = span.attributes or {}
+    values = {key: attributes[key] for key in INHERITED[field] if key in attributes}
+    if values and field == "phase" and span.start_time is not None:
+        values.setdefault(semconv.PHASE_START_NS, span.start_time)
+    if not values and field == "agent":
+        kind, dialect = kind_of(attributes)
+        if kind == "agent" and dialect in NAMED_BY_SPAN:
+            values[semconv.GEN_AI_AGENT_NAME] = name_in(span.name)
+    return values

@@ -237,6 +237,16 @@ def tasks_of_session(store_dir: Path, session: str) -> list[str]:
     return session_task(session, turns["task"].unique())
 
 
+def tasks_of_trace(store_dir: Path, trace_id: str) -> list[str]:
+    """Return the tasks of a trace's turns.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    turns = read_rows(store_dir, "turns", pl.col("trace_id") == trace_id, ["task"])
+    return turns["task"].unique(maintain_order=True).to_list()
+
+
 def read_turns_of_tasks(store_dir: Path, tasks: Collection[str]) -> pl.DataFrame:
     """Read the turns (`TURN_SCHEMA`) of some tasks, sorted by task and turn.
 

@@ -303,7 +303,9 @@ class Writer:
         judged = read_judged(self._dir)
         made: dict[str, int] = {}
         for derived in self._derive(touched, judged):
-            made |= derived.spans  # Another part decides on gates.
+            made |= derived.spans
+            # Another part decides on gates, and may have no turn any more that gets its agent late.
+            self._gates.add_agents(derived.detection.events, time.time_ns())
         self._resolution_ids.update(each.id for each in resolutions)
         write_judged(self._dir, judged)
         self._evaluation.note()
