@@ -188,10 +188,13 @@ def test_sighup_reads_tokens_and_certificates_again(certificates: Path, tmp_path
         http, grpc_port = map(int, re.findall(r":(\d+)\b", said.readline()))
 
     def hup() -> str:
-        lines = log.read_text().count("SIGHUP:")
+        before = len(answers())
         process.send_signal(signal.SIGHUP)
-        until(lambda: log.read_text().count("SIGHUP:") > lines)
-        return log.read_text().splitlines()[-1]
+        return str(until(lambda: answers()[before:])[0])
+
+    def answers() -> list[str]:
+        lines = log.read_text().splitlines(keepends=True)
+        return [line for line in lines if "SIGHUP:" in line and line.endswith("\n")]
 
     def status(token: str) -> int:
         with httpx.Client(verify=False, trust_env=False) as client:  # noqa: S501
