@@ -14,7 +14,7 @@ import hmac
 import ipaddress
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -53,13 +53,14 @@ class AccessError(InputError):
     """The server may not start like this; the message is one line that says why, and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Access:
     """The address on which the server listens, and what it requires.
 
-    Each of several tokens is valid, so that tokens can be replaced, or each person has one. With
-    `client_ca_file` only clients with a certificate of it are accepted. `hosts` are further names
-    of a server on a loopback address. No representation shows a token.
+    Each of several tokens is valid, so that tokens can be replaced, or each person has one; a
+    server that runs gets new ones by `renew`. With `client_ca_file` only clients with a certificate
+    of it are accepted. `hosts` are further names of a server on a loopback address. No
+    representation shows a token.
     """
 
     host: str = "127.0.0.1"
@@ -74,6 +75,16 @@ class Access:
     def is_local(self) -> bool:
         """Whether only this machine can reach the server."""
         return is_loopback(self.host)
+
+    def renew(self, tokens: Mapping[str, str]) -> None:
+        """Require one of these tokens from now on; each has its name.
+
+        Raises:
+            AccessError: if the server may not run with them; then the earlier ones stay.
+        """
+        check_access(replace(self, tokens=tuple(tokens), names=tokens))
+        self.names = {**self.names, **tokens}  # A request that is being checked finds its name.
+        self.tokens, self.names = tuple(tokens), tokens
 
 
 def read_tokens(file: Path | None, environ: Mapping[str, str]) -> dict[str, str]:
@@ -175,20 +186,43 @@ def tls_options(access: Access) -> dict[str, Any]:
     }
 
 
-def grpc_credentials(access: Access) -> grpc.ServerCredentials | None:
-    """Return the credentials of a gRPC server; None where there is no certificate.
+class GrpcCertificates:
+    """The certificates of a gRPC server, which can be read again while it runs.
 
     Raises:
-        AccessError: if a file cannot be read.
+        AccessError: by each method, if a file cannot be read.
     """
+
+    def __init__(self, cert_file: Path, key_file: Path, client_ca_file: Path | None) -> None:
+        self._files = (cert_file, key_file, client_ca_file)
+        self._new: grpc.ServerCertificateConfiguration | None = None  # for the next connection
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Return the credentials of the server."""
+        needs_client = self._files[2] is not None
+        return grpc.dynamic_ssl_server_credentials(self._read(), self._take_new, needs_client)
+
+    def renew(self) -> None:
+        """Read the files again, for new connections."""
+        self._new = self._read()
+
+    def _take_new(self) -> grpc.ServerCertificateConfiguration | None:
+        new, self._new = self._new, None
+        return new
+
+    def _read(self) -> grpc.ServerCertificateConfiguration:
+        try:
+            cert, key, roots = (file.read_bytes() if file else None for file in self._files)
+        except OSError as error:
+            raise AccessError(f"{error.filename}: cannot be read ({_reason(error)}).") from error
+        return grpc.ssl_server_certificate_configuration([(key, cert)], roots)
+
+
+def grpc_certificates(access: Access) -> GrpcCertificates | None:
+    """Return the certificates of a gRPC server; None where there is none."""
     if access.cert_file is None or access.key_file is None:
         return None
-    try:
-        pair = (access.key_file.read_bytes(), access.cert_file.read_bytes())
-        roots = access.client_ca_file.read_bytes() if access.client_ca_file else None
-    except OSError as error:
-        raise AccessError(f"{error.filename}: cannot be read ({_reason(error)}).") from error
-    return grpc.ssl_server_credentials([pair], roots, require_client_auth=roots is not None)
+    return GrpcCertificates(access.cert_file, access.key_file, access.client_ca_file)
 
 
 def is_allowed(authorization: Iterable[str], access: Access) -> bool:

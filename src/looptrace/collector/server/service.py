@@ -33,7 +33,7 @@ from looptrace.collector.server.access import (
     Page,
     check_access,
     check_tls,
-    grpc_credentials,
+    grpc_certificates,
     tls_options,
 )
 from looptrace.collector.server.api_responses import error_handlers
@@ -43,7 +43,7 @@ from looptrace.collector.server.ingest_log import log_of
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
 from looptrace.collector.server.metrics import Metrics
-from looptrace.collector.server.process import allow_files, quick_to_answer
+from looptrace.collector.server.process import Reload, allow_files, quick_to_answer
 from looptrace.collector.server.receiver.grpc_receiver import grpc_server
 from looptrace.collector.server.receiver.http_receiver import otlp_routes, uvicorn_options
 from looptrace.collector.server.receiver.pipeline import Pipeline
@@ -85,6 +85,7 @@ class Options:
     judge: Judge | None = None
     shard: str | None = None  # its address among several servers
     page: Callable[[Service, Options], Page] | None = None  # None serves machines alone
+    reload: Reload | None = None  # what SIGHUP does, if anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +282,10 @@ async def _serve(
             **tls_options(access),
         )
     )
+    http.config.load()
+    if options.reload:
+        options.reload.http = http.config.ssl
+        options.reload.on_signal()
     async with _grpc(options, service.pipeline) as grpc_port:
         _on_signals(lambda: _stop(http, service.changes))
         ready(
@@ -312,8 +317,10 @@ async def _grpc(options: Options, pipeline: Pipeline) -> AsyncIterator[int | Non
     server = grpc_server(pipeline, [AccessInterceptor(access)])
     at = _address(access.host, options.grpc_port)
     try:
-        credentials = grpc_credentials(access)
-        secured = server.add_secure_port(at, credentials) if credentials else None
+        certificates = grpc_certificates(access)
+        if options.reload:
+            options.reload.grpc = certificates
+        secured = certificates and server.add_secure_port(at, certificates.credentials())
         port = secured or server.add_insecure_port(at)
     except RuntimeError as error:
         raise ServeError(
