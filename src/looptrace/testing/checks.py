@@ -10,8 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.engine.outages import failures_of, with_outages
 from looptrace.analyzer.report.ci import Loops, baseline_of, failure_text, loops_of
-from looptrace.analyzer.settings.given import SettingsLike, settings_of
-from looptrace.analyzer.settings.rule_selection import selected
+from looptrace.analyzer.settings.given import SettingsLike, selected, settings_of
 from looptrace.analyzer.settings.sections import Settings, in_force
 from looptrace.collector.files.reader import SpansRead, read_spans
 from looptrace.collector.otlp.sdk_spans import sdk_spans
