@@ -74,8 +74,9 @@ format: $(VENV)/installed-dev ## put the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/installed-dev ## write the pages that are made from the code
+docs: $(VENV)/installed-dev ## write the pages that are made from the code; with PAGES="README.md …" or PAGES=all also what their commands print
 	$(BIN)/python docs/generate.py
+	$(if $(PAGES),$(BIN)/python -m docs.page_runs $(filter-out all,$(PAGES)))
 
 site: $(VENV)/installed-site ## the documentation as a site, into build/site; needs no other host
 	$(BIN)/mkdocs build

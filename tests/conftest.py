@@ -121,6 +121,7 @@ MARKS = {
         "tests/analyzer/report/test_escalation.py::test_no_trace_breaks_out_of_the_markdown",
         "tests/analyzer/report/test_report.py::test_json_report_is_utf8_and_loses_nothing",
         "tests/analyzer/schema/test_columns.py::test_only_columns_that_say_so_have_nulls",
+        "tests/analyzer/settings/test_given.py",
         "tests/analyzer/settings/test_settings.py::test_schema_accepts_any_settings",
         "tests/analyzer/test_llm_judge.py::test_no_text_is_too_much",
         "tests/analyzer/tuning",

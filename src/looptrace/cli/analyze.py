@@ -27,7 +27,7 @@ from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report_parts
 from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.report.terminal import print_report
-from looptrace.analyzer.settings.rule_selection import selected
+from looptrace.analyzer.settings.given import selected
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.tuning import prices
 from looptrace.cli import EXIT_FOUND, EXIT_UNREADABLE
