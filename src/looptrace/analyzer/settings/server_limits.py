@@ -28,7 +28,7 @@ class Limits:
         200, ge=10, le=2_000, doc="Unpacked bytes for each packed byte, in requests above 1 MiB."
     )
     in_flight_bytes_max: int = setting(
-        64 * MIB, ge=KIB, le=4096 * MIB, doc="Bytes of all requests that are not answered yet."
+        48 * MIB, ge=KIB, le=4096 * MIB, doc="Bytes of all requests that are not answered yet."
     )
     spans_max: int = setting(10_000, ge=1, le=1_000_000, doc="Spans in a request.")
     span_bytes_max: int = setting(

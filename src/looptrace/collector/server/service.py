@@ -43,7 +43,7 @@ from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
 from looptrace.collector.server.metrics import Metrics
-from looptrace.collector.server.process import allow_files, quick_to_answer
+from looptrace.collector.server.process import allow_files, quick_to_answer, return_memory
 from looptrace.collector.server.receiver.grpc_receiver import grpc_server
 from looptrace.collector.server.receiver.http_receiver import otlp_routes, uvicorn_options
 from looptrace.collector.server.receiver.pipeline import Pipeline
@@ -243,6 +243,7 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
     check_access(options.access)
     check_tls(options.access)
     allow_files()
+    return_memory()
     with _listening(options.access.host, options.http_port, "--http-port") as listener:
         service = Service(options)
         try:

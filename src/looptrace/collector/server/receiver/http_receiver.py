@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.analyzer.settings.server_limits import KIB, Limits
 from looptrace.collector.server.receiver.decoding import PACKINGS, RefusalError, Signal, WireFormat
 from looptrace.collector.server.receiver.otlp_responses import response, status, written
 from looptrace.collector.server.receiver.pipeline import Claim, Pipeline
@@ -26,6 +26,9 @@ _FORMS = {form.value: form for form in WireFormat}
 # The headers that determine the end of a body.
 _LENGTHS = frozenset({b"content-length", b"transfer-encoding"})
 _NO_PACKING = ("", "identity")
+# How much is read from a connection at once. With asyncio's 256 KiB, hundreds of connections take
+# more memory than all bodies may.
+_READ_BYTES = 16 * KIB
 _ALIASES = {"x-gzip": "gzip"}
 
 
@@ -81,6 +84,7 @@ class _BoundedHttp(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.max_size = _READ_BYTES  # type: ignore[attr-defined]  # of asyncio's transports
         self.strangers.add(self, self.client[0] if self.client else "")
         self._wait()
 
@@ -142,32 +146,30 @@ class _Endpoint:
             raise RefusalError(Reason.MEDIA_TYPE, f"the content type must be {' or '.join(_FORMS)}")
         packing = _packing(request)
         with self._pipeline.in_flight.claim() as claim:
-            parts = await self._body(request, claim)
-            decoded = await self._pipeline.take(self._signal, form, packing, parts, claim)
+            await self._read(request, claim)
+            decoded = await self._pipeline.take(self._signal, form, packing, claim)
         content = written(response(self._signal, decoded), form)
         return Response(content, media_type=form.value)
 
-    async def _body(self, request: Request, claim: Claim) -> list[bytes]:
-        """Read a body in parts, within the limits of time and size; raises RefusalError."""
+    async def _read(self, request: Request, claim: Claim) -> None:
+        """Read a body into its claim, within the limits of time and size; raises RefusalError."""
         limits = self._pipeline.limits
         why = f"the body has more than {limits.body_bytes_max:,} bytes; send smaller batches"
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > limits.body_bytes_max:
             raise RefusalError(Reason.BODY_TOO_LARGE, why)
-        parts = list[bytes]()
         try:
             async with asyncio.timeout(limits.body_s):
                 async for part in request.stream():
                     if claim.bytes_held + len(part) > limits.body_bytes_max:
                         raise RefusalError(Reason.BODY_TOO_LARGE, why)
                     claim.add(len(part))
-                    parts.append(part)
+                    claim.body.write(part)
         except TimeoutError as error:
             why = f"the body took longer than {limits.body_s} s"
             raise RefusalError(Reason.SLOW, why) from error
         except ClientDisconnect as error:
             raise RefusalError(Reason.CLIENT_GONE, "the client went away") from error
-        return parts
 
 
 def _media_type(request: Request) -> str:
