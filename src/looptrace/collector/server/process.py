@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+
+from looptrace.analyzer.settings.server_limits import Limits
 
 if sys.platform != "win32":
     import resource
+
+_logger = logging.getLogger(__name__)
 
 # Request threads get the interpreter back after at most this long.
 _SWITCH_S = 0.001
@@ -46,8 +52,19 @@ def return_memory() -> None:
             set_option(option, value)
 
 
-def allow_files() -> None:
-    """Raise the limit of connections and files to the most that the user allows."""
-    if sys.platform != "win32":
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+def allow_files(limits: Limits) -> Limits:
+    """Raise the limit of open files to the most that the user allows.
+
+    Return the limits with as many connections as half of the files; gRPC and the store have others.
+    """
+    if sys.platform == "win32":
+        return limits
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    if files == resource.RLIM_INFINITY or files // 2 >= limits.connections_max:
+        return limits
+    why = "at most %d connections are open at once, because the limit of open files is %d"
+    _logger.warning(
+        f"{why}; raise it (ulimit -n) to twice server.connections_max", files // 2, files
+    )
+    return replace(limits, connections_max=max(1, files // 2))
