@@ -90,11 +90,12 @@ OTLP forbids to send it again, so set `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, or the c
 ## Limits
 
 The section [`[server]`](settings.md#server) of the settings has the limits. They apply to gRPC,
-too: a message is read when there is room for `body_bytes_max` in `in_flight_bytes_max`, and
-unpacked as a body of HTTP is; without a token none is read. One address may have `strangers_max`
-connections that have not sent an accepted request yet, and all addresses together half of
-`connections_max`; beyond that, the oldest is closed. Connections above
-`connections_max` get 503, and calls of gRPC above it `RESOURCE_EXHAUSTED`.
+too: a message is read when there is room for `body_bytes_max` in `in_flight_bytes_max`, one at a
+time for each three `body_bytes_max` of it, because gRPC copies a message twice, and unpacked as a
+body of HTTP is; without a token none is read. Where there are `connections_max`
+connections, the oldest one without an accepted request is closed for a new one, whatever its
+address; where all have one, requests on new connections get 503. Calls of gRPC above
+`connections_max` get `RESOURCE_EXHAUSTED`.
 """
 
 

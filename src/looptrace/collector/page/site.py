@@ -33,6 +33,7 @@ from looptrace.collector.page.task_list import TaskFilter, TaskList
 from looptrace.collector.page.task_pages import TaskPages
 from looptrace.collector.server.access import WHO, Receive, Scope, Send
 from looptrace.collector.server.api_responses import bounded_body
+from looptrace.collector.server.receiver.strangers import accepted
 from looptrace.collector.server.service import Options, Service
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import StoreError
@@ -112,6 +113,8 @@ class Site:
             self._preparing = asyncio.create_task(self._prepare())
         if may_enter or path.startswith(_OPEN):
             scope[WHO] = self._sessions.who(request, time.time())
+            if may_enter:
+                accepted(scope)
             await self._app(scope, receive, send_guarded)
         else:
             await self._turned_away(request)(scope, receive, send_guarded)

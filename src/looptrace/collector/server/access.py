@@ -25,7 +25,7 @@ import msgspec
 from google.rpc.code_pb2 import PERMISSION_DENIED, UNAUTHENTICATED  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
-from looptrace.collector.server.receiver.strangers import KNOWN
+from looptrace.collector.server.receiver.strangers import accepted
 from looptrace.errors import InputError
 
 TOKEN_CHARS_MIN = 16
@@ -295,7 +295,7 @@ class AccessMiddleware:
         elif not is_allowed(headers.get("authorization", []), self._access):
             await _refuse(send, headers, Status(code=UNAUTHENTICATED, message=_WHO))
         else:
-            scope[KNOWN] = True
+            accepted(scope)
             token = token_of(headers.get("authorization", []), self._access)
             scope[WHO] = self._access.names.get(token or "")
             await self._app(scope, receive, send)

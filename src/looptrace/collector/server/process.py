@@ -1,8 +1,9 @@
-"""What a server sets for its whole process: threads, garbage collector, files and SIGHUP."""
+"""What a server sets for its whole process: threads, collector, memory, files and SIGHUP."""
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
 import signal
@@ -11,10 +12,11 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.collector.server.access import Access, GrpcCertificates, check_tls
 from looptrace.errors import LooptraceError
@@ -30,6 +32,11 @@ _SWITCH_S = 0.001
 # a few thousand tasks, and by default there is one every three seconds. Hardly any object is in a
 # circle: 2,330 of 840,000 were garbage after a minute of 2,000 spans/s with the collector off.
 _GC_THRESHOLDS = (5_000, 20, 100)
+
+# The parameters M_MMAP_THRESHOLD and M_MMAP_MAX of glibc's allocator, and their values. By default,
+# once a block of some MiB was freed, others as large are cut out of memory that is kept: 100 bodies
+# of 15 MiB left 40 MiB. The system allows a process 65,530 mappings.
+_ALLOCATOR = {-3: 64 * 1024, -4: 16_384}
 
 
 @contextmanager
@@ -47,11 +54,29 @@ def quick_to_answer() -> Iterator[None]:
         gc.unfreeze()  # Objects that are still frozen at the end of a process look like a leak.
 
 
-def allow_files() -> None:
-    """Raise the limit of connections and files to the most that the user allows."""
-    if sys.platform != "win32":
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+def return_memory() -> None:
+    """Have glibc return each large block to the system when it is freed."""
+    if sys.platform == "linux" and (set_option := getattr(ctypes.CDLL(None), "mallopt", None)):
+        for option, value in _ALLOCATOR.items():
+            set_option(option, value)
+
+
+def allow_files(limits: Limits) -> Limits:
+    """Raise the limit of open files to the most that the user allows.
+
+    Return the limits with as many connections as half of the files; gRPC and the store have others.
+    """
+    if sys.platform == "win32":
+        return limits
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    if files == resource.RLIM_INFINITY or files // 2 >= limits.connections_max:
+        return limits
+    why = "at most %d connections are open at once, because the limit of open files is %d"
+    _logger.warning(
+        f"{why}; raise it (ulimit -n) to twice server.connections_max", files // 2, files
+    )
+    return replace(limits, connections_max=max(1, files // 2))
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -43,9 +43,14 @@ from looptrace.collector.server.ingest_log import log_of
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
 from looptrace.collector.server.metrics import Metrics
-from looptrace.collector.server.process import Reload, allow_files, quick_to_answer
+from looptrace.collector.server.process import (
+    Reload,
+    allow_files,
+    quick_to_answer,
+    return_memory,
+)
 from looptrace.collector.server.receiver.grpc_receiver import grpc_server
-from looptrace.collector.server.receiver.http_receiver import otlp_routes, uvicorn_options
+from looptrace.collector.server.receiver.http_receiver import BACKLOG, otlp_routes, uvicorn_options
 from looptrace.collector.server.receiver.pipeline import Pipeline
 from looptrace.collector.server.receiver.receiver_metrics import Instrument, ReceiverCounts
 from looptrace.collector.server.shards.router import Shards, shards_of
@@ -250,7 +255,9 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
     """
     check_access(options.access)
     check_tls(options.access)
-    allow_files()
+    return_memory()
+    server = allow_files(options.settings.server)
+    options = replace(options, settings=replace(options.settings, server=server))
     with _listening(options.access.host, options.http_port, "--http-port") as listener:
         service = Service(options)
         try:
@@ -278,7 +285,7 @@ async def _serve(
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=int(_REQUESTS_END_S),
-            **uvicorn_options(options.settings.server),
+            **uvicorn_options(service.pipeline),
             **tls_options(access),
         )
     )
@@ -337,7 +344,7 @@ async def _grpc(options: Options, pipeline: Pipeline) -> AsyncIterator[int | Non
 def _listening(host: str, port: int, option: str) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise ServeError(_port_error(host, port, option, error.strerror or str(error))) from error
     with listener:
