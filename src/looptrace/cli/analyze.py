@@ -108,16 +108,13 @@ def analyze(
     """
     settings = selected(settings, select, ignore)
     known = None if baseline is None else baseline_of(baseline)
-    table = prices.load(prices_file) if prices_file else None
-    if table and form == _WITHOUT_COSTS:
-        raise click.UsageError(f"--prices changes nothing: --format {form} shows no costs.")
+    table = _prices(prices_file, form)
     asked = judge_of(judge, settings)
     with engine_of(engine, address, paths) as judging:
         with_turns = form in _WITH_TURNS or asked is not None or table is not None
         analysis = traces.analysis(paths, settings, jobs, judging, with_turns=with_turns)
     if table:
-        money = loop_money(analysis.findings, analysis.turns, table)
-        analysis = replace(analysis, money=money)
+        analysis = replace(analysis, money=loop_money(analysis.findings, analysis.turns, table))
     answers = opinions(asked, analysis, analysis.events, traces.store_of(paths))
     loops = loops_of(analysis, known)
     must_check = fail_on != "never" and not analysis.skipped
@@ -138,6 +135,12 @@ def analyze(
     if must_check:
         check_something_was_read(analysis)
     context.exit(_exit_code(loops, fail_on))
+
+
+def _prices(file: Path | None, form: str) -> prices.Prices | None:
+    if file and form == _WITHOUT_COSTS:
+        raise click.UsageError(f"--prices changes nothing: --format {form} shows no costs.")
+    return prices.load(file) if file else None
 
 
 def _common(paths: Sequence[str]) -> str:
