@@ -212,7 +212,7 @@ def test_explain_says_what_was_decided_and_what_would_change_it() -> None:
 
     assert "→ gate by" in found
     assert "would be silent with rules.repeated_call.attempts_min = 8 (now 3)" in found
-    assert "turn 10: gate by repeated_failure, loop count 2: the rule's" in found
+    assert "turn 10: gate by repeated_failure, at the 3rd time: the rule's" in found
     assert "would have come at turn 12 with rules.repeated_failure.attempts_min = 4 (now" in found
     assert "enabled = false there is a gate by repeated_call at turn 14" in " ".join(found.split())
 
@@ -267,7 +267,7 @@ def test_escalation_hands_a_gate_on(tmp_path: Path) -> None:
     text = run("escalation", LOOPING).stdout
     report = json.loads(run("escalation", LOOPING, "--format", "json").stdout)
 
-    assert text.startswith("# Gate: a task stopped after 3 attempts of the same\n")
+    assert text.startswith("# Gate: a task stopped when the same happened for the 3rd time\n")
     assert "   10  repeat  db-keeper: apply_migration(billing, 0042_split" in text
     assert conflicts(report, "escalation.schema.json") == []
     gate = report["gate"]["gate"]

@@ -171,7 +171,7 @@ def test_a_store_without_gates_says_so(folder: Path) -> None:
     assert "No gate is open" in run("gates", "list", "--store", folder / "none").stdout
     assert "There is no gate" in run("gates", "list", "--store", folder / "none", "--all").stdout
     (folder / "looptrace-store.gates.db").unlink()
-    assert "no gates yet" in run("gates", "list", "--store", folder).stderr
+    assert "no file of gates" in run("gates", "list", "--store", folder).stderr
     assert not (folder / "looptrace-store.gates.db").exists()
 
 

@@ -12,6 +12,7 @@ from standardwebhooks import Webhook as Verifier
 
 from looptrace.collector.store import layout, reader
 from looptrace.collector.store.outbox import Outbox
+from looptrace.installation import how_to_install
 from tests.cli.test_gates import run
 from tests.paths import ROOT
 from tests.reliability.test_webhook_network import Server, answering, serving
@@ -159,4 +160,4 @@ def test_what_is_not_installed_is_named() -> None:
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 2
     assert "sending needs httpcore" in done.stderr
-    assert "pip install 'looptrace[server]'" in done.stderr
+    assert how_to_install("server") in done.stderr

@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector import GateOpenError, LoopSpanProcessor
 from looptrace.collector.sdk.gate_stream import GateStream, Server
+from looptrace.collector.sdk.server_watch import ServerWatch
 from looptrace.collector.store import reader
 from tests.otlp import Trace
 from tests.reliability.receivers import running
@@ -264,7 +265,8 @@ def test_a_name_that_comes_last_opens_no_second_gate(tmp_path: Path, *, decided:
     assert renamed["id"] == gate["id"]
     assert (renamed["task"], renamed["agent"]) == ("talk", "fixer")
     assert renamed["status"] == ("resolved" if decided else "open")
-    assert told == ["gate_opened", *(["gate_resolved", "counter_reset"] if decided else [])]
+    ends = ["gate_resolved", "counter_reset"] if decided else []
+    assert told == ["gate_opened", *ends, "gate_renamed"]
 
 
 def test_two_that_loop_in_one_session_named_last_are_told_of(tmp_path: Path) -> None:
@@ -276,7 +278,9 @@ def test_two_that_loop_in_one_session_named_last_are_told_of(tmp_path: Path) -> 
     failed = {"error.type": "TestError", "gen_ai.tool.call.result": "Error: 1 failed"}
     said: list[GateNotice] = []
     with served(tmp_path) as server:
-        stream = GateStream(Server(f"http://{server.address}"), said.append)
+        stream = GateStream(
+            Server(f"http://{server.address}"), said.append, ServerWatch(fail_closed=False)
+        )
         stream.follow(traces=[trace.trace_id for trace in traces])
         lasts = []
         for trace in traces:
@@ -315,7 +319,7 @@ def test_an_agent_that_is_named_last_is_that_of_the_gate(tmp_path: Path) -> None
             told = [event.type for _, event in known.events()]
 
     assert (named["id"], named["agent"], named["status"]) == (gate["id"], "fixer", "open")
-    assert told == ["gate_opened"]
+    assert told == ["gate_opened", "gate_renamed"]
 
 
 def test_a_restart_tells_nothing_twice_and_forgets_nothing(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from looptrace.collector.store import layout, reader
 from looptrace.collector.store.objects.publisher import left_overs
 from looptrace.collector.store.objects.snapshot import stored_at
 from looptrace.errors import LooptraceError
+from looptrace.installation import how_to_install
 
 Verdict = Literal["ok", "note", "FAIL"]
 
@@ -99,7 +100,7 @@ def _installation() -> Iterator[Check]:
         if extra not in ("all", None) and not _fits(requirement):
             missing.setdefault(str(extra), []).append(requirement.name)
     for extra, names in missing.items():
-        how = f"not installed: {', '.join(names)}; pip install 'looptrace[{extra}]' if you need it"
+        how = f"not installed: {', '.join(names)}; {how_to_install(extra)} if you need it"
         yield Check(f"extra {extra}", "note", how)
 
 

@@ -20,6 +20,7 @@ from looptrace.analyzer.report.tables import (
     print_section,
     stdout_console,
 )
+from looptrace.analyzer.report.wording import ordinal
 from looptrace.analyzer.settings.sections import Settings, default
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
@@ -162,7 +163,7 @@ def _print_gates(gates: Sequence[StoredGate]) -> None:
     for gate in gates:
         whose = f"task {gate.task}" + (f", agent {gate.agent}" if gate.agent else "")
         head = f"{gate.id}, {_status(gate)}, {utc_s(gate.opened_ns)}, {whose}"
-        print_section(head, [gate.reason], stdout_console())
+        print_section(head, [f"when it opened: {gate.reason}"], stdout_console())
 
 
 def _print_details(details: GateDetails) -> None:
@@ -171,11 +172,10 @@ def _print_details(details: GateDetails) -> None:
         ("task", gate.task),
         ("agent", gate.agent or "-"),
         ("status", _status(gate)),
-        ("opened", utc_s(gate.opened_ns)),
-        ("why", f"{gate.why}: {gate.reason}"),
+        ("opened", f"{utc_s(gate.opened_ns)}, at the {ordinal(details.event.attempts)} time"),
+        ("why", f"{gate.why}; when it opened: {gate.reason}"),
         ("rule", gate.rule),
         ("signature", gate.signature),
-        ("loop count", str(gate.loop_count)),
     ]
     if gate.resolved_ns is not None:
         about.append(("resolved", utc_s(gate.resolved_ns)))

@@ -18,6 +18,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
 from looptrace import __version__
+from looptrace.analyzer.detect.loops import loops_in
 from looptrace.analyzer.report.json import explanation_json
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.task_lookup import NoTaskError
@@ -99,7 +100,10 @@ class _Tools:
         return _json({"tasks": rows, "count": chosen.height})
 
     def loops(self, task: str) -> str:
-        """Return the loops of a task, each with its reason, turns and cost."""
+        """Return the loops of a task, each with its reason, turns and cost.
+
+        `also` names the other rules that see the same loop.
+        """
         task = self._turns(task)["task"][0]
         findings = reader.read_findings_of_tasks(self._dir, [task])
         with reader.open_gates(self._dir) as gates:
@@ -108,7 +112,10 @@ class _Tools:
             {
                 "task": task,
                 "status": state.status,
-                "loops": [finding.record() for finding in findings],
+                "loops": [
+                    loop.lead.record() | {"also": [each.rule for each in loop.others]}
+                    for loop in loops_in(findings)
+                ],
             }
         )
 

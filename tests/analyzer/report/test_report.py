@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
+from looptrace.analyzer.detect.loops import Loop, loops_in
 from looptrace.analyzer.engine.analysis import Analysis, SpanKind, Summary, Unknown
 from looptrace.analyzer.gates.events import EventType, Failure, GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
@@ -24,10 +25,8 @@ from looptrace.analyzer.report.wording import (
     EVENTS_SHOWN_MAX,
     GROUPS_SHOWN_MAX,
     WHY_TEXTS,
-    Group,
     cost_text,
     duration_text,
-    grouped,
     shown_of,
 )
 from looptrace.analyzer.schema.spans import Skipped
@@ -145,7 +144,7 @@ def event(type_: EventType, at: int, **fields: Any) -> GateEvent:
     return GateEvent(type=type_, turn=at, **known | fields)
 
 
-WARNED = event("loop_detected", 6, action="warn", loop_count=2)
+WARNED = event("loop_detected", 6, action="warn", attempts=3, loop_count=2)
 OPENED = event("gate_opened", 10)
 RESOLVED = event("gate_resolved", 12, gate="gate 10", reason="person", decision="continue")
 RESET = event("counter_reset", 12, reason="person", loop_count=4)
@@ -246,9 +245,9 @@ def test_rules_that_see_the_same_loop_are_one_block() -> None:
     signature = finding("signature_repeat", action="warn")
     response = finding("response_repeat", (1, 3, 5, 7, 9), "pivot")
 
-    shown = grouped([signature, response, call])
+    shown = loops_in([signature, response, call])
 
-    assert shown == [Group(call, (response, signature))]
+    assert shown == [Loop(call, (response, signature))]
     assert shown[0].also == "response_repeat, signature_repeat"
 
 
@@ -261,24 +260,24 @@ def test_half_of_the_smaller_stretch_makes_one_loop(turns: tuple[int, ...], coun
     if turns == (8, 9):
         lead = finding(turns=(1, 2, 3, 4, 5, 6, 7, 8))
 
-    assert len(grouped([lead, finding("cycle", turns, "warn")])) == count
+    assert len(loops_in([lead, finding("cycle", turns, "warn")])) == count
 
 
 def test_agents_side_by_side_are_two_loops() -> None:
     """Two sub-agents that loop at the same time need two people to look, or one to look twice."""
     other = finding(turns=(3, 5, 7, 9), agent="reviewer")
 
-    assert len(grouped([finding(), other])) == 2
+    assert len(loops_in([finding(), other])) == 2
 
 
 def test_counters_of_the_whole_task_join_the_agent_that_shares_their_turns() -> None:
     """A rule whose lane is the task may name no agent, and still sees the same turns."""
-    assert len(grouped([finding(), finding("signature_repeat", agent="")])) == 1
+    assert len(loops_in([finding(), finding("signature_repeat", agent="")])) == 1
 
 
 def test_tasks_are_never_one_loop() -> None:
     """Turn numbers start again in every task."""
-    assert len(grouped([finding(), finding(task="other")])) == 2
+    assert len(loops_in([finding(), finding(task="other")])) == 2
 
 
 def test_strongest_loop_comes_first() -> None:
@@ -288,7 +287,7 @@ def test_strongest_loop_comes_first() -> None:
     more = finding("d", (1, 2, 3, 4), "gate", task="c")
     named = finding("b", (1, 2, 3), "gate", task="d")
 
-    shown = grouped([warn, gate, more, named])
+    shown = loops_in([warn, gate, more, named])
 
     assert [group.lead for group in shown] == [more, named, gate, warn]
 
@@ -297,7 +296,7 @@ def test_loops_beyond_the_bound_are_counted_and_told() -> None:
     """A page of ten thousand loops is useless, but no loop may vanish in silence."""
     many = [finding(task=f"task-{number}") for number in range(GROUPS_SHOWN_MAX + 3)]
 
-    groups = grouped(many)
+    groups = loops_in(many)
     shown, left_over = shown_of(groups)
     assert len(groups) == len(many)
 
@@ -404,8 +403,8 @@ def test_terminal_report_shows_what_was_decided() -> None:
     assert (
         "\n"
         "  events:\n"
-        "  turn 6: warn by repeated_call, loop count 2\n"
-        "  turn 10: gate by repeated_call, loop count 4: the rule's limit is reached\n"
+        "  turn 6: warn by repeated_call, at the 3rd time\n"
+        "  turn 10: gate by repeated_call, at the 5th time: the rule's limit is reached\n"
         "  The gate is open: a person must decide how the task goes on.\n"
     ) in text
     assert text.endswith("For a report on a gate: looptrace escalation PATH --task ID\n")
@@ -416,7 +415,7 @@ def test_gate_that_is_resolved_waits_for_nobody() -> None:
     text = printed(analysis(finding(), events=(OPENED, RESOLVED, RESET)))
 
     assert "  turn 12: gate resolved by a person: continue\n" in text
-    assert "  turn 12: counter reset from 4: a person spoke\n" in text
+    assert "  turn 12: counter reset after 5 times: a person spoke\n" in text
     assert "open" not in text
     assert "escalation" not in text
 
@@ -426,13 +425,16 @@ def test_gate_that_is_resolved_waits_for_nobody() -> None:
     [
         (
             event("loop_detected", 3, action="retry_later", retry_after_s=120),
-            "retry_later by repeated_call, loop count 4: after 120 s",
+            "retry_later by repeated_call, at the 5th time: after 120 s",
         ),
         (
             event("pivot_issued", 3, action="pivot", pivots=2),
-            "pivot by repeated_call, loop count 4: change of course 2",
+            "pivot by repeated_call, at the 5th time: change of course 2",
         ),
-        (event("counter_reset", 3, reason="idle", loop_count=3), "counter reset from 3: the task"),
+        (
+            event("counter_reset", 3, reason="idle", loop_count=3),
+            "reset after 4 times: the task",
+        ),
         (event("gate_opened", 3, why="MAX_PIVOTS_EXCEEDED"), "no pivot is left"),
     ],
 )
@@ -553,7 +555,7 @@ def test_html_report_marks_what_was_decided_on_the_timeline() -> None:
     }
     assert columns == {kind: at - 1 for kind, at in (("warn", 6), ("gate", 10), ("person", 12))}
     text = " ".join(page.text.split())
-    assert "turn 10 gate by repeated_call, loop count 4: the rule's limit is reached" in text
+    assert "turn 10 gate by repeated_call, at the 5th time: the rule's limit is reached" in text
     assert "Try the other file. gate resolved by a person: continue counter reset" in text
     assert text.count("gate resolved") == 2
 
@@ -866,10 +868,10 @@ def test_the_loop_that_a_guard_stopped_leads() -> None:
     guard = finding("max_iterations", turns=(1, 2, 3, 4, 5, 6), action="gate")
     loop = finding("repeated_call", turns=(2, 3, 4), action="warn")
 
-    (group,) = grouped([guard, loop])
+    (group,) = loops_in([guard, loop])
 
     assert (group.lead, group.others) == (loop, (guard,))
-    assert [group.lead for group in grouped([guard])] == [guard]
+    assert [group.lead for group in loops_in([guard])] == [guard]
 
 
 def test_a_loop_without_a_signature_is_known_in_its_task_alone(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
-from looptrace.analyzer.gates.event_names import NAMES
+from looptrace.analyzer.gates.event_names import NAMES, NAMES_BEFORE
 from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.webhook import FORMATS, Format, Webhook
@@ -119,7 +119,7 @@ def test_the_standard_body_says_all_of_an_event() -> None:
     assert set(found) == {"type", "timestamp", "data"}
     assert found["type"] == "looptrace.gate.opened"
     assert found["timestamp"] == "1970-01-01T00:00:00.000Z"
-    left_out = {"type", "at_ns", "history", "signature_coarse"}
+    left_out = {"type", "at_ns", "history", "signature_coarse", *NAMES_BEFORE}
     names = {field.name for field in fields(GateEvent)}
     more = {"url", "trace_url", "resolved_by", "error", "cost"}
     assert set(found["data"]) == names - left_out | more

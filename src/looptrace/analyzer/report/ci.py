@@ -13,15 +13,14 @@ import msgspec
 
 from looptrace import __version__
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.loops import Loop, loops_in
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.report.templating import template
 from looptrace.analyzer.report.wording import (
     NAME_LENGTH_MAX,
     SENTENCE_LENGTH_MAX,
-    Group,
     cost_text,
     counted,
-    grouped,
     loop_money_text,
     nothing_text,
     verdict,
@@ -65,15 +64,15 @@ class Loops:
     """The loops of an analysis, and which of them are in a baseline."""
 
     analysis: Analysis
-    groups: tuple[Group, ...]
+    groups: tuple[Loop, ...]
     known: frozenset[LoopKey] | None = None  # None where there is no baseline
 
-    def is_known(self, group: Group) -> bool:
+    def is_known(self, group: Loop) -> bool:
         """Return whether the baseline has this loop."""
         return self.known is not None and _key(group.lead) in self.known
 
     @property
-    def new(self) -> tuple[Group, ...]:
+    def new(self) -> tuple[Loop, ...]:
         """The loops that the baseline does not have."""
         return tuple(group for group in self.groups if not self.is_known(group))
 
@@ -92,7 +91,7 @@ class Loops:
 
 def loops_of(analysis: Analysis, known: frozenset[LoopKey] | None = None) -> Loops:
     """Return the loops of an analysis that no outage explains."""
-    return Loops(analysis, tuple(grouped(analysis.own)), known)
+    return Loops(analysis, tuple(loops_in(analysis.own)), known)
 
 
 def baseline_of(file: Path) -> frozenset[LoopKey]:
@@ -114,7 +113,7 @@ def baseline_of(file: Path) -> frozenset[LoopKey]:
 
 def junit_report(loops: Loops) -> str:
     """Write a test case for each task; it fails where the task has a new loop."""
-    of_task: dict[str, list[Group]] = {}
+    of_task: dict[str, list[Loop]] = {}
     for group in loops.new:
         of_task.setdefault(group.lead.task, []).append(group)
     tasks = loops.analysis.tasks
@@ -161,7 +160,7 @@ def _rule(name: str, text: str) -> dict[str, Any]:
     return {"id": name, "shortDescription": about, "fullDescription": about, "help": how}
 
 
-def _result(group: Group, loops: Loops, names: Sequence[str], source: str) -> dict[str, Any]:
+def _result(group: Loop, loops: Loops, names: Sequence[str], source: str) -> dict[str, Any]:
     lead, known = group.lead, loops.is_known(group)
     place: dict[str, Any] = {
         # GitHub accepts no result without a line, and the spans of a task are on many lines.
@@ -236,7 +235,7 @@ def _key(finding: Finding | _KnownFinding) -> LoopKey:
     return finding.rule, finding.signature or f"task {finding.task}"
 
 
-def _level(group: Group) -> str:
+def _level(group: Loop) -> str:
     gated = any(finding.action == "gate" for finding in group.findings)
     return "error" if gated else "warning"
 
@@ -249,7 +248,7 @@ def _message(finding: Finding) -> str:
     return plain(finding.reason, SENTENCE_LENGTH_MAX)
 
 
-def _sentence(group: Group, analysis: Analysis) -> str:
+def _sentence(group: Loop, analysis: Analysis) -> str:
     lead = group.lead
     task = plain(lead.task, NAME_LENGTH_MAX)
     cost = cost_text(lead.cost, loop_money_text(analysis, lead))

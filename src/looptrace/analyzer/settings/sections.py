@@ -6,6 +6,7 @@ file, the line, the problem, and the allowed values.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -118,13 +119,13 @@ def of_profile(profile: str) -> Settings:
     return Settings(profile, DetectionPolicy(RuleSet(rules), PROFILES[profile].recovery))
 
 
-def load(path: Path) -> Settings:
+def load(path: str | os.PathLike[str]) -> Settings:
     """Read a settings file.
 
     Raises:
         SettingsError: if it cannot be read, is not TOML, or has a wrong key or value.
     """
-    return parsed(content(path), str(path))
+    return parsed(content(Path(path)), os.fspath(path))
 
 
 def parsed(data: bytes, name: str) -> Settings:

@@ -27,8 +27,8 @@ FILTER_MAX = 50
 _PRIVATE_MAX = 20  # networks of one webhook
 # The settings of a webhook that choose events, and the field of an event for each.
 FILTERS = {"rules": "rule", "actions": "action", "agents": "agent", "services": "service"}
-# Both ends of a gate; a receiver that keeps states cannot use an event without an end.
-_ENDS = ("gate_opened", "gate_resolved")
+# The events of a gate; a receiver that keeps states cannot use an event without an end.
+_OF_GATES = ("gate_opened", "gate_renamed", "gate_resolved")
 _OF_STATES = ("pagerduty", "alertmanager")
 # The fields of a link to a gate.
 GATE, TASK = "{gate}", "{task}"
@@ -139,12 +139,20 @@ class Webhook:
                     "10.1.0.0/16 or 127.0.0.1."
                 )
 
+    def takes(self, event: GateEvent) -> bool:
+        """Return whether the format has a form for an event.
+
+        In a format of states, a name of a gate that is over would open it again.
+        """
+        is_over = event.type == "gate_renamed" and event.status == "active"
+        return self.format not in _OF_STATES or (event.type in _OF_GATES and not is_over)
+
     def wants(self, event: GateEvent) -> bool:
         """Return whether an event matches the format and all filters.
 
         A field without a value matches no filter; but a loop of no one agent matches every agent.
         """
-        if self.format in _OF_STATES and event.type not in _ENDS:
+        if not self.takes(event):
             return False
         filters = {name: getattr(event, of) for name, of in FILTERS.items() if getattr(self, name)}
         if event.finding and not event.agent:

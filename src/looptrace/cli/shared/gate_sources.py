@@ -21,13 +21,14 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli.shared.stores import store_copy, store_option, written_store
 from looptrace.collector.api_bodies import WarmingTask
 from looptrace.collector.gates_client import RemoteGates
-from looptrace.collector.sdk.gate_stream import TOKEN_VARIABLE, Server
+from looptrace.collector.sdk.gate_stream import Server
+from looptrace.collector.sdk.server_watch import TOKEN_VARIABLE
 from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, together
 from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.objects.publisher import WrittenMeanwhileError
-from looptrace.collector.store.reader import open_gates, worked
+from looptrace.collector.store.reader import open_gates, read_loops, worked
 from looptrace.errors import InputError, LooptraceError, UnavailableError
 
 T = TypeVar("T")
@@ -136,7 +137,7 @@ class StoredGates:
     def metrics(self) -> GateMetrics:
         """Return how often tasks loop, and how often they are stopped."""
         with open_gates(self._folder) as store:
-            return metrics_of(store, worked(self._folder))
+            return metrics_of(store, worked(self._folder), read_loops(self._folder))
 
     def warming(self) -> list[WarmingTask]:
         """Return the tasks where a rule is one attempt short of a loop."""

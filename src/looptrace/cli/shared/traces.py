@@ -40,6 +40,7 @@ from looptrace.collector.store.objects.client import is_object_url
 from looptrace.collector.store.objects.snapshot import fetch_tables
 from looptrace.collector.store_analysis import analyse_store, work_on_buckets
 from looptrace.errors import InputError, InstallError
+from looptrace.installation import how_to_install
 from looptrace.processes import Engine, Processes, cores
 
 R = TypeVar("R")
@@ -235,7 +236,7 @@ def needing(extra: str, work: str) -> Iterator[None]:
             raise
         raise InstallError(
             f"{work} needs {error.name}, which is not installed; "
-            f"install it with: pip install 'looptrace[{extra}]'"
+            f"install it with: {how_to_install(extra)}"
         ) from error
 
 

@@ -222,7 +222,9 @@ class GatesApi:
 
     def _metrics(self) -> GateMetrics:
         with reader.open_gates(self.store_dir) as gates:
-            return metrics_of(gates, reader.worked(self.store_dir))
+            return metrics_of(
+                gates, reader.worked(self.store_dir), reader.read_loops(self.store_dir)
+            )
 
     def task_list(self, limit: int = TASKS_MAX) -> TaskList:
         """Return the tasks that have turns in the store, or a state in the gate store."""

@@ -40,7 +40,7 @@ def gate_texts(
     """
     if event.type == "gate_resolved":
         return GateTexts(decided=_decided(event, gate))
-    if event.type != "gate_opened":
+    if event.type not in ("gate_opened", "gate_renamed"):
         return GateTexts()
     finding = gate.finding if gate else None
     source = f"--server {where}" if where else "--store STORE"
