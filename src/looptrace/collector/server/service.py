@@ -259,6 +259,9 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
     server = allow_files(options.settings.server)
     options = replace(options, settings=replace(options.settings, server=server))
     with _listening(options.access.host, options.http_port, "--http-port") as listener:
+        if options.grpc_port is not None:
+            with _listening(options.access.host, options.grpc_port, "--grpc-port"):
+                pass  # gRPC would write a line of its own about a port that it cannot open.
         service = Service(options)
         try:
             await _serve(options, service, listener, ready)
