@@ -83,6 +83,7 @@ MARKS = {
         "tests/analyzer/settings/test_settings.py::test_schema_accepts_any_settings",
         "tests/analyzer/tuning/test_explain.py::test_every_claim_holds",
         "tests/collector/server/test_catch_up.py::test_a_kill_before_judging_leaves_no_second_gate",
+        "tests/collector/server/test_catch_up.py::test_stored_tasks_are_read_when_they_get_spans",
         "tests/collector/server/test_postponement.py::test_what_waited_is_stored_as_if_it_had_not",
         "tests/collector/store/test_writer.py::test_any_order_and_any_split_give_the_same_store",
         "tests/collector/store/test_writer.py::test_what_a_server_adds_is_what_an_ingest_would_have_made",

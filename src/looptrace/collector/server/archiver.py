@@ -140,11 +140,10 @@ class Archiver:
         """
         is_due = writer.needs_ingest()
         try:
-            last_seq = self._log.last_seq()
             if not is_due:
-                writer.finish_add()  # The detector begins with the turns of the store.
-            if is_due or self._log.read(0, 0) is None:
-                self._ingest(writer, last_seq)
+                writer.finish_add()  # The detector reads the turns of the store.
+            else:
+                self._ingest(writer, self._log.last_seq())
         except (StoreError, OSError) as error:
             self._failed(error)
             if is_due:
