@@ -161,10 +161,10 @@ class PivotFirst(GateStore):
                     sql.execute("INSERT OR IGNORE INTO pivots VALUES (?, ?, ?, ?, ?)", row)
         return super().record(events, states, now_ns, openings)
 
-    def _add(self, event: GateEvent, now_ns: int, openings: Any, late: Any) -> bool:
+    def _add(self, event: GateEvent, now_ns: int, openings: Any, late: Any, unsent: Any) -> bool:
         own = "DELETE FROM pivots WHERE event = ? AND event NOT IN (SELECT id FROM events)"
         self._sql.execute(own, [event.id])
-        return super()._add(event, now_ns, openings, late)
+        return super()._add(event, now_ns, openings, late, unsent)
 
 
 # Forks a child for each line that it reads. The child prints its process id, takes as many steps as
