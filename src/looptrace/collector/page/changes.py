@@ -78,5 +78,7 @@ class ChangeStream:
         with reader.open_gates(self.service.gates.store_dir) as gates:
             return gates.last_seq()
 
-    def _stored(self) -> int:
-        return self.service.archiver.counts.spans
+    def _stored(self) -> str:
+        """Return what changes with the turns of the store, also where days are deleted."""
+        counts = self.service.archiver.counts
+        return f"{counts.spans}.{counts.expired_parts}"

@@ -73,6 +73,7 @@ class Renderer:
 
     sessions: Sessions
     state: Callable[[], str]  # the current state, as one text
+    url: str = ""  # of the server, as agents and people reach it; the visitor's where it is unset
 
     def page(
         self, request: Request, name: str, status: int = HTTPStatus.OK, **content: Any
@@ -85,6 +86,7 @@ class Renderer:
             "state": "",
             "path": request.scope["path"],
             "now_ns": time.time_ns(),
+            "endpoint": self.url or str(request.base_url).rstrip("/"),
         }
         response = HTMLResponse(environment().get_template(name).render(shared | content), status)
         response.headers["Cache-Control"] = "no-store"

@@ -19,6 +19,7 @@ import polars as pl
 
 from looptrace import queries
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.collector.server.archiver import ArchiverCounts
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.live_detector import DetectorCounts
 from looptrace.collector.server.receiver.receiver_metrics import Instrument, Values
@@ -31,8 +32,6 @@ _logger = logging.getLogger(__name__)
 
 # The bounds of the histogram of times until a decision: from at once to over the weekend.
 RESOLUTION_BOUNDS_S = (10.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 259_200.0)
-# The cost of loops takes a look at all of their turns, and changes slowly.
-COST_EVERY_S = 60.0
 # All numbers of one page come from the same look at the gates.
 GATES_EVERY_S = 1.0
 # The label of a person's message to the agent, which is none of the decisions.
@@ -64,12 +63,13 @@ class LoopMetrics:
     store_dir: Path
     log: IngestLog
     detection: DetectorCounts
+    storing: ArchiverCounts
     _events: Counter[tuple[str, str]] = field(default_factory=Counter)
     _seq: int = 0
     _gates: pl.DataFrame = field(default_factory=_GATE_ROWS.to_frame)
     _gates_at_s: float = -inf
     _costs: dict[str, float] = field(default_factory=dict)
-    _costs_at_s: float = -inf
+    _costs_of: tuple[int, int] | None = None  # the state of the store
     _lock: Lock = field(default_factory=Lock)
 
     def instruments(self) -> list[Instrument]:
@@ -200,8 +200,9 @@ class LoopMetrics:
 
     def _cost(self, name: str) -> float:
         with self._lock:
-            if time.monotonic() - self._costs_at_s > COST_EVERY_S:
-                self._costs_at_s = time.monotonic()
+            version = self.storing.rounds, self.storing.expired_parts
+            if version != self._costs_of:
+                self._costs_of = version
                 try:
                     days = ask_each(self.store_dir, {"": queries.load(_COST_QUERY).sql})[""]
                     names = ("loops", "seconds", "input_tokens", "output_tokens")

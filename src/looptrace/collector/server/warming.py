@@ -12,6 +12,7 @@ from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.tuning.explain import REPEATED, progress_of
 from looptrace.collector.api_bodies import WarmingTask
 from looptrace.collector.store import reader
+from looptrace.collector.store.task_ends import QUIET_S, read_ended
 from looptrace.rules.vocabulary import NS_PER_S
 
 # The most tasks to evaluate, the last active ones first, and the most turns of one task.
@@ -21,12 +22,12 @@ _COLUMNS = ["task", "agent", "service", "end_ns"]
 
 
 def warming_tasks(store_dir: Path, rules: RuleSet, now_ns: int | None = None) -> list[WarmingTask]:
-    """Return the active tasks that are close to their first loop, the last active ones first.
+    """Return the tasks at work that are close to their first loop, the last active ones first.
 
     Raises:
         StoreError: if the store cannot be read.
     """
-    since_ns = (time.time_ns() if now_ns is None else now_ns) - rules.counting.idle_s * NS_PER_S
+    since_ns = (time.time_ns() if now_ns is None else now_ns) - QUIET_S * NS_PER_S
     turns = reader.read_rows(store_dir, "turns", pl.col("end_ns") > since_ns, _COLUMNS)
     looping = reader.read_rows(store_dir, "findings", pl.lit(value=True), ["task"])
     tasks = (
@@ -38,7 +39,10 @@ def warming_tasks(store_dir: Path, rules: RuleSet, now_ns: int | None = None) ->
             pl.col("service").drop_nulls().last().fill_null(""),
             pl.col("end_ns").max().alias("last_ns"),
         )
-        .filter(pl.col("turns") <= WARMING_TURNS_MAX)
+        .filter(
+            pl.col("turns") <= WARMING_TURNS_MAX,
+            ~pl.col("task").is_in(read_ended(store_dir, since_ns)),
+        )
         .sort("last_ns", "task", descending=[True, False])
     )
     nearest = nearest_loops(store_dir, rules, tasks["task"].to_list())
