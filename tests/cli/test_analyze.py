@@ -397,13 +397,34 @@ def test_text_from_traces_is_never_markup(tmp_path: Path) -> None:
     assert "\x1b[31m" not in told
 
 
-@pytest.mark.parametrize("command", ["analyze", "explain", "escalation"])
-def test_nothing_to_read_is_an_error(command: str, tmp_path: Path) -> None:
-    """A wrong path must not look like a healthy agent."""
-    found = run(command, str(tmp_path / "nowhere"))
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("analyze",),
+        ("analyze", "--format", "json"),
+        ("analyze", "--format", "html"),
+        ("explain",),
+        ("escalation",),
+        ("backtest", "--b", "balanced"),
+        ("calibrate",),
+        ("train", "--output", "model.json"),
+        ("ingest", "--store", "store"),
+    ],
+)
+@pytest.mark.parametrize("paths", [["nowhere"], ["nowhere", "n*.json"], ["folder"]])
+def test_a_wrong_path_is_one_error_and_nothing_else(
+    command: tuple[str, ...], paths: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must not look like a healthy agent, and zeros would hide the line that says why."""
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    found = run(*command, *paths)
 
-    assert found.exit_code == 2
-    assert "no such file or folder" in found.output
+    assert (found.exit_code, found.stdout) == (2, "")
+    (line,) = found.stderr.splitlines()
+    assert line.startswith(f"Error: {paths[0]}: no ")
+    assert all(path in line for path in paths)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def test_runs_as_a_module() -> None:

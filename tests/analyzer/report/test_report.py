@@ -14,7 +14,7 @@ from rich.console import Console
 
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
 from looptrace.analyzer.detect.loops import Loop, loops_in
-from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
+from looptrace.analyzer.engine.analysis import Analysis, SpanKind, Summary, Unknown
 from looptrace.analyzer.gates.events import EventType, Failure, GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.report.ci import baseline_of, loops_of
@@ -485,22 +485,24 @@ def test_silence_is_said() -> None:
 @pytest.mark.parametrize(
     ("spans", "why"),
     [
-        (
-            38,
-            "38 spans, but none is a tool call or a model response in a dialect that looptrace "
-            "knows.",
-        ),
-        (0, "No spans were read."),
+        (4, "of 4 spans none is a turn of an agent in a dialect that looptrace knows"),
+        (0, "no span was read; a.json: an empty list."),
     ],
 )
 def test_input_without_turns_is_no_clean_bill(spans: int, why: str) -> None:
     """No loop in no turns says nothing about the agent, and the reader must know."""
-    content = analysis(rows=[], summary=Summary(0, 0, 0, spans, 0, 0, Unknown(0, 0)))
+    content = replace(
+        analysis(rows=[], summary=Summary(0, 0, 0, spans, 0, 0, Unknown(0, 0))),
+        kinds=(SpanKind("http", "GET /users", 3), SpanKind(None, "boot", 1)),
+        empty=(Skipped("a.json", "an empty list"),),
+    )
 
-    text = printed(content, width=120)
+    text = printed(content, width=400)
 
-    assert "No turns to analyse." in text
-    assert why in text
+    assert text.splitlines()[0].startswith(f"Nothing was checked: {why}")
+    kinds = "There are: GET /users (scope http, 3 spans), boot (no scope, 1 span)."
+    assert (kinds in text) == bool(spans)
+    assert "0 sessions" not in text
     assert "explain" not in text
     assert why in Page(html_report(content)).text
 

@@ -161,10 +161,10 @@ class PivotFirst(GateStore):
                     sql.execute("INSERT OR IGNORE INTO pivots VALUES (?, ?, ?, ?, ?)", row)
         return super().record(events, states, now_ns, openings)
 
-    def _add(self, event: GateEvent, now_ns: int, openings: Any, parked: set[str]) -> bool:
+    def _add(self, event: GateEvent, now_ns: int, openings: Any, late: Any) -> bool:
         own = "DELETE FROM pivots WHERE event = ? AND event NOT IN (SELECT id FROM events)"
         self._sql.execute(own, [event.id])
-        return super()._add(event, now_ns, openings, parked)
+        return super()._add(event, now_ns, openings, late)
 
 
 # Forks a child for each line that it reads. The child prints its process id, takes as many steps as
@@ -792,7 +792,8 @@ def test_a_task_that_is_part_of_another_waits_for_nobody(tmp_path: Path) -> None
     with open_gates(tmp_path) as gates:
         assert [gate.task for gate in gates.gates("open")] == ["talk"]
         assert gates.gates(task=trace.trace_id) == []
-        assert [event.type for _, event in gates.events()] == ["gate_opened"]
+        assert [event.type for _, event in gates.events()] == ["gate_opened", "gate_renamed"]
+        assert gates.renamed(trace.trace_id) == ["talk"]
     assert (done.gates_opened, done.gates_open) == (0, 1)
 
 
@@ -818,7 +819,8 @@ def test_two_open_gates_that_come_to_one_task_are_one(gates: GateStore, stays: s
     stand = {gate.id: (gate.task, gate.status) for gate in gates.gates()}
     assert stand == {stays: ("talk", "open"), over: ("talk", "withdrawn")}
     told = [(event.type, event.gate, event.decision) for _, event in gates.events()]
-    assert told[2:] == [("gate_resolved", over, "withdrawn")]
+    named = [("gate_renamed", gate, None) for gate in ("g1", "g2") if gate == stays or gate == "g1"]
+    assert sorted(told[2:]) == [*named, ("gate_resolved", over, "withdrawn")]
 
 
 def test_other_settings_judge_the_gates_anew(tmp_path: Path) -> None:
@@ -829,7 +831,7 @@ def test_other_settings_judge_the_gates_anew(tmp_path: Path) -> None:
     assert writer.ingest(spans.clear(), tmp_path, none).gates_open == 0
     assert writer.ingest(spans.clear(), tmp_path).gates_open == 1
     (tmp_path / "looptrace-store.gates.db").unlink()
-    with pytest.raises(StoreError, match="no gates yet"):
+    with pytest.raises(StoreError, match="no file of gates"):
         open_gates(tmp_path)
     assert writer.ingest(spans.clear(), tmp_path).gates_open == 1
     no_pivot = DetectionPolicy(recovery=Recovery(max_pivots=0))

@@ -8,7 +8,7 @@ from typing import Literal
 from looptrace.rules.contract import Action
 
 EventType = Literal[
-    "loop_detected", "pivot_issued", "gate_opened", "gate_resolved", "counter_reset"
+    "loop_detected", "pivot_issued", "gate_opened", "gate_renamed", "gate_resolved", "counter_reset"
 ]
 
 
@@ -77,3 +77,6 @@ class GateEvent:
     history: tuple[Failure, ...] = ()  # of a gate: the last failures before it
     exact: bool = True  # the loop's turns are an exact match
     signature_coarse: str = ""  # the key to notes of similar loops; "" if there is none
+    # Of a gate that is renamed: the names under which its last event was sent.
+    task_before: str = ""
+    agent_before: str = ""

@@ -21,7 +21,7 @@ from looptrace.analyzer.normalize.dialects import (
 )
 from looptrace.analyzer.normalize.flat_messages import FlatMessages
 from looptrace.analyzer.normalize.messages import messages_of
-from looptrace.analyzer.normalize.span_kinds import kinds_of
+from looptrace.analyzer.normalize.span_kinds import NAMED_BY_SPAN, kinds_of, name_in
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import (
     NO_FIGURES,
@@ -47,9 +47,6 @@ _PROGRESS = ("tests_failed", "tests_total", "coverage", *_MARKERS)
 
 # smolagents reports the end of a run as a call to this tool.
 _NOT_A_CALL = frozenset({"final_answer"})
-# An agent's span has the agent's name in these dialects. In others it often has the framework's.
-_NAMED_BY_SPAN = {"openinference", "traceloop", "langfuse"}
-_NAME_EXTRAS = re.compile(r"^(execute_tool|invoke_agent) |(\.tool|\.agent|\.run|\._execute_core)$")
 _TYPES_THAT_SAY_NOTHING = {"", "_OTHER", "TOOL_ERROR", "Exception", "Error", "tool_error"}
 # Messages in JSON begin like this.
 _CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"messages")')
@@ -157,7 +154,7 @@ def _fields(spans: SpansAlike, kind: SpanKind | None, dialect: str) -> list[Span
 
 def _names(span_names: Sequence[str], named: Sequence[Any]) -> list[str]:
     return [
-        str(name) if name else _NAME_EXTRAS.sub("", span_name)
+        str(name) if name else name_in(span_name)
         for name, span_name in zip(named, span_names, strict=True)
     ]
 
@@ -166,7 +163,7 @@ def _agents(
     columns: FieldColumns, kinds: _Kinds, dialect: str, names: Sequence[str]
 ) -> Sequence[str | None]:
     agents = columns.texts("agent")
-    if dialect not in _NAMED_BY_SPAN or "agent" not in kinds:
+    if dialect not in NAMED_BY_SPAN or "agent" not in kinds:
         return agents
     named = zip(agents, kinds, names, strict=True)
     return [name if agent is None and kind else agent for agent, kind, name in named]

@@ -21,8 +21,10 @@ from looptrace.analyzer.report.wording import (
     SENTENCE_LENGTH_MAX,
     cost_text,
     counted,
+    nothing_text,
     verdict,
 )
+from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import plain
 from looptrace.errors import InputError
@@ -114,7 +116,7 @@ def junit_report(loops: Loops) -> str:
     for group in loops.new:
         of_task.setdefault(group.lead.task, []).append(group)
     tasks = loops.analysis.tasks
-    skipped = loops.analysis.skipped
+    skipped = problems_of(loops.analysis)
     counts = {"tests": len(tasks) + len(skipped), "failures": len(of_task), "errors": len(skipped)}
     suites = Element("testsuites", {name: str(count) for name, count in counts.items()})
     suite = SubElement(suites, "testsuite", {"name": "looptrace", **suites.attrib})
@@ -140,7 +142,7 @@ def sarif_report(loops: Loops, source: str) -> str:
     rules = [_rule(name, texts.get(name, f"The rule {name} of a plug-in.")) for name in names]
     notes = [
         {"level": "error", "message": {"text": _line(part.where, part.why)}}
-        for part in loops.analysis.skipped
+        for part in problems_of(loops.analysis)
     ]
     run = {
         "tool": {"driver": {"name": "looptrace", "version": __version__, "rules": rules}},
@@ -185,7 +187,7 @@ def github_report(loops: Loops) -> str:
         level = "notice" if loops.is_known(group) else _level(group)
         title = _escaped(f"looptrace: {group.lead.rule}").replace(",", "%2C").replace(":", "%3A")
         lines.append(f"::{level} title={title}::{_escaped(_sentence(group))}")
-    skipped = loops.analysis.skipped[:_ANNOTATIONS_MAX]
+    skipped = problems_of(loops.analysis)[:_ANNOTATIONS_MAX]
     lines += [f"::error title=looptrace::{_escaped(_line(p.where, p.why))}" for p in skipped]
     lines.append(verdict(loops.analysis, loops.groups))
     return "".join(f"{line}\n" for line in lines)
@@ -210,6 +212,22 @@ def failure_text(loops: Loops) -> str:
     if len(loops.new) > _LINES_MAX:
         lines.append(f"  and {counted(len(loops.new) - _LINES_MAX, 'more loop')}")
     return "\n".join(lines)
+
+
+def problems_of(analysis: Analysis) -> Sequence[Skipped]:
+    """Return the parts that were not read; else, where no turn was, what the input is instead."""
+    nothing = nothing_text(analysis)
+    return analysis.skipped or ([Skipped("input", nothing)] if nothing else [])
+
+
+def check_something_was_read(analysis: Analysis) -> None:
+    """Refuse to pass where there was nothing to check.
+
+    Raises:
+        InputError: if there is no turn.
+    """
+    if nothing := nothing_text(analysis):
+        raise InputError(f"{nothing} Is the agent instrumented, and does it end its spans?")
 
 
 def _key(finding: Finding | _KnownFinding) -> LoopKey:

@@ -17,7 +17,7 @@ from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.loops import loops_in
 from looptrace.analyzer.engine.analysis import Analysis, Outage
 from looptrace.analyzer.gates.directives import OWN, Directives
-from looptrace.analyzer.gates.event_names import CONTENT
+from looptrace.analyzer.gates.event_names import CONTENT, NAMES_BEFORE
 from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, NoOpinion, Opinion, Opinions
 from looptrace.analyzer.text.times import utc_us
@@ -40,7 +40,9 @@ OBJECTS_AT_ONCE = 1_000
 
 # No record says whether a finding is exact.
 _FINDING = [field.name for field in fields(Finding) if field.name != "exact"]
-_EVENT = [field.name for field in fields(GateEvent) if field.name not in {*CONTENT, "at_ns"}]
+# A report has the names that are known by now.
+_LEFT_OUT = {*CONTENT, *NAMES_BEFORE, "at_ns"}
+_EVENT = [field.name for field in fields(GateEvent) if field.name not in _LEFT_OUT]
 _finding_values, _event_values = attrgetter(*_FINDING), attrgetter(*_EVENT)
 
 

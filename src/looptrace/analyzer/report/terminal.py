@@ -53,7 +53,8 @@ def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBO
     groups = loops_in(analysis.own)
     shown, left_over = shown_of(groups)
     events_of_task = events_by_task(analysis.events)
-    _print_line(_counts(analysis.summary), console)
+    if analysis.summary.turns:
+        _print_line(_counts(analysis.summary), console)
     _print_line(Text(verdict(analysis, groups), style="bold"), console)
     for outage in analysis.outages:
         lines = [Text(outage_text(outage), style="bold")]

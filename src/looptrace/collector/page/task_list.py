@@ -12,12 +12,16 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.detect.ruleset import RuleSet
-from looptrace.collector.server.warming import WARMING_TURNS_MAX, nearest_loops
+from looptrace.collector.server.warming import (
+    QUIET_S,
+    WARMING_TURNS_MAX,
+    nearest_loops,
+    read_ended,
+)
 from looptrace.collector.store import reader
 from looptrace.collector.store.buckets.finding_rows import PART_COLUMNS, loops_of_rows
 from looptrace.collector.store.gate_metrics import standing_of
 from looptrace.collector.store.gates import StoredGate
-from looptrace.collector.store.task_ends import QUIET_S, read_ended
 from looptrace.rules.contract import ACTIONS
 from looptrace.rules.vocabulary import NS_PER_S
 

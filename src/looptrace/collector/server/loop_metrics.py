@@ -9,7 +9,7 @@ import logging
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -19,7 +19,6 @@ import polars as pl
 
 from looptrace import queries
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.collector.server.archiver import ArchiverCounts
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.live_detector import DetectorCounts
 from looptrace.collector.server.receiver.receiver_metrics import Instrument, Values
@@ -63,13 +62,13 @@ class LoopMetrics:
     store_dir: Path
     log: IngestLog
     detection: DetectorCounts
-    storing: ArchiverCounts
+    version: Callable[[], Hashable]  # of the store's findings
     _events: Counter[tuple[str, str]] = field(default_factory=Counter)
     _seq: int = 0
     _gates: pl.DataFrame = field(default_factory=_GATE_ROWS.to_frame)
     _gates_at_s: float = -inf
     _costs: dict[str, float] = field(default_factory=dict)
-    _costs_of: tuple[int, int] | None = None  # the state of the store
+    _costs_of: Hashable = None
     _lock: Lock = field(default_factory=Lock)
 
     def instruments(self) -> list[Instrument]:
@@ -200,7 +199,7 @@ class LoopMetrics:
 
     def _cost(self, name: str) -> float:
         with self._lock:
-            version = self.storing.rounds, self.storing.expired_parts
+            version = self.version()
             if version != self._costs_of:
                 self._costs_of = version
                 try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from looptrace.collector.store.locks import EVALUATE
 from looptrace.collector.store.sqlite_file import Schema, SqliteFile
 
 _OUTBOX = (
@@ -52,6 +53,13 @@ _SESSION_NAMES = (
     """,
     "CREATE INDEX session_names_of_task ON session_names (task)",
 )
+# The tasks that got another name, by their old ones.
+_TASK_ALIASES = """
+    CREATE TABLE task_aliases (
+        name TEXT PRIMARY KEY,
+        task TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID
+"""
 # A gate is shown with the person who resolved it, and with the newest notes of other gates.
 _INDEXES_OF_GATES = (
     "CREATE INDEX resolutions_of_gate ON resolutions (gate, at_ns)",
@@ -129,6 +137,7 @@ _TABLES = (
     _OPINIONS,
     *_OUTBOX,
     *_SESSION_NAMES,
+    _TASK_ALIASES,
 )
 
 # The statements that bring a file of a version to the next one.
@@ -149,14 +158,15 @@ _STEPS = {
     5: ("ALTER TABLE resolutions ADD COLUMN who TEXT",),
     6: _INDEXES_OF_GATES,
     7: _SESSION_NAMES,
+    8: (_TASK_ALIASES,),
 }
 
 GATES = Schema(
     application_id=0x6C6F6F70,  # "loop"
-    version=8,
+    version=9,
     tables=_TABLES,
     steps=_STEPS,
-    if_damaged="move it away: the next ingest finds the gates again, without people's decisions",
+    if_damaged=f"move it away, with its -wal and -shm, and to find the gates again, {EVALUATE}",
 )
 
 
@@ -172,8 +182,13 @@ ADD_EVENT = """
     VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
 """
 # A late name: the records of a task or an agent get another name, and stay the same otherwise.
-RENAME_EVENT = """
-    UPDATE events SET task = ?2, agent = ?3, body = ?4 WHERE id = ?1 AND (task, agent) <> (?2, ?3)
+OLD_NAMES = "SELECT task, agent FROM events WHERE id = ?1 AND (task, agent) <> (?2, ?3)"
+RENAME_EVENT = "UPDATE events SET task = ?2, agent = ?3, body = ?4 WHERE id = ?1"
+WITHOUT_AGENT = "SELECT id FROM events WHERE id = ? AND task = ? AND agent = ''"
+# The other names under which events of a gate were sent.
+SENT_NAMES = """
+    SELECT body ->> 'task_before', body ->> 'agent_before' FROM events
+    WHERE type = 'gate_renamed' AND body ->> 'gate' = ?
 """
 # Where two open gates come to one task, the task's state says which is open.
 PARK_GATE = """
@@ -208,6 +223,14 @@ DECIDED = """
     JOIN gates ON gates.id = resolutions.gate
     WHERE gates.id = ? AND resolutions.at_ns > gates.opened_ns ORDER BY resolutions.at_ns LIMIT 1
 """
+PUT_BACK = """
+    INSERT INTO resolutions
+    SELECT ?1, gates.id, ?2, ?3, ?4, NULL FROM gates JOIN events ON events.id = gates.event
+    WHERE json_extract(events.body, '$.trace_id') = ?5
+        AND json_extract(events.body, '$.span_id') = ?6 AND gates.opened_ns < ?2
+    ORDER BY gates.opened_ns DESC LIMIT 1
+    ON CONFLICT (id) DO NOTHING
+"""
 EVENT = "SELECT seq FROM events WHERE id = ?"
 END_OF_GATE = """
     SELECT events.body FROM gates
@@ -225,7 +248,8 @@ OPEN_GATE = """
 """
 EVENTS = "SELECT seq, body FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?3"
 EVENTS_OF_TASK = """
-    SELECT seq, body FROM events WHERE seq > ?1 AND task = ?2 ORDER BY seq LIMIT ?3
+    SELECT seq, body FROM events WHERE seq > ?1 AND task = ?2 AND type <> 'gate_renamed'
+    ORDER BY seq LIMIT ?3
 """
 PENDING = """
     SELECT json_extract(events.body, '$.trace_id') FROM resolutions

@@ -17,18 +17,21 @@ import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.text.task_lookup import task_named
 from looptrace.collector.store.gate_views import create_gate_views, create_table
 from looptrace.collector.store.layout import COLUMNS_VERSION, require_store
 from looptrace.collector.store.locks import StoreError, reading
-from looptrace.collector.store.reader import read_loops
+from looptrace.collector.store.reader import read_loops, tasks_named
 from looptrace.collector.store.tables.file_names import NAME_PATTERN
 from looptrace.collector.store.tables.parquet import (
     TABLES,
     TURN_COLUMNS_ADDED,
     file_patterns,
+    if_damaged,
     table_files,
 )
 from looptrace.errors import InputError
+from looptrace.queries import Query
 
 # Longer than a store of millions of turns needs, and short enough for a mistake.
 QUERY_TIME_MAX_S = 30
@@ -59,6 +62,10 @@ _FINDINGS = """
     FROM parts.findings AS stored LEFT JOIN parts.loops USING (id)
 """
 _TIME_WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
+
+
+# The parameter of a query that names a task.
+TASK = "task"
 
 
 class QueryError(InputError):
@@ -141,6 +148,22 @@ def ask(
         yield _answered(connection, folders, sql, values)
 
 
+def ask_query(
+    stores: Path | Sequence[Path], query: Query, values: Mapping[str, str]
+) -> AbstractContextManager[QueryResult]:
+    """Run a query with its parameters; a task may be named by its session. Raises what `ask` does.
+
+    Raises:
+        NoTaskError: if no store has a task of this name.
+        SeveralServicesError: if several services have a session of this name.
+    """
+    if name := values.get(TASK):
+        folders = [stores] if isinstance(stores, Path) else stores
+        named = {task for folder in folders for task in tasks_named(folder, name)}
+        values = {**values, TASK: task_named(name, named)}
+    return ask(stores, query.sql, values)
+
+
 def ask_each(store_dir: Path, queries: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
     """Run several of looptrace's own queries by name; return the rows of each.
 
@@ -203,7 +226,7 @@ def _explained(error: duckdb.Error) -> QueryError | StoreError:
     """Turn DuckDB's error into one line, without its excerpt of SQL that the user did not type."""
     message = " ".join(str(error).partition("\n\nLINE ")[0].split())
     if re.search(NAME_PATTERN, message):
-        return StoreError(f"{message}; move that file away and ingest the traces of its day again.")
+        return StoreError(f"{message}; {if_damaged(message)}.")
     return QueryError(message)
 
 

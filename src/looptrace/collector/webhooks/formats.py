@@ -13,7 +13,12 @@ from typing import Any
 
 import msgspec
 
-from looptrace.analyzer.gates.event_names import NAMES, WEBHOOK_TEXTS, WEBHOOK_VALUES
+from looptrace.analyzer.gates.event_names import (
+    NAMES,
+    NAMES_BEFORE,
+    WEBHOOK_TEXTS,
+    WEBHOOK_VALUES,
+)
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.webhook import Format
 from looptrace.analyzer.text.display import plain
@@ -94,6 +99,8 @@ def _slack(event: GateEvent, telling: Telling) -> Body:
     ]
     words = _escaped(plain(event.reason, _REASON_CHARS_MAX))
     about = telling.texts(event)
+    if event.type == "gate_renamed":
+        words, about = _escaped(_names_before(event)), GateTexts()
     decided = [
         f"*{_escaped(about.decided)}*" if about.decided else "",
         _escaped(_note(event) or ""),
@@ -143,17 +150,16 @@ def _pagerduty(event: GateEvent, telling: Telling) -> Body:
 def _alertmanager(event: GateEvent, telling: Telling) -> Body:
     """Write the body of Alertmanager's webhook receivers, version 4: an alert is a gate.
 
-    Both ends of a gate have the same labels, because labels identify an alert.
+    All events of a gate have the same labels, which identify an alert; the task may get another
+    name.
     """
     resolved = event.type == "gate_resolved"
-    labels = {
-        "alertname": "LooptraceGate",
-        "gate": event.gate,
-        "rule": event.rule,
-        "task": _cut(event.task),
-    }
+    labels = {"alertname": "LooptraceGate", "gate": event.gate, "rule": event.rule}
     data = _data(event, telling)
-    names = ("agent", "service", "reason", "signature", "error", "decision", "resolved_by", "note")
+    names = (
+        *("task", "agent", "service", "reason", "signature", "error", "decision", "resolved_by"),
+        "note",
+    )
     notes = {name: str(data[name]) for name in names if data[name] is not None}
     notes |= _in_words(event, telling) | dict(telling.all_links(event))
     began_ns = telling.gate.opened_ns if telling.gate else event.at_ns
@@ -194,11 +200,12 @@ _FORMATS: dict[Format, Callable[[GateEvent, Telling], Body]] = {
 def _data(event: GateEvent, telling: Telling) -> dict[str, Any]:
     longest = {"reason": _REASON_CHARS_MAX}
     gate = telling.gate or GateBackground(event.at_ns)
+    before = NAMES_BEFORE if event.type == "gate_renamed" else ()
     return {
         **{name: getattr(event, name) for name in WEBHOOK_VALUES},
         **{
             name: text and _cut(text, longest.get(name, _NAME_CHARS_MAX))
-            for name in WEBHOOK_TEXTS
+            for name in (*WEBHOOK_TEXTS, *before)
             for text in (getattr(event, name),)
         },
         "note": _note(event),
@@ -220,6 +227,12 @@ def _in_words(event: GateEvent, telling: Telling) -> dict[str, str]:
 def _note(event: GateEvent) -> str | None:
     """Return the note of a decision; without a decision it is a message of the trace."""
     return _cut(event.note, _NOTE_CHARS_MAX) if event.note and event.decision else None
+
+
+def _names_before(event: GateEvent) -> str:
+    """Write `The last message named task 4bf92f35 and no agent.`."""
+    agent = f"agent {_cut(event.agent_before)}" if event.agent_before else "no agent"
+    return f"The last message named task {_cut(event.task_before)} and {agent}."
 
 
 def _headline(event: GateEvent) -> str:

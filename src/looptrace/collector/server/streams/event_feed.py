@@ -332,16 +332,22 @@ class EventFeed:
         return [self._news(number, event) for number, event in self._store().events(seq)]
 
     def _news(self, seq: int, event: GateEvent) -> _News:
+        """Return an event as it is sent; a late name of an open gate is its opening once more."""
+        kind, is_over = event.type, False
+        if event.type == "gate_renamed":
+            details = self._store().gate(event.gate)
+            event, is_over = details.event, details.gate.status != "open"
         names = tuple(self._store().names_of(event.task))
         notice = notice_of(event, self._directives, names)
         session = None if service_of(event.task, event.session) is None else event.session
+        keys = (None, event.task, *names, event.trace_id, (_SESSION, session))
         return _News(
             seq=seq,
             id=event.id,
             task=event.task,
             session=session,
-            keys=frozenset((None, event.task, *names, event.trace_id, (_SESSION, session))),
-            body=f"event: {event.type}\ndata: {_json(notice)}\n\n",
+            keys=frozenset(() if is_over else keys),
+            body=f"event: {kind}\ndata: {_json(notice)}\n\n",
         )
 
 
