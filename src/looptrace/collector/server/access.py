@@ -13,7 +13,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -24,6 +24,7 @@ import grpc  # type: ignore[import-untyped]
 import msgspec
 from google.rpc.code_pb2 import PERMISSION_DENIED, UNAUTHENTICATED  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+from starlette.routing import BaseRoute, Match
 
 from looptrace.collector.server.receiver.strangers import accepted
 from looptrace.errors import InputError
@@ -39,6 +40,7 @@ _HTTP_STATUS = {
     UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
 }
 _PROTOBUF = "application/x-protobuf"
+_HTML = "text/html"
 _NOSNIFF = (b"x-content-type-options", b"nosniff")
 _CACHE = b"cache-control"
 _WHO = "give a token in the header `Authorization: Bearer ...`"
@@ -269,10 +271,20 @@ class Page(Protocol):
 
 
 class AccessMiddleware:
-    """Passes allowed requests on, and answers the others with OTLP's errors."""
+    """Passes allowed requests on, and answers the others with OTLP's errors.
 
-    def __init__(self, app: App, access: Access, page: Page | None = None) -> None:
+    A browser that asks for a path outside of the application's `routes` gets a page that says so.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        access: Access,
+        page: Page | None = None,
+        routes: Sequence[BaseRoute] = (),
+    ) -> None:
         self._app = app
+        self._routes = routes
         self._access = access
         self._page = page
 
@@ -290,7 +302,7 @@ class AccessMiddleware:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
         if why := foreign(headers, self._access):
             await _refuse(send, headers, Status(code=PERMISSION_DENIED, message=why))
-        elif self._page and self._page.serves(scope["path"]):
+        elif self._page and self._is_for_people(scope, headers):
             await self._page(scope, receive, send)
         elif not is_allowed(headers.get("authorization", []), self._access):
             await _refuse(send, headers, Status(code=UNAUTHENTICATED, message=_WHO))
@@ -299,6 +311,14 @@ class AccessMiddleware:
             token = token_of(headers.get("authorization", []), self._access)
             scope[WHO] = self._access.names.get(token or "")
             await self._app(scope, receive, send)
+
+    def _is_for_people(self, scope: Scope, headers: Mapping[str, list[str]]) -> bool:
+        """Return whether the page answers: its paths, and those that a browser asks for in vain."""
+        if self._page and self._page.serves(scope["path"]):
+            return True
+        # Only browsers name HTML among what they accept.
+        wants_html = any(_HTML in value for value in headers.get("accept", []))
+        return wants_html and all(route.matches(scope)[0] == Match.NONE for route in self._routes)
 
 
 def _guarded(send: Send) -> Send:

@@ -98,6 +98,10 @@ class Archiver:
         self._waiting = Waiting()
         self._worker = Worker("looptrace-archiver", self._run)
 
+    def version(self) -> tuple[int, int]:
+        """Return what changes with each round of storing, and where days are deleted."""
+        return self.counts.rounds, self.expired.total()
+
     def start(self) -> None:
         """Lock the store; return when it is locked.
 

@@ -144,11 +144,11 @@ class Service:
             self.exporter.start()
         if self.judge:
             self.judge.start()
-        reduce_content = partial(with_content, content=options.content, key=key)
+        reduced = partial(with_content, content=options.content, key=key)
         self.shards = self._shards(options, key)
-        sink = self.shards or self.log
-        self.pipeline = Pipeline(sink, settings.server, self.counts, reduce_content)
-        self.loops = LoopMetrics(options.store_dir, self.log, self.detector.counts)
+        self.pipeline = Pipeline(self.shards or self.log, settings.server, self.counts, reduced)
+        version = self.archiver.version
+        self.loops = LoopMetrics(options.store_dir, self.log, self.detector.counts, version)
         self.metrics = Metrics(self.instruments(), os.environ)
         self.feed = EventFeed(options.store_dir, self.changes, settings.directives)
         self.gates = GatesApi(
@@ -280,7 +280,7 @@ async def _serve(
     machines = Starlette(
         routes=service.routes(), exception_handlers=error_handlers(service.on_store_error)
     )
-    app = AccessMiddleware(machines, access, page)
+    app = AccessMiddleware(machines, access, page, machines.routes)
     http = _Http(
         uvicorn.Config(
             app,
