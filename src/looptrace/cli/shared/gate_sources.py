@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 from queue import SimpleQueue
@@ -23,6 +24,7 @@ from looptrace.collector.api_bodies import WarmingTask
 from looptrace.collector.gates_client import RemoteGates
 from looptrace.collector.sdk.gate_stream import TOKEN_VARIABLE, Server
 from looptrace.collector.server.warming import warming_tasks
+from looptrace.collector.store.agent_states import with_agents
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, together
 from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.locks import StoreError
@@ -106,12 +108,15 @@ class StoredGates:
     def gates(self, status: GateStatus | None = None) -> list[StoredGate]:
         """Return gates, the open ones first, then the newest."""
         with open_gates(self._folder) as store:
-            return store.gates(status)
+            gates = store.gates(status)
+        return with_agents(self._folder, gates)
 
     def gate(self, gate_id: str, meaning: Meaning | None = None) -> GateDetails:
         """Return a gate with what led to it."""
         with open_gates(self._folder) as store:
-            return store.gate(gate_id, meaning)
+            details = store.gate(gate_id, meaning)
+        (gate,) = with_agents(self._folder, [details.gate])
+        return replace(details, gate=gate)
 
     def resolve(
         self, gate_id: str, decision: str, note: str | None, *, who: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -96,9 +96,16 @@ def cards_of(api: GatesApi, gates: Sequence[StoredGate]) -> list[GateCard]:
     findings = {finding.id: finding for finding in stored}
     meaning = api.settings.policy.rule_set.meaning
     directives = api.settings.directives
+    states = {gate.id: gate.agent_state for gate in gates}
     with reader.open_gates(api.store_dir) as store:
         return [
-            _card(store, details, findings, turns.filter(task=details.gate.task), directives)
+            _card(
+                store,
+                replace(details, gate=replace(details.gate, agent_state=states[details.gate.id])),
+                findings,
+                turns.filter(task=details.gate.task),
+                directives,
+            )
             for details in store.details([gate.id for gate in gates], meaning)
         ]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Literal
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -92,6 +93,14 @@ class ForwardEngine:
         share_s = timeout_s / max(1, len(self._servers))
         opened = (server.open_gates(task, service, share_s) for server in self._servers)
         return [notice for notices in opened for notice in notices]
+
+    @contextmanager
+    def waiting(self, task: str) -> Iterator[None]:
+        """Let the servers know that the process waits for a task, session or trace."""
+        with ExitStack() as waits:
+            for stream in self._streams:
+                waits.enter_context(stream.waiting(task))
+            yield
 
     def close(self, timeout_s: float) -> None:  # noqa: ARG002
         """Close the exporter."""
