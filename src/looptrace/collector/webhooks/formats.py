@@ -214,7 +214,7 @@ def _data(event: GateEvent, telling: Telling) -> dict[str, Any]:
         "blockers": [_cut(blocker) for blocker in event.blockers[:_BLOCKERS_MAX]],
         "error": error_text(event) if telling.has_error_text else None,
         "cost": asdict(gate.finding.cost) if gate.finding else None,
-        "agent_state": asdict(gate.agent) if gate.agent else None,
+        **({"agent_state": asdict(gate.agent)} if gate.agent else {}),
         "url": telling.links.gate(event),
         "trace_url": telling.links.trace(event),
     }
