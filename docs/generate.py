@@ -27,6 +27,7 @@ from looptrace.collector.server.access import Access
 from looptrace.collector.server.openapi import document
 from looptrace.collector.server.receiver.receiver_metrics import NAMES, Instrument, Reason
 from looptrace.collector.server.service import Options, Service
+from looptrace.installation import REVISION, SOURCE, install_command
 from looptrace.rules.docs import pages
 
 DOCS = Path(__file__).parent
@@ -260,6 +261,30 @@ def _first_of_lists(value: Any) -> Any:
     return [_first_of_lists(inner) for inner in value[:1]] if isinstance(value, list) else value
 
 
+_INSTALL = re.compile(r"pip install '?(?:looptrace|\.)(?:\[(?P<extra>[\w,]+)\]')?(?=[`\s\"&)])")
+_REVISION = re.compile(r"(OWNER/looptrace(?:@| .*\n +rev: ))[\w.]+")
+_WHERE = re.compile(r"(?P<head><!-- `make docs` writes where to install. -->\n).*(?=\n)")
+
+
+def with_installation(text: str) -> str:
+    """Return a page or an example with the commands that install looptrace today."""
+    where = " in a checkout, the folder with `README.md`" if SOURCE == "." else ""
+    is_published = "" if SOURCE != "." else " looptrace is not on a package index yet."
+    sentence = f"Run these commands{where}.{is_published}"
+    text = _WHERE.sub(lambda match: match["head"] + sentence, text)
+    text = _REVISION.sub(lambda match: match[1] + REVISION, text)
+    return _INSTALL.sub(lambda match: install_command(match["extra"] or ""), text)
+
+
+def installing() -> list[Path]:
+    """Return the files that a reader may take a command to install looptrace from."""
+    kinds = ("*.md", "*.ipynb", "*.yml", "*.yaml")
+    folders = (DOCS, DOCS.parent / "examples")
+    found = [path for folder in folders for kind in kinds for path in folder.rglob(kind)]
+    installed = {path for path in found if "node_modules" not in path.parts}
+    return sorted({*DOCS.parent.glob("*.md"), *installed})
+
+
 def stale() -> dict[Path, str]:
     """Return the pages that differ from the code, with the text that they should have."""
     wanted = {DOCS / "rules" / name: text for name, text in pages().items()}
@@ -287,6 +312,9 @@ def stale() -> dict[Path, str]:
     for path in DOCS.glob("*.md"):
         if _SHOWN.search(text := path.read_text(encoding="utf-8")):
             wanted[path] = with_outputs(text)
+    for path in installing():
+        text = wanted.get(path) or path.read_text(encoding="utf-8")
+        wanted[path] = with_installation(text)
     return {
         path: text
         for path, text in wanted.items()

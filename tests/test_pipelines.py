@@ -150,6 +150,16 @@ def test_inputs_of_the_action(repository: Path) -> None:
     assert act(repository, "traces/", baseline="nowhere.json").returncode == 2
 
 
+@pytest.mark.parametrize("text", ["[]", '{"resourceMetrics": []}'])
+def test_an_agent_without_turns_fails_the_action(repository: Path, text: str) -> None:
+    """Else a job whose agent is not instrumented would be green for ever."""
+    (repository / "none.json").write_text(text)
+    ran = act(repository, "none.json")
+    assert ran.returncode == 2
+    for words in (ran.stderr, ran.stdout, ran.summary):
+        assert "Nothing was checked: no span was read; none.json: " in words
+
+
 def test_the_action_installs_itself(repository: Path) -> None:
     """Into an environment of its own, from the checkout that the runner made of it."""
     checkout = checkout_in(repository.parent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import ssl
 import subprocess
 from contextlib import AbstractContextManager
@@ -30,6 +31,7 @@ from looptrace.collector.server.access import (
     tls_options,
 )
 from tests.reliability.asgi import serving
+from tests.reliability.serving import served
 
 GOOD, SHORT, OTHER = "a-token-of-20-letters", "only-15-letters", "another-token-of-letters"
 START_S = 10.0
@@ -115,6 +117,38 @@ def test_every_combination(
     assert len(MATRIX) == 24
     assert answer.status_code == (401 if token and not header else 200)
     assert healthy.status_code == 200
+
+
+PATHS = (
+    *("/v1/gates", "/v1/gates/none", "/v1/tasks", "/v1/gates/metrics", "/v1/nothing", "/metrics"),
+    *("/healthz", "/readyz", "/", "/tasks", "/nope", "/sign-in", "/v1/traces", "/openapi.json"),
+)
+
+
+def test_no_answer_is_kept_or_taken_for_another_type(tmp_path: Path) -> None:
+    """P18: what agents wrote is not run by a browser, and not left in a cache."""
+    (tmp_path / "tokens").write_text(GOOD)
+    options = ("--no-grpc", "--token-file", str(tmp_path / "tokens"))
+    with served(tmp_path / "store", *options) as server, httpx.Client(trust_env=False) as client:
+        url, known = f"http://{server.address}", {"authorization": f"Bearer {GOOD}"}
+        answers = [client.get(url + path, headers=each) for path in PATHS for each in ({}, known)]
+        answers += [
+            client.post(f"{url}/v1/traces", content=b"{", headers={**known, "content-type": kind})
+            for kind in ("application/json", "application/x-protobuf", "text/plain")
+        ]
+        answers.append(client.get(url, headers={"host": "elsewhere.example"}))
+        with client.stream("GET", f"{url}/v1/gates/stream", headers=known) as stream:
+            answers.append(stream)
+        asset = client.get(
+            url + re.findall(r'"(/[^"]+\.css[^"]*)"', client.get(f"{url}/sign-in").text)[0]
+        )
+
+    assert {answer.status_code for answer in answers} >= {200, 303, 400, 401, 403, 404, 415}
+    for answer in answers:
+        assert answer.headers.get_list("x-content-type-options") == ["nosniff"], answer.url
+        assert answer.headers.get_list("cache-control") == ["no-store"], answer.url
+    assert asset.headers["x-content-type-options"] == "nosniff"
+    assert "immutable" in asset.headers["cache-control"]
 
 
 def test_clients_without_a_certificate_do_not_get_in(certificates: Path) -> None:

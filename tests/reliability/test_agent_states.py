@@ -55,9 +55,8 @@ def test_an_agent_that_waits_is_shown_everywhere(
         assert said in at.page(f"/gates/{at.gate()['id']}")[1]
         for command in (["list"], ["show"]):
             ids = [at.gate()["id"]] if command == ["show"] else []
-            shown = CliRunner().invoke(
-                main, ["gates", *command, f"http://{at.server.address}", *ids]
-            )
+            where = ["--server", f"http://{at.server.address}"]
+            shown = CliRunner().invoke(main, ["gates", *command, *where, *ids])
             assert said in shown.output
 
         path = f"/v1/gates/{at.gate()['id']}/resolve"

@@ -15,6 +15,7 @@ from looptrace.analyzer.llm_judge import Opinions
 from looptrace.analyzer.report.ci import (
     Loops,
     baseline_of,
+    check_something_was_read,
     github_report,
     junit_report,
     known_text,
@@ -100,7 +101,7 @@ def analyze(
     """Find the loops in PATHS: trace files, folders, globs, a store, or - for standard input.
 
     Exits with 0, with 1 as --fail-on says, and with 2 if some of the input could not be read,
-    whatever was found in the rest.
+    whatever was found in the rest, or if --fail-on has nothing to check.
     """
     settings = selected(settings, select, ignore)
     known = None if baseline is None else baseline_of(baseline)
@@ -111,7 +112,10 @@ def analyze(
         analysis = traces.analysis(paths, settings, jobs, judging, with_turns=with_turns)
     answers = opinions(asked, analysis, analysis.events, traces.store_of(paths))
     loops = loops_of(analysis, known)
+    must_check = fail_on != "never" and not analysis.skipped
     if form == "terminal" and output is None:
+        if must_check:  # The report would only say the same.
+            check_something_was_read(analysis)
         print_report(analysis, stdout_console(), answers)
     else:
         report = (
@@ -123,6 +127,8 @@ def analyze(
     traces.warn_of(analysis.skipped)
     for sentence in known_text(loops):
         click.echo(sentence, err=True)
+    if must_check:
+        check_something_was_read(analysis)
     context.exit(_exit_code(loops, fail_on))
 
 

@@ -57,13 +57,17 @@ def show(settings: Settings) -> None:
 @click.argument("files", nargs=-1, type=_FILE)
 @click.pass_context
 def check(context: click.Context, files: tuple[Path, ...]) -> None:
-    """Check FILES (by default looptrace.toml); exits with 2 if one cannot be used."""
+    """Check FILES (by default looptrace.toml), and name each error with its line.
+
+    Exits with 2 if a file cannot be used. In a file that is not TOML only the first error is named.
+    """
     code = 0
     for file in files or (Path(FILE_NAME),):
         try:
             load(file)
         except SettingsError as error:
-            click.echo(f"Error: {plain(str(error), _ERROR_LENGTH_MAX)}", err=True)
+            for each in error.every:
+                click.echo(f"Error: {plain(str(each), _ERROR_LENGTH_MAX)}", err=True)
             code = EXIT_UNREADABLE
         else:
             click.echo(f"{file}: ok")

@@ -25,7 +25,8 @@ from looptrace.collector.api_bodies import (
     WarmingTask,
 )
 from looptrace.collector.api_paths import GATE_METRICS_PATH, WARMING_PATH
-from looptrace.collector.sdk.gate_stream import SILENCE_S_MAX, Server, TokenError, events_of
+from looptrace.collector.sdk.gate_stream import SILENCE_S_MAX, Server, events_of
+from looptrace.collector.sdk.server_watch import TokenError
 from looptrace.collector.store.gate_metrics import GateMetrics
 from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.locks import StoreError

@@ -6,7 +6,7 @@
 -- column: rule (text) rule that found the loop
 -- column: action (text) requested action, empty for resolutions and resets
 -- column: turn (bigint) turn of the task
--- column: loop_count (bigint) repeats at that turn
+-- column: attempts (bigint) occurrences of what repeats up to that turn
 -- column: signature (text) short form of what repeats
 -- column: reason (text) the loop in words, or why counts begin again
 -- column: gate (text) id of the gate that it opened or resolved
@@ -20,7 +20,7 @@ SELECT
     rule,
     action,
     turn,
-    loop_count,
+    attempts,
     signature,
     reason,
     gate,

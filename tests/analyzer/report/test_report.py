@@ -13,7 +13,8 @@ import pytest
 from rich.console import Console
 
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
-from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
+from looptrace.analyzer.detect.loops import Loop, loops_in
+from looptrace.analyzer.engine.analysis import Analysis, SpanKind, Summary, Unknown
 from looptrace.analyzer.gates.events import EventType, Failure, GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.report.ci import baseline_of, loops_of
@@ -24,10 +25,8 @@ from looptrace.analyzer.report.wording import (
     EVENTS_SHOWN_MAX,
     GROUPS_SHOWN_MAX,
     WHY_TEXTS,
-    Group,
     cost_text,
     duration_text,
-    grouped,
     shown_of,
 )
 from looptrace.analyzer.schema.spans import Skipped
@@ -144,7 +143,7 @@ def event(type_: EventType, at: int, **fields: Any) -> GateEvent:
     return GateEvent(type=type_, turn=at, **known | fields)
 
 
-WARNED = event("loop_detected", 6, action="warn", loop_count=2)
+WARNED = event("loop_detected", 6, action="warn", attempts=3, loop_count=2)
 OPENED = event("gate_opened", 10)
 RESOLVED = event("gate_resolved", 12, gate="gate 10", reason="person", decision="continue")
 RESET = event("counter_reset", 12, reason="person", loop_count=4)
@@ -245,9 +244,9 @@ def test_rules_that_see_the_same_loop_are_one_block() -> None:
     signature = finding("signature_repeat", action="warn")
     response = finding("response_repeat", (1, 3, 5, 7, 9), "pivot")
 
-    shown = grouped([signature, response, call])
+    shown = loops_in([signature, response, call])
 
-    assert shown == [Group(call, (response, signature))]
+    assert shown == [Loop(call, (response, signature))]
     assert shown[0].also == "response_repeat, signature_repeat"
 
 
@@ -260,24 +259,24 @@ def test_half_of_the_smaller_stretch_makes_one_loop(turns: tuple[int, ...], coun
     if turns == (8, 9):
         lead = finding(turns=(1, 2, 3, 4, 5, 6, 7, 8))
 
-    assert len(grouped([lead, finding("cycle", turns, "warn")])) == count
+    assert len(loops_in([lead, finding("cycle", turns, "warn")])) == count
 
 
 def test_agents_side_by_side_are_two_loops() -> None:
     """Two sub-agents that loop at the same time need two people to look, or one to look twice."""
     other = finding(turns=(3, 5, 7, 9), agent="reviewer")
 
-    assert len(grouped([finding(), other])) == 2
+    assert len(loops_in([finding(), other])) == 2
 
 
 def test_counters_of_the_whole_task_join_the_agent_that_shares_their_turns() -> None:
     """A rule whose lane is the task may name no agent, and still sees the same turns."""
-    assert len(grouped([finding(), finding("signature_repeat", agent="")])) == 1
+    assert len(loops_in([finding(), finding("signature_repeat", agent="")])) == 1
 
 
 def test_tasks_are_never_one_loop() -> None:
     """Turn numbers start again in every task."""
-    assert len(grouped([finding(), finding(task="other")])) == 2
+    assert len(loops_in([finding(), finding(task="other")])) == 2
 
 
 def test_strongest_loop_comes_first() -> None:
@@ -287,7 +286,7 @@ def test_strongest_loop_comes_first() -> None:
     more = finding("d", (1, 2, 3, 4), "gate", task="c")
     named = finding("b", (1, 2, 3), "gate", task="d")
 
-    shown = grouped([warn, gate, more, named])
+    shown = loops_in([warn, gate, more, named])
 
     assert [group.lead for group in shown] == [more, named, gate, warn]
 
@@ -296,7 +295,7 @@ def test_loops_beyond_the_bound_are_counted_and_told() -> None:
     """A page of ten thousand loops is useless, but no loop may vanish in silence."""
     many = [finding(task=f"task-{number}") for number in range(GROUPS_SHOWN_MAX + 3)]
 
-    groups = grouped(many)
+    groups = loops_in(many)
     shown, left_over = shown_of(groups)
     assert len(groups) == len(many)
 
@@ -403,8 +402,8 @@ def test_terminal_report_shows_what_was_decided() -> None:
     assert (
         "\n"
         "  events:\n"
-        "  turn 6: warn by repeated_call, loop count 2\n"
-        "  turn 10: gate by repeated_call, loop count 4: the rule's limit is reached\n"
+        "  turn 6: warn by repeated_call, at the 3rd time\n"
+        "  turn 10: gate by repeated_call, at the 5th time: the rule's limit is reached\n"
         "  The gate is open: a person must decide how the task goes on.\n"
     ) in text
     assert text.endswith("For a report on a gate: looptrace escalation PATH --task ID\n")
@@ -415,7 +414,7 @@ def test_gate_that_is_resolved_waits_for_nobody() -> None:
     text = printed(analysis(finding(), events=(OPENED, RESOLVED, RESET)))
 
     assert "  turn 12: gate resolved by a person: continue\n" in text
-    assert "  turn 12: counter reset from 4: a person spoke\n" in text
+    assert "  turn 12: counter reset after 5 times: a person spoke\n" in text
     assert "open" not in text
     assert "escalation" not in text
 
@@ -425,13 +424,16 @@ def test_gate_that_is_resolved_waits_for_nobody() -> None:
     [
         (
             event("loop_detected", 3, action="retry_later", retry_after_s=120),
-            "retry_later by repeated_call, loop count 4: after 120 s",
+            "retry_later by repeated_call, at the 5th time: after 120 s",
         ),
         (
             event("pivot_issued", 3, action="pivot", pivots=2),
-            "pivot by repeated_call, loop count 4: change of course 2",
+            "pivot by repeated_call, at the 5th time: change of course 2",
         ),
-        (event("counter_reset", 3, reason="idle", loop_count=3), "counter reset from 3: the task"),
+        (
+            event("counter_reset", 3, reason="idle", loop_count=3),
+            "reset after 4 times: the task",
+        ),
         (event("gate_opened", 3, why="MAX_PIVOTS_EXCEEDED"), "no pivot is left"),
     ],
 )
@@ -483,22 +485,24 @@ def test_silence_is_said() -> None:
 @pytest.mark.parametrize(
     ("spans", "why"),
     [
-        (
-            38,
-            "38 spans, but none is a tool call or a model response in a dialect that looptrace "
-            "knows.",
-        ),
-        (0, "No spans were read."),
+        (4, "of 4 spans none is a turn of an agent in a dialect that looptrace knows"),
+        (0, "no span was read; a.json: an empty list."),
     ],
 )
 def test_input_without_turns_is_no_clean_bill(spans: int, why: str) -> None:
     """No loop in no turns says nothing about the agent, and the reader must know."""
-    content = analysis(rows=[], summary=Summary(0, 0, 0, spans, 0, 0, Unknown(0, 0)))
+    content = replace(
+        analysis(rows=[], summary=Summary(0, 0, 0, spans, 0, 0, Unknown(0, 0))),
+        kinds=(SpanKind("http", "GET /users", 3), SpanKind(None, "boot", 1)),
+        empty=(Skipped("a.json", "an empty list"),),
+    )
 
-    text = printed(content, width=120)
+    text = printed(content, width=400)
 
-    assert "No turns to analyse." in text
-    assert why in text
+    assert text.splitlines()[0].startswith(f"Nothing was checked: {why}")
+    kinds = "There are: GET /users (scope http, 3 spans), boot (no scope, 1 span)."
+    assert (kinds in text) == bool(spans)
+    assert "0 sessions" not in text
     assert "explain" not in text
     assert why in Page(html_report(content)).text
 
@@ -550,7 +554,7 @@ def test_html_report_marks_what_was_decided_on_the_timeline() -> None:
     }
     assert columns == {kind: at - 1 for kind, at in (("warn", 6), ("gate", 10), ("person", 12))}
     text = " ".join(page.text.split())
-    assert "turn 10 gate by repeated_call, loop count 4: the rule's limit is reached" in text
+    assert "turn 10 gate by repeated_call, at the 5th time: the rule's limit is reached" in text
     assert "Try the other file. gate resolved by a person: continue counter reset" in text
     assert text.count("gate resolved") == 2
 
@@ -849,10 +853,10 @@ def test_the_loop_that_a_guard_stopped_leads() -> None:
     guard = finding("max_iterations", turns=(1, 2, 3, 4, 5, 6), action="gate")
     loop = finding("repeated_call", turns=(2, 3, 4), action="warn")
 
-    (group,) = grouped([guard, loop])
+    (group,) = loops_in([guard, loop])
 
     assert (group.lead, group.others) == (loop, (guard,))
-    assert [group.lead for group in grouped([guard])] == [guard]
+    assert [group.lead for group in loops_in([guard])] == [guard]
 
 
 def test_a_loop_without_a_signature_is_known_in_its_task_alone(tmp_path: Path) -> None:

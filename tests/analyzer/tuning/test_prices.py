@@ -73,7 +73,10 @@ def test_no_pattern_is_slow() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "prices.toml:1: the file has no models; it must be a table."),
+        (
+            "",
+            "prices.toml:1: the file has no models; it must be a table. The file has 1 more.",
+        ),
         (
             f"[models.a]\n{FREE}",
             "prices.toml:1: the file has no currency; it must be a text of 1 to 10 characters.",

@@ -103,11 +103,11 @@ def test_a_task_one_attempt_short_warms_up(tmp_path: Path) -> None:
 
 
 @contextmanager
-def at_terminal(where: str) -> Iterator[int]:
+def at_terminal(*where: str) -> Iterator[int]:
     """Run `looptrace watch` at a terminal; returns its other side."""
     mine, its = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
-    with subprocess.Popen([*WATCH, where], stdin=its, stdout=its, stderr=its, env=env) as process:
+    with subprocess.Popen([*WATCH, *where], stdin=its, stdout=its, stderr=its, env=env) as process:
         os.close(its)
         try:
             yield mine
@@ -131,7 +131,7 @@ def test_a_store_is_watched_and_a_key_resolves(tmp_path: Path) -> None:
     """On disk, without a server: what an ingest adds appears, and a decision is recorded."""
     store = tmp_path / "store"
     writer.ingest(spans_of(looping("s1")), store)
-    with at_terminal(str(store)) as terminal:
+    with at_terminal("--store", str(store)) as terminal:
         read_until(terminal, "1 open gate")
         os.write(terminal, b"cAsk Ada.\r")
         read_until(terminal, "is resolved: continue")
@@ -144,7 +144,10 @@ def test_a_store_is_watched_and_a_key_resolves(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_server_is_watched_and_a_key_resolves(tmp_path: Path) -> None:
     """A gate appears as it opens, and the decision takes effect in the server."""
-    with served(tmp_path / "store") as server, at_terminal(f"http://{server.address}") as terminal:
+    with (
+        served(tmp_path / "store") as server,
+        at_terminal("--server", f"http://{server.address}") as terminal,
+    ):
         read_until(terminal, "No gate is open.")
         assert server.send(live_loop("s1", 6).request()) == OK
         read_until(terminal, "1 open gate")
@@ -157,7 +160,9 @@ def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
     """A pipe gets a line for each event, and no screen."""
     store = tmp_path / "store"
     writer.ingest(spans_of(looping("s1")), store)
-    with subprocess.Popen([*WATCH, str(store)], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*WATCH, "--store", str(store)], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("gate opened: task s1, ")
         writer.ingest(spans_of(looping("s2")), store)

@@ -32,6 +32,7 @@ def hooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             f'[[webhooks]]\nname = "{HOOK}"\nurl = "{receiver.url}{SECRET_PATH}"\n'
             'format = "slack"\nallow_private = ["127.0.0.1"]\nactions = ["gate"]\n'
             "[rules.cycle]\nenabled = false\n[server]\nretention_days = 36500\nstore_every_s = 1\n"
+            '[page]\ntrace_url = "https://traces.example/{trace_id}?api_key=hunter22"\n'
         )
         with served(folder / "store", "--config", str(folder / "looptrace.toml")) as found:
             assert found.send(looping("s1", 6).request()) == 200
@@ -89,6 +90,7 @@ def test_settings_show_no_address(operator: Browser) -> None:
     html = operator.get("/settings").text
 
     assert "very-secret" not in html
+    assert "hunter22" not in html
     assert "(an address that is not shown)" in html
     assert "retention_days = 36500" in html
     assert "profile = &#34;balanced&#34;" in html

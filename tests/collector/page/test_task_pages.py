@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -350,3 +351,23 @@ def test_json_in_results_stays_readable(browser: Browser, server: Served) -> Non
 
     assert "&lt;b&gt;" in text
     assert "\nsecond line" in text
+
+
+def test_a_task_is_found_by_its_session(browser: Browser, server: Served) -> None:
+    """Whoever runs the agent knows the session, and types it into the address."""
+    for service in ("one", "two"):
+        trace = Trace("shared", service=service, name=service)
+        call(trace, {})
+        send(server, trace.request())
+    trace = Trace("alone", service="one")
+    call(trace, {})
+    send(server, trace.request())
+
+    until(lambda: browser.get("/task?id=alone@one").status_code == HTTPStatus.OK)
+    for path in ("/task", "/task/why"):
+        assert "alone@one" in browser.get(f"{path}?id=alone").text
+    until(lambda: browser.get("/task?id=shared@two").status_code == HTTPStatus.OK)
+    several = browser.get("/task?id=shared")
+    assert several.status_code == HTTPStatus.CONFLICT
+    assert "shared@one, shared@two" in several.text
+    assert browser.get("/task?id=nobody").status_code == HTTPStatus.NOT_FOUND

@@ -248,11 +248,13 @@ def test_a_cancelled_task_ends_with_an_error_of_its_own(local: Setup) -> None:
         for _ in range(5):
             local.call()
         local.processor.force_flush()
-        threading.Timer(0.1, gate.resolve, args=("cancel", "No longer needed.")).start()
+        note = "No longer needed, and password=hunter22 is out."
+        threading.Timer(0.1, gate.resolve, args=("cancel", note)).start()
 
-        with pytest.raises(TaskCancelled, match=r"No longer needed\.$") as raised:
+        with pytest.raises(TaskCancelled, match=r"No longer needed, .* is out\.$") as raised:
             gate.wait(WAIT_S)
         assert raised.value.state.decision == "cancel"
+        assert "hunter22" not in str(raised.value)
         for _ in range(3):
             local.call()
         local.processor.force_flush()

@@ -594,6 +594,9 @@ def test_a_gate_shows_the_failures_before_it(gates: GateStore) -> None:
     assert [failure.error for failure in details.event.history] == ["boom"] * 3
 
 
+NO_LOOPS = pl.DataFrame(schema={"id": pl.String, "loop": pl.String})
+
+
 @requirement("A15")
 @requirement("D5")
 def test_metrics(gates: GateStore) -> None:
@@ -609,7 +612,7 @@ def test_metrics(gates: GateStore) -> None:
     worked = pl.DataFrame(
         {"task": ["t1", "t1", "t2", "t3", "t4"], "agent": ["A", "B", "C", "A", "A"]}
     )
-    found = metrics_of(gates, worked)
+    found = metrics_of(gates, worked, NO_LOOPS)
     assert (found.tasks, found.looping_tasks, found.loop_detection_rate) == (4, 2, 0.5)
     assert found.gate_rate == 0.5
     assert (found.gates_opened, found.gates_open, found.gates_resolved) == (2, 1, 1)
@@ -625,7 +628,9 @@ def test_metrics(gates: GateStore) -> None:
 
 def test_metrics_of_nothing(gates: GateStore) -> None:
     """A share of nothing is not 0."""
-    found = metrics_of(gates, pl.DataFrame(schema={"task": pl.String, "agent": pl.String}))
+    found = metrics_of(
+        gates, pl.DataFrame(schema={"task": pl.String, "agent": pl.String}), NO_LOOPS
+    )
     assert (found.loop_detection_rate, found.false_positive_rate, found.agents) == (None, None, ())
 
 
@@ -826,7 +831,7 @@ def test_other_settings_judge_the_gates_anew(tmp_path: Path) -> None:
     assert writer.ingest(spans.clear(), tmp_path, none).gates_open == 0
     assert writer.ingest(spans.clear(), tmp_path).gates_open == 1
     (tmp_path / "looptrace-store.gates.db").unlink()
-    with pytest.raises(StoreError, match="no gates yet"):
+    with pytest.raises(StoreError, match="no file of gates"):
         open_gates(tmp_path)
     assert writer.ingest(spans.clear(), tmp_path).gates_open == 1
     no_pivot = DetectionPolicy(recovery=Recovery(max_pivots=0))

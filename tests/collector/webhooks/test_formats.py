@@ -224,7 +224,7 @@ def test_who_is_paged_reads_all_that_is_needed() -> None:
     for part in ("cart 10", "11.9 k tokens, 38 s in the loop", "agent `planner`", "service `shop`"):
         assert part in text
     assert strip in text
-    command = 'looptrace gates resolve https://p g --decision continue --note "…"'
+    command = 'looptrace gates resolve g --server https://p --decision continue --note "…"'
     assert command in text
     assert body("standard", TOLD, telling)["data"]["error"] == "cart 10"
     assert body("standard", TOLD, telling)["data"]["cost"] == asdict(COST)

@@ -11,6 +11,7 @@ import polars as pl
 
 from looptrace import __version__
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.loops import Loop, loops_in
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, Opinions
@@ -21,12 +22,10 @@ from looptrace.analyzer.report.wording import (
     HOW_TO_HAND_ON,
     HOW_TO_LOOK_CLOSER,
     NAME_LENGTH_MAX,
-    Group,
     TaskEvents,
     blind_spots,
     event_name,
     events_by_task,
-    grouped,
     left_over_text,
     loop_cost_text,
     money_text,
@@ -102,7 +101,7 @@ class _Section:
     """One loop, ready for the template."""
 
     anchor: str
-    group: Group
+    group: Loop
     strip: Strip
     cycle: tuple[CycleStep, ...]
     cost: str
@@ -136,7 +135,7 @@ def html_report(
     analysis: Analysis, opinions: Opinions = NOBODY_ASKED, prices: Prices | None = None
 ) -> str:
     """Write the analysis as one self-contained HTML page, with money if there are prices."""
-    groups = grouped(analysis.own)
+    groups = loops_in(analysis.own)
     shown, left_over = shown_of(groups)
     events_of_task = events_by_task(analysis.events)
     sections = _sections(analysis, shown, events_of_task, opinions, prices)
@@ -164,7 +163,7 @@ def html_report(
 
 def _sections(
     analysis: Analysis,
-    shown: Sequence[Group],
+    shown: Sequence[Loop],
     events_by_tasks: dict[str, TaskEvents],
     opinions: Opinions,
     prices: Prices | None,
@@ -188,7 +187,7 @@ def _sections(
     return sections
 
 
-def _by_rule(groups: Sequence[Group]) -> list[_OfRule]:
+def _by_rule(groups: Sequence[Loop]) -> list[_OfRule]:
     """Return the number of loops for each rule and agent, the most frequent first."""
     leads: dict[tuple[str, str], list[Finding]] = {}
     for group in groups:
@@ -277,7 +276,7 @@ def _decided(events: TaskEvents, opinions: Opinions) -> _Decided:
 
 def _section(
     anchor: str,
-    group: Group,
+    group: Loop,
     turns: pl.DataFrame,
     events: Sequence[GateEvent],
     places: EventPlaces,
@@ -292,7 +291,7 @@ def _section(
 
 
 def _rows_around(
-    group: Group, turns: pl.DataFrame, roles: dict[int, Any], events: EventPlaces
+    group: Loop, turns: pl.DataFrame, roles: dict[int, Any], events: EventPlaces
 ) -> tuple[list[TurnRow], int, list[TurnRow]]:
     """Return the turns of the loop and some around it; a long loop has only its start and end."""
     first = min(finding.turn_first for finding in group.findings)
@@ -310,7 +309,7 @@ def _rows_around(
     return head, turns_between, tail
 
 
-def places_in_round(group: Group) -> dict[int, str]:
+def places_in_round(group: Loop) -> dict[int, str]:
     """Name the turns of a cycle by their place in the round: A, B, A, B."""
     if group.lead.period == 1:
         return {}

@@ -14,6 +14,7 @@ import msgspec
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.loops import loops_in
 from looptrace.analyzer.engine.analysis import Analysis, Outage
 from looptrace.analyzer.gates.directives import OWN, Directives
 from looptrace.analyzer.gates.event_names import CONTENT, NAMES_BEFORE
@@ -75,11 +76,16 @@ def json_report_parts(
         "unknown": asdict(summary.unknown),
         "skipped": [asdict(skipped) for skipped in analysis.skipped],
     }
+    loops = {
+        finding.id: loop.lead.id
+        for loop in loops_in(analysis.findings)
+        for finding in loop.findings
+    }
     events = (
         event_object(event, opinions.get(event.gate), directives) for event in analysis.events
     )
     lists = {
-        "findings": map(_finding_object, analysis.findings),
+        "findings": (_finding_object(each, loops[each.id]) for each in analysis.findings),
         "events": events,
         "outages": map(outage_object, analysis.outages),
     }
@@ -102,11 +108,11 @@ def _list_parts(objects: Iterable[dict[str, Any]]) -> Iterator[str]:
     yield end
 
 
-def _finding_object(finding: Finding) -> dict[str, Any]:
+def _finding_object(finding: Finding, loop: str) -> dict[str, Any]:
     cost = _fields(finding.cost)
     # Python's form of a number; the library writes small ones differently.
     cost["seconds"] = msgspec.Raw(repr(finding.cost.seconds).encode())
-    return dict(zip(_FINDING, _finding_values(finding), strict=True)) | {"cost": cost}
+    return dict(zip(_FINDING, _finding_values(finding), strict=True)) | {"cost": cost, "loop": loop}
 
 
 def outage_object(outage: Outage) -> dict[str, Any]:

@@ -16,7 +16,7 @@ def selected(settings: Settings, select: Collection[str], ignore: Collection[str
     """Return the settings with the rules that are selected and not ignored.
 
     Raises:
-        InputError: if no rule has a given name.
+        InputError: if no rule has a given name, or none is left.
     """
     known = {rule.name: rule for rule in known_rules()}
     for name in (*select, *ignore):
@@ -27,6 +27,8 @@ def selected(settings: Settings, select: Collection[str], ignore: Collection[str
     rule_set = settings.policy.rule_set
     in_force = {rule.name: rule for rule in rule_set.rules}
     wanted = [name for name in select or in_force if name not in ignore]
+    if not wanted:
+        raise InputError("no rule is left of those that are selected or on; ignore fewer.")
     # Rules keep their order, by which findings of equal strength are ordered.
     rules = tuple((in_force.get(name) or known[name]) for name in known if name in wanted)
     overrides = [

@@ -84,13 +84,15 @@ class Limits:
         30,
         ge=1,
         le=36_500,
-        doc="Days for which spans, turns and findings are kept; gates are kept for ever.",
+        doc="Days for which spans, turns and findings are kept after they arrived; gates are kept "
+        "for ever. Each deletion is announced a day before.",
     )
     retention_bytes_max: int = setting(
         100 * GIB,
         ge=MIB,
         le=1 << 60,
-        doc="Bytes of spans, turns and findings; beyond, the oldest days are deleted.",
+        doc="Bytes of spans, turns and findings; beyond, the days that arrived first are deleted, "
+        "a day after that is announced.",
     )
 
     def __post_init__(self) -> None:

@@ -55,13 +55,13 @@ def session_task(session: str, tasks: Iterable[str]) -> list[str]:
     Raises:
         SeveralServicesError: if several services have the session.
     """
-    of_services = {task: service for task in tasks if (service := service_of(task, session))}
+    of_services = [task for task in tasks if service_of(task, session)]
     if len(of_services) > 1:
-        services = ", ".join(map(repr, sorted(of_services.values())))
         raise SeveralServicesError(
-            f"session {session!r} is one of each of these services: {services}; say which is meant."
+            f"session {session!r} is one of several services; name the task, which is one of: "
+            f"{', '.join(sorted(of_services))}."
         )
-    return list(of_services)
+    return of_services
 
 
 def _quoted(service: str) -> str:

@@ -14,20 +14,14 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.judge_option import judge_of, judge_option
-from looptrace.cli.shared.stores import StorePath
+from looptrace.cli.shared.stores import store_option
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _PORT = click.IntRange(0, 65_535)
 
 
 @click.command()
-@click.option(
-    "--store",
-    "store_dir",
-    required=True,
-    type=StorePath("served"),
-    help="Folder of the store; it is created if it does not exist.",
-)
+@store_option("served", "Folder of the store; it is created if it does not exist.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--http-port", type=_PORT, default=4318, show_default=True, help="0 is any free one.")
 @click.option("--grpc-port", type=_PORT, default=4317, show_default=True, help="0 is any free one.")
@@ -62,7 +56,7 @@ _PORT = click.IntRange(0, 65_535)
 )
 @judge_option
 @config_option
-def serve(settings: Settings, store_dir: Path, judge: str | None, **options: Any) -> None:
+def serve(settings: Settings, store: Path, judge: str | None, **options: Any) -> None:
     """Receive OTLP, find loops as they happen, and notify agents and people of gates.
 
     Acknowledged spans are on disk. The server ends on SIGTERM or Ctrl-C, within 5 seconds.
@@ -79,7 +73,7 @@ def serve(settings: Settings, store_dir: Path, judge: str | None, **options: Any
 
     tokens = access.read_tokens(options["token_file"], os.environ)
     serving = service.Options(
-        store_dir,
+        store,
         settings,
         access.Access(
             options["host"],

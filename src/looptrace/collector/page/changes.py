@@ -31,15 +31,15 @@ class ChangeStream:
 
     def version(self) -> Hashable:
         """Return a version that changes with the store's turns and decisions."""
-        counts = self.service.archiver.counts
-        return counts.rounds, counts.expired_parts, self._last_seq()
+        archiver = self.service.archiver
+        return archiver.counts.rounds, archiver.expired.total(), self._last_seq()
 
     async def follow(self, request: Request) -> Response:
         """Send `gates` after decisions and gate events, and `turns` when turns came into the store.
 
         A request for `turns` has waiting turns stored soon.
         """
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        headers = {"X-Accel-Buffering": "no"}
         events = self._events(brings_turns="turns" in request.query_params)
         return StreamingResponse(events, headers=headers, media_type="text/event-stream")
 

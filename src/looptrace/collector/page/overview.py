@@ -71,7 +71,7 @@ class Overview:
         loaded = {name: queries.load(name) for name in QUERIES}
         answers = ask_each(store_dir, {name: query.sql for name, query in loaded.items()})
         with reader.open_gates(store_dir) as gates:
-            metrics = metrics_of(gates, reader.worked(store_dir))
+            metrics = metrics_of(gates, reader.worked(store_dir), reader.read_loops(store_dir))
             open_count = gates.count("open")  # This includes tasks whose turns were deleted.
         agents = [row for row in answers["agents_that_loop"] if row["looping_tasks"]]
         return {

@@ -70,7 +70,8 @@ class Site:
         senders = service.shards.senders.values() if service.shards else ()
         self._others = OtherServers([sender.server for sender in senders])
         self._changes = ChangeStream(service, self._others)
-        self._renderer = Renderer(self._sessions, self._changes.state)
+        archiver = service.archiver
+        self._renderer = Renderer(self._sessions, self._changes.state, lambda: archiver.retention)
         self._listed = TaskList(options.store_dir, options.settings.policy.rule_set)
         self._overview = Overview(service.gates, self._renderer, self._changes.version)
         self._preparing: asyncio.Task[None] | None = None

@@ -14,6 +14,7 @@ import polars as pl
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.collector.server.warming import WARMING_TURNS_MAX, nearest_loops
 from looptrace.collector.store import reader
+from looptrace.collector.store.buckets.finding_rows import PART_COLUMNS, loops_of_rows
 from looptrace.collector.store.gate_metrics import standing_of
 from looptrace.collector.store.gates import StoredGate
 from looptrace.rules.contract import ACTIONS
@@ -30,7 +31,7 @@ STATES = {
 PERIODS_H = {"1": "the last hour", "24": "the last day", "168": "the last 7 days"}
 
 _HOUR_NS = 3_600 * NS_PER_S
-_FINDING_COLUMNS = ["task", "rule", "action", "reason", "attempts"]
+_FINDING_COLUMNS = [*PART_COLUMNS, "reason"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +142,14 @@ class TaskList:
 
 
 def _loops_by_task(findings: pl.DataFrame) -> pl.DataFrame:
-    """Return, by task, its rules, and the action and reason of its strongest finding."""
+    """Return, by task, its rules, and the action and reason of its strongest loop."""
     strength = pl.col("action").replace_strict(
         {action: rank for rank, action in enumerate(ACTIONS)}, return_dtype=pl.Int8
     )
-    strongest = findings.sort(strength, "attempts", descending=True, maintain_order=True)
+    leads = findings.select(loop="id", reason="reason")
+    findings = findings.drop("reason").join(loops_of_rows(findings), on="id")
+    of_loops = findings.join(leads, on="loop")
+    strongest = of_loops.sort(strength, "attempts", descending=True, maintain_order=True)
     return strongest.group_by("task", maintain_order=True).agg(
         pl.col("action").first(),
         pl.col("reason").first(),

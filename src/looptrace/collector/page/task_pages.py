@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from looptrace.analyzer.detect.loops import Loop, loops_in
 from looptrace.analyzer.gates.decisions import decision_text
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.escalation import Role
@@ -29,12 +30,10 @@ from looptrace.analyzer.report.html import (
 )
 from looptrace.analyzer.report.strip import cycle_of, strip_of
 from looptrace.analyzer.report.wording import (
-    Group,
-    counted,
-    grouped,
     place_of,
     reset_text,
     shown_of,
+    times_before,
 )
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.text.session_names import SeveralServicesError
@@ -58,7 +57,9 @@ LANES_MAX = 4
 # line.
 EXPLAINED_TURNS_MAX = 1_000
 _ROW_DIGITS_MAX = 9
-_NO_TASK = "There is no such task in the store. It may be new, or its days were deleted."
+_NO_TASK = (
+    "There is no such task in the store, or it is so new that the store has no turn of it yet."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,10 @@ class TaskPages:
         state = await run_in_threadpool(self.renderer.state)
         name = request.query_params.get("id", "")
         before = _number(request.query_params.get("before"))
-        content = await run_in_threadpool(self._task, name, before)
+        try:
+            content = await run_in_threadpool(self._task, name, before)
+        except SeveralServicesError as error:
+            return self.renderer.error(request, HTTPStatus.CONFLICT, str(error))
         if content is None:  # It may have begun a moment ago; the page adds later turns.
             await self.api.stored()
             content = await run_in_threadpool(self._task, name, before)
@@ -127,11 +131,12 @@ class TaskPages:
         return next((task for task in others if self.api.shown_task(task)), "")
 
     def _task(self, name: str, before: int | None) -> dict[str, Any] | None:
-        turns = reader.read_turns_of(self.api.store_dir, name)
+        turns = reader.read_turns_named(self.api.store_dir, name)
+        name = _task_of(turns, name)
         shown = self.api.shown_task(name, turns)
         if shown is None:
             return None
-        loops = grouped(reader.read_findings_of_tasks(self.api.store_dir, [name]))
+        loops = loops_in(reader.read_findings_of_tasks(self.api.store_dir, [name]))
         groups, _ = shown_of(loops)
         with reader.open_gates(self.api.store_dir) as gates:
             events = [event for _, event in gates.events(task=name)]
@@ -180,7 +185,7 @@ class TaskPages:
         first: int,
         last: int,
         agents: list[str],
-        groups: Sequence[Group],
+        groups: Sequence[Loop],
         events: list[GateEvent],
         who: Mapping[str, str | None],
     ) -> list[TurnLine]:
@@ -211,14 +216,14 @@ class TaskPages:
         """Show all content of a turn."""
         name = request.query_params.get("id", "")
         place = _number(request.query_params.get("row"))
-        turns = await run_in_threadpool(reader.read_turns_of, self.api.store_dir, name)
+        turns = await run_in_threadpool(reader.read_turns_named, self.api.store_dir, name)
         if place is None or place >= turns.height:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, "There is no such turn.")
         row = turns.row(place, named=True)
         return await self.renderer.answer(
             request,
             "turn.html.j2",
-            task=name,
+            task=row["task"],
             turn=row,
             parts_of_turn=_parts_of(row),
             links=self.links,
@@ -227,7 +232,8 @@ class TaskPages:
     async def why(self, request: Request) -> Response:
         """Show how far each rule got in a task, and the setting that would change it."""
         name = request.query_params.get("id", "")
-        turns = await run_in_threadpool(reader.read_turns_of, self.api.store_dir, name)
+        turns = await run_in_threadpool(reader.read_turns_named, self.api.store_dir, name)
+        name = _task_of(turns, name)
         if turns.is_empty() and self.api.shown_task(name, turns) is None:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_TASK)
         content: dict[str, Any] = {"task": name, "turns_max": EXPLAINED_TURNS_MAX}
@@ -257,9 +263,14 @@ def _event_of(event: GateEvent, who: Mapping[str, str | None]) -> ShownEvent:
         return replace(
             shown,
             name="counts begin anew",
-            more=f": {why}, {counted(event.loop_count, 'repeat')} before",
+            more=f"{times_before(event)}: {why}",
         )
     return shown
+
+
+def _task_of(turns: pl.DataFrame, name: str) -> str:
+    """Return the task of these turns, which a person may have named by its session."""
+    return str(turns["task"][0]) if turns.height else name
 
 
 def _parts_of(row: dict[str, Any]) -> list[tuple[str, str]]:

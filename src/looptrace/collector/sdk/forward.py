@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPException
 from typing import Literal
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -16,6 +17,13 @@ from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.normalize.span_kinds import KEYS, NAMED_BY_SPAN, kind_of, name_in
 from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.sdk.gate_stream import GateStream, Server
+from looptrace.collector.sdk.server_watch import (
+    EXPORT_LOG,
+    ServerAwayError,
+    ServerWatch,
+    reason_in,
+    reason_of,
+)
 
 Protocol = Literal["http", "grpc"]
 
@@ -31,16 +39,30 @@ MS_PER_S = 1_000
 class ForwardEngine:
     """Sends spans to an endpoint by the official exporters."""
 
-    def __init__(self, exporter: SpanExporter, servers: Sequence[Server]) -> None:
-        """Send with an exporter; gates come from one server, or from those that share the tasks."""
+    def __init__(
+        self,
+        exporter: SpanExporter,
+        endpoint: str,
+        servers: Sequence[Server],
+        *,
+        fail_closed: bool = False,
+    ) -> None:
+        """Send to an endpoint; gates come from one server, or from those that share the tasks.
+
+        With `fail_closed` the agent makes no step while it knows nothing of its gates.
+        """
+        EXPORT_LOG.watch(exporter)
         self._exporter = exporter
+        self._endpoint = endpoint
+        self._watch = ServerWatch(fail_closed=fail_closed)
         self._servers = servers
         self._streams: list[GateStream] = []
 
     def start(self, notify: Callable[[list[GateNotice]], None]) -> None:
         """Follow the gates of the servers."""
         self._streams = [
-            GateStream(server, lambda notice: notify([notice])) for server in self._servers
+            GateStream(server, lambda notice: notify([notice]), self._watch)
+            for server in self._servers
         ]
 
     def follow(
@@ -57,15 +79,26 @@ class ForwardEngine:
         The events of turns in their traces are followed.
 
         Raises:
-            OSError: if the exporter gave up.
+            ServerAwayError: if the exporter gave up; the agent's log has a line of it.
         """
         traces = {span.context.trace_id for span in spans if span.context}
         self.follow(traces=map(format_trace_id, traces))
         by_id = {span.context.span_id: span for span in above if span.context}
         by_id |= {span.context.span_id: span for span in spans if span.context}
-        result = self._exporter.export([with_inherited(span, by_id) for span in spans])
-        if result is not SpanExportResult.SUCCESS:
-            raise OSError(f"{len(spans)} spans could not be sent")
+        self._send([with_inherited(span, by_id) for span in spans])
+
+    def _send(self, spans: list[ReadableSpan]) -> None:
+        with EXPORT_LOG.kept() as records:
+            try:
+                is_sent = self._exporter.export(spans) is SpanExportResult.SUCCESS
+                reason = "" if is_sent else reason_in(records)
+            except OSError as error:  # The exporters of earlier versions raise it.
+                reason = reason_of(error)
+        if not reason:
+            self._watch.reached("spans", self._endpoint)
+            return
+        self._watch.lost("spans", self._endpoint, reason, len(spans))
+        raise ServerAwayError(f"{len(spans)} spans could not be sent to {self._endpoint}: {reason}")
 
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
         """Send a person's decision to the server with the gate; the event comes back by a stream.
@@ -87,12 +120,19 @@ class ForwardEngine:
         """Return the gates that a server has open, of a task or a session of a service.
 
         Raises:
-            OSError, HTTPException, ValueError: if a server does not answer within its part of
-                `timeout_s` seconds.
+            ServerAwayError: if a server does not answer within its part of `timeout_s` seconds.
+            ValueError: if it answers something else.
         """
         share_s = timeout_s / max(1, len(self._servers))
-        opened = (server.open_gates(task, service, share_s) for server in self._servers)
-        return [notice for notices in opened for notice in notices]
+        notices: list[GateNotice] = []
+        for server in self._servers:
+            try:
+                notices += server.open_gates(task, service, share_s)
+            except (OSError, HTTPException) as error:
+                self._watch.lost("gates", server.url, reason_of(error))
+                raise ServerAwayError(f"{server.url}: {reason_of(error)}") from error
+            self._watch.reached("gates", server.url)
+        return notices
 
     @contextmanager
     def waiting(self, task: str) -> Iterator[None]:

@@ -39,6 +39,8 @@ _HTTP_STATUS = {
     UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
 }
 _PROTOBUF = "application/x-protobuf"
+_NOSNIFF = (b"x-content-type-options", b"nosniff")
+_CACHE = b"cache-control"
 _WHO = "give a token in the header `Authorization: Bearer ...`"
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -242,6 +244,7 @@ class AccessMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
+        send = _guarded(send)
         if scope["type"] == "websocket":  # Nothing here uses WebSocket.
             await send({"type": "websocket.close"})
             return
@@ -262,6 +265,23 @@ class AccessMiddleware:
             token = token_of(headers.get("authorization", []), self._access)
             scope[WHO] = self._access.names.get(token or "")
             await self._app(scope, receive, send)
+
+
+def _guarded(send: Send) -> Send:
+    """Return a sender of answers that no browser takes for another type, and nobody keeps.
+
+    An answer that may be kept says so itself.
+    """
+
+    async def send_guarded(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            headers = [*message.get("headers", ()), _NOSNIFF]
+            if all(name.lower() != _CACHE for name, _ in headers):
+                headers.append((_CACHE, b"no-store"))
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return send_guarded
 
 
 class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]

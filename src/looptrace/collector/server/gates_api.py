@@ -30,6 +30,7 @@ from looptrace.analyzer.report.escalation_markdown import escalation_json, escal
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.times import utc_ms
+from looptrace.collector.agent_states import with_agents
 from looptrace.collector.api_bodies import (
     DecisionBody,
     GateAnswer,
@@ -59,7 +60,6 @@ from looptrace.collector.server.streams.event_feed import EventFeed
 from looptrace.collector.server.streams.streams_api import SERVICE, SEVERAL, StreamsApi
 from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store import reader
-from looptrace.collector.store.agent_states import with_agents
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, standing_of
 from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 
@@ -228,7 +228,9 @@ class GatesApi:
 
     def _metrics(self) -> GateMetrics:
         with reader.open_gates(self.store_dir) as gates:
-            return metrics_of(gates, reader.worked(self.store_dir))
+            return metrics_of(
+                gates, reader.worked(self.store_dir), reader.read_loops(self.store_dir)
+            )
 
     def task_list(self, limit: int = TASKS_MAX) -> TaskList:
         """Return the tasks that have turns in the store, or a state in the gate store."""

@@ -27,6 +27,7 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.server.packed_spans import Postponed, packed, unpacked
 from looptrace.collector.server.receiver.receiver_metrics import Instrument
 from looptrace.collector.server.receiver.sink import SinkFull
+from looptrace.collector.store.layout import read_evaluated, write_evaluated
 from looptrace.collector.store.locks import NAME, StoreError
 from looptrace.collector.store.sqlite_file import Schema, connect, explained
 from looptrace.collector.worker import Worker
@@ -70,7 +71,8 @@ _LOG = Schema(
     version=2,
     tables=_TABLES,
     steps={1: (_POSTPONED,)},
-    if_damaged="move it away; its spans were acknowledged and are not in the store yet",
+    if_damaged="move it away, with its -wal and -shm; spans that were acknowledged and not stored "
+    "yet are lost then",
     shrinks=True,
 )
 _OLDEST = "SELECT min(received_ns) FROM requests WHERE seq > ?"
@@ -137,9 +139,27 @@ def spans_waiting(store_dir: Path) -> int:
     path = store_dir / FILE_NAME
     if not path.exists():
         return 0
-    with explained(path, _LOG), closing(connect(path, _LOG)) as sql:
+    with explained(path, _LOG), closing(connect(path, _LOG, create=False)) as sql:
         spans: int = sql.execute(_SIZES).fetchone()[1]
         return spans
+
+
+def log_of(store_dir: Path, bytes_max: int) -> IngestLog:
+    """Open the log of a store, or create it; a log that was lost is reported.
+
+    Raises:
+        StoreError: if the file is something else or cannot be used.
+    """
+    path, noted = store_dir / FILE_NAME, read_evaluated(store_dir)
+    if noted.is_served and not (path.is_file() and path.stat().st_size):
+        _logger.warning(
+            "%s: was lost; spans that were acknowledged and not stored yet cannot be found again",
+            path,
+        )
+    log = IngestLog(path, bytes_max)
+    if not noted.is_served:
+        write_evaluated(store_dir, noted._replace(is_served=True))
+    return log
 
 
 class IngestLog:

@@ -138,7 +138,7 @@ class LoopMetrics:
         return [
             Instrument(
                 "looptrace.loops.tokens",
-                "Tokens inside the stored loops, each turn once.",
+                "Tokens inside the stored loops, each loop once.",
                 lambda: {(kind,): self._cost(f"{kind}_tokens") for kind in ("input", "output")},
                 "gauge",
                 ("kind",),
@@ -151,7 +151,7 @@ class LoopMetrics:
             ),
             Instrument(
                 "looptrace.loops.stored",
-                "Stored loops; findings that share turns count as one.",
+                "Stored loops, each once, however many rules see it.",
                 lambda: {(): self._cost("loops")},
                 "gauge",
             ),

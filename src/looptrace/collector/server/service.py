@@ -39,7 +39,7 @@ from looptrace.collector.server.access import (
 from looptrace.collector.server.api_responses import error_handlers
 from looptrace.collector.server.archiver import Archiver
 from looptrace.collector.server.gates_api import GatesApi
-from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
+from looptrace.collector.server.ingest_log import log_of
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
 from looptrace.collector.server.metrics import Metrics
@@ -109,7 +109,8 @@ class Service:
         writer.prepare(options.store_dir)
         self.changes = Changes()
         self.counts = ReceiverCounts()
-        self.log = IngestLog(options.store_dir / FILE_NAME, settings.server.log_bytes_max)
+        key = content_key(options.store_dir)
+        self.log = log_of(options.store_dir, settings.server.log_bytes_max)
         self.detector = LiveDetector(
             options.store_dir,
             settings,
@@ -137,7 +138,6 @@ class Service:
             self.exporter.start()
         if self.judge:
             self.judge.start()
-        key = content_key(options.store_dir)
         reduce_content = partial(with_content, content=options.content, key=key)
         self.shards = self._shards(options, key)
         sink = self.shards or self.log
@@ -182,6 +182,13 @@ class Service:
             *metrics.of_counts(self.counts),
             *metrics.of_fields("detection", self.detector.counts),
             *metrics.of_fields("storing", self.archiver.counts),
+            Instrument(
+                "looptrace.storing.expired_parts",
+                "Deleted parts of the store, each the spans, turns and findings of a day; the "
+                "cause is age or size.",
+                lambda: {(cause,): days for cause, days in self.archiver.expired.items()},
+                labels=("cause",),
+            ),
             *self.loops.instruments(),
             *self.log.instruments(),
             *(self.shards.instruments() if self.shards else ()),

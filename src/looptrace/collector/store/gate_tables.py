@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from looptrace.collector.store.locks import EVALUATE
 from looptrace.collector.store.sqlite_file import Schema, SqliteFile
 
 _OUTBOX = (
@@ -165,7 +166,7 @@ GATES = Schema(
     version=9,
     tables=_TABLES,
     steps=_STEPS,
-    if_damaged="move it away: the next ingest finds the gates again, without people's decisions",
+    if_damaged=f"move it away, with its -wal and -shm, and to find the gates again, {EVALUATE}",
 )
 
 
@@ -221,6 +222,14 @@ DECIDED = """
     SELECT resolutions.at_ns, resolutions.decision, resolutions.note FROM resolutions
     JOIN gates ON gates.id = resolutions.gate
     WHERE gates.id = ? AND resolutions.at_ns > gates.opened_ns ORDER BY resolutions.at_ns LIMIT 1
+"""
+PUT_BACK = """
+    INSERT INTO resolutions
+    SELECT ?1, gates.id, ?2, ?3, ?4, NULL FROM gates JOIN events ON events.id = gates.event
+    WHERE json_extract(events.body, '$.trace_id') = ?5
+        AND json_extract(events.body, '$.span_id') = ?6 AND gates.opened_ns < ?2
+    ORDER BY gates.opened_ns DESC LIMIT 1
+    ON CONFLICT (id) DO NOTHING
 """
 EVENT = "SELECT seq FROM events WHERE id = ?"
 END_OF_GATE = """

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -33,8 +34,10 @@ from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.near_names import did_you_mean
+from looptrace.collector.content.redaction import redact_text
 from looptrace.collector.store import gate_tables as queries
 from looptrace.collector.store.gate_tables import GATES
+from looptrace.collector.store.key import content_key
 from looptrace.collector.store.outbox import enqueue
 from looptrace.collector.store.sqlite_file import connect, read_json
 from looptrace.collector.store.task_names import TaskNames
@@ -115,13 +118,13 @@ class GateStore(TaskNames):
         self._webhooks = webhooks
 
     @classmethod
-    def open(cls, path: Path, webhooks: Sequence[Webhook] = ()) -> Self:
-        """Open a gate store, or create it.
+    def open(cls, path: Path, webhooks: Sequence[Webhook] = (), *, create: bool = True) -> Self:
+        """Open a gate store; `create` it, if it is absent or empty.
 
         Raises:
             StoreError: if the file is something else, of a newer version, or cannot be used.
         """
-        return cls(path, connect(path, GATES), webhooks)
+        return cls(path, connect(path, GATES, create=create), webhooks)
 
     def record(
         self,
@@ -425,15 +428,52 @@ class GateStore(TaskNames):
             self._resolve(gate, decision, note, time.time_ns() if at_ns is None else at_ns, who)
             return self.gate(gate.id).gate
 
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Send nothing meanwhile."""
+        webhooks, self._webhooks = self._webhooks, ()
+        try:
+            yield
+        finally:
+            self._webhooks = webhooks
+
+    def put_back(self, decided: Iterable[Resolution]) -> int:
+        """Record decisions that the file had lost, for gates that it has; return their number.
+
+        Raises:
+            StoreError: if the file cannot be written.
+        """
+        rows = [
+            (each.id, each.at_ns, each.decision, each.note, each.trace_id, each.span_id)
+            for each in decided
+        ]
+        with self._transaction():
+            return max(0, self._sql.executemany(queries.PUT_BACK, rows).rowcount)
+
+    def send_openings(self, gate_ids: Collection[str], now_ns: int) -> None:
+        """Send the openings of those of these gates that are open.
+
+        Raises:
+            StoreError: if the file cannot be written.
+        """
+        with self._transaction():
+            for gate in self.gates("open"):
+                if gate.id in gate_ids:
+                    self._send_on(self._opening(gate.id), now_ns)
+
     def _resolve(
         self, gate: StoredGate, decision: str, note: str | None, at_ns: int, who: str | None
     ) -> None:
         at_ns = max(at_ns, gate.opened_ns + 1)
-        # Some bytes from a terminal may not be text.
-        words = note and note.encode("utf-8", "replace").decode()
+        words, name = self._redacted(note, who)
         row = (digest(f"resolution {gate.id} {at_ns}"), gate.id, at_ns, decision, words)
-        name = plain(who, WHO_CHARS_MAX) if who else None
+        name = name and plain(name, WHO_CHARS_MAX)
         self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?, ?)", (*row, name))
+
+    def _redacted(self, *texts: str | None) -> list[str | None]:
+        """Return what people and judges write without secrets: all of it enters here."""
+        key = content_key(self.path.parent)
+        return [text and redact_text(text, key) for text in texts]
 
     def unjudged(self) -> list[StoredGate]:
         """Return the open gates without an exact match that no judge has seen."""
@@ -450,9 +490,12 @@ class GateStore(TaskNames):
             StoreError: if the file cannot be written.
         """
         now_ns = time.time_ns()
-        answers: tuple[object, ...] = (*astuple(opinion), None)
         if isinstance(opinion, NoOpinion):
-            answers = (None, None, None, None, opinion.why)
+            answers: tuple[object, ...] = (None, None, None, None, *self._redacted(opinion.why))
+        else:
+            (reasoning,) = self._redacted(opinion.reasoning)
+            opinion = replace(opinion, reasoning=reasoning or "")
+            answers = (*astuple(opinion), None)
         with self._transaction():
             self._sql.execute(queries.ADD_OPINION, (gate_id, now_ns, *answers))
             gate = self.gate(gate_id).gate

@@ -49,12 +49,12 @@ class SqliteFile:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Open a file, or create it.
+        """Open a file that is there.
 
         Raises:
-            StoreError: if the file is something else, of a newer version, or cannot be used.
+            StoreError: if the file is empty, something else, of a newer version, or cannot be used.
         """
-        return cls(path, connect(path, cls.schema))
+        return cls(path, connect(path, cls.schema, create=False))
 
     def close(self) -> None:
         """End the connection."""
@@ -82,18 +82,24 @@ class SqliteFile:
             yield
 
 
-def connect(path: Path, schema: Schema, *, one_thread: bool = True) -> sqlite3.Connection:
-    """Connect to a file, or create it.
+def connect(
+    path: Path, schema: Schema, *, one_thread: bool = True, create: bool = True
+) -> sqlite3.Connection:
+    """Connect to a file; `create` it, if it is absent or empty.
 
     Raises:
         StoreError: if the file is something else, of a newer version, or cannot be used.
     """
     with explained(path, schema):
         sql = sqlite3.connect(
-            path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=one_thread
+            f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}",
+            uri=True,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=one_thread,
         )
         try:
-            _prepare(path, sql, schema)
+            _prepare(path, sql, schema, create=create)
         except BaseException:
             sql.close()
             raise
@@ -136,9 +142,11 @@ def explained(path: Path, schema: Schema) -> Iterator[None]:
         raise StoreError(f"{path}: cannot be used ({error}); {advice}.") from error
 
 
-def _prepare(path: Path, sql: sqlite3.Connection, schema: Schema) -> None:
+def _prepare(path: Path, sql: sqlite3.Connection, schema: Schema, *, create: bool) -> None:
     """Check the kind of a file, make the tables of a new one, and migrate an old one."""
     if _is_new(sql):
+        if not create:
+            raise StoreError(f"{path}: is empty; {schema.if_damaged}.")
         if schema.shrinks:
             sql.execute("PRAGMA auto_vacuum = INCREMENTAL")
         sql.execute("PRAGMA journal_mode = WAL")

@@ -14,8 +14,8 @@ from random import SystemRandom
 from looptrace.analyzer.gates.agent_states import NOTHING_HEARD, AgentState, Heard
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.collector.agent_states import agent_states
 from looptrace.collector.decision_links import DecisionLinks
-from looptrace.collector.store.agent_states import agent_states
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.outbox import Outbox

@@ -44,13 +44,14 @@ def gate_texts(
     if event.type not in ("gate_opened", "gate_renamed"):
         return GateTexts()
     finding = gate.finding if gate else None
+    source = f"--server {where}" if where else "--store STORE"
     failed = {failure.turn for failure in event.history}
     return GateTexts(
         error=(error_text(event) or "") if has_error_text else "",
         cost=loop_cost_text(finding.cost) if finding else "",
         agent_doing=gate.agent.text if gate and gate.agent else "",
         strip="\n".join(loop_strip(finding, failed, _STRIP_COLUMNS)) if finding else "",
-        command=f"looptrace gates resolve {where or 'STORE'} {event.gate} {_DECISION}",
+        command=f"looptrace gates resolve {event.gate} {source} {_DECISION}",
     )
 
 

@@ -154,7 +154,7 @@ class StreamsApi:
                 HTTPStatus.BAD_REQUEST,
                 "Last-Event-ID must be the id of an event, which is a number",
             )
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        headers = {"X-Accel-Buffering": "no"}
         if stream_id:
             headers[STREAM_HEADER] = stream_id
         events = self.feed.follow(asked, int(last) if last else None, stream_id, waits)

@@ -13,10 +13,11 @@ import polars as pl
 from looptrace.analyzer.schema.findings import FINDING_SCHEMA
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.collector.store.locks import DamagedFileError
+from looptrace.collector.store.locks import EVALUATE, DamagedFileError, StoreError
 from looptrace.collector.store.objects.snapshot import fetch, rows_absent
 from looptrace.collector.store.tables.file_contents import (
     Having,
+    file_arrived_ns,
     file_made_with,
     file_rows,
     may_have,
@@ -135,6 +136,15 @@ def made_with_of(path: Path) -> str:
     return _fact(file_made_with, path)
 
 
+def arrived_ns_of(path: Path) -> int:
+    """Return when the last row of a file arrived, in nanoseconds since 1970.
+
+    Raises:
+        DamagedFileError: if it is not what looptrace wrote.
+    """
+    return _fact(file_arrived_ns, path)
+
+
 def rows_of(path: Path) -> int:
     """Return the number of rows of a file.
 
@@ -233,10 +243,14 @@ def is_whole(path: Path, columns: pl.Schema) -> bool:
 
 
 def _damaged(path: Path, why: str) -> DamagedFileError:
-    return DamagedFileError(
-        path,
-        f"{path}: cannot be read ({why}); move it away and ingest the traces of its day again.",
-    )
+    return DamagedFileError(path, f"{path}: cannot be read ({why}); {if_damaged(path)}.")
+
+
+def if_damaged(path: Path | str) -> str:
+    """Return what to do with a damaged file, by its table."""
+    if "/spans/" in Path(path).as_posix():
+        return "move it away and ingest the traces of its day again"
+    return f"move it away, and to make it again, {EVALUATE}"
 
 
 def schema_of(path: Path) -> pl.Schema:
@@ -251,9 +265,16 @@ def bucket_files(store_dir: Path, table: str, bucket: int) -> list[Path]:
 
 
 def table_files(store_dir: Path, table: str) -> list[Path]:
-    """Return the files of a table; remote ones are fetched."""
+    """Return the files of a table, of which there is at least one; remote ones are fetched.
+
+    Raises:
+        StoreError: if they are gone.
+    """
     fetch(store_dir, table)
-    return in_order((store_dir / table).glob(ANYWHERE))
+    files = in_order((store_dir / table).glob(ANYWHERE))
+    if not files:
+        raise StoreError(f"{store_dir / table}: has no files; to make them again, {EVALUATE}.")
+    return files
 
 
 def _present_files(store_dir: Path, table: str, bucket: int) -> list[Path]:
