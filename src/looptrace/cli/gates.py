@@ -163,7 +163,8 @@ def _print_gates(gates: Sequence[StoredGate]) -> None:
     for gate in gates:
         whose = f"task {gate.task}" + (f", agent {gate.agent}" if gate.agent else "")
         head = f"{gate.id}, {_status(gate)}, {utc_s(gate.opened_ns)}, {whose}"
-        print_section(head, [f"when it opened: {gate.reason}"], stdout_console())
+        agent = [gate.agent_state.text] if gate.agent_state else []
+        print_section(head, [f"when it opened: {gate.reason}", *agent], stdout_console())
 
 
 def _print_details(details: GateDetails) -> None:
@@ -172,6 +173,7 @@ def _print_details(details: GateDetails) -> None:
         ("task", gate.task),
         ("agent", gate.agent or "-"),
         ("status", _status(gate)),
+        *([("its agent", gate.agent_state.text)] if gate.agent_state else []),
         ("opened", f"{utc_s(gate.opened_ns)}, at the {ordinal(details.event.attempts)} time"),
         ("why", f"{gate.why}; when it opened: {gate.reason}"),
         ("rule", gate.rule),

@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from typing import Any
 
@@ -335,6 +336,10 @@ class Scripted:
     def open_gates(self, *_: object) -> list[GateNotice]:
         """Return none."""
         return []
+
+    def waiting(self, _task: str) -> AbstractContextManager[None]:
+        """Tell nobody."""
+        return nullcontext()
 
     def close(self, timeout_s: float) -> None:
         """Count that."""

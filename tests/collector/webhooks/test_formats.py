@@ -119,7 +119,7 @@ def test_the_standard_body_says_all_of_an_event() -> None:
     assert set(found) == {"type", "timestamp", "data"}
     assert found["type"] == "looptrace.gate.opened"
     assert found["timestamp"] == "1970-01-01T00:00:00.000Z"
-    left_out = {"type", "at_ns", "history", "signature_coarse", *NAMES_BEFORE}
+    left_out = {"type", "at_ns", "history", "signature_coarse", "tools", *NAMES_BEFORE}
     names = {field.name for field in fields(GateEvent)}
     more = {"url", "trace_url", "resolved_by", "error", "cost"}
     assert set(found["data"]) == names - left_out | more

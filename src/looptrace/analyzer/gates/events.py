@@ -72,6 +72,7 @@ class GateEvent:
     pivots: int = 0  # issued to the task so far; of a reset, before it
     retry_after_s: int = 0
     blockers: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()  # names of the tools that one round of the loop calls, in order
     decision: str | None = None
     note: str | None = None
     history: tuple[Failure, ...] = ()  # of a gate: the last failures before it

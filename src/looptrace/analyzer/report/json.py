@@ -41,8 +41,8 @@ OBJECTS_AT_ONCE = 1_000
 
 # No record says whether a finding is exact.
 _FINDING = [field.name for field in fields(Finding) if field.name != "exact"]
-# A report has the names that are known by now.
-_LEFT_OUT = {*CONTENT, *NAMES_BEFORE, "at_ns"}
+# A report has the names that are known by now, and each loop has its turns.
+_LEFT_OUT = {*CONTENT, *NAMES_BEFORE, "at_ns", "tools"}
 _EVENT = [field.name for field in fields(GateEvent) if field.name not in _LEFT_OUT]
 _finding_values, _event_values = attrgetter(*_FINDING), attrgetter(*_EVENT)
 

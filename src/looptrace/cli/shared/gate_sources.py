@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 from queue import SimpleQueue
@@ -19,6 +20,7 @@ from looptrace.analyzer.gates.directives import notice_of
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli.shared.stores import store_copy, store_option, written_store
+from looptrace.collector.agent_states import with_agents
 from looptrace.collector.api_bodies import WarmingTask
 from looptrace.collector.gates_client import RemoteGates
 from looptrace.collector.sdk.gate_stream import Server
@@ -120,12 +122,15 @@ class StoredGates:
     def gates(self, status: GateStatus | None = None) -> list[StoredGate]:
         """Return gates, the open ones first, then the newest."""
         with open_gates(self._folder) as store:
-            return store.gates(status)
+            gates = store.gates(status)
+        return with_agents(self._folder, gates)
 
     def gate(self, gate_id: str, meaning: Meaning | None = None) -> GateDetails:
         """Return a gate with what led to it."""
         with open_gates(self._folder) as store:
-            return store.gate(gate_id, meaning)
+            details = store.gate(gate_id, meaning)
+        (gate,) = with_agents(self._folder, [details.gate])
+        return replace(details, gate=gate)
 
     def resolve(
         self, gate_id: str, decision: str, note: str | None, *, who: str | None = None

@@ -11,6 +11,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from looptrace.analyzer.gates.agent_states import by_agent
 from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX, NOTED, Decision
 from looptrace.analyzer.report.wording import counted, duration_text
 from looptrace.analyzer.text.display import plain
@@ -54,7 +55,8 @@ class WatchScreen:
 
     def show(self, gates: Sequence[StoredGate], warming: Sequence[WarmingTask]) -> None:
         """Update the screen; the selected gate stays selected while it is open."""
-        self.gates = [gate for gate in gates if gate.decision is None]
+        undecided = (gate for gate in gates if gate.decision is None)
+        self.gates = sorted(undecided, key=lambda gate: by_agent(gate.agent_state))
         self.warming = warming
         ids = [gate.id for gate in self.gates]
         if self.chosen not in ids:
@@ -138,7 +140,8 @@ def _gate_lines(gate: StoredGate, now_ns: int, marker: str) -> list[Text]:
     agent = f", agent {plain(gate.agent, _NAME_LENGTH_MAX)}" if gate.agent else ""
     style = "bold" if marker.strip() else ""
     head = f"{marker} {gate.id}  task {plain(gate.task, _NAME_LENGTH_MAX)}{agent}, open for {age}"
-    reason = f"    {gate.rule}: {plain(gate.reason, _REASON_LENGTH_MAX)}"
+    doing = f"{gate.agent_state.text}; " if gate.agent_state else ""
+    reason = f"    {doing}{gate.rule}: {plain(gate.reason, _REASON_LENGTH_MAX)}"
     return [
         Text(head, style=style, no_wrap=True, overflow="ellipsis"),
         Text(reason, style=style or "dim", no_wrap=True, overflow="ellipsis"),

@@ -70,8 +70,8 @@ class ChangeStream:
         return self.others.changes != before
 
     def _seen(self) -> int:
-        """Return what changes with each event here, and with each answer of other servers."""
-        return self._last_seq() + self.others.changes
+        """Return what changes with each event, each wait of an agent, and news of other servers."""
+        return self._last_seq() + self.others.changes + self.service.feed.hearing.changes
 
     def _last_seq(self) -> int:
         with reader.open_gates(self.service.gates.store_dir) as gates:

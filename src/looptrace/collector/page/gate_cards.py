@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -93,9 +93,16 @@ def cards_of(api: GatesApi, gates: Sequence[StoredGate]) -> list[GateCard]:
     loops = {each.id: loop for loop in loops_in(stored) for each in loop.findings}
     meaning = api.settings.policy.rule_set.meaning
     directives = api.settings.directives
+    states = {gate.id: gate.agent_state for gate in gates}
     with reader.open_gates(api.store_dir) as store:
         return [
-            _card(store, details, loops, turns.filter(task=details.gate.task), directives)
+            _card(
+                store,
+                replace(details, gate=replace(details.gate, agent_state=states[details.gate.id])),
+                loops,
+                turns.filter(task=details.gate.task),
+                directives,
+            )
             for details in store.details([gate.id for gate in gates], meaning)
         ]
 

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from looptrace.analyzer.gates.agent_states import by_agent
 from looptrace.analyzer.gates.decisions import (
     DECISION_TEXTS,
     NOTE_CHARS_MAX,
@@ -65,6 +66,7 @@ class GatePages:
         state = self.renderer.state()  # Read first, so that later changes count as news.
         listed = self.api.gate_list("open", limit=CARDS_MAX + MORE_MAX)
         waiting = [gate for gate in listed.gates if gate.decision is None]
+        waiting.sort(key=lambda gate: by_agent(gate.agent_state))
         decided = [gate for gate in listed.gates if gate.decision is not None]
         past = self.api.gate_list("resolved", limit=PAST_MAX)
         cards = self._cards(waiting[:CARDS_MAX])

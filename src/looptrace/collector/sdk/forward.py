@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPException
 from typing import Literal
 
@@ -132,6 +133,14 @@ class ForwardEngine:
                 raise ServerAwayError(f"{server.url}: {reason_of(error)}") from error
             self._watch.reached("gates", server.url)
         return notices
+
+    @contextmanager
+    def waiting(self, task: str) -> Iterator[None]:
+        """Let the servers know that the process waits for a task, session or trace."""
+        with ExitStack() as waits:
+            for stream in self._streams:
+                waits.enter_context(stream.waiting(task))
+            yield
 
     def close(self, timeout_s: float) -> None:  # noqa: ARG002
         """Close the exporter."""

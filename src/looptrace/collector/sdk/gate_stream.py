@@ -12,7 +12,7 @@ import logging
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from http import HTTPStatus
@@ -41,6 +41,8 @@ SILENCE_S_MAX = 60.0
 RETRY_FIRST_S, RETRY_S_MAX = 0.5, 30.0
 # New names are sent to a server this often at most, and it has so long to accept them.
 CHANGE_EVERY_S, CHANGE_S_MAX = 0.1, 5.0
+# The server has so long to hear that a process ends.
+GOODBYE_S_MAX = 1.0
 # One event has one directive and one reason in it.
 LINE_BYTES_MAX = 64 * 1024
 
@@ -168,9 +170,21 @@ class GateStream:
         if self._followed.add(tasks=tasks, traces=traces, service=service):
             self._changer.wake()
 
+    @contextmanager
+    def waiting(self, name: str) -> Iterator[None]:
+        """Let the server know that code of the process waits for the gate of a name."""
+        try:
+            with self._followed.waiting(name):
+                self._changer.wake()
+                yield
+        finally:
+            self._changer.wake()
+
     def close(self) -> None:
-        """Stop following; an open connection ends with the process."""
+        """Stop following, and tell the server; an open connection ends with the process."""
         self._closed = True
+        if self._stream_id:
+            self._send({"ends": True}, GOODBYE_S_MAX)
         self._worker.close(0)
         self._changer.close(0)
 
@@ -218,20 +232,25 @@ class GateStream:
 
     def _tell(self) -> bool:
         """Send new names to the server if a stream is open; return whether it has them."""
-        if not (stream_id := self._stream_id) or (change := self._followed.change()) is None:
+        if not self._stream_id or (change := self._followed.change()) is None:
             return True
         body, known = change
-        path = OWN_STREAM_PATH.format(stream=stream_id)
+        is_told = self._send(body, CHANGE_S_MAX)
+        if is_told:
+            self._followed.told(known, body.get("waiting", ()))
+        return is_told
+
+    def _send(self, body: dict[str, Any], timeout_s: float) -> bool:
+        """Send something on the open stream; return whether the server has it."""
+        path = OWN_STREAM_PATH.format(stream=self._stream_id)
         try:
             connection, response = self._server.request(
-                "POST", path, body=json.dumps(body), headers=_JSON_HEADERS, timeout_s=CHANGE_S_MAX
+                "POST", path, body=json.dumps(body), headers=_JSON_HEADERS, timeout_s=timeout_s
             )
             connection.close()
         except (OSError, HTTPException) as error:
             _logger.debug("names could not be sent to %s: %s", self._server.url, error)
             return False
-        if response.status == HTTPStatus.OK:
-            self._followed.told(known)
         return response.status == HTTPStatus.OK
 
 

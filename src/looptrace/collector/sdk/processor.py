@@ -12,6 +12,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
@@ -75,6 +76,9 @@ class Engine(Protocol):
 
         They are of a task, or of a session of the service.
         """
+
+    def waiting(self, task: str) -> AbstractContextManager[None]:
+        """Return the context in which code of this process waits for the gate of a task."""
 
     def close(self, timeout_s: float) -> None:
         """Finish the started work."""
@@ -278,7 +282,8 @@ class LoopSpanProcessor(SpanProcessor):
             task = bounded_name(task)
             self._known_until_s.setdefault(task, 0.0)
             self._engine.follow(tasks=[task], service=self._spans.service)
-        return AgentGate(task, self._gates, self._resolve, self._is_known, self._fail_closed)
+        rest = (self._is_known, self._engine.waiting, self._fail_closed)
+        return AgentGate(task, self._gates, self._resolve, *rest)
 
     def on_gate(self, callback: Callback) -> Callable[[], None]:
         """Call `callback` with the new state at each gate event; return a function that ends it.

@@ -131,8 +131,8 @@ class Service:
             lambda: self.detector.counts.seq,
             self.detector.start,
         )
-        gates_path = options.store_dir / layout.GATES_FILE
-        self.dispatcher = Dispatcher(gates_path, settings.webhooks, os.environ, page=settings.page)
+        self.feed = EventFeed(options.store_dir, self.changes, settings.directives)
+        self.dispatcher = self._dispatcher(options)
         to = options.export_to
         self.exporter = GateExporter(options.store_dir, to) if to else None
         wakes = (self.detector.wake, self.archiver.ask)
@@ -150,10 +150,14 @@ class Service:
         version = self.archiver.version
         self.loops = LoopMetrics(options.store_dir, self.log, self.detector.counts, version)
         self.metrics = Metrics(self.instruments(), os.environ)
-        self.feed = EventFeed(options.store_dir, self.changes, settings.directives)
         self.gates = GatesApi(
             options.store_dir, settings, self.feed, self.detector.wake, self._stored
         )
+
+    def _dispatcher(self, options: Options) -> Dispatcher:
+        path, settings = options.store_dir / layout.GATES_FILE, options.settings
+        heard = self.feed.hearing.heard
+        return Dispatcher(path, settings.webhooks, os.environ, page=settings.page, heard=heard)
 
     def _shards(self, options: Options, key: bytes) -> Shards | None:
         others = (options.shard, options.access.tokens, options.content, key)

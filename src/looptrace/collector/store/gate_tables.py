@@ -314,6 +314,12 @@ LISTED_GATES = f"""
 """  # noqa: S608 - All parts are constants.
 COUNT_GATES = f"SELECT count(*) FROM gates WHERE {_LISTED}"  # noqa: S608
 OPENING = "SELECT body FROM events JOIN gates ON event = events.id WHERE gates.id = ?"
+OPENINGS = """
+    SELECT gates.id, events.body FROM gates JOIN events ON events.id = gates.event
+    WHERE gates.status = 'open' AND NOT EXISTS (
+        SELECT 1 FROM resolutions WHERE gate = gates.id AND at_ns > gates.opened_ns
+    )
+"""
 UNJUDGED = """
     SELECT gates.id FROM gates
     JOIN events ON events.id = gates.event

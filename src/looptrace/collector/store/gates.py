@@ -23,6 +23,7 @@ import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.fingerprint.similarity import Meaning
+from looptrace.analyzer.gates.agent_states import AgentState
 from looptrace.analyzer.gates.decisions import PROGRESS, GateError, NoGateError, check_decision
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notes import ResolutionNote, Signs, notes_like
@@ -78,6 +79,7 @@ class StoredGate:
     decision: str | None
     note: str | None
     resolved_by: str | None = None  # the name from the token or the form
+    agent_state: AgentState | None = None  # of an open gate, where it was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +379,11 @@ class GateStore(Identities):
     def _opening(self, gate_id: str) -> GateEvent:
         ((opening,),) = self._rows(queries.OPENING, gate_id)
         return read_json(opening, GateEvent, self.path, GATES)
+
+    def openings(self) -> list[tuple[str, GateEvent]]:
+        """Return the open gates without a decision, each with its opening."""
+        rows = self._rows(queries.OPENINGS)
+        return [(gate, read_json(body, GateEvent, self.path, GATES)) for gate, body in rows]
 
     def finding(self, gate_id: str) -> Finding | None:
         """Return the finding of a gate at its opening, with the current name of the task.

@@ -108,6 +108,7 @@ def _slack(event: GateEvent, telling: Telling) -> Body:
     blocks = [_section(f"*{NAMES[event.type].title}*", words, ", ".join(facts), *decided)]
     blocks += [_section(f"*Failed with*\n```{_escaped(about.error)}```")] if about.error else []
     blocks += [_section(f"*Cost so far* {about.cost}")] if about.cost else []
+    blocks += [_section(f"*Agent* {_escaped(about.agent_doing)}")] if about.agent_doing else []
     blocks += [_section(f"```{_escaped(about.strip)}```")] if about.strip else []
     if about.command:
         blocks.append(_section(f"To decide in a terminal: `{_escaped(about.command)}`"))
@@ -213,6 +214,7 @@ def _data(event: GateEvent, telling: Telling) -> dict[str, Any]:
         "blockers": [_cut(blocker) for blocker in event.blockers[:_BLOCKERS_MAX]],
         "error": error_text(event) if telling.has_error_text else None,
         "cost": asdict(gate.finding.cost) if gate.finding else None,
+        **({"agent_state": asdict(gate.agent)} if gate.agent else {}),
         "url": telling.links.gate(event),
         "trace_url": telling.links.trace(event),
     }
@@ -220,7 +222,8 @@ def _data(event: GateEvent, telling: Telling) -> dict[str, Any]:
 
 def _in_words(event: GateEvent, telling: Telling) -> dict[str, str]:
     about = telling.texts(event)
-    words = {name: getattr(about, name) for name in ("cost", "strip", "command", "decided")}
+    names = ("cost", "agent_doing", "strip", "command", "decided")
+    words = {name: getattr(about, name) for name in names}
     return {name: text for name, text in words.items() if text}
 
 

@@ -26,6 +26,7 @@ class GateTexts:
 
     error: str = ""  # the words of the last error before the gate
     cost: str = ""
+    agent_doing: str = ""
     strip: str = ""  # some lines
     command: str = ""  # that decides
     decided: str = ""  # the decision, and who decided
@@ -48,6 +49,7 @@ def gate_texts(
     return GateTexts(
         error=(error_text(event) or "") if has_error_text else "",
         cost=loop_cost_text(finding.cost) if finding else "",
+        agent_doing=gate.agent.text if gate and gate.agent else "",
         strip="\n".join(loop_strip(finding, failed, _STRIP_COLUMNS)) if finding else "",
         command=f"looptrace gates resolve {event.gate} {source} {_DECISION}",
     )
