@@ -71,7 +71,7 @@ def serve(settings: Settings, store_dir: Path, judge: str | None, **options: Any
         # Only here, because they are an extra.
         from looptrace.collector import gate_exporter  # noqa: PLC0415
         from looptrace.collector.page.site import Site  # noqa: PLC0415
-        from looptrace.collector.server import access, logs, service  # noqa: PLC0415
+        from looptrace.collector.server import access, logs, process, service  # noqa: PLC0415
 
     def ready(at: service.Addresses) -> None:
         grpc = f", OTLP over gRPC at {at.grpc}" if at.grpc else ""
@@ -100,3 +100,4 @@ def serve(settings: Settings, store_dir: Path, judge: str | None, **options: Any
     )
     logs.log_to(sys.stderr)
     asyncio.run(service.serve(serving, ready))
+    process.end()

@@ -43,7 +43,12 @@ from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
 from looptrace.collector.server.metrics import Metrics
-from looptrace.collector.server.process import allow_files, quick_to_answer, return_memory
+from looptrace.collector.server.process import (
+    allow_files,
+    end_within,
+    quick_to_answer,
+    return_memory,
+)
 from looptrace.collector.server.receiver.grpc_receiver import grpc_server
 from looptrace.collector.server.receiver.http_receiver import BACKLOG, otlp_routes, uvicorn_options
 from looptrace.collector.server.receiver.pipeline import Pipeline
@@ -58,7 +63,9 @@ from looptrace.errors import InputError
 
 _logger = logging.getLogger(__name__)
 
-# A stop takes at most 5 s in all: HTTP, gRPC and the threads end one after the other.
+# A stop takes at most 5 s in all: HTTP, gRPC and the threads end one after the other. On a machine
+# that is too busy for that, the process ends without them.
+_STOP_S = 4.4
 _REQUESTS_END_S = 1.5
 _PARTS_END_S = 1.3
 _METRICS_END_S = 0.3
@@ -234,7 +241,7 @@ class Service:
 
 
 async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
-    """Serve until SIGTERM or SIGINT; a second signal ends the process at once.
+    """Serve until SIGTERM or SIGINT, which ends the process within 5 s; a second one does at once.
 
     Raises:
         AccessError: if its address needs tokens or certificates that it does not have. ServeError:
@@ -349,6 +356,7 @@ def _on_signals(stop: Callable[[], None]) -> None:
         if is_stopping:
             os._exit(1)
         is_stopping = True
+        end_within(_STOP_S)
         stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
