@@ -100,3 +100,4 @@ def serve(settings: Settings, store: Path, judge: str | None, **options: Any) ->
     )
     logs.log_to(sys.stderr)
     asyncio.run(service.serve(serving, ready))
+    process.end()

@@ -24,13 +24,13 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.collector.server.packed_spans import Postponed, packed, unpacked
+from looptrace.collector.server.packed_spans import LOG, Postponed, packed, unpacked
 from looptrace.collector.server.receiver.receiver_metrics import Instrument
 from looptrace.collector.server.receiver.sink import SinkFull
 from looptrace.collector.server.reserve import Reserve
 from looptrace.collector.store.layout import read_evaluated, write_evaluated
 from looptrace.collector.store.locks import NAME, StoreError
-from looptrace.collector.store.sqlite_file import Schema, connect, explained
+from looptrace.collector.store.sqlite_file import connect, explained
 from looptrace.collector.worker import Worker
 
 _logger = logging.getLogger(__name__)
@@ -45,39 +45,6 @@ RETRY_AFTER_S = 5
 # How often a log that is blocked looks whether there is room again.
 LOOK_EVERY_S = 1.0
 
-# Evaluated spans that are stored later, as rows of `requests`. The number is the archiver's.
-_POSTPONED = """
-    CREATE TABLE postponed (
-        number INTEGER PRIMARY KEY,
-        received_ns INTEGER NOT NULL,
-        spans INTEGER NOT NULL,
-        digest TEXT NOT NULL,
-        body BLOB NOT NULL
-    ) STRICT
-"""
-_TABLES = (
-    """
-    CREATE TABLE requests (
-        seq INTEGER PRIMARY KEY AUTOINCREMENT,
-        received_ns INTEGER NOT NULL,
-        spans INTEGER NOT NULL,
-        digest TEXT NOT NULL,
-        body BLOB NOT NULL -- an Arrow stream of the span table
-    ) STRICT
-    """,
-    # Acknowledged rows that can no longer be read, for a person to look at.
-    "CREATE TABLE damaged AS SELECT * FROM requests",
-    _POSTPONED,
-)
-_LOG = Schema(
-    application_id=0x6C6F6F6C,  # "lool"
-    version=2,
-    tables=_TABLES,
-    steps={1: (_POSTPONED,)},
-    if_damaged="move it away, with its -wal and -shm; spans that were acknowledged and not stored "
-    "yet are lost then",
-    shrinks=True,
-)
 _OLDEST = "SELECT min(received_ns) FROM requests WHERE seq > ?"
 _ADD = "INSERT INTO requests (received_ns, spans, digest, body) VALUES (?, ?, ?, ?)"
 _LISTED = """
@@ -142,7 +109,7 @@ def spans_waiting(store_dir: Path) -> int:
     path = store_dir / FILE_NAME
     if not path.exists():
         return 0
-    with explained(path, _LOG), closing(connect(path, _LOG, create=False)) as sql:
+    with explained(path, LOG), closing(connect(path, LOG, create=False)) as sql:
         spans: int = sql.execute(_SIZES).fetchone()[1]
         return spans
 
@@ -186,8 +153,8 @@ class IngestLog:
         self._is_closed = False
         self._reserve = Reserve(path.parent)
         self._has_taken_back = False
-        self._reader = connect(path, _LOG, one_thread=False)
-        with explained(path, _LOG):
+        self._reader = connect(path, LOG, one_thread=False)
+        with explained(path, LOG):
             self._unblock(self._reader)
             self.bytes, self.spans = self._reader.execute(_SIZES).fetchone()
         self._worker = Worker("looptrace-log", self._write)
@@ -342,7 +309,7 @@ class IngestLog:
 
     @contextmanager
     def _asking(self) -> Iterator[sqlite3.Connection]:
-        with self._reading, explained(self.path, _LOG):
+        with self._reading, explained(self.path, LOG):
             if self._is_closed:  # The server ends before a part of it has ended.
                 raise StoreError(
                     f"{self.path}: is closed; the next start goes on with what it has."
@@ -357,7 +324,7 @@ class IngestLog:
 
     def _write(self) -> None:
         """Commit spans as they arrive, all waiting ones at once."""
-        sql = connect(self.path, _LOG)
+        sql = connect(self.path, LOG)
         goes_on = True
         while goes_on:
             items: list[_Append | _Drop | None] = []

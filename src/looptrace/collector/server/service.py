@@ -46,6 +46,7 @@ from looptrace.collector.server.metrics import Metrics
 from looptrace.collector.server.process import (
     Reload,
     allow_files,
+    end_within,
     quick_to_answer,
     return_memory,
 )
@@ -63,7 +64,9 @@ from looptrace.errors import InputError
 
 _logger = logging.getLogger(__name__)
 
-# A stop takes at most 5 s in all: HTTP, gRPC and the threads end one after the other.
+# A stop takes at most 5 s in all: HTTP, gRPC and the threads end one after the other. On a machine
+# that is too busy for that, the process ends without them.
+_STOP_S = 4.4
 _REQUESTS_END_S = 1.5
 _PARTS_END_S = 1.3
 _METRICS_END_S = 0.3
@@ -251,7 +254,7 @@ class Service:
 
 
 async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
-    """Serve until SIGTERM or SIGINT; a second signal ends the process at once.
+    """Serve until SIGTERM or SIGINT, which ends the process within 5 s; a second one does at once.
 
     Raises:
         AccessError: if its address needs tokens or certificates that it does not have. ServeError:
@@ -375,6 +378,7 @@ def _on_signals(stop: Callable[[], None]) -> None:
         if is_stopping:
             os._exit(1)
         is_stopping = True
+        end_within(_STOP_S)
         stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
