@@ -433,11 +433,12 @@ MADE_FROM_CODE = ("docs/api.md", "docs/commands.md", "docs/examples.md")
 
 
 def pages() -> list[Path]:
-    """Return the pages that have blocks, by name."""
+    """Return the pages that have blocks to run, by name."""
     found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    made = {ROOT / name for name in MADE_FROM_CODE}
     return sorted(
         path
-        for path in found
+        for path in {*found} - made
         if "node_modules" not in path.parts and any(blocks_of(path.read_text(encoding="utf-8")))
     )
 
