@@ -76,6 +76,7 @@ looptrace() {
     set -- serve --http-port 4318 --grpc-port 4317 "$@"
     if [ "$BASHPID" != "$$" ]; then command looptrace "$@"; return; fi
     if [ -n "$SERVER" ]; then kill "$SERVER"; wait "$SERVER" || true; fi
+    : > "$PAGE/.served"
     command looptrace "$@" > "$PAGE/.served" 2>&1 &
     SERVER=$!
     until grep -q listens "$PAGE/.served" || ! kill -0 "$SERVER" 2> "$PAGE/.alive"; do
