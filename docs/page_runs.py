@@ -76,6 +76,7 @@ looptrace() {
     set -- serve --http-port 4318 --grpc-port 4317 "$@"
     if [ "$BASHPID" != "$$" ]; then command looptrace "$@"; return; fi
     if [ -n "$SERVER" ]; then kill "$SERVER"; wait "$SERVER" || true; fi
+    : > "$PAGE/.served"
     command looptrace "$@" > "$PAGE/.served" 2>&1 &
     SERVER=$!
     until grep -q listens "$PAGE/.served" || ! kill -0 "$SERVER" 2> "$PAGE/.alive"; do
@@ -433,11 +434,12 @@ MADE_FROM_CODE = ("docs/api.md", "docs/commands.md", "docs/examples.md")
 
 
 def pages() -> list[Path]:
-    """Return the pages that have blocks, by name."""
+    """Return the pages that have blocks to run, by name."""
     found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    made = {ROOT / name for name in MADE_FROM_CODE}
     return sorted(
         path
-        for path in found
+        for path in {*found} - made
         if "node_modules" not in path.parts and any(blocks_of(path.read_text(encoding="utf-8")))
     )
 

@@ -21,7 +21,7 @@ PAGES = [str(path.relative_to(ROOT)) for path in pages()]
 NOT_RUN = {
     "CONTRIBUTING.md": 1,
     "README.md": 1,
-    "docs/architecture.md": 1,
+    "docs/architecture.md": 2,
     "docs/benchmarks.md": 1,
     "docs/coding_agents.md": 2,
     "docs/frameworks_live.md": 22,
