@@ -286,3 +286,30 @@ def test_some_turns_are_enough(tmp_path: Path) -> None:
     (tmp_path / "metrics.json").write_text(WITHOUT_TURNS["metrics"][0])
     (tmp_path / "requests.json").write_text(WITHOUT_TURNS["requests"][0])
     assert run(str(tmp_path), HEALTHY, "--fail-on", "finding").exit_code == 0
+
+
+@pytest.mark.parametrize("form", ["terminal", "json", "html", "junit", "sarif", "github"])
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_prices_are_in_every_form_that_shows_costs(
+    form: str, is_stored: bool, tmp_path: Path
+) -> None:
+    """Whoever gives prices reads money, whatever the form."""
+    (tmp_path / "p.toml").write_text(
+        'currency = "XAU"\n[models."*"]\ninput_per_million = 100000\noutput_per_million = 0\n'
+    )
+    path = LOOPING
+    if is_stored:
+        path = str(tmp_path / "store")
+        CliRunner().invoke(main, ["ingest", LOOPING, "--store", path])
+    priced = run(path, "--format", form, "--prices", str(tmp_path / "p.toml")).stdout
+
+    assert "XAU" in priced
+    assert re.search(r"XAU 1,145\.40|1145\.4\b", priced)
+    assert "XAU" not in run(path, "--format", form).stdout
+
+
+def test_prices_are_refused_where_no_costs_are_shown() -> None:
+    """An option that does nothing is a mistake."""
+    refused = run(LOOPING, "--format", "markdown", "--prices", str(ROOT / "examples/prices.toml"))
+    assert refused.exit_code == 2
+    assert "--prices changes nothing: --format markdown shows no costs" in refused.stderr

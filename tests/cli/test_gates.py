@@ -66,7 +66,12 @@ def test_a_person_finds_reads_and_resolves_a_gate(folder: Path) -> None:
     )
     assert resolved.exit_code == 0
     assert "next `looptrace ingest`" in resolved.stdout
-    assert "open, decided: continue" in run("gates", "list", "--store", folder).stdout
+    assert "No gate is open" in run("gates", "list", "--store", folder).stdout
+    assert listed(folder) == []
+    for command in (("list", "--all"), ("show", str(gate["id"]))):
+        told = run("gates", *command, "--store", folder).stdout
+        assert "resolved: continue" in told
+        assert "open," not in told
     writer.ingest(spans_of(looping("s2")), folder)
 
     (later,) = listed(folder)

@@ -72,12 +72,12 @@ def test_queries_count_it_once(store: str) -> None:
 
 def test_gates_say_when_they_opened(store: str) -> None:
     """A gate is older than the loop is long, so its words are those of its opening."""
-    listed = run("gates", "list", store)
+    listed = run("gates", "list", "--store", store)
     assert "when it opened: one failure came back 3 times" in listed
-    shown = run("gates", "show", store, listed.partition(",")[0])
+    shown = run("gates", "show", "--store", store, listed.partition(",")[0])
     assert "at the 3rd time" in shown
     assert "loop count" not in shown
-    metrics = json.loads(run("gates", "metrics", store, "--format", "json"))
+    metrics = json.loads(run("gates", "metrics", "--store", store, "--format", "json"))
     assert (metrics["loops_per_task"], metrics["agents"][0]["loops"]) == (1.0, 1)
 
 
@@ -88,5 +88,5 @@ def test_several_rules_with_events_are_one_loop(tmp_path: Path) -> None:
     warned = open_store(folder).sql("SELECT count(DISTINCT finding) AS findings FROM events")
 
     assert warned["findings"].item() > 1
-    metrics = json.loads(run("gates", "metrics", folder, "--format", "json"))
+    metrics = json.loads(run("gates", "metrics", "--store", folder, "--format", "json"))
     assert (metrics["loops_per_task"], metrics["cycles_detected"]) == (1.0, 1)

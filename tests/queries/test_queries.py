@@ -236,7 +236,7 @@ def test_findings_by_rule_and_agent(folder: Path) -> None:
     assert [row["loops"] for row in rows] == sorted((row["loops"] for row in rows), reverse=True)
     seen = [row for row in rows if row["agent"] == "coder" and row["rule"] != "repeated_call"]
     assert seen
-    assert {(row["loops"], row["attempts"], row["tokens"]) for row in seen} == {(0, 0, 0)}
+    assert {(row["loops"], row["attempts"], row["tokens"]) for row in seen} == {(0, None, None)}
     (calls,) = (r for r in rows if (r["rule"], r["agent"]) == ("repeated_call", "coder"))
     assert calls == {
         "rule": "repeated_call",

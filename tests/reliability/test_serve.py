@@ -435,9 +435,14 @@ def test_a_wrong_start_is_one_clear_line(tmp_path: Path, server: Served) -> None
         (["--store", str(other), "--http-port", "0"], "is not a store"),
         (["--store", str(server.store_dir), "--http-port", "0"], "is using this store"),
         (["--store", str(tmp_path / "new"), "--http-port", port], "Address already in use"),
+        (
+            ["--store", str(tmp_path / "new"), "--http-port", "0", "--grpc-port", port],
+            f"port {port} of 127.0.0.1 cannot be opened (Address already in use); see --host and "
+            "--grpc-port.",
+        ),
         (["--store", str(tmp_path / "new"), "--tls-cert", no_pem, "--tls-key", no_pem], "PEM"),
     ):
-        ended = cli("serve", *arguments, "--grpc-port", "0")
+        ended = cli("serve", "--grpc-port", "0", *arguments)
         assert ended.returncode == 2
         assert says in ended.stderr
         assert len(ended.stderr.splitlines()) == 1

@@ -24,8 +24,13 @@ _ERROR_LENGTH_MAX = 500
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-def _read(_context: click.Context, _option: click.Parameter, path: Path | None) -> Settings:
+# The path of the settings, or None, in the context of a command.
+CONFIG_PATH = "looptrace.config"
+
+
+def _read(context: click.Context, _option: click.Parameter, path: Path | None) -> Settings:
     """Read the named file, else that of the current directory, and apply the environment."""
+    context.meta[CONFIG_PATH] = path
     return in_force(path, os.environ)
 
 

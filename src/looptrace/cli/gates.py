@@ -66,6 +66,8 @@ def gates() -> None:
 def list_gates(stores: Stores, servers: Servers, every: bool, form: str) -> None:
     """List the open gates, the newest first."""
     gates = source_of(stores, servers, default()).gates(None if every else "open")
+    if not every:  # A decision counts from when it is made, also before it takes effect.
+        gates = [gate for gate in gates if gate.decision is None]
     if form == "json":
         _print_json(gates)
     elif gates:
@@ -112,9 +114,9 @@ def resolve(
     """
     gate = source_of(stores, servers, default()).resolve(gate_id, decision, note, who=who)
     effect = (
-        "The agent receives it now."
-        if servers
-        else "The next `looptrace ingest` into this store resets the counters."
+        "It takes effect with the next `looptrace ingest` into this store, or at once in a server."
+        if stores
+        else "The agent receives it now."
     )
     task = plain(gate.task, _CELL_LENGTH_MAX)
     click.echo(f"Gate {gate.id} of task {task} is resolved: {decision}. {effect}")
@@ -211,6 +213,4 @@ def _print_metrics(metrics: GateMetrics) -> None:
 
 
 def _status(gate: StoredGate) -> str:
-    if gate.status == "open" and gate.decision:
-        return f"open, decided: {gate.decision}"
-    return f"{gate.status}: {gate.decision}" if gate.decision else gate.status
+    return f"resolved: {gate.decision}" if gate.decision else gate.status

@@ -4,20 +4,18 @@
 -- column: loops (bigint) loops that are counted under this rule
 -- column: also (bigint) loops that it saw, too, and that are counted under another rule
 -- column: tasks (bigint) tasks in which it fired
--- column: attempts (bigint) occurrences of what repeats in the loops under this rule
--- column: seconds (double) time spent inside them
--- column: tokens (bigint) input and output tokens spent inside them
+-- column: attempts (bigint) occurrences of what repeats in the loops under it, empty without one
+-- column: seconds (double) time spent inside them, empty likewise
+-- column: tokens (bigint) input and output tokens spent inside them, empty likewise
 SELECT
     rule,
     agent,
     count(*) FILTER (WHERE leads) AS loops,
     count(*) FILTER (WHERE NOT leads) AS also,
     count(DISTINCT task) AS tasks,
-    CAST(coalesce(sum(attempts) FILTER (WHERE leads), 0) AS BIGINT) AS attempts,
-    round(coalesce(sum(cost_seconds) FILTER (WHERE leads), 0), 3) AS seconds,
-    CAST(
-        coalesce(sum(cost_input_tokens + cost_output_tokens) FILTER (WHERE leads), 0) AS BIGINT
-    ) AS tokens
+    CAST(sum(attempts) FILTER (WHERE leads) AS BIGINT) AS attempts,
+    round(sum(cost_seconds) FILTER (WHERE leads), 3) AS seconds,
+    CAST(sum(cost_input_tokens + cost_output_tokens) FILTER (WHERE leads) AS BIGINT) AS tokens
 FROM findings
 GROUP BY rule, agent
 ORDER BY loops DESC, also DESC, tasks DESC, rule, agent

@@ -17,8 +17,7 @@ from looptrace.analyzer.report.ci import (
     failure_text,
     loops_of,
 )
-from looptrace.analyzer.settings.given import SettingsLike, settings_of
-from looptrace.analyzer.settings.rule_selection import selected
+from looptrace.analyzer.settings.given import SettingsLike, selected, settings_of
 from looptrace.analyzer.settings.sections import Settings, in_force
 from looptrace.collector.files.reader import SpansRead, read_spans
 from looptrace.collector.otlp.sdk_spans import sdk_spans

@@ -31,6 +31,7 @@ from looptrace.analyzer.report.wording import (
 )
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.tuning.loop_money import loop_money
 from looptrace.analyzer.tuning.prices import Price, Prices
 from looptrace.rules.contract import ACTIONS, Action
 from tests.paths import ROOT
@@ -649,6 +650,11 @@ def test_strip_is_at_the_top_of_a_finding() -> None:
     assert {"arc", "axis", "cross", "bar tool", "bar tool aside", "bar model aside"} == classes
 
 
+def priced(content: Analysis, prices: Prices) -> Analysis:
+    """Return an analysis with the money of its loops."""
+    return replace(content, money=loop_money(content.findings, content.turns, prices))
+
+
 def test_costs_are_what_people_read() -> None:
     """The costs are shown as money, as time, and as a share of the task."""
     rows = pytest_turns(12)
@@ -658,11 +664,19 @@ def test_costs_are_what_people_read() -> None:
     content = analysis(finding(), finding("cycle", (2, 3, 4, 5), period=2), rows=rows)
     prices = Prices("EUR", (Price("g*", 1_000, 5_000),))
 
-    page = Page(html_report(content, prices=prices)).text
+    page = Page(html_report(priced(content, prices))).text
     # Of six responses four are within turns 2 to 10, and 790 of 2,520 tokens are the loop's.
     assert "790 tokens, EUR 2.00, 46 s in the loop, 31 % of the task" in page
     assert "EUR" not in Page(html_report(content)).text
-    assert "models without a price" in Page(html_report(content, prices=Prices("EUR", ()))).text
+    unpriced = Page(html_report(priced(content, Prices("EUR", ())))).text
+    assert "models without a price" in unpriced
+    assert "in the loop: 46 s, 690 input + 100 output tokens, EUR 2.00\n" in printed(
+        priced(content, prices)
+    )
+    report = json.loads(json_report(priced(content, prices)))
+    assert (report["currency"], report["findings"][0]["cost"]["money"]) == ("EUR", 2.0)
+    report = json.loads(json_report(content))
+    assert (report["currency"], report["findings"][0]["cost"]["money"]) == (None, None)
     assert "Loops by rule and agent" in page
 
 
@@ -795,7 +809,8 @@ def test_json_report_says_what_was_found() -> None:
     assert report["skipped"] == [{"where": "night.jsonl:3", "why": "not JSON"}]
     (found,) = report["findings"]
     assert found["reason"] == REASON
-    assert found["cost"] == {"seconds": 46.2, "input_tokens": 690, "output_tokens": 100}
+    cost = {"seconds": 46.2, "input_tokens": 690, "output_tokens": 100, "money": None}
+    assert found["cost"] == cost
     assert [(turn["turn"], turn["role"]) for turn in found["turns"]][:2] == [
         (2, "first"),
         (4, "repeat"),

@@ -64,10 +64,10 @@ def test_the_first_pattern_that_fits_counts(
 
 def test_no_pattern_is_slow() -> None:
     """A pattern of stars would keep a backtracking engine busy for hours."""
-    started_s = time.perf_counter()
+    started_s = time.process_time()
 
     assert prices("*a" * 90).of(["a" * 80 + "b"] * 1000) == {}
-    assert time.perf_counter() - started_s < 2
+    assert time.process_time() - started_s < 2
 
 
 @pytest.mark.parametrize(

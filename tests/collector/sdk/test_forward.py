@@ -40,7 +40,7 @@ from looptrace.collector.sdk.server_watch import ServerWatch
 from tests.collector.sdk.test_processor import AGENT, Setup, actions
 
 requirement = pytest.mark.requirement
-WAIT_S = 15.0
+WAIT_S = 60.0
 SOON = QueueLimits(delay_s=0.02)
 TOKEN = "sixteen-characters"  # noqa: S105
 

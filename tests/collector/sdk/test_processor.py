@@ -41,7 +41,7 @@ AGENT = {
     "gen_ai.conversation.id": "talk",
 }
 SOON = QueueLimits(delay_s=0.01)
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class OddText(str):

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -148,9 +147,7 @@ class Step:
 class PivotFirst(GateStore):
     """Writes a pivot in a transaction of its own, before the decision: the control arm."""
 
-    def record(
-        self, events: Any, states: Any, now_ns: int, openings: Any = MappingProxyType({})
-    ) -> list[GateEvent]:
+    def record(self, events: Any, *args: Any, **options: Any) -> list[GateEvent]:
         """Record in the wrong order."""
         events = list(events)
         with closing(sqlite3.connect(self.path)) as sql, sql:
@@ -159,12 +156,12 @@ class PivotFirst(GateStore):
                 if event.type == "pivot_issued" and event.id not in known:
                     row = (event.id, event.task, event.pivots, event.attempts, event.at_ns)
                     sql.execute("INSERT OR IGNORE INTO pivots VALUES (?, ?, ?, ?, ?)", row)
-        return super().record(events, states, now_ns, openings)
+        return super().record(events, *args, **options)
 
-    def _add(self, event: GateEvent, now_ns: int, openings: Any, late: Any) -> bool:
+    def _add(self, event: GateEvent, now_ns: int, openings: Any, late: Any, unsent: Any) -> bool:
         own = "DELETE FROM pivots WHERE event = ? AND event NOT IN (SELECT id FROM events)"
         self._sql.execute(own, [event.id])
-        return super()._add(event, now_ns, openings, late)
+        return super()._add(event, now_ns, openings, late, unsent)
 
 
 # Forks a child for each line that it reads. The child prints its process id, takes as many steps as

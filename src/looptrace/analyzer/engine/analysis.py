@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import starmap
 
@@ -83,13 +83,25 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
+class Money:
+    """What the responses of loops cost: the amount by id of the finding, in one currency.
+
+    Of the `unpriced` findings some responses have no price.
+    """
+
+    currency: str
+    spent: Mapping[str, float]
+    unpriced: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Analysis:
     """One analysis: the counts, what was not read, the findings, and the turns that they name.
 
     Findings are ordered by task and first turn, events by task and time. `turns` has the schema
     `TURN_SCHEMA`, and may hold only the turns of looping tasks. `tasks` are the names of all tasks,
     in order. Outages are ordered by their first failure. `kinds` and `empty` say what was read
-    where no span is a turn: the spans, and the sources without spans.
+    where no span is a turn: the spans, and the sources without spans. `money` needs prices.
     """
 
     summary: Summary
@@ -101,6 +113,7 @@ class Analysis:
     outages: tuple[Outage, ...] = ()
     kinds: tuple[SpanKind, ...] = ()
     empty: tuple[Skipped, ...] = ()
+    money: Money | None = None
 
     @property
     def own(self) -> tuple[Finding, ...]:

@@ -19,6 +19,7 @@ from looptrace.analyzer.normalize.span_kinds import KEYS
 from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, attributes_of
 from looptrace.analyzer.schema.spans import NO_ITEMS, SPAN_SCHEMA, SpanRow
 from looptrace.analyzer.text.payloads import parsed
+from looptrace.analyzer.text.session_names import bounded_name
 
 # Messages were span events before GenAI 1.37. Some frameworks still put them into an event.
 _MESSAGE_EVENTS = {
@@ -90,6 +91,10 @@ class FieldColumns:
         """Return the values of a canonical field as texts, None where one is absent or empty."""
         values = self.values(name)
         return [None if value is None or value == "" else str(value) for value in values]
+
+    def names(self, name: str) -> Sequence[str | None]:
+        """Return the values of a canonical field that names something, at most so long."""
+        return [None if text is None else bounded_name(text) for text in self.texts(name)]
 
     def _column(self, key: str, part: str | None) -> Sequence[Any]:
         column = self._columns[key]

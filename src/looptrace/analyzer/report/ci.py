@@ -21,6 +21,7 @@ from looptrace.analyzer.report.wording import (
     SENTENCE_LENGTH_MAX,
     cost_text,
     counted,
+    loop_money_text,
     nothing_text,
     verdict,
 )
@@ -125,7 +126,7 @@ def junit_report(loops: Loops) -> str:
         if groups := of_task.get(task):
             failure = SubElement(case, "failure", type=groups[0].lead.rule)
             failure.set("message", _message(groups[0].lead))
-            failure.text = "\n".join(_sentence(group) for group in groups)
+            failure.text = "\n".join(_sentence(group, loops.analysis) for group in groups)
     for part in skipped:
         error = SubElement(_case(suite, part.where), "error", type="skipped")
         error.set("message", plain(part.why, SENTENCE_LENGTH_MAX))
@@ -170,7 +171,7 @@ def _result(group: Loop, loops: Loops, names: Sequence[str], source: str) -> dic
         "ruleId": lead.rule,
         "ruleIndex": names.index(lead.rule),
         "level": _level(group),
-        "message": {"text": _sentence(group)},
+        "message": {"text": _sentence(group, loops.analysis)},
         "locations": [place],
         "partialFingerprints": dict.fromkeys(_FINGERPRINTS, digest(" ".join(_key(lead)))),
     }
@@ -186,7 +187,7 @@ def github_report(loops: Loops) -> str:
     for group in new_first[:_ANNOTATIONS_MAX]:
         level = "notice" if loops.is_known(group) else _level(group)
         title = _escaped(f"looptrace: {group.lead.rule}").replace(",", "%2C").replace(":", "%3A")
-        lines.append(f"::{level} title={title}::{_escaped(_sentence(group))}")
+        lines.append(f"::{level} title={title}::{_escaped(_sentence(group, loops.analysis))}")
     skipped = problems_of(loops.analysis)[:_ANNOTATIONS_MAX]
     lines += [f"::error title=looptrace::{_escaped(_line(p.where, p.why))}" for p in skipped]
     lines.append(verdict(loops.analysis, loops.groups))
@@ -208,7 +209,7 @@ def markdown_report(loops: Loops) -> str:
 def failure_text(loops: Loops) -> str:
     """Write the verdict and a line for each new loop, for the failure of a test."""
     lines = [verdict(loops.analysis, loops.groups), *known_text(loops)]
-    lines += [f"  {_sentence(group)}" for group in loops.new[:_LINES_MAX]]
+    lines += [f"  {_sentence(group, loops.analysis)}" for group in loops.new[:_LINES_MAX]]
     if len(loops.new) > _LINES_MAX:
         lines.append(f"  and {counted(len(loops.new) - _LINES_MAX, 'more loop')}")
     return "\n".join(lines)
@@ -247,10 +248,11 @@ def _message(finding: Finding) -> str:
     return plain(finding.reason, SENTENCE_LENGTH_MAX)
 
 
-def _sentence(group: Loop) -> str:
+def _sentence(group: Loop, analysis: Analysis) -> str:
     lead = group.lead
     task = plain(lead.task, NAME_LENGTH_MAX)
-    return f"task {task}: {_message(lead)} ({lead.action} by {lead.rule}; {cost_text(lead.cost)})"
+    cost = cost_text(lead.cost, loop_money_text(analysis, lead))
+    return f"task {task}: {_message(lead)} ({lead.action} by {lead.rule}; {cost})"
 
 
 def _line(*parts: str) -> str:

@@ -28,7 +28,7 @@ from looptrace.analyzer.report.wording import (
     events_by_task,
     left_over_text,
     loop_cost_text,
-    money_text,
+    loop_money_text,
     opinion_text,
     outage_more,
     outage_text,
@@ -39,8 +39,6 @@ from looptrace.analyzer.report.wording import (
 )
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.text.display import label, plain
-from looptrace.analyzer.tuning.backtest import money_of
-from looptrace.analyzer.tuning.prices import Prices
 from looptrace.rules.vocabulary import NS_PER_S
 
 # Turns shown before and after a loop, for context.
@@ -131,14 +129,12 @@ class _OfRule:
     seconds: float
 
 
-def html_report(
-    analysis: Analysis, opinions: Opinions = NOBODY_ASKED, prices: Prices | None = None
-) -> str:
-    """Write the analysis as one self-contained HTML page, with money if there are prices."""
+def html_report(analysis: Analysis, opinions: Opinions = NOBODY_ASKED) -> str:
+    """Write the analysis as one self-contained HTML page."""
     groups = loops_in(analysis.own)
     shown, left_over = shown_of(groups)
     events_of_task = events_by_task(analysis.events)
-    sections = _sections(analysis, shown, events_of_task, opinions, prices)
+    sections = _sections(analysis, shown, events_of_task, opinions)
     by_rule = _by_rule(groups)
     page = template("report.html.j2").render(
         summary=analysis.summary,
@@ -166,7 +162,6 @@ def _sections(
     shown: Sequence[Loop],
     events_by_tasks: dict[str, TaskEvents],
     opinions: Opinions,
-    prices: Prices | None,
 ) -> list[_Section]:
     """Make a section of each loop; the first one of a task has the task's events."""
     turns_of_task = _turns_of_tasks(analysis.turns, {group.lead.task for group in shown})
@@ -181,7 +176,7 @@ def _sections(
         decided = _decided(events_by_tasks.pop(task), opinions) if task in events_by_tasks else None
         events, places = raw_events.get(task, []), events_of_task.get(task, {})
         cost = loop_cost_text(
-            group.lead.cost, _money(group.lead, turns, prices), _share(group.lead, turns)
+            group.lead.cost, loop_money_text(analysis, group.lead), _share(group.lead, turns)
         )
         sections.append(_section(f"loop-{number}", group, turns, events, places, decided, cost))
     return sections
@@ -212,21 +207,6 @@ def _share(lead: Finding, turns: pl.DataFrame) -> float | None:
         return min(1.0, (lead.cost.input_tokens + lead.cost.output_tokens) / tokens)
     lasted = turns.select((pl.col("end_ns").max() - pl.col("start_ns").min()) / NS_PER_S).item()
     return min(1.0, lead.cost.seconds / lasted) if lasted else None
-
-
-def _money(lead: Finding, turns: pl.DataFrame, prices: Prices | None) -> str:
-    """Write the cost of the responses of a loop, if there are prices for them."""
-    if prices is None:
-        return ""
-    inside = (pl.col("kind") == "model") & pl.col("turn").is_between(
-        lead.turn_first, lead.turn_last
-    )
-    if lead.agent:
-        inside &= pl.col("agent") == lead.agent
-    responses = turns.filter(inside).select("name", "input_tokens", "output_tokens")
-    priced = prices.of(responses["name"].drop_nulls().unique().to_list())
-    spent, unpriced = money_of(responses, priced)
-    return money_text(spent, plain(prices.currency, NAME_LENGTH_MAX), has_unpriced=bool(unpriced))
 
 
 def _turns_of_tasks(turns: pl.DataFrame, tasks: set[str]) -> dict[Any, pl.DataFrame]:

@@ -15,7 +15,7 @@ import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.loops import loops_in
-from looptrace.analyzer.engine.analysis import Analysis, Outage
+from looptrace.analyzer.engine.analysis import Analysis, Money, Outage
 from looptrace.analyzer.gates.directives import OWN, Directives
 from looptrace.analyzer.gates.event_names import CONTENT, NAMES_BEFORE
 from looptrace.analyzer.gates.events import Failure, GateEvent
@@ -24,6 +24,7 @@ from looptrace.analyzer.text.times import utc_us
 from looptrace.analyzer.tuning.explain import Explanation, Progress
 
 SCHEMA = 1
+MONEY_DECIMALS = 6
 
 # Fields that identify a turn, without content.
 _TURN = ("turn", "kind", "agent", "trace_id", "span_id")
@@ -73,6 +74,7 @@ def json_report_parts(
         "turns": summary.turns,
         "spans": summary.spans,
         "tokens": {"input": summary.input_tokens, "output": summary.output_tokens},
+        "currency": analysis.money.currency if analysis.money else None,
         "unknown": asdict(summary.unknown),
         "skipped": [asdict(skipped) for skipped in analysis.skipped],
     }
@@ -85,7 +87,9 @@ def json_report_parts(
         event_object(event, opinions.get(event.gate), directives) for event in analysis.events
     )
     lists = {
-        "findings": (_finding_object(each, loops[each.id]) for each in analysis.findings),
+        "findings": (
+            _finding_object(each, loops[each.id], analysis.money) for each in analysis.findings
+        ),
         "events": events,
         "outages": map(outage_object, analysis.outages),
     }
@@ -108,10 +112,11 @@ def _list_parts(objects: Iterable[dict[str, Any]]) -> Iterator[str]:
     yield end
 
 
-def _finding_object(finding: Finding, loop: str) -> dict[str, Any]:
+def _finding_object(finding: Finding, loop: str, money: Money | None) -> dict[str, Any]:
     cost = _fields(finding.cost)
     # Python's form of a number; the library writes small ones differently.
     cost["seconds"] = msgspec.Raw(repr(finding.cost.seconds).encode())
+    cost["money"] = round(money.spent[finding.id], MONEY_DECIMALS) if money else None
     return dict(zip(_FINDING, _finding_values(finding), strict=True)) | {"cost": cost, "loop": loop}
 
 

@@ -26,6 +26,7 @@ from looptrace.analyzer.report.wording import (
     event_name,
     events_by_task,
     left_over_text,
+    loop_money_text,
     opinion_text,
     outage_more,
     outage_text,
@@ -66,7 +67,7 @@ def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBO
     for group in shown:
         by_task.setdefault(group.lead.task, []).append(group)
     for task, groups in by_task.items():
-        _print_task(task, groups, console)
+        _print_task(task, groups, analysis, console)
         _print_strip(task, groups, analysis, console)
         if task in events_of_task:
             print_paragraph(_event_lines(events_of_task[task], opinions), console, _INDENT_COLUMNS)
@@ -91,7 +92,7 @@ def _counts(summary: Summary) -> Text:
     return Text(", ".join(counts))
 
 
-def _print_task(task: str, groups: list[Loop], console: Console) -> None:
+def _print_task(task: str, groups: list[Loop], analysis: Analysis, console: Console) -> None:
     sessions = dict.fromkeys(group.lead.session for group in groups)
     others = ", ".join(session for session in sessions if session != task)
     console.print()
@@ -99,7 +100,8 @@ def _print_task(task: str, groups: list[Loop], console: Console) -> None:
     if others:
         _print_line(Text(f"session {plain(others, NAME_LENGTH_MAX)}", style="dim"), console)
     for group in groups:
-        print_paragraph(_group_lines(group), console, _INDENT_COLUMNS)
+        lines = _group_lines(group, loop_money_text(analysis, group.lead))
+        print_paragraph(lines, console, _INDENT_COLUMNS)
 
 
 def _print_strip(task: str, groups: list[Loop], analysis: Analysis, console: Console) -> None:
@@ -113,7 +115,7 @@ def _print_strip(task: str, groups: list[Loop], analysis: Analysis, console: Con
     print_paragraph(map(Text, strip), console, _INDENT_COLUMNS)
 
 
-def _group_lines(group: Loop) -> list[Text]:
+def _group_lines(group: Loop, money: str) -> list[Text]:
     lead = group.lead
     style = ACTION_STYLE[lead.action]
     lines = [
@@ -122,7 +124,7 @@ def _group_lines(group: Loop) -> list[Text]:
     ]
     if group.others:
         lines.append(Text(f"also: {group.also}"))
-    lines.append(Text(f"in the loop: {cost_text(lead.cost)}"))
+    lines.append(Text(f"in the loop: {cost_text(lead.cost, money)}"))
     return lines
 
 

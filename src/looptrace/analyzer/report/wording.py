@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from looptrace.analyzer.detect.findings import Cost
+from looptrace.analyzer.detect.findings import Cost, Finding
 from looptrace.analyzer.detect.loops import Loop
 from looptrace.analyzer.engine.analysis import Analysis, Outage, SpanKind, Summary
 from looptrace.analyzer.gates.events import GateCause, GateEvent
@@ -193,11 +193,20 @@ def duration_text(seconds: float) -> str:
     return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {seconds_left} s"
 
 
-def cost_text(cost: Cost) -> str:
-    """Write `46 s, 690 input + 100 output tokens`; only the time where no tokens are recorded."""
-    if not cost.input_tokens and not cost.output_tokens:
-        return duration_text(cost.seconds)
-    return f"{duration_text(cost.seconds)}, {tokens_text(cost.input_tokens, cost.output_tokens)}"
+def cost_text(cost: Cost, money: str = "") -> str:
+    """Write `46 s, 690 input + 100 output tokens, EUR 0.42`, without what is not recorded."""
+    has_tokens = cost.input_tokens or cost.output_tokens
+    tokens = tokens_text(cost.input_tokens, cost.output_tokens) if has_tokens else ""
+    return ", ".join(filter(None, (duration_text(cost.seconds), tokens, money)))
+
+
+def loop_money_text(analysis: Analysis, finding: Finding) -> str:
+    """Write what a loop cost in money; empty without prices."""
+    if (money := analysis.money) is None:
+        return ""
+    currency = plain(money.currency, NAME_LENGTH_MAX)
+    has_unpriced = finding.id in money.unpriced
+    return money_text(money.spent[finding.id], currency, has_unpriced=has_unpriced)
 
 
 def money_text(money: float, currency: str, *, has_unpriced: bool) -> str:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from looptrace.analyzer.gates.agent_states import by_agent
-from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX, Decision
+from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX, NOTED, Decision
 from looptrace.analyzer.report.wording import counted, duration_text
 from looptrace.analyzer.text.display import plain
 from looptrace.collector.api_bodies import WarmingTask
@@ -84,10 +84,13 @@ class WatchScreen:
 
     def _type(self, key: str) -> Resolution | None:
         decision, note = self._decision, self._note.strip() or None
+        self.message = ""
         if key == ESCAPE:
             self._decision = None
         elif key == BACKSPACE:
             self._note = self._note[:-1]
+        elif key == ENTER and decision in NOTED and not note:
+            self.message = "Without a note the agent fails in the same way again; write one."
         elif key == ENTER and decision:
             self._decision = None
             return Resolution(self.chosen, decision, note)
@@ -120,7 +123,8 @@ class WatchScreen:
         if self._decision is not None:
             words = dict(DECISION_KEYS.values())[self._decision]
             note = plain(self._note, NOTE_CHARS_MAX) if self._note else ""
-            return Text(f"{words}; a note for the agent: {note}_\nenter sends, escape goes back")
+            how = self.message or "enter sends, escape goes back"
+            return Text(f"{words}; a note for the agent: {note}_\n{how}")
         keys = ", ".join(f"{key} {words}" for key, (_, words) in DECISION_KEYS.items())
         return Text(f"{self.message or ' '}\nup/down choose; {keys}; {QUIT} quit")
 

@@ -31,8 +31,7 @@ class ChangeStream:
 
     def version(self) -> Hashable:
         """Return a version that changes with the store's turns and decisions."""
-        archiver = self.service.archiver
-        return archiver.counts.rounds, archiver.expired.total(), self._last_seq()
+        return *self.service.archiver.version(), self._last_seq()
 
     async def follow(self, request: Request) -> Response:
         """Send `gates` after decisions and gate events, and `turns` when turns came into the store.
@@ -78,5 +77,7 @@ class ChangeStream:
         with reader.open_gates(self.service.gates.store_dir) as gates:
             return gates.last_seq()
 
-    def _stored(self) -> int:
-        return self.service.archiver.counts.spans
+    def _stored(self) -> str:
+        """Return what changes with the turns of the store, also where days are deleted."""
+        archiver = self.service.archiver
+        return f"{archiver.counts.spans}.{archiver.expired.total()}"

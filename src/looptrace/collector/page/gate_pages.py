@@ -54,6 +54,7 @@ class GatePages:
     links: TraceLinks
     store_soon: Callable[[], None]  # has the turns stored soon
     others: OtherServers
+    is_empty: Callable[[], bool]  # whether the store has no task
     refusals: Refusals = field(default_factory=Refusals)
 
     async def gates(self, request: Request) -> Response:
@@ -78,6 +79,8 @@ class GatePages:
             "cards": cards,
             "fresh": [card for card in cards if card.gate.opened_ns > stale_ns],
             "stale": [card for card in cards if card.gate.opened_ns <= stale_ns],
+            # The list of tasks is looked at only where there was never a gate.
+            "is_empty": not (listed.gates or past.gates) and self.is_empty(),
             "refusal": NOT_REFUSED,
             "more": waiting[CARDS_MAX:],
             "past": decided + past.gates,

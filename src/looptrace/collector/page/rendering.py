@@ -74,6 +74,7 @@ class Renderer:
     sessions: Sessions
     state: Callable[[], str]  # the current state, as one text
     retention: Callable[[], Retention]
+    url: str = ""  # of the server, as agents and people reach it; the visitor's where it is unset
 
     def page(
         self, request: Request, name: str, status: int = HTTPStatus.OK, **content: Any
@@ -87,6 +88,7 @@ class Renderer:
             "path": request.scope["path"],
             "now_ns": time.time_ns(),
             "retention": self.retention(),
+            "endpoint": self.url or str(request.base_url).rstrip("/"),
         }
         response = HTMLResponse(environment().get_template(name).render(shared | content), status)
         self.sessions.keep_nonce(request, response, nonce)

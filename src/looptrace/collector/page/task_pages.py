@@ -44,6 +44,7 @@ from looptrace.collector.page.rendering import Renderer, url
 from looptrace.collector.page.task_list import PERIODS_H, STATES, TaskFilter, TaskList
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.streams.asked_tasks import tasks_of
+from looptrace.collector.server.warming import QUIET_S, read_ended
 from looptrace.collector.store import reader
 from looptrace.collector.trace_links import TraceLinks
 from looptrace.rules.contract import ACTIONS
@@ -167,7 +168,7 @@ class TaskPages:
             "lines": lines,
             "earlier": first,
             "later": turns.height - last,
-            "is_newest": last == turns.height,
+            "before": before,
             "links": self.links,
         }
 
@@ -175,9 +176,10 @@ class TaskPages:
         """Return the state of a task, by its name in `STATES`."""
         if shown.status != "active":
             return "waiting"
-        idle_ns = self.tasks.rules.counting.idle_s * NS_PER_S
-        is_live = turns.select((pl.col("end_ns") > time.time_ns() - idle_ns).any()).item()
-        return "live" if is_live else "past"
+        since_ns = time.time_ns() - QUIET_S * NS_PER_S
+        is_recent = turns.select((pl.col("end_ns") > since_ns).any()).item()
+        has_ended = is_recent and shown.task in read_ended(self.api.store_dir, since_ns)
+        return "live" if is_recent and not has_ended else "past"
 
     def _lines(
         self,

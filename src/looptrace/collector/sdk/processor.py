@@ -22,7 +22,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.analyzer.text.session_names import session_of
+from looptrace.analyzer.text.session_names import bounded_name, session_of
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.sdk.agent_gate import TASKS_MAX, AgentGate, Callback, Gates, GateState
 from looptrace.collector.sdk.forward import ForwardEngine, exporter_to
@@ -279,6 +279,7 @@ class LoopSpanProcessor(SpanProcessor):
             self._known_until_s[task] = inf  # A current trace has no earlier process.
             self._engine.follow(traces=[task])
         else:
+            task = bounded_name(task)
             self._known_until_s.setdefault(task, 0.0)
             self._engine.follow(tasks=[task], service=self._spans.service)
         rest = (self._is_known, self._engine.waiting, self._fail_closed)

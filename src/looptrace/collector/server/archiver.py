@@ -98,6 +98,10 @@ class Archiver:
         self._waiting = Waiting()
         self._worker = Worker("looptrace-archiver", self._run)
 
+    def version(self) -> tuple[int, int]:
+        """Return what changes with each round of storing, and where days are deleted."""
+        return self.counts.rounds, self.expired.total()
+
     def start(self) -> None:
         """Lock the store; return when it is locked.
 
@@ -140,11 +144,10 @@ class Archiver:
         """
         is_due = writer.needs_ingest()
         try:
-            last_seq = self._log.last_seq()
             if not is_due:
-                writer.finish_add()  # The detector begins with the turns of the store.
-            if is_due or self._log.read(0, 0) is None:
-                self._ingest(writer, last_seq)
+                writer.finish_add()  # The detector reads the turns of the store.
+            else:
+                self._ingest(writer, self._log.last_seq())
         except (StoreError, OSError) as error:
             self._failed(error)
             if is_due:

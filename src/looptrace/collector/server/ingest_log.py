@@ -27,6 +27,7 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.server.packed_spans import Postponed, packed, unpacked
 from looptrace.collector.server.receiver.receiver_metrics import Instrument
 from looptrace.collector.server.receiver.sink import SinkFull
+from looptrace.collector.server.reserve import Reserve
 from looptrace.collector.store.layout import read_evaluated, write_evaluated
 from looptrace.collector.store.locks import NAME, StoreError
 from looptrace.collector.store.sqlite_file import Schema, connect, explained
@@ -41,6 +42,8 @@ _BLOCKS_A_COMMIT = 256
 _PIECE_BYTES_MAX = 64 << 20
 # The time after which a sender should try again, while the store catches up.
 RETRY_AFTER_S = 5
+# How often a log that is blocked looks whether there is room again.
+LOOK_EVERY_S = 1.0
 
 # Evaluated spans that are stored later, as rows of `requests`. The number is the archiver's.
 _POSTPONED = """
@@ -166,14 +169,14 @@ class IngestLog:
     """The log of one store, for one process."""
 
     def __init__(self, path: Path, bytes_max: int) -> None:
-        """Open the log, or create it.
+        """Open the log, or create it; a full disk only blocks it.
 
         Raises:
             StoreError: if the file is something else or cannot be used.
         """
         self.path = path
         self.bytes_max = bytes_max
-        self.is_blocked = False  # whether the last block could not be written
+        self.is_blocked = False  # whether nothing can be written now
         self.damaged = 0  # rows that could not be read and were set aside
         self.appended_s = time.monotonic()  # when spans came last
         self.committed = threading.Event()  # set when there is something new
@@ -181,9 +184,11 @@ class IngestLog:
         self._drops: list[_Drop] = []  # until they are written
         self._reading = threading.Lock()
         self._is_closed = False
+        self._reserve = Reserve(path.parent)
+        self._has_taken_back = False
         self._reader = connect(path, _LOG, one_thread=False)
         with explained(path, _LOG):
-            self._take_back()
+            self._unblock(self._reader)
             self.bytes, self.spans = self._reader.execute(_SIZES).fetchone()
         self._worker = Worker("looptrace-log", self._write)
         self._worker.start()
@@ -220,6 +225,8 @@ class IngestLog:
         """Commit spans; see `Sink`."""
         if self.bytes > self.bytes_max:
             raise SinkFull(RETRY_AFTER_S)
+        if self.is_blocked:
+            raise self._unwritable("there is no room")
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[None] = loop.create_future()
 
@@ -236,8 +243,7 @@ class IngestLog:
         Raises:
             StoreError: if the file cannot be read.
         """
-        seq: int = self._rows(_LAST)[0][0]
-        return seq
+        return int(self._rows(_LAST)[0][0])
 
     def waiting_since_ns(self, after_seq: int) -> int | None:
         """Return the arrival of the oldest row after a number, None where there is none.
@@ -288,12 +294,36 @@ class IngestLog:
             self._is_closed = True
             self._reader.close()
 
-    def _take_back(self) -> None:
-        if self._reader.execute("SELECT 1 FROM postponed LIMIT 1").fetchone():
-            with self._reader:
-                self._reader.execute("BEGIN IMMEDIATE")
+    def _unblock(self, sql: sqlite3.Connection) -> None:
+        """Accept spans if there is room, and what an earlier process postponed is in its place."""
+        try:
+            self._reserve.hold()
+            if not self._has_taken_back:
+                self._take_back(sql)
+            self.is_blocked = False
+        except (OSError, sqlite3.OperationalError) as error:
+            self._block(error)
+
+    def _block(self, error: Exception) -> StoreError:
+        problem = self._unwritable(error)
+        if not self.is_blocked:
+            _logger.warning("%s", problem)
+        self.is_blocked = True
+        self._reserve.give_up()
+        return problem
+
+    def _unwritable(self, reason: object) -> StoreError:
+        return StoreError(
+            f"{self.path}: cannot be written ({reason}); check space and permissions."
+        )
+
+    def _take_back(self, sql: sqlite3.Connection) -> None:
+        if sql.execute("SELECT 1 FROM postponed LIMIT 1").fetchone():
+            with sql:
+                sql.execute("BEGIN IMMEDIATE")
                 for statement in _TAKE_BACK:
-                    self._reader.execute(statement)
+                    sql.execute(statement)
+        self._has_taken_back = True
 
     def _end_of_piece(self, after_seq: int, spans_max: int, up_to_seq: int) -> tuple[int, bool]:
         """Return the number of the last row of a piece of the log, and whether more rows follow."""
@@ -330,7 +360,11 @@ class IngestLog:
         sql = connect(self.path, _LOG)
         goes_on = True
         while goes_on:
-            items = [self._queue.get()]
+            items: list[_Append | _Drop | None] = []
+            with suppress(queue.Empty):  # A log that is blocked looks again after a while.
+                items = [self._queue.get(timeout=LOOK_EVERY_S if self.is_blocked else None)]
+            if self.is_blocked:
+                self._unblock(sql)
             while len(items) < _BLOCKS_A_COMMIT and not self._queue.empty():
                 items.append(self._queue.get())
             goes_on = None not in items
@@ -350,21 +384,16 @@ class IngestLog:
             self.bytes += sum(len(row[-1]) for row in rows)
             self.spans += sum(row[1] for row in rows)
             self.appended_s = time.monotonic()
-            self.is_blocked = False
             self.committed.set()
         except sqlite3.Error as error:
-            problem = StoreError(
-                f"{self.path}: cannot be written ({error}); check space and permissions."
-            )
-            _logger.warning("%s", problem)
-            self.is_blocked = True
+            problem = self._block(error)
         for item in items:
             item.done(problem)
 
     def _forget(self, sql: sqlite3.Connection, drops: list[_Drop]) -> None:
-        if not drops:
-            return
         self._drops += drops
+        if not drops or not self._has_taken_back:  # Numbers of an earlier process are in use.
+            return
         try:
             with sql:
                 sql.execute("BEGIN IMMEDIATE")

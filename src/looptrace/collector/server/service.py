@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from looptrace.collector.server.access import (
     Page,
     check_access,
     check_tls,
-    grpc_credentials,
+    grpc_certificates,
     tls_options,
 )
 from looptrace.collector.server.api_responses import error_handlers
@@ -43,9 +43,14 @@ from looptrace.collector.server.ingest_log import log_of
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
 from looptrace.collector.server.metrics import Metrics
-from looptrace.collector.server.process import allow_files, quick_to_answer
+from looptrace.collector.server.process import (
+    Reload,
+    allow_files,
+    quick_to_answer,
+    return_memory,
+)
 from looptrace.collector.server.receiver.grpc_receiver import grpc_server
-from looptrace.collector.server.receiver.http_receiver import otlp_routes, uvicorn_options
+from looptrace.collector.server.receiver.http_receiver import BACKLOG, otlp_routes, uvicorn_options
 from looptrace.collector.server.receiver.pipeline import Pipeline
 from looptrace.collector.server.receiver.receiver_metrics import Instrument, ReceiverCounts
 from looptrace.collector.server.shards.router import Shards, shards_of
@@ -85,6 +90,7 @@ class Options:
     judge: Judge | None = None
     shard: str | None = None  # its address among several servers
     page: Callable[[Service, Options], Page] | None = None  # None serves machines alone
+    reload: Reload | None = None  # what SIGHUP does, if anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +144,11 @@ class Service:
             self.exporter.start()
         if self.judge:
             self.judge.start()
-        reduce_content = partial(with_content, content=options.content, key=key)
+        reduced = partial(with_content, content=options.content, key=key)
         self.shards = self._shards(options, key)
-        sink = self.shards or self.log
-        self.pipeline = Pipeline(sink, settings.server, self.counts, reduce_content)
-        self.loops = LoopMetrics(options.store_dir, self.log, self.detector.counts)
+        self.pipeline = Pipeline(self.shards or self.log, settings.server, self.counts, reduced)
+        version = self.archiver.version
+        self.loops = LoopMetrics(options.store_dir, self.log, self.detector.counts, version)
         self.metrics = Metrics(self.instruments(), os.environ)
         self.gates = GatesApi(
             options.store_dir, settings, self.feed, self.detector.wake, self._stored
@@ -253,8 +259,13 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
     """
     check_access(options.access)
     check_tls(options.access)
-    allow_files()
+    return_memory()
+    server = allow_files(options.settings.server)
+    options = replace(options, settings=replace(options.settings, server=server))
     with _listening(options.access.host, options.http_port, "--http-port") as listener:
+        if options.grpc_port is not None:
+            with _listening(options.access.host, options.grpc_port, "--grpc-port"):
+                pass  # gRPC would write a line of its own about a port that it cannot open.
         service = Service(options)
         try:
             await _serve(options, service, listener, ready)
@@ -273,7 +284,7 @@ async def _serve(
     machines = Starlette(
         routes=service.routes(), exception_handlers=error_handlers(service.on_store_error)
     )
-    app = AccessMiddleware(machines, access, page)
+    app = AccessMiddleware(machines, access, page, machines.routes)
     http = _Http(
         uvicorn.Config(
             app,
@@ -281,10 +292,14 @@ async def _serve(
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=int(_REQUESTS_END_S),
-            **uvicorn_options(options.settings.server),
+            **uvicorn_options(service.pipeline),
             **tls_options(access),
         )
     )
+    http.config.load()
+    if options.reload:
+        options.reload.http = http.config.ssl
+        options.reload.on_signal()
     async with _grpc(options, service.pipeline) as grpc_port:
         _on_signals(lambda: _stop(http, service.changes))
         ready(
@@ -316,8 +331,10 @@ async def _grpc(options: Options, pipeline: Pipeline) -> AsyncIterator[int | Non
     server = grpc_server(pipeline, [AccessInterceptor(access)])
     at = _address(access.host, options.grpc_port)
     try:
-        credentials = grpc_credentials(access)
-        secured = server.add_secure_port(at, credentials) if credentials else None
+        certificates = grpc_certificates(access)
+        if options.reload:
+            options.reload.grpc = certificates
+        secured = certificates and server.add_secure_port(at, certificates.credentials())
         port = secured or server.add_insecure_port(at)
     except RuntimeError as error:
         raise ServeError(
@@ -334,7 +351,7 @@ async def _grpc(options: Options, pipeline: Pipeline) -> AsyncIterator[int | Non
 def _listening(host: str, port: int, option: str) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise ServeError(_port_error(host, port, option, error.strerror or str(error))) from error
     with listener:

@@ -60,6 +60,13 @@ _TASK_ALIASES = """
         task TEXT NOT NULL
     ) STRICT, WITHOUT ROWID
 """
+# Ids that another evaluation gave to an event or a gate that was known before.
+_ALIASES = """
+    CREATE TABLE aliases (
+        id TEXT PRIMARY KEY,
+        of TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID
+"""
 # A gate is shown with the person who resolved it, and with the newest notes of other gates.
 _INDEXES_OF_GATES = (
     "CREATE INDEX resolutions_of_gate ON resolutions (gate, at_ns)",
@@ -138,6 +145,7 @@ _TABLES = (
     *_OUTBOX,
     *_SESSION_NAMES,
     _TASK_ALIASES,
+    _ALIASES,
 )
 
 # The statements that bring a file of a version to the next one.
@@ -158,7 +166,7 @@ _STEPS = {
     5: ("ALTER TABLE resolutions ADD COLUMN who TEXT",),
     6: _INDEXES_OF_GATES,
     7: _SESSION_NAMES,
-    8: (_TASK_ALIASES,),
+    8: (_TASK_ALIASES, _ALIASES),
 }
 
 GATES = Schema(
@@ -288,9 +296,12 @@ _GATES = """
 GATE = f"{_GATES} WHERE gates.id = ?"
 # A whole id matches only itself, although it may also begin others.
 IDS_OF_PREFIX = """
-    SELECT id FROM gates
-    WHERE id BETWEEN ?1 AND ?1 || char(0x10FFFF) AND substr(id, 1, length(?1)) = ?1 AND ?1 <> ''
-    ORDER BY id <> ?1, opened_ns DESC, id LIMIT ?2
+    SELECT gates.id FROM gates JOIN (
+        SELECT id, id AS of FROM gates UNION ALL SELECT id, of FROM aliases
+    ) AS named ON named.of = gates.id
+    WHERE named.id BETWEEN ?1 AND ?1 || char(0x10FFFF)
+        AND substr(named.id, 1, length(?1)) = ?1 AND ?1 <> ''
+    GROUP BY gates.id ORDER BY max(named.id = ?1) DESC, opened_ns DESC, gates.id LIMIT ?2
 """
 _LISTED = "(?1 IS NULL OR status = ?1) AND (?2 IS NULL OR task = ?2)"
 _LISTED_ORDER = "status <> 'open', opened_ns DESC, id"

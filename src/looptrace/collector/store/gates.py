@@ -37,10 +37,10 @@ from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.collector.content.redaction import redact_text
 from looptrace.collector.store import gate_tables as queries
 from looptrace.collector.store.gate_tables import GATES
+from looptrace.collector.store.identities import Identities
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.outbox import enqueue
 from looptrace.collector.store.sqlite_file import connect, read_json
-from looptrace.collector.store.task_names import TaskNames
 
 GateStatus = Literal["open", "resolved", "withdrawn"]
 
@@ -105,7 +105,7 @@ class _LateNames:
     parked: set[str] = field(default_factory=set)
 
 
-class GateStore(TaskNames):
+class GateStore(Identities):
     """One connection to a gate store. Several processes may each have one.
 
     Recorded events go to the outbox of these webhooks.
@@ -132,10 +132,13 @@ class GateStore(TaskNames):
         states: Iterable[TaskState],
         now_ns: int,
         openings: Mapping[str, Finding] = MappingProxyType({}),
+        *,
+        is_whole: bool = False,
     ) -> list[GateEvent]:
         """Record events and the states of tasks in one transaction; return the new events.
 
-        `openings` has, by gate, the finding at the time when the gate opened.
+        `openings` has, by gate, the finding at the time when the gate opened. If the events
+        are all of their tasks (`is_whole`), new ones keep the ids of those that they replace.
 
         The states decide which gates are open. So a caller that evaluates a task again must
         evaluate all of its turns so far before it records.
@@ -144,8 +147,9 @@ class GateStore(TaskNames):
             StoreError: if the file cannot be written; then nothing of it is recorded.
         """
         with self._transaction():
-            late = _LateNames()
-            new = [event for event in events if self._add(event, now_ns, openings, late)]
+            late, events = _LateNames(), list(events)
+            unsent = self._know_again(events, openings) if is_whole else set[str]()
+            new = [event for event in events if self._add(event, now_ns, openings, late, unsent)]
             parked = late.parked
             opened = {event.gate for event in new if event.type == "gate_opened"} | parked
             for state in states:
@@ -164,7 +168,7 @@ class GateStore(TaskNames):
         """
         named = [
             event
-            for event in events
+            for event in map(self._known_as, events)
             if event.agent and self._rows(queries.WITHOUT_AGENT, event.id, event.task)
         ]
         if not named:
@@ -176,9 +180,18 @@ class GateStore(TaskNames):
             self._tell_renamed(late, now_ns)
 
     def _add(
-        self, event: GateEvent, now_ns: int, openings: Mapping[str, Finding], late: _LateNames
+        self,
+        event: GateEvent,
+        now_ns: int,
+        openings: Mapping[str, Finding],
+        late: _LateNames,
+        unsent: Collection[str],
     ) -> bool:
-        """Add an event and its consequences; return whether it was new."""
+        """Add an event and its consequences; return whether it was new.
+
+        Events that are `unsent` are not put into the outbox.
+        """
+        finding, event = openings.get(event.gate), self._known_as(event)
         if event.type == "gate_resolved":
             event = self._end_as_told(event)
         if not self._insert(event):
@@ -188,14 +201,14 @@ class GateStore(TaskNames):
             pivot = (event.id, event.task, event.pivots, event.entropy_count, event.at_ns)
             self._sql.execute("INSERT INTO pivots VALUES (?, ?, ?, ?, ?)", pivot)
         elif event.type == "gate_opened":
-            finding = openings.get(event.gate)
             of = (event.gate, event.id, event.task, event.rule, event.signature, event.why)
             at = (event.loop_count, event.at_ns, finding and _json(finding))
             self._sql.execute(queries.ADD_GATE, (*of, *at))
         elif event.type == "gate_resolved":
             said = (event.at_ns, event.decision, event.note, event.gate)
             self._sql.execute(queries.RESOLVE_GATE, said)
-        self._send_on(event, now_ns)
+        if event.id not in unsent:
+            self._send_on(event, now_ns)
         return True
 
     def _end_as_told(self, event: GateEvent) -> GateEvent:
@@ -266,15 +279,14 @@ class GateStore(TaskNames):
         body["granted"] = sorted(state.granted)  # Sets are unordered.
         columns = (state.task, state.status, state.pivots, state.loop_count, _json(body))
         self._sql.execute(queries.PUT_STATE, columns)
-        gate = state.gate
-        withdrawn = self._rows(queries.OPEN_GATES, state.task, gate.id if gate else "")
-        for (gate_id,) in withdrawn:
+        opens = self._id(state.gate.id) if state.gate else ""
+        for (gate_id,) in self._rows(queries.OPEN_GATES, state.task, opens):
             self._end(gate_id, now_ns)
-        if gate:
-            is_back = self._rows(queries.WITHDRAWN_GATE, gate.id) and gate.id not in opened
-            self._sql.execute(queries.OPEN_GATE, (gate.at_ns, gate.id, state.task))
+        if state.gate:
+            is_back = self._rows(queries.WITHDRAWN_GATE, opens) and opens not in opened
+            self._sql.execute(queries.OPEN_GATE, (state.gate.at_ns, opens, state.task))
             if is_back:
-                self._tell_again(self._opening(gate.id), now_ns)
+                self._tell_again(self._opening(opens), now_ns)
 
     def _end(self, gate_id: str, now_ns: int) -> None:
         """End a gate that a later detection did not open: by its decision, else as withdrawn."""
@@ -356,7 +368,7 @@ class GateStore(TaskNames):
 
     def _whole_id(self, prefix: str) -> str:
         found = [found for (found,) in self._rows(queries.IDS_OF_PREFIX, prefix, _IDS_SHOWN_MAX)]
-        if len(found) == 1 or prefix in found:
+        if len(found) == 1 or prefix in found or self._id(prefix) in found:
             return str(found[0])
         if found:
             raise NoGateError(f"several gates begin with {prefix!r}: {', '.join(found)}.")

@@ -356,7 +356,9 @@ class Writer:
         detection = derived.detection
         loops_no_more = (self._gates.tasks() & derived.tasks) - {s.task for s in detection.states}
         states = [*detection.states, *map(TaskState, sorted(loops_no_more))]
-        new = self._gates.record(detection.events, states, time.time_ns(), detection.openings)
+        new = self._gates.record(
+            detection.events, states, time.time_ns(), detection.openings, is_whole=True
+        )
         return sum(event.type == "gate_opened" for event in new)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from looptrace.analyzer.text.session_names import SeveralServicesError, session_name
+from looptrace.analyzer.text.session_names import SeveralServicesError, bounded_name, session_name
 from looptrace.collector.store import reader
 
 
@@ -37,7 +37,7 @@ def asked_of(
     tasks: list[str] = []
     sessions: dict[str, str | None] = {}
     with reader.open_gates(store_dir) as gates:
-        for name in names:
+        for name in map(bounded_name, names):
             try:
                 _, *of_session = named = gates.tasks_named(name, service)
             except SeveralServicesError:
@@ -60,6 +60,7 @@ def tasks_of(store_dir: Path, name: str, service: str | None) -> list[str]:
         SeveralServicesError: if it is a session of several services, and no service is given.
         StoreError: if the store cannot be read.
     """
+    name = bounded_name(name)
     with reader.open_gates(store_dir) as gates:
         tasks = [*gates.tasks_named(name, service), *gates.renamed(name)]
     if session_name(name, service) == name:

@@ -62,18 +62,22 @@ def read_bucket(
     bucket: int,
     columns: list[str] | None = None,
     which: Having | None = None,
+    written_since_ns: int = 0,
 ) -> pl.DataFrame:
     """Read the rows of a bucket, or those of a condition, in the order of their days.
 
-    All columns are read, or those that are named, which include the condition's.
+    All columns are read, or those that are named, which include the condition's. Files that were
+    last written before a moment are left out.
 
     Raises:
         StoreError: if a file is not what looptrace wrote.
     """
     schema = TABLES[table]
     wanted = pl.Schema({name: schema[name] for name in columns or schema})
-    paths = files_having(bucket_files(store_dir, table, bucket), which)
-    return read_files(paths, wanted, which).drop(FILE)
+    paths = bucket_files(store_dir, table, bucket)
+    if written_since_ns:
+        paths = [path for path in paths if path.stat().st_mtime_ns >= written_since_ns]
+    return read_files(files_having(paths, which), wanted, which).drop(FILE)
 
 
 def files_having(paths: Sequence[Path], which: Having | None) -> list[Path]:
