@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from looptrace.collector.server.ingest_log import IngestLog
-from looptrace.collector.store.gate_tables import GateFile
+from looptrace.collector.store.gate_file.tables import GateFile
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.sqlite_file import Schema, connect

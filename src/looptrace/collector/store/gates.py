@@ -35,9 +35,9 @@ from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.collector.content.redaction import redact_text
-from looptrace.collector.store import gate_tables as queries
-from looptrace.collector.store.gate_tables import GATES
-from looptrace.collector.store.identities import Identities
+from looptrace.collector.store.gate_file import tables as queries
+from looptrace.collector.store.gate_file.identities import Identities
+from looptrace.collector.store.gate_file.tables import GATES
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.outbox import enqueue
 from looptrace.collector.store.sqlite_file import connect, read_json

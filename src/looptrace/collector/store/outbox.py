@@ -14,7 +14,7 @@ from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.gates.agent_states import AgentState
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.webhook import Webhook
-from looptrace.collector.store.gate_tables import GATES, GateFile
+from looptrace.collector.store.gate_file.tables import GATES, GateFile
 from looptrace.collector.store.sqlite_file import read_json
 from looptrace.rules.vocabulary import NS_PER_S
 

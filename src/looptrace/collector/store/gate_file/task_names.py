@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from looptrace.analyzer.text.session_names import session_name, session_task
-from looptrace.collector.store.gate_tables import GateFile
+from looptrace.collector.store.gate_file.tables import GateFile
 
 _PUT = """
     INSERT INTO session_names VALUES (?, ?)

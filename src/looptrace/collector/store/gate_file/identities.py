@@ -15,9 +15,9 @@ import msgspec
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.collector.store.gate_tables import GATES
+from looptrace.collector.store.gate_file.tables import GATES
+from looptrace.collector.store.gate_file.task_names import TaskNames
 from looptrace.collector.store.sqlite_file import read_json
-from looptrace.collector.store.task_names import TaskNames
 
 _KNOWN_AS = "SELECT of FROM aliases WHERE id = ?"
 _KNOW_AS = "INSERT OR REPLACE INTO aliases VALUES (?, ?)"
