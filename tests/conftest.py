@@ -40,6 +40,7 @@ MARKS = {
         "tests/collector/sdk/test_unfelt.py::test_the_agents_output_is_the_same",
         "tests/collector/store/objects",
         "tests/collector/store/test_damage.py",
+        "tests/collector/store/test_read_only.py",
         "tests/collector/store/test_upgrade.py",
         "tests/collector/store/test_gates.py::test_a_killed_ingest_tells_nothing_twice",
         "tests/collector/store/test_gates.py::test_sigkill_at_fifty_moments_leaves_no_decision_in_parts",
