@@ -25,7 +25,7 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.content.policy import Content, with_content
 from looptrace.collector.gate_exporter import GateExporter, Target
 from looptrace.collector.judge.gate_judge import GateJudge
-from looptrace.collector.server import metrics
+from looptrace.collector.server import metrics, process
 from looptrace.collector.server.access import (
     Access,
     AccessInterceptor,
@@ -43,13 +43,6 @@ from looptrace.collector.server.ingest_log import log_of
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
 from looptrace.collector.server.metrics import Metrics
-from looptrace.collector.server.process import (
-    Reload,
-    allow_files,
-    end_within,
-    quick_to_answer,
-    return_memory,
-)
 from looptrace.collector.server.receiver.grpc_receiver import grpc_server
 from looptrace.collector.server.receiver.http_receiver import BACKLOG, otlp_routes, uvicorn_options
 from looptrace.collector.server.receiver.pipeline import Pipeline
@@ -262,8 +255,8 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
     """
     check_access(options.access)
     check_tls(options.access)
-    return_memory()
-    server = allow_files(options.settings.server)
+    process.return_memory()
+    server = process.allow_files(options.settings.server)
     options = replace(options, settings=replace(options.settings, server=server))
     with _listening(options.access.host, options.http_port, "--http-port") as listener:
         if options.grpc_port is not None:
@@ -311,7 +304,7 @@ async def _serve(
                 None if grpc_port is None else _address(access.host, grpc_port),
             )
         )
-        with quick_to_answer():
+        with process.quick_to_answer():
             await http.serve(sockets=[listener])
 
 
@@ -378,7 +371,7 @@ def _on_signals(stop: Callable[[], None]) -> None:
         if is_stopping:
             os._exit(1)
         is_stopping = True
-        end_within(_STOP_S)
+        process.end_within(_STOP_S)
         stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
