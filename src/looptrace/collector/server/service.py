@@ -86,7 +86,7 @@ class Options:
     judge: Judge | None = None
     shard: str | None = None  # its address among several servers
     page: Callable[[Service, Options], Page] | None = None  # None serves machines alone
-    reload: Reload | None = None  # what SIGHUP does, if anything
+    reload: process.Reload | None = None  # what SIGHUP does, if anything
 
 
 @dataclass(frozen=True, slots=True)
