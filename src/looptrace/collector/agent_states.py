@@ -39,8 +39,11 @@ def agent_states(store_dir: Path, heard: Heard = NOTHING_HEARD) -> dict[str, Age
     of_traces = pl.col("trace_id").is_in(list({event.trace_id for _, event in openings}))
     of_tasks = of_traces | pl.col("task").is_in(list({event.task for _, event in openings}))
     columns = ["task", "trace_id", "agent", "start_ns"]
-    turns = reader.read_rows(store_dir, "turns", of_tasks & (pl.col("kind") == "tool"), columns)
-    is_root = of_traces & pl.col("parent_span_id").is_null()
+    # Files of the time before the openings are left out by their statistics.
+    since_ns = min(event.at_ns for _, event in openings)
+    is_call = (pl.col("kind") == "tool") & (pl.col("start_ns") > since_ns)
+    turns = reader.read_rows(store_dir, "turns", of_tasks & is_call, columns)
+    is_root = of_traces & pl.col("parent_span_id").is_null() & (pl.col("end_ns") > since_ns)
     roots = reader.read_rows(store_dir, "spans", is_root, ["trace_id", "span_id", "end_ns"])
     return {gate: _state(event, keys[gate], heard, turns, roots) for gate, event in openings}
 
