@@ -74,8 +74,9 @@ format: $(VENV)/installed-dev ## put the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/installed-dev ## write the pages that are made from the code
+docs: $(VENV)/installed-dev ## write the pages that are made from the code; with PAGES="README.md …" or PAGES=all also what their commands print
 	$(BIN)/python docs/generate.py
+	$(if $(PAGES),$(BIN)/python -m docs.page_runs $(filter-out all,$(PAGES)))
 
 site: $(VENV)/installed-site ## the documentation as a site, into build/site; needs no other host
 	$(BIN)/mkdocs build
@@ -100,7 +101,7 @@ soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; ta
 	LOOPTRACE_SOAK_EXAMPLES=500 LOOPTRACE_SOAK_SPANS=100000 LOOPTRACE_FUZZ_BODIES=12500 \
 		LOOPTRACE_SOAK_SEEDS=10000 LOOPTRACE_SOAK_KILLS=200 LOOPTRACE_SOAK_STOPS=100 \
 		LOOPTRACE_SOAK_CALLS=400 LOOPTRACE_SOAK_STREAMS=5000 LOOPTRACE_SOAK_IDLE=10000 \
-		LOOPTRACE_SOAK_LOSSES=0 $(BIN)/pytest -q -n 2 --dist worksteal --durations=20 \
+		LOOPTRACE_SOAK_LOSSES=0 LOOPTRACE_SOAK_BODIES=400 $(BIN)/pytest -q -n 2 --dist worksteal --durations=20 \
 		tests/reliability tests/analyzer/engine/test_any_settings.py tests/collector/sdk/test_unfelt.py
 	$(BIN)/python -m benchmarks.load --seconds 900 --spans-per-s 500 --batch 100
 

@@ -196,7 +196,7 @@ def requests_of(server: S3Server) -> dict[str, Counter[str]]:
         commands = (
             ("analyze", URL, "--format", "json"),
             ("query", "--store", URL, "--sql", "SELECT count(*) FROM turns"),
-            ("gates", "list", URL),
+            ("gates", "list", "--store", URL),
             ("ingest", str(NEW_TRACE), "--store", URL),
         )
         for command in commands:

@@ -45,7 +45,9 @@ class Nowhere(SpanExporter):
 ARMS: dict[str, Callable[[], SpanProcessor | None]] = {
     ALONE: lambda: None,
     BATCH: lambda: BatchSpanProcessor(Nowhere()),
-    FORWARD: lambda: LoopSpanProcessor(ForwardEngine(Nowhere(), ()), limits=FORWARD_LIMITS),
+    FORWARD: lambda: LoopSpanProcessor(
+        ForwardEngine(Nowhere(), "nowhere", ()), limits=FORWARD_LIMITS
+    ),
     LOCAL: LoopSpanProcessor.local,
 }
 
@@ -75,7 +77,7 @@ def us_per_span(processor: SpanProcessor | None, spans: int) -> float:
 
 def us_per_check() -> tuple[float, float]:
     """Return the microseconds of a check of an open gate: p50 and p99.9."""
-    processor = LoopSpanProcessor(ForwardEngine(Nowhere(), ()))
+    processor = LoopSpanProcessor(ForwardEngine(Nowhere(), "nowhere", ()))
     processor._notify([GateNotice("event", "gate_opened", "talk", "", "", directive="Stop.")])
     gate = processor.gate("talk")
     taken = []

@@ -21,7 +21,7 @@ Reports go to standard output, errors and warnings to standard error.
 | --- | --- |
 | 0 | all was read, and nothing that `--fail-on` asks for was found |
 | 1 | `--fail-on finding` and there is one, or `--fail-on gate` and one was opened |
-| 2 | wrong usage, or a part of the input could not be read; each is named, and the rest was read |
+| 2 | wrong usage, nothing to check, or a part could not be read: each is named, the rest was read |
 | 3 | looptrace crashed; the last lines say how to report it |
 | 130, 141 | Ctrl-C; the reader of the output is gone |
 

@@ -1,4 +1,7 @@
-"""Writes the pages that are made from the code; with `--check` it only says which are stale."""
+"""Writes the pages that are made from the code; with `--check` it only says which are stale.
+
+What the commands of a page print is written by `docs.page_runs`.
+"""
 
 from __future__ import annotations
 
@@ -6,45 +9,30 @@ import asyncio
 import inspect
 import json
 import re
-import shlex
 import sys
-from contextlib import chdir
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any
 
-from click.testing import CliRunner
 from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]
 from starlette.routing import Route
 
-from looptrace.analyzer.normalize.dialects import KEYS
-from looptrace.analyzer.normalize.span_kinds import DIALECTS
+from looptrace.analyzer.normalize.span_kinds import DIALECTS, KEYS
 from looptrace.analyzer.settings.docs_page import page, schema
 from looptrace.analyzer.settings.sections import default
-from looptrace.cli.main import main as looptrace
 from looptrace.collector.server.access import Access
 from looptrace.collector.server.openapi import document
 from looptrace.collector.server.receiver.receiver_metrics import NAMES, Instrument, Reason
 from looptrace.collector.server.service import Options, Service
-from looptrace.rules.docs import pages
+from looptrace.installation import REVISION, SOURCE, install_command
+from looptrace.rules.docs import ladders, pages
 
 DOCS = Path(__file__).parent
 
-# A page that shows what a command prints: the command in a comment, and the block below it.
-_SHOWN = re.compile(
-    r"(?P<head><!-- `make docs` runs: looptrace "
-    r"(?P<command>[^\n]*?)(?: \| head -(?P<lines>\d+))? -->\n+"
-    r"(?P<fence>`{3,})(?P<form>\w+)\n)"
-    r".*?(?P<tail>^(?P=fence)$)",
-    re.DOTALL | re.MULTILINE,
-)
-_COLUMNS = 100
-
 _DIALECTS_HEAD = """# Dialects
 
-<!-- Made from the tables in analyzer/normalize/dialects.py by `make docs`; edit them there. -->
+<!-- Made from the tables in analyzer/normalize/span_kinds.py by `make docs`; edit them there. -->
 
 Which attributes of a span are read as what. One dialect is chosen per span, the first of these
 whose marker has a known value; a field is then read from the first key that is present, the chosen
@@ -102,11 +90,12 @@ OTLP forbids to send it again, so set `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, or the c
 ## Limits
 
 The section [`[server]`](settings.md#server) of the settings has the limits. They apply to gRPC,
-too: a message is read when there is room for `body_bytes_max` in `in_flight_bytes_max`, and
-unpacked as a body of HTTP is; without a token none is read. One address may have `strangers_max`
-connections that have not sent an accepted request yet, and all addresses together half of
-`connections_max`; beyond that, the oldest is closed. Connections above
-`connections_max` get 503, and calls of gRPC above it `RESOURCE_EXHAUSTED`.
+too: a message is read when there is room for `body_bytes_max` in `in_flight_bytes_max`, one at a
+time for each three `body_bytes_max` of it, because gRPC copies a message twice, and unpacked as a
+body of HTTP is; without a token none is read. Where there are `connections_max`
+connections, the oldest one without an accepted request is closed for a new one, whatever its
+address; where all have one, requests on new connections get 503. Calls of gRPC above
+`connections_max` get `RESOURCE_EXHAUSTED`.
 """
 
 
@@ -234,31 +223,28 @@ def _example(module: ModuleType) -> str:
     )
 
 
-def with_outputs(text: str) -> str:
-    """Return a page with what its commands print now, run at the top of the tree."""
-    return _SHOWN.sub(_with_output, text)
+_INSTALL = re.compile(r"pip install '?(?:looptrace|\.)(?:\[(?P<extra>[\w,]+)\]')?(?=[`\s\"&)])")
+_REVISION = re.compile(r"(OWNER/looptrace(?:@| .*\n +rev: ))[\w.]+")
+_WHERE = re.compile(r"(?P<head><!-- `make docs` writes where to install. -->\n).*(?=\n)")
 
 
-def _with_output(match: re.Match[str]) -> str:
-    environment = {"COLUMNS": str(_COLUMNS), "LOOPTRACE_LOOP_THRESHOLD": None}
-    with chdir(DOCS.parent):
-        printed = CliRunner().invoke(
-            looptrace, shlex.split(match["command"]), env=environment, catch_exceptions=False
-        )
-    output = printed.stdout.strip("\n")
-    if match["form"] == "json":
-        output = json.dumps(_first_of_lists(json.loads(output)), ensure_ascii=False, indent=2)
-    lines = [line.rstrip() for line in output.split("\n")]
-    if match["lines"]:
-        lines = lines[: int(match["lines"])]
-    return "\n".join([match["head"].rstrip("\n"), *lines, match["tail"]])
+def with_installation(text: str) -> str:
+    """Return a page or an example with the commands that install looptrace today."""
+    where = " in a checkout, the folder with `README.md`" if SOURCE == "." else ""
+    is_published = "" if SOURCE != "." else " looptrace is not on a package index yet."
+    sentence = f"Run these commands{where}.{is_published}"
+    text = _WHERE.sub(lambda match: match["head"] + sentence, text)
+    text = _REVISION.sub(lambda match: match[1] + REVISION, text)
+    return _INSTALL.sub(lambda match: install_command(match["extra"] or ""), text)
 
 
-def _first_of_lists(value: Any) -> Any:
-    """Leave all but the first of each list out, so that a page can be read."""
-    if isinstance(value, dict):
-        return {key: _first_of_lists(inner) for key, inner in value.items()}
-    return [_first_of_lists(inner) for inner in value[:1]] if isinstance(value, list) else value
+def installing() -> list[Path]:
+    """Return the files that a reader may take a command to install looptrace from."""
+    kinds = ("*.md", "*.ipynb", "*.yml", "*.yaml")
+    folders = (DOCS, DOCS.parent / "examples")
+    found = [path for folder in folders for kind in kinds for path in folder.rglob(kind)]
+    installed = {path for path in found if "node_modules" not in path.parts}
+    return sorted({*DOCS.parent.glob("*.md"), *installed})
 
 
 def stale() -> dict[Path, str]:
@@ -273,8 +259,8 @@ def stale() -> dict[Path, str]:
     instruments, routes = served()
     wanted[runbook] = with_numbers(runbook.read_text(encoding="utf-8"), instruments)
     wanted[DOCS / "openapi.json"] = json.dumps(document(routes), indent=2) + "\n"
-    readme = DOCS.parent / "README.md"
-    wanted[readme] = with_outputs(readme.read_text(encoding="utf-8"))
+    gates = DOCS / "gates.md"
+    wanted[gates] = _with_table(gates.read_text(encoding="utf-8"), ladders())
     architecture = DOCS / "architecture.md"
     text = architecture.read_text(encoding="utf-8")
     wanted[architecture] = _import("docs.modules").with_modules(text)
@@ -285,9 +271,9 @@ def stale() -> dict[Path, str]:
     wanted[DOCS / "schema.md"] = _import("docs.schema_page").page()
     wanted[DOCS / "settings.md"] = page()
     wanted[DOCS / "looptrace.schema.json"] = schema()
-    for path in DOCS.glob("*.md"):
-        if _SHOWN.search(text := path.read_text(encoding="utf-8")):
-            wanted[path] = with_outputs(text)
+    for path in installing():
+        text = wanted.get(path) or path.read_text(encoding="utf-8")
+        wanted[path] = with_installation(text)
     return {
         path: text
         for path, text in wanted.items()

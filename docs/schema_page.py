@@ -11,7 +11,7 @@ import polars as pl
 from looptrace import queries
 from looptrace.analyzer.schema.column import Column
 from looptrace.analyzer.schema.columns import CODED, COUNTED
-from looptrace.analyzer.schema.findings import FINDING_COLUMNS
+from looptrace.analyzer.schema.findings import FINDING_COLUMNS, LOOP_COLUMNS
 from looptrace.analyzer.schema.spans import SPAN_COLUMNS, SPAN_SCHEMA, SPAN_TIES_COLUMNS
 from looptrace.analyzer.schema.turns import TURN_COLUMNS
 from looptrace.analyzer.settings.sections import default
@@ -56,7 +56,7 @@ TABLES: dict[str, tuple[str, tuple[Column, ...]]] = {
         'say, or that turns of this kind have no such value; "" is a known empty text.',
         (*TURN_COLUMNS, *_PARTITIONS),
     ),
-    "findings": ("One row a finding.", (*FINDING_COLUMNS, *_PARTITIONS)),
+    "findings": ("One row a finding.", (*FINDING_COLUMNS, *_PARTITIONS, *LOOP_COLUMNS)),
     "events": ("One row a gate event. Rows are added and never deleted.", ()),
     "gates": ("One row a gate, in its state now.", ()),
     "pivots": ("One row a pivot.", ()),

@@ -20,8 +20,8 @@ import polars as pl
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.normalize.dialects import KEYS, with_events
-from looptrace.analyzer.normalize.span_kinds import DIALECTS, kind_of
+from looptrace.analyzer.normalize.dialects import with_events
+from looptrace.analyzer.normalize.span_kinds import DIALECTS, KEYS, kind_of
 from looptrace.collector.files.reader import SpansRead, read_spans
 from tests.paths import ROOT, SHARED
 

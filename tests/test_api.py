@@ -31,6 +31,15 @@ def test_public_names_resolve(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", PUBLIC)
+def test_public_names_are_listed(module: str) -> None:
+    """A notebook and a shell complete names from `dir()`, in a process that has used none yet."""
+    code = f"import {module} as here; print(set(here.__all__) - set(dir(here)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("module", PUBLIC)
 def test_other_names_are_refused(module: str) -> None:
     """A package with lazy names must fail for a wrong one as any module does."""
     with pytest.raises(AttributeError, match="no_such_name"):

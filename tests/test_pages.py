@@ -1,69 +1,160 @@
-"""README and tutorial work as they are written, in the order in which they stand."""
+"""Every block of every page is run, and what a page shows is what its commands print."""
 
 from __future__ import annotations
 
-import os
 import re
-import socket
-import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.page_script import PageError, run, script_of
+from docs.generate import installing
+from docs.page_runs import PageError, blocks_of, current, merged, pages
+from looptrace.installation import SOURCE
+from looptrace.rules.calls.repeated_failure import RepeatedFailure
+from looptrace.rules.contract import Rung
+from looptrace.rules.docs import ladders
 from tests.paths import ROOT
 
-# The interpreter of the tests and the commands beside it, as an environment that is active has.
-PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+PAGES = [str(path.relative_to(ROOT)) for path in pages()]
+# The blocks that are not run, with the reason beside each: the numbers may only fall.
+NOT_RUN = {
+    "CONTRIBUTING.md": 1,
+    "README.md": 1,
+    "docs/architecture.md": 2,
+    "docs/benchmarks.md": 1,
+    "docs/coding_agents.md": 2,
+    "docs/frameworks_live.md": 22,
+    "docs/gates.md": 1,
+    "docs/inputs.md": 1,
+    "docs/judge.md": 3,
+    "docs/prediction.md": 1,
+    "docs/quality.md": 1,
+    "docs/releases.md": 1,
+    "docs/scale.md": 6,
+    "docs/server.md": 2,
+    "docs/typescript.md": 2,
+    "docs/webhooks.md": 1,
+    "docs/writing-a-rule.md": 4,
+}
 
 
-def test_the_readme(tmp_path: Path) -> None:
-    """Each command, but for the server, which the tutorial starts, and the installation."""
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    script = script_of(page)
-    assert (script.count("looptrace serve"), page.count("```sh")) == (1, 6)
-    printed = run(re.sub("(?m)^looptrace serve.*$", "", script), tmp_path, PATH=PATH)
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_does_what_it_shows(name: str) -> None:
+    """A reader who follows it to the letter gets what it shows; the tutorial installs, too."""
+    path = ROOT / name
 
-    assert "5 loops in 5 of 10 tasks" in printed
-    assert "exit code 1" in printed
-    assert "is resolved: continue" in printed
-    assert "looptrace.toml: ok" in printed
-    assert "Error" not in printed
-    written = {path.name for path in tmp_path.iterdir()}
-    assert written == {"traces", "loops.html", "loops.sarif", "store", "looptrace.toml"}
+    stale = f"{name} is stale; run `python -m docs.page_runs {name}`"
+    assert current(path) == path.read_text(encoding="utf-8"), stale
 
 
-def test_the_tutorial(tmp_path: Path) -> None:
-    """The agent is stopped, goes on with the note, and the receiver hears of both."""
-    page = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
-    install, rest = page.split("looptrace doctor\n", maxsplit=1)
-    assert "pip install 'looptrace[server]'" in install
-    for port in ("8080", "4318"):
-        rest = rest.replace(port, str(_free_port()))
-    ports = f"--http-port {re.findall(r'127.0.0.1:([0-9]+)/readyz', rest)[0]} --grpc-port 0"
-    rest = rest.replace("looptrace serve", f"looptrace serve {ports}")
-    printed = run(script_of(rest), tmp_path, PATH=PATH)
+def test_few_blocks_are_not_run() -> None:
+    """A block that nobody runs is wrong one day."""
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
+    reasons = {
+        name: [block.marks["not run"] for block in blocks_of(text) if "not run" in block.marks]
+        for name, text in texts.items()
+    }
 
-    said = (tmp_path / "agent.txt").read_text()
-    assert re.search(r"stopped\..*a person says: Mark it as applied: skip 42", said, re.DOTALL)
-    assert said.endswith("ok, up to date\n")
-    alerts = (tmp_path / "alerts.txt").read_text().splitlines()
-    assert [line.partition(" - ")[0] for line in alerts[1:]] == [
-        "looptrace.gate.opened",
-        "looptrace.gate.resolved",
-    ]
-    assert alerts[2].endswith("Mark it as applied: skip 42.")
-    assert re.search(r"gates resolved +1", printed)
+    assert {name: len(found) for name, found in reasons.items() if found} == NOT_RUN
 
 
-def _free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        port: int = server.getsockname()[1]
-    return port
+PAGE = """
+<!-- file: a.py -->
+
+```python
+print("7 loops at 12:30")
+```
+
+<!-- exits: 3 -->
+
+```sh
+python a.py
+(exit 3)
+```
+
+```text
+SHOWN
+```
+"""
+RIGHT = "7 loops at …"
 
 
-def test_a_page_with_a_command_that_fails_is_seen(tmp_path: Path) -> None:
-    """The last command of a block must not hide one before it."""
-    with pytest.raises(PageError, match="the page returned 1"):
-        run(script_of("```sh\nfalse\ntrue\n```\n"), tmp_path)
+def run(page: str, folder: Path) -> str:
+    """Run the text of a page."""
+    path = folder / "page.md"
+    path.write_text(page, encoding="utf-8")
+    return current(path)
+
+
+@pytest.mark.parametrize("shown", [RIGHT, "…", "8 loops at …"])
+def test_what_is_shown_is_compared(shown: str, tmp_path: Path) -> None:
+    """What fits stays as it is; what does not is written anew."""
+    expected = shown if shown != "8 loops at …" else "7 loops at 12:30"
+
+    found = run(PAGE.replace("SHOWN", shown), tmp_path)
+
+    assert found == PAGE.replace("SHOWN", expected)
+
+
+@pytest.mark.parametrize(
+    ("block", "why"),
+    [
+        ("```sh\nfalse\ntrue\n```", "exit codes 1, not 0"),
+        ("```python\n1 / 0\n```", "ZeroDivisionError"),
+        ("```toml\n[rules.cycle]\nrounds = 3\n```", "rounds"),
+        ("```json\n{,}\n```", "Expecting"),
+        ("```text\nprinted by nobody\n```", "nothing is run"),
+        ("```klingon\nQapla\n```", "nothing is run"),
+        ("<!-- part of: LICENSE -->\n\n```text\nAll rights reserved\n```", "not in the file"),
+    ],
+)
+def test_a_block_that_fails_is_seen(block: str, why: str, tmp_path: Path) -> None:
+    """The last command of a block must not hide one before it, nor a block another."""
+    with pytest.raises(PageError, match=f"page.md:[0-9]+: (.|\n)*{re.escape(why)}"):
+        run(f"# A page\n\n{block}\n\n```sh\ntrue\n```\n", tmp_path)
+
+
+def test_lines_that_fit_stay_where_others_are_written_anew() -> None:
+    """What differs from run to run is marked once, and not again after each change."""
+    shown, printed = "1 gate\nat …\n…\n", "2 gates\nat 12:30\nand more\n"
+
+    assert merged(shown, printed) == "2 gates\nat …\n…\n"
+
+
+# A command to install looptrace, up to its end; pages, examples, and messages have such.
+INSTALLS = re.compile(r"pip install [^`\"\n]*looptrace[^`\"\n]*")
+
+
+def test_it_can_be_installed_as_every_file_says() -> None:
+    """Nobody can install a package that is not published; the tutorial's test runs the command."""
+    texts = {
+        path: path.read_text(encoding="utf-8")
+        for path in (*installing(), *(ROOT / "src").rglob("*.py"), *(ROOT / "deploy").iterdir())
+        if path.is_file()
+    }
+    commands = {path.name: INSTALLS.findall(text) for path, text in texts.items()}
+    published = [f"{name}: {each}" for name, found in commands.items() for each in found]
+    with_others = [each for each in published if "@ git+https" not in each]
+
+    assert sum(f"pip install '{SOURCE}[" in text for text in texts.values()) > 5
+    assert with_others == [] or SOURCE != "."
+
+
+def test_every_extra_that_a_page_names_exists() -> None:
+    """A command with an extra that is misspelt installs the rest and says nothing."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    texts = [path.read_text(encoding="utf-8") for path in installing()]
+    named = {name for text in texts for name in re.findall(r"(?:looptrace|'\.)\[(\w+)\]", text)}
+
+    assert named
+    assert named <= set(project["optional-dependencies"])
+
+
+def test_the_readme_says_when_a_failure_is_a_gate() -> None:
+    """Its sentence is that of the ladder, which the tables are made from."""
+    page = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+    assert RepeatedFailure().ladder == (Rung(3, "gate"),)
+    assert "an identical failure opens a *gate* at the third attempt" in page
+    assert "| `gate` | `collaboration_loop`" in ladders()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         open,  # noqa: A004 - read as `looptrace.open`
     )
 else:  # No import of OpenTelemetry and Polars: a program may only read the version.
-    __getattr__ = lazy_names(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "StoredGate": "looptrace.collector.store.gates",

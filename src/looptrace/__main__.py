@@ -6,6 +6,7 @@ import sys
 from io import TextIOWrapper
 
 from looptrace.errors import LooptraceError
+from looptrace.installation import how_to_install
 
 EXIT_UNUSABLE = 2  # as for wrong usage
 
@@ -24,7 +25,7 @@ def main() -> None:
             raise
         print(
             f"looptrace: the command line needs {error.name}, which is not installed; "
-            "install it with: pip install 'looptrace[analyzer]'",
+            f"install it with: {how_to_install('analyzer')}",
             file=sys.stderr,
         )
         sys.exit(EXIT_UNUSABLE)

@@ -6,14 +6,17 @@ may be imported only for its version.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
-def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
-    """Return the `__getattr__` of a package, by the module that defines each of its names.
+def lazy_names(
+    package: str, modules: Mapping[str, str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package, by the module that defines each name.
 
-    It raises AttributeError for any other name.
+    The first raises AttributeError for any other name, the second lists the public names.
     """
 
     def getattr_(name: str) -> object:
@@ -21,4 +24,8 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], obje
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(modules[name]), name)
 
-    return getattr_
+    def dir_() -> list[str]:
+        here = vars(sys.modules[package])
+        return sorted({*here["__all__"], *(name for name in here if name.startswith("__"))})
+
+    return getattr_, dir_

@@ -212,7 +212,7 @@ def test_explain_says_what_was_decided_and_what_would_change_it() -> None:
 
     assert "→ gate by" in found
     assert "would be silent with rules.repeated_call.attempts_min = 8 (now 3)" in found
-    assert "turn 10: gate by repeated_failure, loop count 2: the rule's" in found
+    assert "turn 10: gate by repeated_failure, at the 3rd time: the rule's" in found
     assert "would have come at turn 12 with rules.repeated_failure.attempts_min = 4 (now" in found
     assert "enabled = false there is a gate by repeated_call at turn 14" in " ".join(found.split())
 
@@ -267,7 +267,7 @@ def test_escalation_hands_a_gate_on(tmp_path: Path) -> None:
     text = run("escalation", LOOPING).stdout
     report = json.loads(run("escalation", LOOPING, "--format", "json").stdout)
 
-    assert text.startswith("# Gate: a task stopped after 3 attempts of the same\n")
+    assert text.startswith("# Gate: a task stopped when the same happened for the 3rd time\n")
     assert "   10  repeat  db-keeper: apply_migration(billing, 0042_split" in text
     assert conflicts(report, "escalation.schema.json") == []
     gate = report["gate"]["gate"]
@@ -397,13 +397,34 @@ def test_text_from_traces_is_never_markup(tmp_path: Path) -> None:
     assert "\x1b[31m" not in told
 
 
-@pytest.mark.parametrize("command", ["analyze", "explain", "escalation"])
-def test_nothing_to_read_is_an_error(command: str, tmp_path: Path) -> None:
-    """A wrong path must not look like a healthy agent."""
-    found = run(command, str(tmp_path / "nowhere"))
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("analyze",),
+        ("analyze", "--format", "json"),
+        ("analyze", "--format", "html"),
+        ("explain",),
+        ("escalation",),
+        ("backtest", "--b", "balanced"),
+        ("calibrate",),
+        ("train", "--output", "model.json"),
+        ("ingest", "--store", "store"),
+    ],
+)
+@pytest.mark.parametrize("paths", [["nowhere"], ["nowhere", "n*.json"], ["folder"]])
+def test_a_wrong_path_is_one_error_and_nothing_else(
+    command: tuple[str, ...], paths: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must not look like a healthy agent, and zeros would hide the line that says why."""
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    found = run(*command, *paths)
 
-    assert found.exit_code == 2
-    assert "no such file or folder" in found.output
+    assert (found.exit_code, found.stdout) == (2, "")
+    (line,) = found.stderr.splitlines()
+    assert line.startswith(f"Error: {paths[0]}: no ")
+    assert all(path in line for path in paths)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def test_runs_as_a_module() -> None:

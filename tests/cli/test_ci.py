@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from looptrace.cli.main import main
+from looptrace.rules.registry import RULES
 from tests.paths import ROOT
 from tests.pipeline_schemas import (
     JENKINS_XSD,
@@ -204,3 +205,111 @@ def test_rules_are_selected_and_ignored(tmp_path: Path) -> None:
     wrong = run(LOOPING, "--select", "repeated_cal")
     assert wrong.exit_code == 2
     assert "Did you mean repeated_call?" in wrong.stderr
+
+
+def spans_of(name: str, scope: str) -> str:
+    """Return a request with three spans of a kind, in OTLP/JSON."""
+    spans = [
+        {"traceId": "1" * 32, "spanId": f"{number:016x}", "name": name, "endTimeUnixNano": "9"}
+        for number in range(1, 4)
+    ]
+    scopes = [{"scope": {"name": scope}, "spans": spans}]
+    return json.dumps({"resourceSpans": [{"scopeSpans": scopes}]})
+
+
+# Input without a single turn, and what is said of it.
+WITHOUT_TURNS = {
+    "requests": (spans_of("GET /users", "http"), "GET /users (scope http, 3 spans)"),
+    "list": ("[]", "an empty list"),
+    "object": ("{}", "an empty object"),
+    "resources": (json.dumps({"resourceSpans": [{"scopeSpans": []}]}), "an export without spans"),
+    "metrics": (json.dumps({"resourceMetrics": [{}]}), "metrics without spans"),
+    "logs": (json.dumps({"resource_logs": [{}]}), "log records without spans"),
+}
+
+
+@pytest.mark.parametrize("form", ["terminal", "html", "junit", "sarif", "github", "markdown"])
+@pytest.mark.parametrize(("text", "what"), WITHOUT_TURNS.values(), ids=WITHOUT_TURNS)
+def test_nothing_that_could_be_checked_is_no_success(
+    text: str, what: str, form: str, tmp_path: Path
+) -> None:
+    """A pipeline whose agent is not instrumented would be green for ever."""
+    (tmp_path / "traces.json").write_text(text)
+    command = (str(tmp_path), "--format", form)
+    for fail_on in ("finding", "gate"):
+        failed = run(*command, "--fail-on", fail_on)
+        assert failed.exit_code == 2
+        assert "Error: Nothing was checked: " in failed.stderr
+        assert what in failed.stderr
+    shown = run(*command)
+    assert shown.exit_code == 0
+    assert "Nothing was checked: " in shown.stdout
+    assert what in shown.stdout
+    if form == "junit":
+        assert ET.fromstring(shown.stdout.encode()).get("errors") == "1"  # noqa: S314 - our own
+    if form == "sarif":
+        (invocation,) = json.loads(shown.stdout)["runs"][0]["invocations"]
+        assert not invocation["executionSuccessful"]
+
+
+@pytest.mark.parametrize("name", ["requests", "list"])
+def test_a_store_without_turns_is_no_success(name: str, tmp_path: Path) -> None:
+    """Also where its spans came from a server."""
+    (tmp_path / "traces.json").write_text(WITHOUT_TURNS[name][0])
+    store = str(tmp_path / "store")
+    CliRunner().invoke(main, ["ingest", str(tmp_path / "traces.json"), "--store", store])
+
+    failed = run(store, "--fail-on", "finding")
+    assert failed.exit_code == 2
+    assert ("GET /users (scope http, 3 spans)" in failed.stderr) == (name == "requests")
+    assert run(store).exit_code == 0
+
+
+def test_standard_input_without_a_turn_is_no_success() -> None:
+    """A pipe whose first program found nothing."""
+    for text in ("", "[]"):
+        command = ["analyze", "-", "--fail-on", "finding"]
+        assert CliRunner().invoke(main, command, input=text).exit_code == 2
+
+
+def test_no_rule_is_no_success() -> None:
+    """Options that leave no rule find nothing in a loop."""
+    every = [word for rule in RULES for word in ("--ignore", rule.name)]
+    for off in (every, ["--select", "chant", "--ignore", "chant"]):
+        failed = run(LOOPING, "--fail-on", "finding", *off)
+        assert failed.exit_code == 2
+        assert "no rule is left" in failed.stderr
+
+
+def test_some_turns_are_enough(tmp_path: Path) -> None:
+    """The spans of other programs are in every export."""
+    (tmp_path / "metrics.json").write_text(WITHOUT_TURNS["metrics"][0])
+    (tmp_path / "requests.json").write_text(WITHOUT_TURNS["requests"][0])
+    assert run(str(tmp_path), HEALTHY, "--fail-on", "finding").exit_code == 0
+
+
+@pytest.mark.parametrize("form", ["terminal", "json", "html", "junit", "sarif", "github"])
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_prices_are_in_every_form_that_shows_costs(
+    form: str, is_stored: bool, tmp_path: Path
+) -> None:
+    """Whoever gives prices reads money, whatever the form."""
+    (tmp_path / "p.toml").write_text(
+        'currency = "XAU"\n[models."*"]\ninput_per_million = 100000\noutput_per_million = 0\n'
+    )
+    path = LOOPING
+    if is_stored:
+        path = str(tmp_path / "store")
+        CliRunner().invoke(main, ["ingest", LOOPING, "--store", path])
+    priced = run(path, "--format", form, "--prices", str(tmp_path / "p.toml")).stdout
+
+    assert "XAU" in priced
+    assert re.search(r"XAU 1,145\.40|1145\.4\b", priced)
+    assert "XAU" not in run(path, "--format", form).stdout
+
+
+def test_prices_are_refused_where_no_costs_are_shown() -> None:
+    """An option that does nothing is a mistake."""
+    refused = run(LOOPING, "--format", "markdown", "--prices", str(ROOT / "examples/prices.toml"))
+    assert refused.exit_code == 2
+    assert "--prices changes nothing: --format markdown shows no costs" in refused.stderr

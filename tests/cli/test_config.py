@@ -182,6 +182,25 @@ def test_check_says_what_is_wrong(elsewhere: Path) -> None:
     assert found.stderr.startswith("Error: other.toml:1: profile is 3.")
 
 
+def test_check_names_every_error_of_every_file(elsewhere: Path) -> None:
+    """A person mends them all at once; whoever uses the file gets one line."""
+    (elsewhere / "one.toml").write_text('profile = 3\n[page]\nurl = "x"\n[rules.cycl]\n')
+    (elsewhere / "two.toml").write_text("[recovery]\nmax_pivots = -1\nidle_s = -1\n")
+    (elsewhere / "syntax.toml").write_text("profile = \nx = \n")
+    found = run("config", "check", "one.toml", "two.toml", "syntax.toml", "none.toml")
+
+    assert found.exit_code == 2
+    places = [line.split(": ")[1] for line in found.stderr.splitlines()]
+    assert places == [
+        *("one.toml:1", "one.toml:3", "one.toml:4", "two.toml:2", "two.toml:3"),
+        *("syntax.toml:1", "none.toml"),
+    ]
+    used = run("config", "show", "--config", "one.toml")
+    assert used.exit_code == 2
+    (line,) = used.stderr.splitlines()
+    assert line.endswith("The file has 2 more.")
+
+
 def test_init_writes_a_file_once(elsewhere: Path) -> None:
     """A tuned file is never overwritten."""
     assert run("config", "init").exit_code == 0

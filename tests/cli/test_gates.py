@@ -30,7 +30,7 @@ def run(*arguments: str | Path) -> Result:
 
 def listed(folder: Path, *more: str) -> list[dict[str, Any]]:
     """Return the listed gates."""
-    result = run("gates", "list", folder, "--format", "json", *more)
+    result = run("gates", "list", "--store", folder, "--format", "json", *more)
     assert result.exit_code == 0
     found: list[dict[str, Any]] = json.loads(result.stdout)
     return found
@@ -48,24 +48,39 @@ def folder(tmp_path: Path) -> Path:
 def test_a_person_finds_reads_and_resolves_a_gate(folder: Path) -> None:
     """The next ingest applies it, and a later gate of the same loop shows the note."""
     (gate,) = listed(folder)
-    shown = run("gates", "show", folder, gate["id"]).stdout
+    shown = run("gates", "show", "--store", folder, gate["id"]).stdout
     assert "total is 3" in shown
     assert "LADDER" in shown
     assert "notes that worked" not in shown
 
     resolved = run(
-        "gates", "resolve", folder, gate["id"], "--decision", "continue", "--note", "Ask Ada."
+        "gates",
+        "resolve",
+        "--store",
+        folder,
+        gate["id"],
+        "--decision",
+        "continue",
+        "--note",
+        "Ask Ada.",
     )
     assert resolved.exit_code == 0
     assert "next `looptrace ingest`" in resolved.stdout
-    assert "open, decided: continue" in run("gates", "list", folder).stdout
+    assert "No gate is open" in run("gates", "list", "--store", folder).stdout
+    assert listed(folder) == []
+    for command in (("list", "--all"), ("show", str(gate["id"]))):
+        told = run("gates", *command, "--store", folder).stdout
+        assert "resolved: continue" in told
+        assert "open," not in told
     writer.ingest(spans_of(looping("s2")), folder)
 
     (later,) = listed(folder)
     assert later["task"] == "s2"
     assert [one["status"] for one in listed(folder, "--all")] == ["open", "resolved"]
-    assert "Ask Ada." in run("gates", "show", folder, later["id"]).stdout
-    details = json.loads(run("gates", "show", folder, later["id"], "--format", "json").stdout)
+    assert "Ask Ada." in run("gates", "show", "--store", folder, later["id"]).stdout
+    details = json.loads(
+        run("gates", "show", "--store", folder, later["id"], "--format", "json").stdout
+    )
     assert [note["note"] for note in details["notes"]] == ["Ask Ada."]
     assert "Ask Ada." in run("escalation", folder, "--gate", later["id"]).stdout
     assert len(details["event"]["history"]) == 3
@@ -75,20 +90,20 @@ def test_what_cannot_be_done_is_one_line(folder: Path, tmp_path: Path) -> None:
     """A mistyped id, a second decision and a folder of something else are no tracebacks."""
     (gate,) = listed(folder)
     decided = ("--decision", "cancel")
-    assert run("gates", "resolve", folder, gate["id"], *decided).exit_code == 0
+    assert run("gates", "resolve", "--store", folder, gate["id"], *decided).exit_code == 0
     wrong = gate["id"][:-1] + "x"
     for arguments, words in (
-        (("resolve", folder, gate["id"], *decided), "already resolved, by cancel"),
-        (("resolve", folder, wrong, *decided), f"Did you mean {gate['id']}?"),
-        (("show", folder, "nope"), "there is no gate 'nope'"),
-        (("list", tmp_path), "is not a store"),
-        (("metrics", tmp_path), "is not a store"),
+        (("resolve", "--store", folder, gate["id"], *decided), "already resolved, by cancel"),
+        (("resolve", "--store", folder, wrong, *decided), f"Did you mean {gate['id']}?"),
+        (("show", "--store", folder, "nope"), "there is no gate 'nope'"),
+        (("list", "--store", tmp_path), "is not a store"),
+        (("metrics", "--store", tmp_path), "is not a store"),
     ):
         result = run("gates", *arguments)
         assert result.exit_code == 2
         assert words in result.stderr
         assert len(result.stderr.splitlines()) == 1
-    result = run("gates", "resolve", folder, gate["id"], "--decision", "forget")
+    result = run("gates", "resolve", "--store", folder, gate["id"], "--decision", "forget")
     assert result.exit_code == 2
     assert "not_a_loop" in result.stderr
 
@@ -103,8 +118,8 @@ def test_the_beginning_of_an_id_is_enough(tmp_path: Path) -> None:
     first, second = [gate_id for gate_id in ids if gate_id[0] == shared][:2]
 
     for command in (
-        ("gates", "show", tmp_path / "s", shared),
-        ("gates", "resolve", tmp_path / "s", shared, "--decision", "continue"),
+        ("gates", "show", "--store", tmp_path / "s", shared),
+        ("gates", "resolve", "--store", tmp_path / "s", shared, "--decision", "continue"),
         ("escalation", tmp_path / "s", "--gate", shared),
     ):
         several = run(*command)
@@ -113,12 +128,12 @@ def test_the_beginning_of_an_id_is_enough(tmp_path: Path) -> None:
         assert second in several.stderr
 
     for enough in (first[:12], first):
-        assert f"gate {first}" in run("gates", "show", tmp_path / "s", enough).stdout
+        assert f"gate {first}" in run("gates", "show", "--store", tmp_path / "s", enough).stdout
     assert first in run("escalation", tmp_path / "s", "--gate", first[:12]).stdout
-    resolve = ("gates", "resolve", tmp_path / "s", first[:12], "--decision", "continue")
+    resolve = ("gates", "resolve", "--store", tmp_path / "s", first[:12], "--decision", "continue")
     assert f"Gate {first} of task" in run(*resolve).stdout
     assert f"gate {first} is already resolved" in run(*resolve).stderr
-    assert "there is no gate ''" in run("gates", "show", tmp_path / "s", "").stderr
+    assert "there is no gate ''" in run("gates", "show", "--store", tmp_path / "s", "").stderr
 
 
 @pytest.mark.parametrize(
@@ -129,8 +144,9 @@ def test_a_wrong_token_says_so(token: str | None, words: str) -> None:
     """In one line, with the address and where a good one comes from."""
     with guarded(Access(tokens=("a-token-of-20-letters",))) as port:
         url = f"http://127.0.0.1:{port}"
-        for arguments in (("list", url), ("show", url, "4c7c"), ("watch", url)):
-            result = CliRunner().invoke(main, ["gates", *arguments], env={"LOOPTRACE_TOKEN": token})
+        for arguments in (("list",), ("show", "4c7c"), ("watch",)):
+            command = ["gates", *arguments, "--server", url]
+            result = CliRunner().invoke(main, command, env={"LOOPTRACE_TOKEN": token})
             assert result.exit_code == 2
             assert f"{url} {words}; set LOOPTRACE_TOKEN" in result.stderr
             assert len(result.stderr.splitlines()) == 1
@@ -144,7 +160,7 @@ def test_nothing_is_cut_in_a_pipe(folder: Path) -> None:
         shown = CliRunner().invoke(main, arguments, env={"COLUMNS": columns}).stdout
         assert ("ab " * 89 in shown) == is_whole
         assert ("…" in shown) != is_whole
-    arguments = ["gates", "show", str(folder), listed(folder)[0]["id"]]
+    arguments = ["gates", "show", "--store", str(folder), listed(folder)[0]["id"]]
     shown = CliRunner().invoke(main, arguments, env={"COLUMNS": None}).stdout
     assert max(map(len, shown.splitlines())) > 100
 
@@ -152,17 +168,20 @@ def test_nothing_is_cut_in_a_pipe(folder: Path) -> None:
 def test_a_store_without_gates_says_so(folder: Path) -> None:
     """An empty list is an answer; a missing file is not."""
     writer.ingest(spans_of(looping("s1")).clear(), folder / "none")
-    assert "No gate is open" in run("gates", "list", folder / "none").stdout
-    assert "There is no gate" in run("gates", "list", folder / "none", "--all").stdout
+    assert "No gate is open" in run("gates", "list", "--store", folder / "none").stdout
+    assert "There is no gate" in run("gates", "list", "--store", folder / "none", "--all").stdout
     (folder / "looptrace-store.gates.db").unlink()
-    assert "no gates yet" in run("gates", "list", folder).stderr
+    assert "no file of gates" in run("gates", "list", "--store", folder).stderr
     assert not (folder / "looptrace-store.gates.db").exists()
 
 
 def test_a_damaged_file_is_one_line(folder: Path) -> None:
     """Also for an ingest, which then changes nothing."""
     (folder / "looptrace-store.gates.db").write_bytes(b"Chapter 1. " * 999)
-    for arguments in (("gates", "list", folder), ("gates", "metrics", folder)):
+    for arguments in (
+        ("gates", "list", "--store", folder),
+        ("gates", "metrics", "--store", folder),
+    ):
         result = run(*arguments)
         assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
         assert "move it away" in result.stderr
@@ -181,7 +200,11 @@ def test_hostile_names_stay_on_their_line(tmp_path: Path) -> None:
     writer.ingest(spans_of(trace), tmp_path)
     (gate,) = listed(tmp_path)
     assert gate["task"] == HOSTILE
-    for arguments in (("list", tmp_path), ("show", tmp_path, gate["id"]), ("metrics", tmp_path)):
+    for arguments in (
+        ("list", "--store", tmp_path),
+        ("show", "--store", tmp_path, gate["id"]),
+        ("metrics", "--store", tmp_path),
+    ):
         shown = run("gates", *arguments).stdout
         assert "\x1b[31m" not in shown
         assert "\u202e" not in shown
@@ -191,9 +214,9 @@ def test_hostile_names_stay_on_their_line(tmp_path: Path) -> None:
 @requirement("A15")
 def test_metrics_are_printed(folder: Path) -> None:
     """In words, and as JSON."""
-    found = json.loads(run("gates", "metrics", folder, "--format", "json").stdout)
+    found = json.loads(run("gates", "metrics", "--store", folder, "--format", "json").stdout)
     assert (found["tasks"], found["loop_detection_rate"], found["gates_open"]) == (1, 1.0, 1)
-    shown = run("gates", "metrics", folder).stdout
+    shown = run("gates", "metrics", "--store", folder).stdout
     assert "loop detection rate" in shown
     assert "false positive rate" in shown
 
@@ -211,7 +234,7 @@ def test_an_ingest_writes_what_it_told_as_json_lines(folder: Path, tmp_path: Pat
     assert (line["event"], line["task"], line["loop_count"]) == ("gate_triggered", "s2", 2)
 
     (gate, _) = (one["id"] for one in listed(folder))
-    run("gates", "resolve", folder, gate, "--decision", "reviewed")
+    run("gates", "resolve", "--store", folder, gate, "--decision", "reviewed")
     printed = run(*ingest, "-")
     names = [json.loads(text)["event"] for text in printed.stdout.splitlines()]
     assert names == ["gate_resolved", "loop_counter_reset"]

@@ -159,7 +159,9 @@ def test_a_judge_that_decides_lets_the_agent_go_on(configured: Endpoint) -> None
     assert len(configured.requests) == 1
     configured.shutdown()
 
-    (gate,) = json.loads(looptrace("gates", "list", "store", "--all", "--format", "json").stdout)
+    (gate,) = json.loads(
+        looptrace("gates", "list", "--store", "store", "--all", "--format", "json").stdout
+    )
     assert (gate["status"], gate["decision"]) == ("resolved", "progress")
     assert gate["note"] == "It gets on."
     for judge in ("none", "chat"):
@@ -189,7 +191,7 @@ def test_a_judge_that_sees_no_progress_or_may_not_decide_leaves_the_gate(
     (gate,) = gates(looptrace("analyze", "store", "--format", "json"))
     assert gate["opinion"] is not None
     done = CliRunner().invoke(
-        main, ["gates", "resolve", "store", gate["gate"], "--decision", "progress"]
+        main, ["gates", "resolve", "--store", "store", gate["gate"], "--decision", "progress"]
     )
     assert done.exit_code == 2
 

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from looptrace.cli.main import COMMANDS, main, run
+from looptrace.cli.shared.stores import StorePath
 from tests.paths import ROOT
 
 COMMAND = [sys.executable, "-m", "looptrace"]
@@ -50,6 +51,23 @@ def test_completion_imports_no_command_either() -> None:
     assert names == ["explain", "export"]
     assert completed[2] == COMMANDS["explain"]
     assert heavy == "[]"
+
+
+def test_a_store_is_named_in_one_way() -> None:
+    """Whoever knows one command knows the others; an argument is a path, a name or a URL."""
+    context = click.Context(main)
+    commands = [main.get_command(context, name) for name in COMMANDS]
+    groups = [each for each in commands if isinstance(each, click.Group)]
+    every = [*commands, *(one for group in groups for one in group.commands.values())]
+    params = [param for each in every if each for param in each.params]
+
+    stores = [param for param in params if isinstance(param.type, StorePath)]
+    assert len(stores) > 15
+    assert {tuple(param.opts) for param in stores} == {("--store",)}
+    arguments = {
+        param.make_metavar(context) for param in params if param.param_type_name == "argument"
+    }
+    assert [name for name in arguments if "STORE" in name] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -21,6 +21,7 @@ import pytest
 
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.store import reader, writer
+from looptrace.installation import how_to_install
 from tests.otlp import Trace
 from tests.paths import ROOT
 
@@ -50,7 +51,7 @@ SESSIONS_TRIED = 200
 def _why_not() -> str | None:
     """Return what the tests lack here."""
     if importlib.util.find_spec("ray") is None:
-        return "Ray is not installed: pip install 'looptrace[ray]'"
+        return f"Ray is not installed: {how_to_install('ray')}"
     if not all(map(shutil.which, ("unshare", "nsenter", "ip", "ss"))):
         return "a network of Ray's own needs unshare, nsenter, ip and ss"
     tried = subprocess.run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from socket import socket
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.settings.sections import default
 from looptrace.cli.main import main
-from looptrace.cli.shared.gate_sources import GatesOfSeveral, StoredGates, source_at
+from looptrace.cli.shared.gate_sources import GatesOfSeveral, StoredGates, source_of
 from looptrace.collector.store import writer
 from looptrace.errors import UnavailableError
 from tests.collector.store.test_writer import looping, spans_of
@@ -40,9 +41,9 @@ def run(*command: str) -> str:
     return done.output
 
 
-def where(stores: list[Path]) -> str:
+def named(stores: Sequence[Path]) -> list[str]:
     """Name stores as a command takes them."""
-    return ",".join(map(str, stores))
+    return [word for store in stores for word in ("--store", str(store))]
 
 
 def test_gates_and_metrics_are_those_of_one_store(stores: list[Path]) -> None:
@@ -50,8 +51,8 @@ def test_gates_and_metrics_are_those_of_one_store(stores: list[Path]) -> None:
     whole, *parts = stores
     for command in ("list", "metrics"):
         one, several = (
-            json.loads(run("gates", command, place, "--format", "json"))
-            for place in (str(whole), where(parts))
+            json.loads(run("gates", command, *place, "--format", "json"))
+            for place in (named([whole]), named(parts))
         )
         if command == "list":
             one, several = (sorted(gates, key=lambda gate: gate["id"]) for gates in (one, several))
@@ -62,7 +63,7 @@ def test_gates_and_metrics_are_those_of_one_store(stores: list[Path]) -> None:
 def test_a_decision_goes_to_the_store_that_has_the_gate(stores: list[Path], tmp_path: Path) -> None:
     """An id that none has, and one that several have, are errors."""
     parts = [Path(shutil.copytree(store, tmp_path / store.name)) for store in stores[1:]]
-    several = source_at(where(parts), default())
+    several = source_of(parts, (), default())
     assert isinstance(several, GatesOfSeveral)
     gate = next(each for each in several.gates("open") if each.task == "s3")
     assert several.gate(gate.id[:-2]).gate == gate
@@ -73,7 +74,7 @@ def test_a_decision_goes_to_the_store_that_has_the_gate(stores: list[Path], tmp_
     with pytest.raises(GateError):
         several.gate("no such gate")
     with pytest.raises(GateError, match="of 2 servers"):
-        source_at(where([parts[2], parts[2]]), default()).gate(gate.id)
+        source_of([parts[2], parts[2]], (), default()).gate(gate.id)
 
 
 def test_a_source_that_is_away_is_named_and_hinders_no_decision_elsewhere(
@@ -84,14 +85,13 @@ def test_a_source_that_is_away_is_named_and_hinders_no_decision_elsewhere(
     with socket() as closed:
         closed.bind(("127.0.0.1", 0))  # Nobody listens.
         away = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        several = source_at(f"{away}, {where(parts)}", default())
+        several = source_of(parts, [away], default())
         with pytest.raises(UnavailableError, match=f"{away}.*Without it in the list"):
             several.gates("open")
         with pytest.raises(UnavailableError, match="Without it in the list"):
-            next(several.watch())
-        gate = next(
-            gate for gate in source_at(where(parts), default()).gates() if gate.task == "s3"
-        )
+            # Gates of the others may come first.
+            list(several.watch())
+        gate = next(gate for gate in source_of(parts, (), default()).gates() if gate.task == "s3")
         with pytest.raises(UnavailableError, match=away):
             several.gate(gate.id[:-2])
         several.resolve(gate.id, "continue", "Ask Ada.")
@@ -99,8 +99,10 @@ def test_a_source_that_is_away_is_named_and_hinders_no_decision_elsewhere(
 
 
 def test_stores_in_one_option_of_a_query_are_told_apart(stores: list[Path]) -> None:
-    """Commas are for `gates`; whoever uses them here is told how stores are given."""
-    done = CliRunner().invoke(main, ["query", "agents_that_loop", "--store", where(stores)])
+    """Whoever writes a comma, as in other programs, is told how stores are given."""
+    done = CliRunner().invoke(
+        main, ["query", "agents_that_loop", "--store", ",".join(map(str, stores))]
+    )
     assert done.exit_code == 2
     assert "give each store a --store of its own" in done.output
 
@@ -109,7 +111,7 @@ def test_watch_begins_with_the_open_gates_of_all(stores: list[Path]) -> None:
     """Each once, whichever is read first."""
     whole, *parts = stores
     count = len(StoredGates(whole, default()).gates("open"))
-    told = islice(source_at(where(parts), default()).watch(), count)
+    told = islice(source_of(parts, (), default()).watch(), count)
     assert {notice.task for notice in told} == set(SESSIONS)
 
 

@@ -12,6 +12,7 @@ from standardwebhooks import Webhook as Verifier
 
 from looptrace.collector.store import layout, reader
 from looptrace.collector.store.outbox import Outbox
+from looptrace.installation import how_to_install
 from tests.cli.test_gates import run
 from tests.paths import ROOT
 from tests.reliability.test_webhook_network import Server, answering, serving
@@ -90,17 +91,20 @@ def test_what_an_ingest_tells_is_sent(server: Server) -> None:
     """From traces to a receiver, without a server of our own; a second send has nothing to do."""
     configured(server.url)
     assert run("ingest", "trace.jsonl", "--store", "s").exit_code == 0
-    listed = run("webhooks", "list", "s").stdout
+    listed = run("webhooks", "list", "--store", "s").stdout
     assert listed.startswith("ops: pending ")
-    first = run("webhooks", "send", "s")
+    first = run("webhooks", "send", "--store", "s")
     with reader.open_gates(Path("s")) as gates:
         told = [event.id for _, event in gates.events()]
     assert told
     assert (first.exit_code, first.stdout) == (0, f"ops: delivered {len(told)}\n")
     assert [name for _, name in server.hits] == told
-    again = run("webhooks", "send", "s")
+    again = run("webhooks", "send", "--store", "s")
     assert (again.exit_code, again.stdout) == (0, "")
-    assert f"pending 0, dead 0, delivered {len(told)}" in run("webhooks", "list", "s").stdout
+    assert (
+        f"pending 0, dead 0, delivered {len(told)}"
+        in run("webhooks", "list", "--store", "s").stdout
+    )
 
 
 def test_dead_letters_are_listed_and_replayed(server: Server) -> None:
@@ -108,35 +112,38 @@ def test_dead_letters_are_listed_and_replayed(server: Server) -> None:
     with serving(answering(410)) as gone:
         configured(gone.url)
         run("ingest", "trace.jsonl", "--store", "s")
-        failed = run("webhooks", "send", "s")
+        failed = run("webhooks", "send", "--store", "s")
     assert failed.exit_code == 1
     assert "ops: disabled 1" in failed.stdout
-    assert "it answered 410 Gone" in run("webhooks", "list", "s").stdout
+    assert "it answered 410 Gone" in run("webhooks", "list", "--store", "s").stdout
     configured(server.url)
-    nothing = run("webhooks", "send", "s")
+    nothing = run("webhooks", "send", "--store", "s")
     assert (nothing.exit_code, nothing.stdout) == (0, "")
     assert "it answered 410 Gone" in nothing.stderr
     with Outbox.open(layout.gates_path(Path("s"))) as outbox:
         outbox.sweep(2**62)
         dead = outbox.endpoint("ops").dead
     assert dead > 0
-    assert "Did you mean ops?" in run("webhooks", "enable", "s", "opps").output
-    assert run("webhooks", "enable", "s", "ops").exit_code == 0
-    assert run("webhooks", "replay", "s", "--since", "2300-01-01").stdout == "0 to be sent again\n"
-    replayed = run("webhooks", "replay", "s", "--endpoint", "ops")
+    assert "Did you mean ops?" in run("webhooks", "enable", "--store", "s", "opps").output
+    assert run("webhooks", "enable", "--store", "s", "ops").exit_code == 0
+    assert (
+        run("webhooks", "replay", "--store", "s", "--since", "2300-01-01").stdout
+        == "0 to be sent again\n"
+    )
+    replayed = run("webhooks", "replay", "--store", "s", "--endpoint", "ops")
     assert replayed.stdout == f"{dead} to be sent again\n"
-    assert run("webhooks", "send", "s").stdout == f"ops: delivered {dead}\n"
+    assert run("webhooks", "send", "--store", "s").stdout == f"ops: delivered {dead}\n"
 
 
 def test_a_store_without_webhooks_says_so() -> None:
     """Nothing configured is no error of the store."""
     run("ingest", "trace.jsonl", "--store", "s")
     assert (
-        run("webhooks", "list", "s").stdout
+        run("webhooks", "list", "--store", "s").stdout
         == "No endpoint yet: no event was queued for a webhook.\n"
     )
-    assert "the settings have no webhooks" in run("webhooks", "send", "s").output
-    assert "is not a store" in run("webhooks", "list", "none").output
+    assert "the settings have no webhooks" in run("webhooks", "send", "--store", "s").output
+    assert "is not a store" in run("webhooks", "list", "--store", "none").output
 
 
 WITHOUT = """
@@ -153,4 +160,4 @@ def test_what_is_not_installed_is_named() -> None:
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 2
     assert "sending needs httpcore" in done.stderr
-    assert "pip install 'looptrace[server]'" in done.stderr
+    assert how_to_install("server") in done.stderr

@@ -47,7 +47,8 @@ def test_files_and_their_store_say_the_same(tmp_path: Path) -> None:
     assert list(stored.findings) == list(read.findings) != []
     assert stored.findings[0].turns[0].role == "first"
     assert list(stored.gates) == list(read.gates) != []
-    assert set(read.gates.to_polars().columns) == {field.name for field in fields(StoredGate)}
+    columns = {field.name for field in fields(StoredGate)} - {"agent_state"}  # of this moment
+    assert set(read.gates.to_polars().columns) == columns
     assert stored.turns.to_polars().equals(read.turns.to_polars())
     assert [turn.kind for turn in read.turns[:3]] == ["user", "model", "tool"]
     assert read.task(read.tasks[0]).events

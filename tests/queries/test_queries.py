@@ -228,16 +228,21 @@ def test_what_was_decided_can_be_asked(folder: Path) -> None:
 
 
 def test_findings_by_rule_and_agent(folder: Path) -> None:
-    """It must name the rule and the agent with the most findings first, with their cost."""
+    """It must name the rule and the agent with the most loops first, with their cost.
+
+    A loop that several rules see costs once: under the rule that leads it.
+    """
     rows = rows_of(folder, "findings_by_rule_and_agent")
-    assert [row["findings"] for row in rows] == sorted(
-        (row["findings"] for row in rows), reverse=True
-    )
+    assert [row["loops"] for row in rows] == sorted((row["loops"] for row in rows), reverse=True)
+    seen = [row for row in rows if row["agent"] == "coder" and row["rule"] != "repeated_call"]
+    assert seen
+    assert {(row["loops"], row["attempts"], row["tokens"]) for row in seen} == {(0, None, None)}
     (calls,) = (r for r in rows if (r["rule"], r["agent"]) == ("repeated_call", "coder"))
     assert calls == {
         "rule": "repeated_call",
         "agent": "coder",
-        "findings": 2,
+        "loops": 2,
+        "also": 0,
         "tasks": 2,
         "attempts": 10,
         "seconds": 18.0,
@@ -258,12 +263,12 @@ def test_loop_cost_by_day_counts_turns_once(folder: Path) -> None:
         "day": before["day"],
         "loops": 1,
         "tasks": 1,
-        "turns": 9,
+        "attempts": 5,
         "seconds": 9.0,
         "input_tokens": 400,
         "output_tokens": 40,
     }
-    assert (after["loops"], after["tasks"], after["turns"]) == (2, 2, 9 + 5)
+    assert (after["loops"], after["tasks"], after["attempts"]) == (2, 2, 5 + 3)
     assert (after["input_tokens"], after["output_tokens"]) == (400 + 200, 40 + 20)
 
 
@@ -304,7 +309,7 @@ def test_agents_that_loop_are_counted_by_task(folder: Path) -> None:
     rows = rows_of(folder, "agents_that_loop")
     shown = [(row["agent"], row["tasks"], row["looping_tasks"], row["share"]) for row in rows]
     assert shown == [("coder", 3, 2, 0.667), ("tester", 2, 1, 0.5), ("", 2, 0, 0.0)]
-    assert all(row["findings"] > 0 and row["loops"] < row["attempts"] for row in rows[:2])
+    assert [(row["loops"], row["attempts"]) for row in rows] == [(2, 10), (1, 3), (0, 0)]
 
 
 @requirement("B1")

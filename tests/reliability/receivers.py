@@ -104,7 +104,7 @@ def running(limits: Limits | None = None) -> Iterator[Receiver]:
 
 
 async def _serve(receiver: Receiver, ready: Event, stop: Event) -> None:
-    options = uvicorn_options(receiver.pipeline.limits)
+    options = uvicorn_options(receiver.pipeline)
     server = uvicorn.Server(uvicorn.Config(receiver.app, log_config=None, **options))
     grpc = grpc_server(receiver.pipeline)
     port = grpc.add_insecure_port(f"{HOST}:0")

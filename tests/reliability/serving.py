@@ -1,7 +1,8 @@
 """`looptrace serve` as a process on loopback, to be sent spans, killed and asked.
 
-As a program it serves too, but acknowledges before anything is on disk: the control arm, which a
-test that looks for lost spans must catch.
+As a program it serves too, as its first argument says: `early` acknowledges before anything is on
+disk, the control arm, which a test that looks for lost spans must catch; `stuck` has parts that do
+not end when they are closed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +25,9 @@ from typing import Any
 import polars as pl
 
 from looptrace.cli.main import main
+from looptrace.collector.server.archiver import Archiver
 from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.store import reader
 from tests.otlp import Trace
 from tests.paths import ROOT
@@ -31,7 +35,8 @@ from tests.paths import ROOT
 DEADLINE_S = 60.0
 OK = 200
 SERVE = [sys.executable, "-m", "looptrace", "serve"]
-EARLY = [sys.executable, "-m", "tests.reliability.serving"]
+EARLY = [sys.executable, "-m", "tests.reliability.serving", "early"]
+STUCK = [sys.executable, "-m", "tests.reliability.serving", "stuck"]
 _ADDRESSES = re.compile(r"http://([^\s,]+)(?:.* gRPC at (\S+))?")
 
 
@@ -157,7 +162,7 @@ def stored(store_dir: Path) -> pl.DataFrame:
 
 
 def _acknowledge_early() -> None:
-    """Serve, but commit when there is time."""
+    """Commit when there is time."""
     accept = IngestLog.accept
 
     async def early(self: IngestLog, spans: pl.DataFrame) -> None:
@@ -168,10 +173,16 @@ def _acknowledge_early() -> None:
         _background.add(asyncio.ensure_future(later()))
 
     IngestLog.accept = early  # type: ignore[method-assign]
-    main(["serve", *sys.argv[1:]])
+
+
+def _hang_at_the_end() -> None:
+    """Let parts wait for something that never comes, as on a machine that is far too busy."""
+    for part in (LiveDetector, Archiver):
+        part.close = lambda *_: threading.Event().wait()  # type: ignore[method-assign]
 
 
 _background: set[asyncio.Future[None]] = set()
 
 if __name__ == "__main__":
-    _acknowledge_early()
+    {"early": _acknowledge_early, "stuck": _hang_at_the_end}[sys.argv[1]]()
+    main(["serve", *sys.argv[2:]])

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
+import signal
+import socket
 import ssl
 import subprocess
 from contextlib import AbstractContextManager
@@ -25,11 +28,12 @@ from looptrace.collector.server.access import (
     Scope,
     Send,
     check_access,
-    grpc_credentials,
+    grpc_certificates,
     read_tokens,
     tls_options,
 )
 from tests.reliability.asgi import serving
+from tests.reliability.serving import SERVE, served, until
 
 GOOD, SHORT, OTHER = "a-token-of-20-letters", "only-15-letters", "another-token-of-letters"
 START_S = 10.0
@@ -115,6 +119,116 @@ def test_every_combination(
     assert len(MATRIX) == 24
     assert answer.status_code == (401 if token and not header else 200)
     assert healthy.status_code == 200
+
+
+PATHS = (
+    *("/v1/gates", "/v1/gates/none", "/v1/tasks", "/v1/gates/metrics", "/v1/nothing", "/metrics"),
+    *("/healthz", "/readyz", "/", "/tasks", "/nope", "/sign-in", "/v1/traces", "/openapi.json"),
+)
+
+
+def test_no_answer_is_kept_or_taken_for_another_type(tmp_path: Path) -> None:
+    """P18: what agents wrote is not run by a browser, and not left in a cache."""
+    (tmp_path / "tokens").write_text(GOOD)
+    options = ("--no-grpc", "--token-file", str(tmp_path / "tokens"))
+    with served(tmp_path / "store", *options) as server, httpx.Client(trust_env=False) as client:
+        url, known = f"http://{server.address}", {"authorization": f"Bearer {GOOD}"}
+        answers = [client.get(url + path, headers=each) for path in PATHS for each in ({}, known)]
+        answers += [
+            client.post(f"{url}/v1/traces", content=b"{", headers={**known, "content-type": kind})
+            for kind in ("application/json", "application/x-protobuf", "text/plain")
+        ]
+        answers.append(client.get(url, headers={"host": "elsewhere.example"}))
+        with client.stream("GET", f"{url}/v1/gates/stream", headers=known) as stream:
+            answers.append(stream)
+        asset = client.get(
+            url + re.findall(r'"(/[^"]+\.css[^"]*)"', client.get(f"{url}/sign-in").text)[0]
+        )
+
+    assert {answer.status_code for answer in answers} >= {200, 303, 400, 401, 403, 404, 415}
+    for answer in answers:
+        assert answer.headers.get_list("x-content-type-options") == ["nosniff"], answer.url
+        assert answer.headers.get_list("cache-control") == ["no-store"], answer.url
+    assert asset.headers["x-content-type-options"] == "nosniff"
+    assert "immutable" in asset.headers["cache-control"]
+
+
+def certificate_at(port: int) -> bytes:
+    """Return the certificate that a server shows on a new connection."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    with (
+        socket.create_connection(("127.0.0.1", port), START_S) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as secured,
+    ):
+        return secured.getpeercert(binary_form=True) or b""
+
+
+def test_sighup_reads_tokens_and_certificates_again(certificates: Path, tmp_path: Path) -> None:
+    """P18: a token and a certificate are replaced while the server runs, and it never ends."""
+    cert, key, tokens = (tmp_path / name for name in ("server.pem", "server.key", "tokens"))
+    config, log = tmp_path / "looptrace.toml", tmp_path / "log"
+
+    def use(name: str) -> bytes:
+        cert.write_bytes((certificates / f"{name}.pem").read_bytes())
+        key.write_bytes((certificates / f"{name}.key").read_bytes())
+        return ssl.PEM_cert_to_DER_cert(cert.read_text())
+
+    first = use("server")
+    tokens.write_text(f"{GOOD}\n")
+    config.write_text("[server]\nretention_days = 10\n")
+    options = ("--token-file", tokens, "--config", config, "--tls-cert", cert, "--tls-key", key)
+    ports = ("--http-port", "0", "--grpc-port", "0", "--store", tmp_path / "store")
+    with log.open("w") as errors:
+        command = [*SERVE, *map(str, (*ports, *options))]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    assert process.stdout
+    with process.stdout as said:
+        http, grpc_port = map(int, re.findall(r":(\d+)\b", said.readline()))
+
+    def hup() -> str:
+        before = len(answers())
+        process.send_signal(signal.SIGHUP)
+        return str(until(lambda: answers()[before:])[0])
+
+    def answers() -> list[str]:
+        lines = log.read_text().splitlines(keepends=True)
+        return [line for line in lines if "SIGHUP:" in line and line.endswith("\n")]
+
+    def status(token: str) -> int:
+        with httpx.Client(verify=False, trust_env=False) as client:  # noqa: S501
+            headers = {"authorization": f"Bearer {token}"}
+            return client.get(f"https://127.0.0.1:{http}/v1/gates", headers=headers).status_code
+
+    try:
+        assert (status(GOOD), status(OTHER)) == (200, 401)
+        assert certificate_at(http) == certificate_at(grpc_port) == first
+        second = use("client")
+        tokens.write_text(f"Ada {OTHER}\n")
+        config.write_text("[server]\nretention_days = 20\n")
+        line = hup()
+        assert "1 tokens are valid; new connections get the certificate as it is now" in line
+        assert "the settings stay as they were, and a restart applies server.retention_days" in line
+        assert (status(GOOD), status(OTHER)) == (401, 200)
+        assert certificate_at(http) == certificate_at(grpc_port) == second
+        # What cannot be used is named, and changes nothing.
+        tokens.write_text(f"{SHORT}\n")
+        cert.write_text("none")
+        config.write_text("[server]\nretention_days = -1\n")
+        line = hup()
+        for what in ("tokens", "certificates", "settings"):
+            assert f"the {what} stay as they were: " in line
+        assert "a token has fewer than" in line
+        assert SHORT not in line
+        tokens.unlink()
+        config.unlink()
+        assert "cannot be read" in hup()
+        assert (status(GOOD), status(OTHER)) == (401, 200)
+        assert certificate_at(http) == certificate_at(grpc_port) == second
+    finally:
+        process.terminate()
+        assert process.wait() == 0
 
 
 def test_clients_without_a_certificate_do_not_get_in(certificates: Path) -> None:
@@ -261,8 +375,8 @@ def call(
         server = grpc.aio.server(interceptors=[AccessInterceptor(access)])
         handlers = {"Export": grpc.unary_unary_rpc_method_handler(answer)}
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test", handlers)])
-        if access.cert_file:
-            port = server.add_secure_port("127.0.0.1:0", grpc_credentials(access))
+        if certificates := grpc_certificates(access):
+            port = server.add_secure_port("127.0.0.1:0", certificates.credentials())
         else:
             port = server.add_insecure_port("127.0.0.1:0")
         await server.start()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from pathlib import Path
+from random import Random
+from string import ascii_letters, ascii_uppercase, digits
 from typing import Any
 
 import polars as pl
@@ -14,20 +17,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.main import main
 from looptrace.collector.content.policy import CONTENTS, TEXT_BYTES_MAX, with_content
 from looptrace.collector.content.redaction import redact_texts
+from looptrace.collector.content.secret_forms import COMMANDS, ISSUED
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.reader import open_gates
 from looptrace.collector.store.writer import ingest
 from tests.otlp import Event, Trace, Value
-from tests.reliability.serving import OK, served
+from tests.reliability.serving import OK, looping, served, until
+from tests.reliability.test_webhook_network import serving
 
 KEY = b"k" * 32
 EXAMPLES = sorted(Path("examples/traces").iterdir())
@@ -178,6 +185,51 @@ def logged_spans(store: Path) -> str:
     return "" if logged is None else logged.spans.write_json()
 
 
+def test_no_secret_of_a_person_is_kept_or_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P17: the note and the name of a decision are redacted where they enter, by whatever way."""
+    store, config = tmp_path / "store", tmp_path / "looptrace.toml"
+    monkeypatch.setenv("SECRET", "whsec_" + secret(0))
+    with serving() as receiver:
+        config.write_text(
+            f'[[webhooks]]\nname = "a"\nurl = "{receiver.url}"\nsecrets = ["env:SECRET"]\n'
+            'allow_private = ["127.0.0.1"]\nactions = ["gate"]\n'
+        )
+        with served(store, "--no-grpc", "--config", str(config)) as server:
+            for name in ("one", "two", "three"):
+                assert server.send(looping(name, 6).request()) == OK
+            until(lambda: server.ask("GET", "/v1/gates?status=open")[1]["total"] == 3)
+            first, *others = [gate["id"] for gate in server.ask("GET", "/v1/gates")[1]["gates"]]
+            body = json.dumps({"decision": "continue", "note": written(0), "who": written(1)})
+            assert server.ask("POST", f"/v1/gates/{first}/resolve", body.encode())[0] == OK
+            for number, place in ((2, f"http://{server.address}"), (4, str(store))):
+                words = ["--note", written(number), "--by", written(number + 1)]
+                gate = others.pop()
+                options = ["gates", "resolve", place, gate, "--decision", "continue", *words]
+                assert CliRunner().invoke(main, options).exit_code == 0
+            until(lambda: len(receiver.hits) == 6)
+            listed = json.dumps(server.ask("GET", "/v1/gates")[1])
+        sent = "".join(body.decode() for body, _ in receiver.requests)
+
+    kept = all_of(store)
+    assert min(listed.count("[redacted:"), sent.count("[redacted:")) >= 3
+    assert kept.count("before ") >= 3  # The notes are there, without the secrets.
+    assert found(listed + sent + kept) == set()
+
+
+def test_no_secret_of_a_judge_is_kept(tmp_path: Path) -> None:
+    """P17: what a language model answers, or why it did not, may repeat a secret of the agent."""
+    ingest(read_spans([str(EXAMPLES[0].parent)]).spans, tmp_path / "store")
+    with open_gates(tmp_path / "store") as gates:
+        first, second, *_ = gates.gates()
+        gates.add_opinion(first.id, Opinion(False, False, False, written(0)), resolves=True)
+        gates.add_opinion(second.id, NoOpinion(written(1)))
+        assert len(gates.opinions()) == 2
+
+    assert found(all_of(tmp_path / "store")) == set()
+
+
 def test_ingest_redacts_unless_told_otherwise(tmp_path: Path) -> None:
     """P17: without an option no secret is stored."""
     trace = Trace()
@@ -305,7 +357,13 @@ def test_prose_and_numbers_stay(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["-----BEGIN PRIVATE KEY-----", ".SG.aaaaaaaaaaaaaaaaaaaaaaaaaaaa-AKIAABCDEFGHIJKLMNOP"]
+    "part",
+    [
+        "-----BEGIN PRIVATE KEY-----",
+        ".SG.aaaaaaaaaaaaaaaaaaaaaaaaaaaa-AKIAABCDEFGHIJKLMNOP",
+        "card 4111 1111 1111 1111, ",
+        "curl -u ada:hunter22 ",
+    ],
 )
 def test_no_text_takes_the_square_of_its_length(part: str) -> None:
     """P20: many beginnings without an end are read once; twice over they took hours."""
@@ -314,11 +372,98 @@ def test_no_text_takes_the_square_of_its_length(part: str) -> None:
     assert part not in done
 
 
-def test_card_numbers_are_redacted() -> None:
-    """A number with a correct check digit counts as that of a payment card."""
-    done = redact_texts(_texts(["card 4111 1111 1111 1111", "378282246310005"]), KEY)
+CARDS = (
+    "4111111111111111", "4111 1111 1111 1111", "4111-1111-1111-1111", "5555 5555 5555 4444",
+    "2223003122003222", "6011111111111117", "3530111333300000", "378282246310005",
+    "3782 822463 10005", "30569309025904", "3056-930902-5904",
+)  # fmt: skip
+"""Numbers that issuers publish for tests, in the usual groups."""
 
-    assert not any(part in text for text in done for part in ("4111", "3782"))
+
+@pytest.mark.parametrize(
+    "before", ["", ": ", ", ", "- ", "[", "/", "\n", "card ", '"', "(", "=", "#"]
+)
+@pytest.mark.parametrize("after", ["", " ", ".", ", next", "]", "\n", '"', "/12", " 12/27 123"])
+def test_card_numbers_are_redacted(before: str, after: str) -> None:
+    """P17: a number with a correct check digit is one of a card, whatever text is around it."""
+    texts = [f"paid with{before}{card}{after}" if before else f"{card}{after}" for card in CARDS]
+    nested = [json.dumps({"n": 1, "text": text}) for text in texts]
+
+    for done in redact_texts(_texts([*texts, *nested, [*texts], {texts[0]: texts[0]}]), KEY):
+        assert not any(part in done for card in CARDS for part in (card, card[:9])), done
+        json.loads(done)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "4111 1111 1111 1112",  # The check digit is wrong.
+        "trace 4111111111111111aaaaaaaaaaaaaaaa",
+        "span a4111111111111111",
+        "id_4111111111111111",
+        "12345678-4111-1111-1111-111111111111",
+        "0.4111111111111111, -1.4111111111111111e5",
+        "1764179821000000000 ns, 17641798210000004111111111111111",
+        "1999 2000 2001 4111 1111 1111 1111 2002 2003",
+        '{"id": 4111111111111111, "ids": [4111111111111111, 5555555555554444]}',
+        {"id": 4111111111111111, "within": '[{"id": 4111111111111111}]'},
+        "2026112617570112",
+    ],
+)
+def test_numbers_that_are_no_cards_stay(text: Any) -> None:
+    """Ids, times and rows of numbers are what loops are known by."""
+    assert list(redact_texts(_texts([text]), KEY)) == list(_texts([text]))
+
+
+def test_the_number_of_a_card_is_known_by_its_name_too() -> None:
+    """P17: a number of JSON is a card where its key says so, and stays JSON."""
+    (done,) = redact_texts(_texts([{"card_number": 4111111111111111, "n": 2}]), KEY)
+
+    assert json.loads(done)["card_number"].startswith("[redacted:")
+
+
+def _filled(form: str, chance: Random) -> str:
+    """Return an example with random characters, of which one is a digit, in its places."""
+    kinds = {"": ascii_letters + digits, "x": "0123456789abcdef", "d": digits}
+    kinds["u"] = ascii_uppercase + digits
+
+    def fill(place: re.Match[str]) -> str:
+        return "7" + "".join(chance.choices(kinds[place[2]], k=int(place[1]) - 1))
+
+    return re.sub(r"<(\d+)([xdu]?)>", fill, form)
+
+
+FORMS_OF_ISSUERS = {form.about: form for form in (*ISSUED, *COMMANDS)}
+
+
+@pytest.mark.parametrize("about", FORMS_OF_ISSUERS)
+def test_each_form_finds_its_examples(about: str) -> None:
+    """P17: each row of the table finds what it describes, wherever it stands, and only that."""
+    form, chance = FORMS_OF_ISSUERS[about], Random(about)
+    examples = [_filled(example, chance) for example in form.examples]
+    longest = [max(re.findall(r"[^ '=:]*7[^ '=:]*", example), key=len) for example in examples]
+
+    for around in ("{}", "set {} now", "a\n{}", "({})", '{{"key of it": "{}"}}'):
+        texts = [around.format(example) for example in examples]
+        for text, secret, done in zip(
+            texts, longest, redact_texts(_texts(texts), KEY), strict=True
+        ):
+            assert "[redacted:" in done, text
+            assert secret not in done
+            assert json.loads(done)
+    stays = [form.near_miss, form.near_miss.upper(), f"import {form.near_miss}"]
+    assert list(redact_texts(_texts(stays), KEY)) == list(_texts(stays))
+
+
+def test_a_command_hides_no_other_secret() -> None:
+    """P17: what stands between a command and its password is searched, too."""
+    text = f"curl -H 'Authorization: Bearer {secret(1)}' -u ada:{secret(2)} https://x"
+
+    (done,) = redact_texts(_texts([text]), KEY)
+
+    assert secret(1) not in done
+    assert secret(2) not in done
+    assert "-u ada:[redacted:" in done
 
 
 def findings(spans: pl.DataFrame) -> list[tuple[str, str, int, int, int]]:

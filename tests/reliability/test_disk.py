@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import random
 import resource
 import shutil
 import sqlite3
 import subprocess
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import polars as pl
@@ -111,6 +113,61 @@ def test_a_full_file_system_refuses_and_recovers(tmp_path: Path) -> None:
         assert server.stop() < DEADLINE_S
     finally:
         server.kill()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """Mount a small file system that outlasts a server."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "none", str(folder)]
+    if (
+        shutil.which("mount") is None
+        or subprocess.run(mount, capture_output=True, check=False).returncode
+    ):
+        pytest.skip("this machine lets the test mount no tmpfs")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Take all space of a file system; returns the file that has it."""
+    ballast = folder / "ballast"
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    return ballast
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_server_starts_on_a_full_file_system(disk: Path, *, is_killed: bool) -> None:
+    """P24: it reads, shows and resolves gates, refuses spans, says so, and recovers by itself."""
+    folder = disk / "store"
+    server = Served(folder, "--no-grpc")
+    try:
+        assert server.send(looping("s1", 6).request()) == OK
+        until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
+    finally:
+        server.kill() if is_killed else server.stop()
+    ballast = fill(disk)
+    with served(folder, "--no-grpc") as server:
+        status, ready = server.ask("GET", "/readyz")
+        assert (status, ready["checks"]["log"]) == (UNAVAILABLE, False)
+        assert server.send(looping("s2", 6).request()) == UNAVAILABLE
+        (gate,) = server.ask("GET", "/v1/gates")[1]["gates"]
+        listed = CliRunner().invoke(main, ["gates", "list", str(folder)])
+        assert gate["id"] in listed.output
+        for path in ("/", "/tasks", "/overview", "/health"):
+            with closing(http.client.HTTPConnection(server.address, timeout=DEADLINE_S)) as asked:
+                asked.request("GET", path)
+                assert asked.getresponse().status == OK, path
+        body = json.dumps({"decision": "continue"}).encode()
+        assert server.ask("POST", f"/v1/gates/{gate['id']}/resolve", body)[0] == OK
+        assert server.ask("GET", "/readyz")[0] == UNAVAILABLE
+        ballast.unlink()
+        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        assert server.send(looping("s2", 6).request()) == OK
+        until(lambda: server.ask("GET", "/v1/gates?task=s2")[1]["gates"])
 
 
 @pytest.fixture(scope="module")

@@ -277,9 +277,11 @@ def test_it_speaks_grpc(store: Path) -> None:
 
 def test_the_command_sends_and_says_so(backend: Backend, store: Path) -> None:
     """A person sends the gates of a store, and reads in one line what came of it."""
-    sent = CliRunner().invoke(main, ["export", str(store), "--to", backend.url])
+    sent = CliRunner().invoke(main, ["export", "--store", str(store), "--to", backend.url])
     backend.status = 400
-    refused = CliRunner().invoke(main, ["export", str(store), "--to", backend.url, "--again"])
+    refused = CliRunner().invoke(
+        main, ["export", "--store", str(store), "--to", backend.url, "--again"]
+    )
 
     assert (sent.exit_code, "spans sent 1" in sent.output) == (0, True)
     assert backend.spans().height == 1
@@ -289,7 +291,7 @@ def test_the_command_sends_and_says_so(backend: Backend, store: Path) -> None:
 @pytest.mark.parametrize("url", ["localhost:4318", "ftp://localhost", "http://", "secret-word"])
 def test_a_wrong_address_is_told(url: str, tmp_path: Path) -> None:
     """The message says what an address looks like."""
-    told = CliRunner().invoke(main, ["export", str(tmp_path), "--to", url])
+    told = CliRunner().invoke(main, ["export", "--store", str(tmp_path), "--to", url])
 
     assert told.exit_code == 2
     assert "not one of OTLP; it begins with http://, https://, grpc://, grpcs://" in told.output

@@ -18,7 +18,7 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.otlp.json import decode_request
 from looptrace.collector.otlp.span_rows import Bounds
 from looptrace.collector.otlp.span_table import span_table
-from looptrace.collector.server.backlog import Backlog
+from looptrace.collector.server.detection.backlog import Backlog, names_of
 from looptrace.collector.store import reader
 from tests.otlp import Trace
 from tests.reliability.serving import OK, Served, looping, served, until
@@ -136,7 +136,7 @@ def test_a_gate_outlasts_a_restart_that_catches_up(tmp_path: Path) -> None:
 
 
 def test_what_is_stored_is_read_when_more_of_it_comes(tmp_path: Path) -> None:
-    """P28: a restart makes no turns of stored spans; a loop that goes on afterwards is found."""
+    """P28: a restart reads no stored turns; a loop that goes on afterwards is found."""
     store_dir, now = tmp_path / "store", datetime.now(UTC) - timedelta(seconds=60)
     sessions = [looping(f"s{n}", 9, at=now.isoformat()).requests() for n in range(4)]
     sent: list[bytes] = []
@@ -151,11 +151,13 @@ def test_what_is_stored_is_read_when_more_of_it_comes(tmp_path: Path) -> None:
         until(lambda: server.number("looptrace_storing_spans_total") == 8)
     with served(store_dir, *options) as server:
         until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        assert server.number("looptrace_detection_tasks") == 0
         assert server.number("looptrace_detection_traces") == 0
         for request in sessions[1][2:]:
             assert server.send(request) == OK
             sent.append(json.dumps(request).encode())
         until(lambda: server.ask("GET", "/v1/gates?task=s1")[1]["gates"])
+        assert server.number("looptrace_detection_tasks") == 1
         assert server.number("looptrace_detection_traces") == 1
         until(lambda: server.number("looptrace_detection_spans_total") == 7)
     rows = [row for each in sent for row in decode_request(each, Bounds(99, 1 << 20)).rows]
@@ -173,7 +175,7 @@ def test_the_newest_tasks_come_first_and_whole() -> None:
             rows += decode_request(json.dumps(trace.request()).encode(), Bounds(99, 1 << 20)).rows
     spans = span_table(rows)
     backlog = Backlog(spans)
-    assert backlog.names() >= {"s0", "s4"}
+    assert names_of(spans) >= {"s0", "s4"}
     tied = spans.filter(session_is("s1")).head(1)
     taken = backlog.take(5, tied)
     assert taken.filter(session_is("s1")).height == taken.filter(session_is("s4")).height == 4

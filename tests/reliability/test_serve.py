@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector import GateOpenError, LoopSpanProcessor
 from looptrace.collector.sdk.gate_stream import GateStream, Server
+from looptrace.collector.sdk.server_watch import ServerWatch
 from looptrace.collector.store import reader
 from tests.otlp import Trace
 from tests.reliability.receivers import running
@@ -60,12 +61,13 @@ def test_a_loop_opens_a_gate_that_a_person_resolves(server: Served) -> None:
     assert status == OK
     assert shown["report"]["iterations"][0]["label"].startswith("run_tests(")
     url = f"http://{server.address}"
-    assert gate["id"] in cli("gates", "list", url).stdout
-    assert "failures before it" in cli("gates", "show", url, gate["id"][:6]).stdout
+    assert gate["id"] in cli("gates", "list", "--server", url).stdout
+    assert "failures before it" in cli("gates", "show", "--server", url, gate["id"][:6]).stdout
 
     decided = cli(
         "gates",
         "resolve",
+        "--server",
         url,
         gate["id"][:6],
         "--decision",
@@ -80,8 +82,8 @@ def test_a_loop_opens_a_gate_that_a_person_resolves(server: Served) -> None:
     (resolved,) = until(lambda: gates(server, "?status=resolved"))
     assert (resolved["decision"], resolved["note"]) == ("reviewed", "Go on.")
     assert resolved["resolved_by"] == "Ada"
-    assert "resolved by" in cli("gates", "show", url, gate["id"]).stdout
-    again = cli("gates", "resolve", url, gate["id"], "--decision", "cancel")
+    assert "resolved by" in cli("gates", "show", "--server", url, gate["id"]).stdout
+    again = cli("gates", "resolve", "--server", url, gate["id"], "--decision", "cancel")
     assert again.returncode == 2
     assert "is already resolved, by reviewed" in again.stderr
     # An analysis of the store beside the server sees it, too, although no further span came.
@@ -92,10 +94,11 @@ def test_metrics_of_a_server_are_those_of_its_store(server: Served) -> None:
     """They are also for people without a shell on the machine of the store."""
     assert server.send(looping("s1", 6).request()) == OK
     until(lambda: gates(server))
-    asked = cli("gates", "metrics", f"http://{server.address}", "--format", "json")
+    asked = cli("gates", "metrics", "--server", f"http://{server.address}", "--format", "json")
     assert asked.returncode == 0, asked.stderr
     assert json.loads(asked.stdout)["gates_open"] == 1
-    assert asked.stdout == cli("gates", "metrics", str(server.store_dir), "--format", "json").stdout
+    stored = cli("gates", "metrics", "--store", str(server.store_dir), "--format", "json")
+    assert asked.stdout == stored.stdout
 
 
 def test_tasks_are_listed_those_that_wait_first(server: Served) -> None:
@@ -262,7 +265,8 @@ def test_a_name_that_comes_last_opens_no_second_gate(tmp_path: Path, *, decided:
     assert renamed["id"] == gate["id"]
     assert (renamed["task"], renamed["agent"]) == ("talk", "fixer")
     assert renamed["status"] == ("resolved" if decided else "open")
-    assert told == ["gate_opened", *(["gate_resolved", "counter_reset"] if decided else [])]
+    ends = ["gate_resolved", "counter_reset"] if decided else []
+    assert told == ["gate_opened", *ends, "gate_renamed"]
 
 
 def test_two_that_loop_in_one_session_named_last_are_told_of(tmp_path: Path) -> None:
@@ -274,7 +278,9 @@ def test_two_that_loop_in_one_session_named_last_are_told_of(tmp_path: Path) -> 
     failed = {"error.type": "TestError", "gen_ai.tool.call.result": "Error: 1 failed"}
     said: list[GateNotice] = []
     with served(tmp_path) as server:
-        stream = GateStream(Server(f"http://{server.address}"), said.append)
+        stream = GateStream(
+            Server(f"http://{server.address}"), said.append, ServerWatch(fail_closed=False)
+        )
         stream.follow(traces=[trace.trace_id for trace in traces])
         lasts = []
         for trace in traces:
@@ -313,7 +319,7 @@ def test_an_agent_that_is_named_last_is_that_of_the_gate(tmp_path: Path) -> None
             told = [event.type for _, event in known.events()]
 
     assert (named["id"], named["agent"], named["status"]) == (gate["id"], "fixer", "open")
-    assert told == ["gate_opened"]
+    assert told == ["gate_opened", "gate_renamed"]
 
 
 def test_a_restart_tells_nothing_twice_and_forgets_nothing(tmp_path: Path) -> None:
@@ -392,7 +398,8 @@ def test_gates_are_watched_until_the_server_ends(tmp_path: Path) -> None:
     with served(tmp_path / "store") as server:
         assert server.send(looping("s1", 6).request()) == OK
         until(lambda: gates(server))
-        command = [sys.executable, "-m", "looptrace", "gates", "watch", f"http://{server.address}"]
+        url = f"http://{server.address}"
+        command = [sys.executable, "-m", "looptrace", "gates", "watch", "--server", url]
         watch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         with watch:
             assert watch.stdout is not None
@@ -428,9 +435,14 @@ def test_a_wrong_start_is_one_clear_line(tmp_path: Path, server: Served) -> None
         (["--store", str(other), "--http-port", "0"], "is not a store"),
         (["--store", str(server.store_dir), "--http-port", "0"], "is using this store"),
         (["--store", str(tmp_path / "new"), "--http-port", port], "Address already in use"),
+        (
+            ["--store", str(tmp_path / "new"), "--http-port", "0", "--grpc-port", port],
+            f"port {port} of 127.0.0.1 cannot be opened (Address already in use); see --host and "
+            "--grpc-port.",
+        ),
         (["--store", str(tmp_path / "new"), "--tls-cert", no_pem, "--tls-key", no_pem], "PEM"),
     ):
-        ended = cli("serve", *arguments, "--grpc-port", "0")
+        ended = cli("serve", "--grpc-port", "0", *arguments)
         assert ended.returncode == 2
         assert says in ended.stderr
         assert len(ended.stderr.splitlines()) == 1

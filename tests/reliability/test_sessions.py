@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +12,18 @@ from typing import Any
 import polars as pl
 import pytest
 
+from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.policy import DEFAULT
 from looptrace.analyzer.fingerprint.equivalence import Sameness, Sessions
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.collector.files.reader import read_spans
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.server.streams.asked_tasks import asked_of, tasks_of
 from looptrace.collector.store import reader, writer
 from tests.collector.store.test_writer import call, looping, spans_of
 from tests.otlp import Trace
 from tests.reliability.serving import OK, Served, served, until
+from tests.reliability.serving import looping as failing
 
 EARLIER = replace(DEFAULT, sameness=Sameness(sessions=Sessions(join_services=True)))
 CONFLICT = 409
@@ -149,3 +154,40 @@ def test_a_batch_names_the_tasks_that_services_share(tmp_path: Path) -> None:
         assert tasks_of(tmp_path, "1", service)[0] == "1@desk"
     with reader.open_gates(tmp_path) as store:
         assert store.names_of("1@desk") == ["1@shop"]
+
+
+@pytest.mark.parametrize("content", ["full", "redacted"])
+def test_a_name_without_end_is_cut_and_stays_itself(tmp_path: Path, content: str) -> None:
+    """One session of a megabyte made every list of tasks that long; two such are still two."""
+    long = "so long " * 12_500
+    names = dict.fromkeys(("gen_ai.agent.name", "looptrace.phase", "gen_ai.tool.name"), long)
+    traces = [Trace(f"{long}{end}", service=long, name=end) for end in "ab"]
+    for trace in traces:
+        for _ in range(6):
+            called = {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.call.arguments": '{"path": "a.py"}',
+                "gen_ai.tool.call.result": "Error: 1 failed",
+                "error.type": "TestError",
+            }
+            trace.span(long, attributes={**called, **names}, status="error")
+    with served(tmp_path / "store", "--no-grpc", "--content", content) as server:
+        for trace in traces:
+            assert server.send(trace.request()) == OK
+        gates = until(lambda: (found := server.ask("GET", "/v1/gates")[1])["total"] == 2 and found)
+        tasks = server.ask("GET", "/v1/tasks")[1]
+    assert len({gate["task"] for gate in gates["gates"]}) == tasks["total"] == 2
+    assert len(json.dumps(gates)) + len(json.dumps(tasks)) < 20_000
+
+
+def test_a_long_name_is_the_same_in_batch_and_live_and_when_asked_for(tmp_path: Path) -> None:
+    """The name is cut where it is read, so that a report and a server name the same task."""
+    name = "x" * 1_000
+    trace = failing(name, 6)
+    (file := tmp_path / "trace.json").write_text(json.dumps(trace.request()))
+    found = detect(turns_of(read_spans([str(file)]).spans)[0]).findings
+    with served(tmp_path / "store", "--no-grpc") as server:
+        assert server.send(trace.request()) == OK
+        asked = until(lambda: server.ask("GET", f"/v1/gates?task={name}")[1]["gates"])
+    assert {gate["task"] for gate in asked} == {finding.task for finding in found}
+    assert len(asked[0]["task"]) < 300

@@ -154,12 +154,12 @@ def send_by(route: Route, cluster: Cluster, sent: list[list[Batch]], servers: in
 
 def people_see_one_server(cluster: Cluster, alone: Outcome) -> None:
     """Check that the commands take the servers as one, also for a gate that is on one of them."""
-    where = ",".join(map(cluster.url, range(SERVERS)))
-    listed = json.loads(run("gates", "list", where, "--all", "--format", "json"))
+    where = [word for number in range(SERVERS) for word in ("--server", cluster.url(number))]
+    listed = json.loads(run("gates", "list", *where, "--all", "--format", "json"))
     assert sorted(gate["id"] for gate in listed) == [json.loads(g)["id"] for g in alone.gates]
     for gate in (listed[0], listed[-1]):
-        assert gate["reason"] in run("gates", "show", where, gate["id"])
-    opened = json.loads(run("gates", "metrics", where, "--format", "json"))["gates_opened"]
+        assert gate["reason"] in run("gates", "show", *where, gate["id"])
+    opened = json.loads(run("gates", "metrics", *where, "--format", "json"))["gates_opened"]
     assert opened == len(alone.gates)
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.sdk.gate_stream import GateStream, Server
+from looptrace.collector.sdk.server_watch import ServerWatch
 from tests.reliability.serving import OK, Served, looping, served, until
 
 STREAMS = int(os.environ.get("LOOPTRACE_SOAK_STREAMS", "500"))
@@ -112,7 +113,9 @@ def test_a_process_is_sent_what_concerns_it(tmp_path: Path) -> None:
     """P29: it asks for the traces that it runs, and for a task by its name, on one stream."""
     said: list[GateNotice] = []
     with served(tmp_path / "store", "--no-grpc") as server:
-        stream = GateStream(Server(f"http://{server.address}"), said.append)
+        stream = GateStream(
+            Server(f"http://{server.address}"), said.append, ServerWatch(fail_closed=False)
+        )
         own, named = looping("own", 6, at=now()), looping("named", 6, at=now())
         stream.follow(traces=[own.trace_id])
         until(lambda: stream.last_id)

@@ -37,7 +37,7 @@ from looptrace.analyzer import (
     analyse,
 )
 from looptrace.analyzer import settings as looptrace_settings
-from looptrace.analyzer.settings import Settings, SettingsError
+from looptrace.analyzer.settings import Settings, SettingsError, SettingsLike
 from looptrace.analyzer.testing import NotationError, turns_in
 from looptrace.collector import (
     AgentGate,
@@ -224,7 +224,10 @@ def queries() -> list[Field]:
 def in_a_notebook(folder: Path, files: list[Path]) -> list[str]:
     """Look at a store, and at files, with objects, frames and SQL."""
     stored: looptrace.TraceStore = looptrace.open(folder)
-    store = looptrace.analyze(files, looptrace_settings.default())
+    given: SettingsLike = {"profile": "aggressive"}
+    store = looptrace.analyze(files, given)
+    store.judge("looptrace.toml")
+    looptrace_settings.load("looptrace.toml")
     task: looptrace.Task = stored.task(stored.tasks[0])
     turns: looptrace.Records[looptrace.Turn] = task.turns
     last: looptrace.Turn = turns[-1]

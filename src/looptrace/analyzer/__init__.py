@@ -30,7 +30,7 @@ else:  # Without Polars, because an agent's process imports modules below this p
         "schema.spans": ("SPAN_SCHEMA", "Skipped"),
         "schema.turns": ("TURN_SCHEMA",),
     }
-    __getattr__ = lazy_names(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names},
     )

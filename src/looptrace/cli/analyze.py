@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path, PurePath
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from looptrace.analyzer.llm_judge import Opinions
 from looptrace.analyzer.report.ci import (
     Loops,
     baseline_of,
+    check_something_was_read,
     github_report,
     junit_report,
     known_text,
@@ -26,9 +28,10 @@ from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report_parts
 from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.report.terminal import print_report
-from looptrace.analyzer.settings.rule_selection import selected
+from looptrace.analyzer.settings.given import selected
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.tuning import prices
+from looptrace.analyzer.tuning.loop_money import loop_money
 from looptrace.cli import EXIT_FOUND, EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
@@ -42,6 +45,7 @@ _OF_PIPELINES: Mapping[str, Callable[[Loops], str]] = MappingProxyType(
 )
 # Forms that show turns.
 _WITH_TURNS = ("terminal", "html")
+_WITHOUT_COSTS = "markdown"
 
 
 @click.command()
@@ -72,7 +76,7 @@ _WITH_TURNS = ("terminal", "html")
     "--prices",
     "prices_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File with the prices of models, for the cost in --format html.",
+    help="File with the prices of models, for the costs in money.",
 )
 @select_option
 @ignore_option
@@ -100,22 +104,27 @@ def analyze(
     """Find the loops in PATHS: trace files, folders, globs, a store, or - for standard input.
 
     Exits with 0, with 1 as --fail-on says, and with 2 if some of the input could not be read,
-    whatever was found in the rest.
+    whatever was found in the rest, or if --fail-on has nothing to check.
     """
     settings = selected(settings, select, ignore)
     known = None if baseline is None else baseline_of(baseline)
-    money = prices.load(prices_file) if prices_file else None
+    table = _prices(prices_file, form)
     asked = judge_of(judge, settings)
     with engine_of(engine, address, paths) as judging:
-        with_turns = form in _WITH_TURNS or asked is not None
+        with_turns = form in _WITH_TURNS or asked is not None or table is not None
         analysis = traces.analysis(paths, settings, jobs, judging, with_turns=with_turns)
+    if table:
+        analysis = replace(analysis, money=loop_money(analysis.findings, analysis.turns, table))
     answers = opinions(asked, analysis, analysis.events, traces.store_of(paths))
     loops = loops_of(analysis, known)
+    must_check = fail_on != "never" and not analysis.skipped
     if form == "terminal" and output is None:
+        if must_check:  # The report would only say the same.
+            check_something_was_read(analysis)
         print_report(analysis, stdout_console(), answers)
     else:
         report = (
-            html_report(analysis, answers, money)
+            html_report(analysis, answers)
             if form == "html"
             else _report(loops, answers, form, settings, _common(paths))
         )
@@ -123,7 +132,15 @@ def analyze(
     traces.warn_of(analysis.skipped)
     for sentence in known_text(loops):
         click.echo(sentence, err=True)
+    if must_check:
+        check_something_was_read(analysis)
     context.exit(_exit_code(loops, fail_on))
+
+
+def _prices(file: Path | None, form: str) -> prices.Prices | None:
+    if file and form == _WITHOUT_COSTS:
+        raise click.UsageError(f"--prices changes nothing: --format {form} shows no costs.")
+    return prices.load(file) if file else None
 
 
 def _common(paths: Sequence[str]) -> str:

@@ -24,8 +24,13 @@ _ERROR_LENGTH_MAX = 500
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-def _read(_context: click.Context, _option: click.Parameter, path: Path | None) -> Settings:
+# The path of the settings, or None, in the context of a command.
+CONFIG_PATH = "looptrace.config"
+
+
+def _read(context: click.Context, _option: click.Parameter, path: Path | None) -> Settings:
     """Read the named file, else that of the current directory, and apply the environment."""
+    context.meta[CONFIG_PATH] = path
     return in_force(path, os.environ)
 
 
@@ -57,13 +62,17 @@ def show(settings: Settings) -> None:
 @click.argument("files", nargs=-1, type=_FILE)
 @click.pass_context
 def check(context: click.Context, files: tuple[Path, ...]) -> None:
-    """Check FILES (by default looptrace.toml); exits with 2 if one cannot be used."""
+    """Check FILES (by default looptrace.toml), and name each error with its line.
+
+    Exits with 2 if a file cannot be used. In a file that is not TOML only the first error is named.
+    """
     code = 0
     for file in files or (Path(FILE_NAME),):
         try:
             load(file)
         except SettingsError as error:
-            click.echo(f"Error: {plain(str(error), _ERROR_LENGTH_MAX)}", err=True)
+            for each in error.every:
+                click.echo(f"Error: {plain(str(each), _ERROR_LENGTH_MAX)}", err=True)
             code = EXIT_UNREADABLE
         else:
             click.echo(f"{file}: ok")

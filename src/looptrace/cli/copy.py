@@ -6,18 +6,18 @@ from pathlib import Path
 
 import click
 
-from looptrace.cli.shared.stores import StorePath
+from looptrace.cli.shared.stores import store_option
 from looptrace.collector.store.objects.client import is_object_url
 
 
 @click.command()
-@click.argument("store", metavar="STORE", type=StorePath("served"))
 @click.argument("url", metavar="URL")
-def copy(store: Path, url: str) -> None:
-    """Copy STORE to URL, such as s3://BUCKET/PREFIX, also while a server uses it.
+@store_option("served", "Folder of the store to copy.")
+def copy(url: str, store: Path) -> None:
+    """Copy a store to URL, such as s3://BUCKET/PREFIX, also while a server uses it.
 
     Run it again to bring the copy up to date: what is there already is not sent. Days that
-    retention deletes from STORE stay in the copy.
+    retention deletes from the store stay in the copy.
     """
     if not is_object_url(url):
         raise click.UsageError(f"{url} is no address of a bucket, such as s3://BUCKET/PREFIX.")

@@ -25,7 +25,7 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
-from looptrace.cli.shared.stores import StorePath
+from looptrace.cli.shared.stores import store_option
 from looptrace.collector.sdk.instrument import (
     DISABLED_VARIABLE,
     ENDPOINT_VARIABLE,
@@ -35,6 +35,7 @@ from looptrace.collector.store import layout, reader
 from looptrace.collector.store.objects.publisher import left_overs
 from looptrace.collector.store.objects.snapshot import stored_at
 from looptrace.errors import LooptraceError
+from looptrace.installation import how_to_install
 
 Verdict = Literal["ok", "note", "FAIL"]
 
@@ -62,35 +63,30 @@ class Check:
 
 
 @click.command()
-@click.option(
-    "--store",
-    "store_dir",
-    type=StorePath("written", file_okay=True),
-    help="Folder of the store to check, or s3://BUCKET/PREFIX.",
-)
+@store_option("written", "Folder of the store to check, or s3://BUCKET/PREFIX.", required=False)
 @config_option
 @click.pass_context
-def doctor(context: click.Context, store_dir: Path | str | None, settings: Settings) -> None:
+def doctor(context: click.Context, store: Path | str | None, settings: Settings) -> None:
     """Check the installation, the provider, the ports, the store, the endpoints and the clock.
 
     Exits with 2 if a check fails. Requests go only to the endpoints that the environment names,
     and contain none of your data.
     """
     failed = False
-    for check in _checks(store_dir, settings):
+    for check in _checks(store, settings):
         failed |= check.verdict == "FAIL"
         click.echo(f"{check.verdict:4}  {check.what}: {plain(check.text, _TEXT_CHARS_MAX)}")
     context.exit(EXIT_UNREADABLE if failed else 0)
 
 
-def _checks(store_dir: Path | str | None, settings: Settings) -> Iterator[Check]:
+def _checks(store: Path | str | None, settings: Settings) -> Iterator[Check]:
     yield from _installation()
     yield Check("settings", "ok", f"profile {settings.profile}")
     yield from _provider()
     for port, use in _PORTS.items():
         yield _port(port, use)
-    if store_dir is not None:
-        yield from _store(store_dir) if isinstance(store_dir, Path) else _objects(store_dir)
+    if store is not None:
+        yield from _store(store) if isinstance(store, Path) else _objects(store)
     yield from _endpoints()
 
 
@@ -104,7 +100,7 @@ def _installation() -> Iterator[Check]:
         if extra not in ("all", None) and not _fits(requirement):
             missing.setdefault(str(extra), []).append(requirement.name)
     for extra, names in missing.items():
-        how = f"not installed: {', '.join(names)}; pip install 'looptrace[{extra}]' if you need it"
+        how = f"not installed: {', '.join(names)}; {how_to_install(extra)} if you need it"
         yield Check(f"extra {extra}", "note", how)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 import click
 import polars as pl
 
@@ -11,15 +9,11 @@ from looptrace.analyzer.report.explanation import print_explanation
 from looptrace.analyzer.report.json import explanation_json
 from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.analyzer.text.display import plain
-from looptrace.analyzer.text.session_names import session_task
+from looptrace.analyzer.text.task_lookup import some_of, task_named
 from looptrace.analyzer.tuning.explain import explain as explain_task
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
-
-_CELL_LENGTH_MAX = 60
-_TASKS_SHOWN_MAX = 10
 
 
 @click.command()
@@ -65,15 +59,8 @@ def explain(
 def _chosen(task: str | None, tasks: list[str]) -> str:
     if not tasks:
         raise click.UsageError("there are no turns of an agent in the input.")
-    if task in tasks:
-        return str(task)
-    if task and (of_session := session_task(task, tasks)):
-        return of_session[0]
-    if task is None and len(tasks) == 1:
-        return tasks[0]
-    near = get_close_matches(task or "", tasks, n=_TASKS_SHOWN_MAX) or tasks[:_TASKS_SHOWN_MAX]
-    shown = ", ".join(plain(each, _CELL_LENGTH_MAX) for each in near)
-    advice = (
-        f"there is no task {plain(task, _CELL_LENGTH_MAX)!r}" if task else "name a task by --task"
-    )
-    raise click.UsageError(f"{advice}; the input has {len(tasks)}, among them: {shown}.")
+    if task is not None:
+        return task_named(task, tasks)
+    if len(tasks) > 1:
+        raise click.UsageError(f"name a task by --task; {some_of(tasks)}.")
+    return tasks[0]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from looptrace.cli.shared.stores import StorePath, written_store
+from looptrace.cli.shared.stores import store_option, written_store
 
 
 @click.command()
-@click.argument("store", metavar="STORE", type=StorePath("written", file_okay=True))
+@store_option("written")
 @click.option(
     "--to",
     "url",
@@ -24,7 +24,7 @@ from looptrace.cli.shared.stores import StorePath, written_store
 )
 @click.option("--again", is_flag=True, help="Also send what was sent before; each stays one span.")
 def export(store: Path | str, url: str, every: bool, content: bool, again: bool) -> None:
-    """Send the gates of STORE as spans into the traces of their agents.
+    """Send the gates of a store as spans into the traces of their agents.
 
     Gates that were sent to this receiver before are not sent again. Headers, and certificates for
     TLS, come from the variables of OTLP's exporters, such as OTEL_EXPORTER_OTLP_HEADERS.

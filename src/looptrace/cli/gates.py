@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, fields
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,11 +20,12 @@ from looptrace.analyzer.report.tables import (
     print_section,
     stdout_console,
 )
+from looptrace.analyzer.report.wording import ordinal
 from looptrace.analyzer.settings.sections import Settings, default
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
 from looptrace.cli.config import config_option
-from looptrace.cli.shared.gate_sources import is_url, source_at
+from looptrace.cli.shared.gate_sources import source_of, source_options
 from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics
 from looptrace.collector.store.gates import GateDetails, StoredGate
 
@@ -37,7 +39,8 @@ _OF_LIKE: Mapping[Likeness, str] = {
     "meaning": " (loop that means the same)",
 }
 
-_where = click.argument("where", metavar="STORE|URL[,...]")
+Stores = Sequence[Path | str]
+Servers = Sequence[str]
 _format = click.option(
     "--format",
     "form",
@@ -52,19 +55,19 @@ _format = click.option(
 def gates() -> None:
     """Show gates, and record people's decisions about them.
 
-    ID is the id of a gate, or its first characters if no other id has them. STORE is the folder of
-    a store, URL the address of a running server, such as http://localhost:4318; several, separated
-    by commas, are shown as one. The token of a server is read from LOOPTRACE_TOKEN.
+    ID is the id of a gate, or its first characters if no other id has them.
     """
 
 
 @gates.command(name="list")
-@_where
+@source_options
 @click.option("--all", "every", is_flag=True, help="Also gates that are no longer open.")
 @_format
-def list_gates(where: str, every: bool, form: str) -> None:
+def list_gates(stores: Stores, servers: Servers, every: bool, form: str) -> None:
     """List the open gates, the newest first."""
-    gates = source_at(where, default()).gates(None if every else "open")
+    gates = source_of(stores, servers, default()).gates(None if every else "open")
+    if not every:  # A decision counts from when it is made, also before it takes effect.
+        gates = [gate for gate in gates if gate.decision is None]
     if form == "json":
         _print_json(gates)
     elif gates:
@@ -74,16 +77,17 @@ def list_gates(where: str, every: bool, form: str) -> None:
 
 
 @gates.command()
-@_where
 @click.argument("gate_id", metavar="ID")
+@source_options
 @_format
 @config_option
-def show(where: str, gate_id: str, form: str, settings: Settings) -> None:
+def show(stores: Stores, servers: Servers, gate_id: str, form: str, settings: Settings) -> None:
     """Show the gate ID: why it opened, what failed before, and notes that worked.
 
     Notes of loops that only mean the same are shown if the settings compare meaning.
     """
-    details = source_at(where, settings).gate(gate_id, settings.policy.rule_set.meaning)
+    source = source_of(stores, servers, settings)
+    details = source.gate(gate_id, settings.policy.rule_set.meaning)
     if form == "json":
         _print_json(details)
     else:
@@ -91,44 +95,51 @@ def show(where: str, gate_id: str, form: str, settings: Settings) -> None:
 
 
 @gates.command()
-@_where
 @click.argument("gate_id", metavar="ID")
+@source_options
 @click.option("--decision", required=True, type=click.Choice(DECISIONS), help="Your decision.")
 @click.option("--note", help="Note for the agent, and for people who get this loop again.")
 @click.option("--by", "who", help="Your name; if your token has a name, that one is recorded.")
-def resolve(where: str, gate_id: str, decision: str, note: str | None, who: str | None) -> None:
+def resolve(
+    stores: Stores,
+    servers: Servers,
+    gate_id: str,
+    decision: str,
+    note: str | None,
+    who: str | None,
+) -> None:
     """Resolve the gate ID, like a person's message to the agent.
 
     `continue` means with another approach; `not_a_loop` means that the gate was a mistake.
     """
-    gate = source_at(where, default()).resolve(gate_id, decision, note, who=who)
+    gate = source_of(stores, servers, default()).resolve(gate_id, decision, note, who=who)
     effect = (
-        "The agent receives it now."
-        if is_url(where)
-        else "The next `looptrace ingest` into this store resets the counters."
+        "It takes effect with the next `looptrace ingest` into this store, or at once in a server."
+        if stores
+        else "The agent receives it now."
     )
     task = plain(gate.task, _CELL_LENGTH_MAX)
     click.echo(f"Gate {gate.id} of task {task} is resolved: {decision}. {effect}")
 
 
 @gates.command()
-@click.argument("url", metavar="URL[,...]")
+@source_options
 @_format
-def watch(url: str, form: str) -> None:
-    """Print the events of the server at URL as they happen, until it ends or Ctrl-C.
+def watch(stores: Stores, servers: Servers, form: str) -> None:
+    """Print events as they happen, until the server ends or Ctrl-C.
 
     The openings of the gates that are open now come first.
     """
-    for notice in source_at(url, default()).watch():
+    for notice in source_of(stores, servers, default()).watch():
         click.echo(msgspec.json.encode(notice).decode() if form == "json" else notice_line(notice))
 
 
 @gates.command()
-@_where
+@source_options
 @_format
-def metrics(where: str, form: str) -> None:
+def metrics(stores: Stores, servers: Servers, form: str) -> None:
     """Print how often tasks of a store or a server loop, and how often they are stopped."""
-    counts = source_at(where, default()).metrics()
+    counts = source_of(stores, servers, default()).metrics()
     if form == "json":
         _print_json(counts)
     else:
@@ -152,7 +163,8 @@ def _print_gates(gates: Sequence[StoredGate]) -> None:
     for gate in gates:
         whose = f"task {gate.task}" + (f", agent {gate.agent}" if gate.agent else "")
         head = f"{gate.id}, {_status(gate)}, {utc_s(gate.opened_ns)}, {whose}"
-        print_section(head, [gate.reason], stdout_console())
+        agent = [gate.agent_state.text] if gate.agent_state else []
+        print_section(head, [f"when it opened: {gate.reason}", *agent], stdout_console())
 
 
 def _print_details(details: GateDetails) -> None:
@@ -161,11 +173,11 @@ def _print_details(details: GateDetails) -> None:
         ("task", gate.task),
         ("agent", gate.agent or "-"),
         ("status", _status(gate)),
-        ("opened", utc_s(gate.opened_ns)),
-        ("why", f"{gate.why}: {gate.reason}"),
+        *([("its agent", gate.agent_state.text)] if gate.agent_state else []),
+        ("opened", f"{utc_s(gate.opened_ns)}, at the {ordinal(details.event.attempts)} time"),
+        ("why", f"{gate.why}; when it opened: {gate.reason}"),
         ("rule", gate.rule),
         ("signature", gate.signature),
-        ("loop count", str(gate.loop_count)),
     ]
     if gate.resolved_ns is not None:
         about.append(("resolved", utc_s(gate.resolved_ns)))
@@ -201,6 +213,4 @@ def _print_metrics(metrics: GateMetrics) -> None:
 
 
 def _status(gate: StoredGate) -> str:
-    if gate.status == "open" and gate.decision:
-        return f"open, decided: {gate.decision}"
-    return f"{gate.status}: {gate.decision}" if gate.decision else gate.status
+    return f"resolved: {gate.decision}" if gate.decision else gate.status

@@ -20,23 +20,21 @@ from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.judge_option import judge_of, judge_option
-from looptrace.cli.shared.stores import StorePath, written_store
+from looptrace.cli.shared.stores import store_option, written_store
 from looptrace.collector.content.policy import CONTENTS, Content
 from looptrace.collector.judge.gate_judge import judge_gates
 from looptrace.collector.store import reader, writer
+from looptrace.collector.store.layout import is_store
 from looptrace.collector.store.objects.snapshot import fetch_tables
 from looptrace.collector.store.tables.parquet import TABLES
 from looptrace.processes import Processes
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True)
-@click.option(
-    "--store",
-    "store",
-    required=True,
-    type=StorePath("written"),
-    help="Folder of the store, or s3://BUCKET/PREFIX; it is created if it does not exist.",
+@click.argument("paths", nargs=-1)
+@store_option(
+    "written",
+    "Folder of the store, or s3://BUCKET/PREFIX; it is created if it does not exist.",
 )
 @click.option(
     "--events",
@@ -67,12 +65,17 @@ def ingest(
     """Add the spans of PATHS to a store, with their turns, findings and gates.
 
     Spans that are already in the store are not added again. If the settings differ from the last
-    time, the whole store is evaluated again. Exits with 2 if some of the input could not be read;
+    time, or gates were lost, the whole store is evaluated again; without PATHS nothing else is
+    done. Exits with 2 if some of the input could not be read;
     the rest is in the store.
     """
     asked = judge_of(judge, settings)
     told: list[GateEvent] = []
     with written_store(store) as store_dir:
+        if not (paths or is_store(store_dir)):
+            raise click.UsageError(
+                f"{store}: is not a store yet; name the traces to begin it with."
+            )
         fetch_tables(store_dir, *TABLES)
         with Processes(jobs) as processes, SpanSpool() as spool:
             read = traces.spooled(paths, spool, processes)
@@ -89,6 +92,8 @@ def ingest(
         click.echo(json.dumps(log_record(event), ensure_ascii=False), file=events)
     skipped = [*read.skipped, *done.skipped]
     traces.warn_of(skipped)
+    for loss in done.losses:
+        click.echo(f"{store}: {loss}", err=True)
     click.echo(
         f"{store}: spans new {done.spans_new}, known {done.spans_known}, "
         f"parts skipped {len(skipped)}; turns {done.turns}, findings {done.findings}; "

@@ -13,20 +13,18 @@ import click
 from looptrace import queries
 from looptrace.analyzer.report.tables import ROWS_SHOWN_MAX, json_lines, print_rows, stdout_console
 from looptrace.analyzer.text.near_names import did_you_mean
-from looptrace.cli.shared.stores import StorePath
+from looptrace.cli.shared.stores import store_option
 from looptrace.cli.shared.traces import warn_of_waiting
-from looptrace.collector.store.sql import QueryResult, ask, ask_typed
+from looptrace.collector.store.sql import QueryResult, ask_query, ask_typed
 
 
 @click.command()
 @click.argument("name", required=False)
-@click.option(
-    "--store",
-    "stores",
+@store_option(
+    "read",
+    "Folder of a store, or s3://BUCKET/PREFIX; several are queried as one.",
+    required=False,
     multiple=True,
-    type=StorePath("read"),
-    help="Folder of a store of `looptrace ingest`, or s3://BUCKET/PREFIX; several are queried as "
-    "one.",
 )
 @click.option("--param", "params", multiple=True, metavar="KEY=VALUE", help="Value of a parameter.")
 @click.option("--sql", help="Your own SQL instead of NAME: one statement, which can only read.")
@@ -61,7 +59,7 @@ def query(
     values = _values(shipped, params)
     for store_dir in stores:
         warn_of_waiting(store_dir)
-    asking = ask(stores, shipped.sql, values) if shipped else ask_typed(stores, sql or "")
+    asking = ask_query(stores, shipped, values) if shipped else ask_typed(stores, sql or "")
     with asking as answer:
         _FORMATS[form](answer)
 

@@ -19,7 +19,7 @@ from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.analyzer.text.times import utc_s
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
-from looptrace.cli.shared.stores import StorePath, written_store
+from looptrace.cli.shared.stores import store_option, written_store
 from looptrace.collector.store.layout import gates_path
 from looptrace.collector.store.outbox import Endpoint, Outbox
 from looptrace.rules.vocabulary import NS_PER_S
@@ -28,9 +28,6 @@ EXIT_FAILED = 1
 _LINE_LENGTH_MAX = 500
 _NS_MAX = 2**63 - 1  # of a column, and so of any time that is in one
 _VARIABLE = "LOOPTRACE_WEBHOOK_SECRET"
-
-_store = click.argument("store_dir", metavar="STORE", type=StorePath("read", file_okay=True))
-_written_store = click.argument("store", metavar="STORE", type=StorePath("written", file_okay=True))
 
 
 @click.group()
@@ -79,10 +76,10 @@ def test(
 
 
 @webhooks.command(name="list")
-@_store
-def list_endpoints(store_dir: Path) -> None:
-    """List the endpoints for which STORE has queued events, with the state of each."""
-    with Outbox.open(gates_path(store_dir)) as outbox:
+@store_option("read")
+def list_endpoints(store: Path) -> None:
+    """List the endpoints for which a store has queued events, with the state of each."""
+    with Outbox.open(gates_path(store)) as outbox:
         endpoints = outbox.endpoints()
     for endpoint in endpoints:
         click.echo(_line(endpoint))
@@ -91,10 +88,10 @@ def list_endpoints(store_dir: Path) -> None:
 
 
 @webhooks.command()
-@_written_store
+@store_option("written")
 @config_option
 def send(store: Path | str, settings: Settings) -> None:
-    """Send the events of STORE that are due now, and end; for use without a server.
+    """Send the events of a store that are due now, and end; for use without a server.
 
     Exits with 1 if an event was not accepted; a later send tries it again.
     """
@@ -122,7 +119,7 @@ def send(store: Path | str, settings: Settings) -> None:
 
 
 @webhooks.command()
-@_written_store
+@store_option("written")
 @click.option("--endpoint", help="Only events for this endpoint.")
 @click.option(
     "--since",
@@ -130,7 +127,7 @@ def send(store: Path | str, settings: Settings) -> None:
     help="Only events that were given up since this time, in UTC.",
 )
 def replay(store: Path | str, endpoint: str | None, since: datetime | None) -> None:
-    """Queue dead letters of STORE to be sent again."""
+    """Queue dead letters of a store to be sent again."""
     since_s = round(since.replace(tzinfo=UTC).timestamp()) if since else 0
     since_ns = min(since_s * NS_PER_S, _NS_MAX)
     with written_store(store) as store_dir, Outbox.open(gates_path(store_dir)) as outbox:
@@ -140,10 +137,10 @@ def replay(store: Path | str, endpoint: str | None, since: datetime | None) -> N
 
 
 @webhooks.command()
-@_written_store
 @click.argument("endpoint", metavar="NAME")
-def enable(store: Path | str, endpoint: str) -> None:
-    """Enable the endpoint NAME of STORE again after it was disabled."""
+@store_option("written")
+def enable(endpoint: str, store: Path | str) -> None:
+    """Enable the endpoint NAME of a store again after it was disabled."""
     with written_store(store) as store_dir, Outbox.open(gates_path(store_dir)) as outbox:
         _check_name(endpoint, outbox)
         outbox.enable(endpoint)

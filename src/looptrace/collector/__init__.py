@@ -44,7 +44,7 @@ else:  # A command that reads files needs no OpenTelemetry SDK, which takes a te
             *("phase", "progress", "turn"),
         ),
     }
-    __getattr__ = lazy_names(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {name: f"{__name__}.sdk.{module}" for module, names in _MODULES.items() for name in names},
     )

@@ -66,6 +66,8 @@ class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _NAMES = Meta(max_length=STREAM_NAMES_MAX)
+# Ten years, longer than a process waits.
+WAIT_S_MAX = 315_360_000
 
 
 class FollowBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -79,6 +81,20 @@ class FollowBody(msgspec.Struct, forbid_unknown_fields=True):
     service: Annotated[
         str | None, Meta(description="Service (`service.name`) of the sessions.")
     ] = None
+    waiting: Annotated[
+        dict[str, Annotated[float, Meta(ge=0, le=WAIT_S_MAX)]],
+        _NAMES,
+        Meta(
+            description="All tasks, sessions and traces for whose gate the process waits now, each "
+            "with the seconds since when."
+        ),
+    ] = {}
+    host: Annotated[
+        str | None, Meta(description="Name of its machine, in at most 120 characters.")
+    ] = None
+    ends: Annotated[
+        bool, Meta(description="Whether the process ends, and its tasks and traces with it.")
+    ] = False
 
 
 class FollowAnswer(msgspec.Struct):

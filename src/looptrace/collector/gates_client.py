@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from http import HTTPStatus
 from http.client import HTTPException
 from typing import TypeVar
@@ -14,6 +15,7 @@ import msgspec
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.api_bodies import (
     ApiError,
     DecisionBody,
@@ -23,7 +25,8 @@ from looptrace.collector.api_bodies import (
     WarmingTask,
 )
 from looptrace.collector.api_paths import GATE_METRICS_PATH, WARMING_PATH
-from looptrace.collector.sdk.gate_stream import SILENCE_S_MAX, Server, TokenError, events_of
+from looptrace.collector.sdk.gate_stream import SILENCE_S_MAX, Server, events_of
+from looptrace.collector.sdk.server_watch import TokenError
 from looptrace.collector.store.gate_metrics import GateMetrics
 from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.locks import StoreError
@@ -31,6 +34,7 @@ from looptrace.collector.store.locks import StoreError
 T = TypeVar("T")
 _GATES = "/v1/gates"
 _JSON_BYTES_MAX = 64 << 20
+_OPENED_MAX = 10_000
 
 
 class RemoteGates:
@@ -72,10 +76,17 @@ class RemoteGates:
         return self._asked("GET", WARMING_PATH, WarmingList).tasks
 
     def watch(self) -> Iterator[GateNotice]:
-        """Follow the events, beginning with the openings of open gates, until the server ends."""
+        """Follow the events, beginning with the openings of open gates, until the server ends.
+
+        An opening that comes once more has a late name.
+        """
+        opened: BoundedDict[str, str] = BoundedDict(_OPENED_MAX)  # tasks by id of the event
         try:
             for _, data in events_of(self._server):
-                yield msgspec.json.decode(data, type=GateNotice)
+                notice = msgspec.json.decode(data, type=GateNotice)
+                is_named = opened.get(notice.id, notice.task) != notice.task
+                opened[notice.id] = notice.task
+                yield replace(notice, type="gate_renamed") if is_named else notice
         except (OSError, HTTPException, msgspec.DecodeError) as error:
             raise self._failed(error) from error
 

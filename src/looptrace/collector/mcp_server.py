@@ -18,8 +18,10 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
 from looptrace import __version__
+from looptrace.analyzer.detect.loops import loops_in
 from looptrace.analyzer.report.json import explanation_json
 from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.text.task_lookup import NoTaskError
 from looptrace.analyzer.text.times import utc_ms
 from looptrace.analyzer.tuning.explain import explain
 from looptrace.collector.store import reader
@@ -98,8 +100,11 @@ class _Tools:
         return _json({"tasks": rows, "count": chosen.height})
 
     def loops(self, task: str) -> str:
-        """Return the loops of a task, each with its reason, turns and cost."""
-        self._require(task)
+        """Return the loops of a task, each with its reason, turns and cost.
+
+        `also` names the other rules that see the same loop.
+        """
+        task = self._turns(task)["task"][0]
         findings = reader.read_findings_of_tasks(self._dir, [task])
         with reader.open_gates(self._dir) as gates:
             state = gates.state(task)
@@ -107,15 +112,18 @@ class _Tools:
             {
                 "task": task,
                 "status": state.status,
-                "loops": [finding.record() for finding in findings],
+                "loops": [
+                    loop.lead.record() | {"also": [each.rule for each in loop.others]}
+                    for loop in loops_in(findings)
+                ],
             }
         )
 
     def why(self, task: str) -> str:
         """Explain a task turn by turn: how far each rule got, and which setting matters."""
-        turns = self._require(task)
+        turns = self._turns(task)
         explanation = explain(turns, self._settings.policy)
-        return explanation_json(task, turns, explanation, self._settings.directives)
+        return explanation_json(turns["task"][0], turns, explanation, self._settings.directives)
 
     def gates(self, status: GateStatus | None = None) -> str:
         """List gates, the open ones first. A gate stops an agent until a person decides."""
@@ -136,15 +144,11 @@ class _Tools:
             resolved: StoredGate = gates.resolve(gate_id, decision, note, who=_WHO)
         return _json(resolved)
 
-    def _require(self, task: str) -> pl.DataFrame:
-        turns = reader.read_turns_of(self._dir, task)
+    def _turns(self, task: str) -> pl.DataFrame:
+        turns = reader.read_turns_named(self._dir, task)
         if turns.is_empty():
             raise NoTaskError(f"the store has no task {task!r}; `tasks` lists those that it has")
         return turns
-
-
-class NoTaskError(LooptraceError):
-    """A task that the store does not have."""
 
 
 def _json(value: Any) -> str:

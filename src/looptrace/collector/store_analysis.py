@@ -15,7 +15,13 @@ from typing import TypeVar
 
 import polars as pl
 
-from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
+from looptrace.analyzer.engine.analysis import (
+    Analysis,
+    Summary,
+    Unknown,
+    most_frequent,
+    span_kinds,
+)
 from looptrace.analyzer.engine.batch import analysis_of, joined
 from looptrace.analyzer.engine.detection_source import detection_source
 from looptrace.analyzer.engine.outages import (
@@ -64,6 +70,9 @@ def analyse_store(
     whole = joined([bucket.analysis for bucket in found], sessions, spans)
     failures = pl.concat(bucket.failures for bucket in found)
     whole = with_outages(whole, failures, settings.outages)
+    if not whole.summary.turns:
+        kinds = (span_kinds(part) for part in reader.read_span_names(store_dir))
+        whole = replace(whole, kinds=most_frequent(chain.from_iterable(kinds)))
     return whole if with_turns else replace(whole, turns=TURN_SCHEMA.to_frame())
 
 

@@ -23,15 +23,16 @@ from looptrace.analyzer.report.strips.notebook import notebook_html
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turn import Turn
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.analyzer.settings import Settings, default
+from looptrace.analyzer.settings.given import SettingsLike, settings_of
 from looptrace.analyzer.text.near_names import did_you_mean
+from looptrace.analyzer.text.task_lookup import task_named
 from looptrace.collector.files.reader import spool_spans
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.gates import StoredGate
 from looptrace.collector.store.layout import gates_path, is_store, require_store
 from looptrace.collector.store.objects.client import is_object_url
 from looptrace.collector.store.objects.snapshot import make_folder_of, stored_at
-from looptrace.collector.store.sql import QueryResult, ask, ask_typed
+from looptrace.collector.store.sql import QueryResult, ask_query, ask_typed
 from looptrace.collector.store_analysis import analyse_store
 from looptrace.errors import InputError
 from looptrace.processes import Engine, Processes
@@ -140,12 +141,8 @@ class TraceStore:
         Raises:
             InputError: if the store has no task of this id, or several services have the session.
         """
+        task = task_named(task, reader.tasks_named(self.folder, task))
         turns = reader.read_turns_of(self.folder, task)
-        if turns.is_empty():
-            task = next(iter(reader.tasks_of_session(self.folder, task)), task)
-            turns = reader.read_turns_of(self.folder, task)
-        if turns.is_empty():
-            raise InputError(f"There is no task {task!r}. {did_you_mean(task, self.tasks)}")
         findings = reader.read_findings_of_tasks(self.folder, [task])
         events: list[GateEvent] = []
         if gates_path(self.folder).is_file():
@@ -153,16 +150,16 @@ class TraceStore:
                 events = [event for _, event in gates.events(task=task)]
         return Task(task, Records(turns, Turn), tuple(findings), tuple(events))
 
-    def judge(self, settings: Settings | None = None, engine: Engine = map) -> Analysis:
+    def judge(self, settings: SettingsLike | None = None, engine: Engine = map) -> Analysis:
         """Find the loops with these settings, without writing to the store.
 
         `engine` is called like `map`, with a function and the 16 buckets of the store, which share
         no task; both can be pickled, so a cluster may do the work.
 
         Raises:
-            InputError: if a file of the store cannot be read.
+            InputError: if a file of the store or of the settings cannot be read.
         """
-        return analyse_store(self.folder, settings or default(), engine)
+        return analyse_store(self.folder, settings_of(settings), engine)
 
     def sql(self, sql: str) -> pl.DataFrame:
         """Return the result of one statement of DuckDB's SQL, which can only read.
@@ -179,7 +176,7 @@ class TraceStore:
         """Return the result of a query of looptrace, like `looptrace query`.
 
         Raises:
-            InputError: if there is no query of this name, or if it has other parameters.
+            InputError: if there is no query or task of this name, or if it has other parameters.
         """
         if name not in queries.names():
             raise InputError(f"There is no query {name!r}. {did_you_mean(name, queries.names())}")
@@ -188,7 +185,7 @@ class TraceStore:
         if wanted != parameters.keys():
             needs = ", ".join(sorted(wanted)) or "none"
             raise InputError(f"The query {name} has other parameters; it takes: {needs}.")
-        with ask(self.folder, query.sql, parameters) as answer:
+        with ask_query(self.folder, query, parameters) as answer:
             return _frame(answer)
 
     def __repr__(self) -> str:
@@ -221,21 +218,21 @@ def open(store: StrPath) -> TraceStore:  # noqa: A001 - read as `looptrace.open`
     return TraceStore(folder)
 
 
-def analyze(paths: StrPath | Sequence[StrPath], settings: Settings | None = None) -> TraceStore:
+def analyze(paths: StrPath | Sequence[StrPath], settings: SettingsLike | None = None) -> TraceStore:
     """Find the loops in files, folders and patterns, with these settings; needs `[analyzer]`.
 
     The result uses a temporary folder, which is deleted with it. Input that cannot be read is in
     `skipped`.
 
     Raises:
-        InputError: if a path is a store, which `open` reads.
+        InputError: if a path is a store, which `open` reads, or settings are wrong.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else paths
     names = [os.fspath(path) for path in given]
     for name in names:
         if is_object_url(name) or is_store(Path(name)):
             raise InputError(f"{name} is a store; looptrace.open reads it.")
-    policy = (settings or default()).policy
+    policy = settings_of(settings).policy
     folder = Path(tempfile.mkdtemp(prefix="looptrace-"))
     try:
         with SpanSpool() as spool, writer.writing(folder, policy) as writing:

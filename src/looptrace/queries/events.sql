@@ -1,12 +1,12 @@
 -- purpose: All events of loops and decisions on them, the newest first.
 -- column: at (timestamp) time of its turn or decision, UTC
--- column: type (text) loop_detected, pivot_issued, gate_opened, gate_resolved or counter_reset
+-- column: type (text) loop_detected, pivot_issued, gate_opened, gate_renamed, gate_resolved or counter_reset
 -- column: task (text) task of the event
 -- column: agent (text) agent of the loop, empty where the whole task loops
 -- column: rule (text) rule that found the loop
 -- column: action (text) requested action, empty for resolutions and resets
 -- column: turn (bigint) turn of the task
--- column: loop_count (bigint) repeats at that turn
+-- column: attempts (bigint) occurrences of what repeats up to that turn
 -- column: signature (text) short form of what repeats
 -- column: reason (text) the loop in words, or why counts begin again
 -- column: gate (text) id of the gate that it opened or resolved
@@ -20,7 +20,7 @@ SELECT
     rule,
     action,
     turn,
-    loop_count,
+    attempts,
     signature,
     reason,
     gate,

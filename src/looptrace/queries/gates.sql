@@ -4,7 +4,7 @@
 -- column: rule (text) rule that found the loop
 -- column: signature (text) short form of what repeats
 -- column: why (text) LADDER, or the limit that was reached
--- column: loop_count (bigint) repeats when it opened
+-- column: attempts (bigint) occurrences of what repeats when it opened
 -- column: opened (timestamp) time at which it opened, UTC
 -- column: status (text) open, resolved or withdrawn
 -- column: seconds (double) from the opening to the resolution
@@ -16,7 +16,7 @@ SELECT
     rule,
     signature,
     why,
-    loop_count,
+    loop_count + 1 AS attempts,
     make_timestamp(opened_ns // 1000) AS opened,
     status,
     (resolved_ns - opened_ns) / 1e9 AS seconds,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from itertools import pairwise
@@ -45,7 +45,24 @@ Number = TypeVar("Number", int, float)
 
 
 class SettingError(InputError):
-    """A setting has a wrong value; the message begins with its name and a space."""
+    """A setting has a wrong value; the message begins with its name and a space.
+
+    `texts` has a message for each wrong setting of the object.
+    """
+
+    def __init__(self, *texts: str) -> None:
+        super().__init__(" ".join(texts))
+        self.texts = texts
+
+
+def refuse(problems: Iterable[str]) -> None:
+    """Refuse the settings of an object that has problems, with a message for each.
+
+    Raises:
+        SettingError: if there is one.
+    """
+    if texts := tuple(problems):
+        raise SettingError(*texts)
 
 
 def setting(default: Number, *, ge: Number, le: Number, doc: str) -> Number:

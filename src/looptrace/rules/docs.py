@@ -15,6 +15,12 @@ _WHOSE = {
     "subtask": "each sub-task",
 }
 _GENERATED = "<!-- Made from the rule's docstring by `make docs`; edit it there. -->"
+_LADDERS = (
+    "The last column is the rule's ladder by default: what follows from how many attempts on. "
+    "An identical failure is a gate at the third attempt, with nothing before it: the agent has "
+    "read the same answer twice and done the same again, so that a further message would be one "
+    "more of those that it did not act upon."
+)
 _JUDGED = (
     "Its findings are not exact matches: looptrace may ask a [judge](../judge.md), if there is one."
 )
@@ -69,20 +75,32 @@ def page(rule: type[Rule]) -> str:
 
 def table() -> str:
     """Return the table of the rules, family by family."""
-    rows = ["| family | rule | finds |", "| --- | --- | --- |"]
+    rows = ["| family | rule | finds | from attempts on |", "| --- | --- | --- | --- |"]
     families = {rule: family_of(rule).__name__.rpartition(".")[2] for rule in RULES}
     for rule, family in sorted(families.items(), key=lambda pair: (pair[1], pair[0].name)):
         link = f"[`{rule.name}`]({rule.name}.md)"
         off = "" if rule.on_by_default else " Off unless switched on."
-        rows.append(f"| {family} | {link} | {summary(rule)}{off} |")
+        ladder = ", ".join(f"{rung.attempts} `{rung.action}`" for rung in rule().ladder)
+        rows.append(f"| {family} | {link} | {summary(rule)}{off} | {ladder} |")
     return "\n".join([*rows, ""])
+
+
+def ladders() -> str:
+    """Return the table of the default ladders by their actions, with the rules of each."""
+    by_actions: dict[str, list[str]] = {}
+    for rule in sorted(RULES, key=lambda rule: rule.name):
+        actions = ", then ".join(f"`{rung.action}`" for rung in rule().ladder)
+        by_actions.setdefault(actions, []).append(f"`{rule.name}`")
+    rows = sorted(by_actions.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+    lines = [f"| {actions} | {', '.join(names)} |" for actions, names in rows]
+    return "\n".join(["", "| a loop leads to | by |", "| --- | --- |", *lines, ""])
 
 
 def index() -> str:
     """Return the page that lists the rules."""
     families = {family_of(rule).__name__.rpartition(".")[2]: family_of(rule) for rule in RULES}
     lines = [f"- **{name}**: {about.__doc__}" for name, about in sorted(families.items())]
-    return "\n".join(["# Rules", "", _GENERATED, "", *lines, "", table()])
+    return "\n".join(["# Rules", "", _GENERATED, "", *lines, "", _LADDERS, "", table()])
 
 
 def pages() -> dict[str, str]:

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-import tomlkit
 from opentelemetry.sdk.trace import ReadableSpan
-from tomlkit.exceptions import TOMLKitError
 
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.engine.outages import failures_of, with_outages
-from looptrace.analyzer.report.ci import Loops, baseline_of, failure_text, loops_of
-from looptrace.analyzer.settings.rule_selection import selected
-from looptrace.analyzer.settings.sections import FILE_NAME, Settings, in_force, parsed
+from looptrace.analyzer.report.ci import (
+    Loops,
+    baseline_of,
+    check_something_was_read,
+    failure_text,
+    loops_of,
+)
+from looptrace.analyzer.settings.given import SettingsLike, selected, settings_of
+from looptrace.analyzer.settings.sections import Settings, in_force
 from looptrace.collector.files.reader import SpansRead, read_spans
 from looptrace.collector.otlp.sdk_spans import sdk_spans
 from looptrace.errors import InputError
 
-_NOTHING = (
-    "there is nothing to check: none of {count} spans is a turn of an agent. Is the agent "
-    "instrumented, and does it end its spans before the check?"
-)
 
-
-def settings_of(
-    settings: Settings | Mapping[str, object] | None,
+def chosen_of(
+    settings: SettingsLike | None,
     select: Collection[str],
     ignore: Collection[str],
     environment: Mapping[str, str],
@@ -35,18 +35,11 @@ def settings_of(
     Raises:
         InputError: if they say what cannot be, or there is no rule of a name.
     """
-    if settings is None:
-        settings = in_force(None, environment)
-    elif not isinstance(settings, Settings):
-        try:
-            text = tomlkit.dumps(dict(settings))
-        except (TOMLKitError, TypeError, ValueError) as error:
-            raise InputError(f"settings cannot be a {FILE_NAME}: {error}.") from error
-        settings = parsed(text.encode(), "settings")
+    chosen = in_force(None, environment) if settings is None else settings_of(settings)
     for names in (select, ignore):
         if isinstance(names, str):
             raise InputError(f"rules are a list: [{names!r}], and not {names!r}.")
-    return selected(settings, select, ignore)
+    return selected(chosen, select, ignore)
 
 
 def loops_in(
@@ -65,8 +58,7 @@ def loops_in(
     if analysis.skipped:
         parts = "; ".join(f"{part.where}: {part.why}" for part in analysis.skipped)
         raise InputError(f"not all could be read, so that a loop may be missed: {parts}.")
-    if not analysis.summary.turns:
-        raise InputError(_NOTHING.format(count=analysis.summary.spans))
+    check_something_was_read(replace(analysis, empty=spans_read.empty))
     whole = with_outages(analysis, failures_of(analysis.turns), settings.outages)
     return loops_of(whole, None if baseline is None else baseline_of(Path(baseline)))
 

@@ -68,8 +68,8 @@ def test_a_chant_that_was_cut_off_is_one() -> None:
 
 def test_time_does_not_grow_with_the_square() -> None:
     """A text that was made to be slow is not."""
-    began = time.perf_counter()
+    began = time.process_time()
     for text in ("a" * LONG_CHARS, "ab" * LONG_CHARS, NESTED, "a" * LONG_CHARS + "b", LIST * 900):
         chant_of(text)
 
-    assert time.perf_counter() - began < SLOW_S
+    assert time.process_time() - began < SLOW_S

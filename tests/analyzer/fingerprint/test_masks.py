@@ -66,6 +66,6 @@ def test_keys_are_settings() -> None:
 )
 def test_long_results_take_linear_time(part: str) -> None:
     """A hostile result must not hold up all others."""
-    began = time.perf_counter()
+    began = time.process_time()
     read(part * (MEGABYTE // len(part)))
-    assert time.perf_counter() - began < SECONDS_MAX
+    assert time.process_time() - began < SECONDS_MAX

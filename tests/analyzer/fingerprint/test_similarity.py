@@ -39,6 +39,7 @@ from looptrace.analyzer.settings.sections import parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.testing.notation import turns_in
+from looptrace.installation import how_to_install
 from looptrace.rules.agents.collaboration_loop import CollaborationLoop
 from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.vocabulary import NS_PER_S
@@ -371,7 +372,7 @@ def test_the_extra_is_asked_for_where_it_is_missing(tmp_path: Path) -> None:
 
     assert refused.returncode == 2
     assert f"{file}:2: meaning.measure is 'sentences', but the package" in refused.stderr
-    assert "pip install 'looptrace[semantic]'" in refused.stderr
+    assert how_to_install("semantic") in refused.stderr
     assert without_the_extra("config", "check", str(file)).returncode == 0
     assert judged.stdout == "['collaboration_loop']\n"
     assert "EmbeddingsError: the package onnxruntime is not installed" in judged.stderr

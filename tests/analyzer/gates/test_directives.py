@@ -70,6 +70,24 @@ def test_nothing_of_earlier_turns_is_quoted() -> None:
     assert not any(QUOTED in (text or "") for text in texts)
 
 
+@pytest.mark.parametrize(
+    ("loop", "action", "named"),
+    [
+        (f"run({QUOTED})->{QUOTED} x3", "warn", "by calling run, with"),
+        ("edit(a)->b run(c)->d " * 4, "warn", "by calling edit, then run, with"),
+        (f'fetch({QUOTED})->!"429 {QUOTED}" x3', "retry_later", "failures of fetch, such"),
+        (f'run({QUOTED})->!"no {QUOTED}" x5', "gate", "calling run."),
+        (f'say("{QUOTED}", given={QUOTED}) x9', "pivot", "failure 3 times, and"),
+    ],
+)
+def test_the_tools_that_repeat_are_named(loop: str, action: str, named: str) -> None:
+    """An agent with many calls must know which; what it called them with is not quoted."""
+    text = next(Directives().text_of(e) or "" for e in events_of(loop) if e.action == action)
+
+    assert named in " ".join(text.split())
+    assert QUOTED not in text
+
+
 @pytest.mark.requirement("A18")
 @pytest.mark.parametrize("decision", DECISIONS)
 def test_a_decision_is_a_directive_with_its_note(decision: Decision) -> None:

@@ -9,7 +9,13 @@ from typing import Any, get_args
 import pytest
 
 from looptrace.analyzer.gates.directives import OWN, notice_of
-from looptrace.analyzer.gates.event_names import ATTRIBUTES, NAMES, WEBHOOK_TEXTS, WEBHOOK_VALUES
+from looptrace.analyzer.gates.event_names import (
+    ATTRIBUTES,
+    NAMES,
+    NAMES_BEFORE,
+    WEBHOOK_TEXTS,
+    WEBHOOK_VALUES,
+)
 from looptrace.analyzer.gates.events import EventType, Failure, GateEvent
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.report.json import event_object
@@ -57,6 +63,8 @@ def event_of(event_type: EventType) -> GateEvent:
         history=(FAILURE,),
         exact=False,
         signature_coarse="coarse",
+        task_before="task before",
+        agent_before="agent before",
     )
 
 
@@ -88,4 +96,4 @@ def test_tables_name_types_and_fields_that_exist() -> None:
     """A type without names would end a server at its first event."""
     assert set(NAMES) == set(get_args(EventType))
     assert set(ATTRIBUTES.values()) <= set(GateNotice.__slots__)
-    assert {*WEBHOOK_VALUES, *WEBHOOK_TEXTS} <= set(GateEvent.__slots__)
+    assert {*WEBHOOK_VALUES, *WEBHOOK_TEXTS, *NAMES_BEFORE} <= set(GateEvent.__slots__)

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.normalize.dialects import KEYS
 from looptrace.analyzer.normalize.span_fields import TOKENS_MAX
-from looptrace.analyzer.normalize.span_kinds import DIALECTS
+from looptrace.analyzer.normalize.span_kinds import DIALECTS, KEYS
 from looptrace.analyzer.normalize.span_tree import ANCESTORS_MAX
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA

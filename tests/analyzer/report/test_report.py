@@ -13,7 +13,8 @@ import pytest
 from rich.console import Console
 
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
-from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
+from looptrace.analyzer.detect.loops import Loop, loops_in
+from looptrace.analyzer.engine.analysis import Analysis, SpanKind, Summary, Unknown
 from looptrace.analyzer.gates.events import EventType, Failure, GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.report.ci import baseline_of, loops_of
@@ -24,14 +25,13 @@ from looptrace.analyzer.report.wording import (
     EVENTS_SHOWN_MAX,
     GROUPS_SHOWN_MAX,
     WHY_TEXTS,
-    Group,
     cost_text,
     duration_text,
-    grouped,
     shown_of,
 )
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.tuning.loop_money import loop_money
 from looptrace.analyzer.tuning.prices import Price, Prices
 from looptrace.rules.contract import ACTIONS, Action
 from tests.paths import ROOT
@@ -144,7 +144,7 @@ def event(type_: EventType, at: int, **fields: Any) -> GateEvent:
     return GateEvent(type=type_, turn=at, **known | fields)
 
 
-WARNED = event("loop_detected", 6, action="warn", loop_count=2)
+WARNED = event("loop_detected", 6, action="warn", attempts=3, loop_count=2)
 OPENED = event("gate_opened", 10)
 RESOLVED = event("gate_resolved", 12, gate="gate 10", reason="person", decision="continue")
 RESET = event("counter_reset", 12, reason="person", loop_count=4)
@@ -245,9 +245,9 @@ def test_rules_that_see_the_same_loop_are_one_block() -> None:
     signature = finding("signature_repeat", action="warn")
     response = finding("response_repeat", (1, 3, 5, 7, 9), "pivot")
 
-    shown = grouped([signature, response, call])
+    shown = loops_in([signature, response, call])
 
-    assert shown == [Group(call, (response, signature))]
+    assert shown == [Loop(call, (response, signature))]
     assert shown[0].also == "response_repeat, signature_repeat"
 
 
@@ -260,24 +260,24 @@ def test_half_of_the_smaller_stretch_makes_one_loop(turns: tuple[int, ...], coun
     if turns == (8, 9):
         lead = finding(turns=(1, 2, 3, 4, 5, 6, 7, 8))
 
-    assert len(grouped([lead, finding("cycle", turns, "warn")])) == count
+    assert len(loops_in([lead, finding("cycle", turns, "warn")])) == count
 
 
 def test_agents_side_by_side_are_two_loops() -> None:
     """Two sub-agents that loop at the same time need two people to look, or one to look twice."""
     other = finding(turns=(3, 5, 7, 9), agent="reviewer")
 
-    assert len(grouped([finding(), other])) == 2
+    assert len(loops_in([finding(), other])) == 2
 
 
 def test_counters_of_the_whole_task_join_the_agent_that_shares_their_turns() -> None:
     """A rule whose lane is the task may name no agent, and still sees the same turns."""
-    assert len(grouped([finding(), finding("signature_repeat", agent="")])) == 1
+    assert len(loops_in([finding(), finding("signature_repeat", agent="")])) == 1
 
 
 def test_tasks_are_never_one_loop() -> None:
     """Turn numbers start again in every task."""
-    assert len(grouped([finding(), finding(task="other")])) == 2
+    assert len(loops_in([finding(), finding(task="other")])) == 2
 
 
 def test_strongest_loop_comes_first() -> None:
@@ -287,7 +287,7 @@ def test_strongest_loop_comes_first() -> None:
     more = finding("d", (1, 2, 3, 4), "gate", task="c")
     named = finding("b", (1, 2, 3), "gate", task="d")
 
-    shown = grouped([warn, gate, more, named])
+    shown = loops_in([warn, gate, more, named])
 
     assert [group.lead for group in shown] == [more, named, gate, warn]
 
@@ -296,7 +296,7 @@ def test_loops_beyond_the_bound_are_counted_and_told() -> None:
     """A page of ten thousand loops is useless, but no loop may vanish in silence."""
     many = [finding(task=f"task-{number}") for number in range(GROUPS_SHOWN_MAX + 3)]
 
-    groups = grouped(many)
+    groups = loops_in(many)
     shown, left_over = shown_of(groups)
     assert len(groups) == len(many)
 
@@ -403,8 +403,8 @@ def test_terminal_report_shows_what_was_decided() -> None:
     assert (
         "\n"
         "  events:\n"
-        "  turn 6: warn by repeated_call, loop count 2\n"
-        "  turn 10: gate by repeated_call, loop count 4: the rule's limit is reached\n"
+        "  turn 6: warn by repeated_call, at the 3rd time\n"
+        "  turn 10: gate by repeated_call, at the 5th time: the rule's limit is reached\n"
         "  The gate is open: a person must decide how the task goes on.\n"
     ) in text
     assert text.endswith("For a report on a gate: looptrace escalation PATH --task ID\n")
@@ -415,7 +415,7 @@ def test_gate_that_is_resolved_waits_for_nobody() -> None:
     text = printed(analysis(finding(), events=(OPENED, RESOLVED, RESET)))
 
     assert "  turn 12: gate resolved by a person: continue\n" in text
-    assert "  turn 12: counter reset from 4: a person spoke\n" in text
+    assert "  turn 12: counter reset after 5 times: a person spoke\n" in text
     assert "open" not in text
     assert "escalation" not in text
 
@@ -425,13 +425,16 @@ def test_gate_that_is_resolved_waits_for_nobody() -> None:
     [
         (
             event("loop_detected", 3, action="retry_later", retry_after_s=120),
-            "retry_later by repeated_call, loop count 4: after 120 s",
+            "retry_later by repeated_call, at the 5th time: after 120 s",
         ),
         (
             event("pivot_issued", 3, action="pivot", pivots=2),
-            "pivot by repeated_call, loop count 4: change of course 2",
+            "pivot by repeated_call, at the 5th time: change of course 2",
         ),
-        (event("counter_reset", 3, reason="idle", loop_count=3), "counter reset from 3: the task"),
+        (
+            event("counter_reset", 3, reason="idle", loop_count=3),
+            "reset after 4 times: the task",
+        ),
         (event("gate_opened", 3, why="MAX_PIVOTS_EXCEEDED"), "no pivot is left"),
     ],
 )
@@ -483,22 +486,24 @@ def test_silence_is_said() -> None:
 @pytest.mark.parametrize(
     ("spans", "why"),
     [
-        (
-            38,
-            "38 spans, but none is a tool call or a model response in a dialect that looptrace "
-            "knows.",
-        ),
-        (0, "No spans were read."),
+        (4, "of 4 spans none is a turn of an agent in a dialect that looptrace knows"),
+        (0, "no span was read; a.json: an empty list."),
     ],
 )
 def test_input_without_turns_is_no_clean_bill(spans: int, why: str) -> None:
     """No loop in no turns says nothing about the agent, and the reader must know."""
-    content = analysis(rows=[], summary=Summary(0, 0, 0, spans, 0, 0, Unknown(0, 0)))
+    content = replace(
+        analysis(rows=[], summary=Summary(0, 0, 0, spans, 0, 0, Unknown(0, 0))),
+        kinds=(SpanKind("http", "GET /users", 3), SpanKind(None, "boot", 1)),
+        empty=(Skipped("a.json", "an empty list"),),
+    )
 
-    text = printed(content, width=120)
+    text = printed(content, width=400)
 
-    assert "No turns to analyse." in text
-    assert why in text
+    assert text.splitlines()[0].startswith(f"Nothing was checked: {why}")
+    kinds = "There are: GET /users (scope http, 3 spans), boot (no scope, 1 span)."
+    assert (kinds in text) == bool(spans)
+    assert "0 sessions" not in text
     assert "explain" not in text
     assert why in Page(html_report(content)).text
 
@@ -550,7 +555,7 @@ def test_html_report_marks_what_was_decided_on_the_timeline() -> None:
     }
     assert columns == {kind: at - 1 for kind, at in (("warn", 6), ("gate", 10), ("person", 12))}
     text = " ".join(page.text.split())
-    assert "turn 10 gate by repeated_call, loop count 4: the rule's limit is reached" in text
+    assert "turn 10 gate by repeated_call, at the 5th time: the rule's limit is reached" in text
     assert "Try the other file. gate resolved by a person: continue counter reset" in text
     assert text.count("gate resolved") == 2
 
@@ -645,6 +650,11 @@ def test_strip_is_at_the_top_of_a_finding() -> None:
     assert {"arc", "axis", "cross", "bar tool", "bar tool aside", "bar model aside"} == classes
 
 
+def priced(content: Analysis, prices: Prices) -> Analysis:
+    """Return an analysis with the money of its loops."""
+    return replace(content, money=loop_money(content.findings, content.turns, prices))
+
+
 def test_costs_are_what_people_read() -> None:
     """The costs are shown as money, as time, and as a share of the task."""
     rows = pytest_turns(12)
@@ -654,11 +664,19 @@ def test_costs_are_what_people_read() -> None:
     content = analysis(finding(), finding("cycle", (2, 3, 4, 5), period=2), rows=rows)
     prices = Prices("EUR", (Price("g*", 1_000, 5_000),))
 
-    page = Page(html_report(content, prices=prices)).text
+    page = Page(html_report(priced(content, prices))).text
     # Of six responses four are within turns 2 to 10, and 790 of 2,520 tokens are the loop's.
     assert "790 tokens, EUR 2.00, 46 s in the loop, 31 % of the task" in page
     assert "EUR" not in Page(html_report(content)).text
-    assert "models without a price" in Page(html_report(content, prices=Prices("EUR", ()))).text
+    unpriced = Page(html_report(priced(content, Prices("EUR", ())))).text
+    assert "models without a price" in unpriced
+    assert "in the loop: 46 s, 690 input + 100 output tokens, EUR 2.00\n" in printed(
+        priced(content, prices)
+    )
+    report = json.loads(json_report(priced(content, prices)))
+    assert (report["currency"], report["findings"][0]["cost"]["money"]) == ("EUR", 2.0)
+    report = json.loads(json_report(content))
+    assert (report["currency"], report["findings"][0]["cost"]["money"]) == (None, None)
     assert "Loops by rule and agent" in page
 
 
@@ -791,7 +809,8 @@ def test_json_report_says_what_was_found() -> None:
     assert report["skipped"] == [{"where": "night.jsonl:3", "why": "not JSON"}]
     (found,) = report["findings"]
     assert found["reason"] == REASON
-    assert found["cost"] == {"seconds": 46.2, "input_tokens": 690, "output_tokens": 100}
+    cost = {"seconds": 46.2, "input_tokens": 690, "output_tokens": 100, "money": None}
+    assert found["cost"] == cost
     assert [(turn["turn"], turn["role"]) for turn in found["turns"]][:2] == [
         (2, "first"),
         (4, "repeat"),
@@ -849,10 +868,10 @@ def test_the_loop_that_a_guard_stopped_leads() -> None:
     guard = finding("max_iterations", turns=(1, 2, 3, 4, 5, 6), action="gate")
     loop = finding("repeated_call", turns=(2, 3, 4), action="warn")
 
-    (group,) = grouped([guard, loop])
+    (group,) = loops_in([guard, loop])
 
     assert (group.lead, group.others) == (loop, (guard,))
-    assert [group.lead for group in grouped([guard])] == [guard]
+    assert [group.lead for group in loops_in([guard])] == [guard]
 
 
 def test_a_loop_without_a_signature_is_known_in_its_task_alone(tmp_path: Path) -> None:

@@ -861,11 +861,49 @@ ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
 )
 def test_errors_of_every_section(text: str, said: str) -> None:
     """What can have no effect is as wrong as what cannot be read."""
-    message = refused(text)
+    with pytest.raises(SettingsError) as caught:
+        read(text)
+    (message,) = (str(each) for each in caught.value.every if f"looptrace.toml:{said}" in str(each))
 
     assert message.startswith(f"looptrace.toml:{said}")
     assert message.endswith(".")
     assert message.isprintable()
+
+
+MANY = (Path(__file__).parent / "data/many_errors.toml").read_text(encoding="utf-8")
+
+
+def test_every_error_of_a_file_is_named() -> None:
+    """Whoever mends one at a time, and runs again, gives up; the file says where each stands."""
+    with pytest.raises(SettingsError) as caught:
+        read(MANY)
+    every = caught.value.every
+    lines = [int(str(each).split(":")[1]) for each in every]
+    marked = [
+        n for n, line in enumerate(MANY.splitlines(), 1) for _ in range(line.count("# wrong"))
+    ]
+
+    assert lines == marked
+    assert str(caught.value) == f"{every[0]} The file has {len(marked) - 1} more."
+    assert all(str(each).isprintable() for each in every)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[webhooks]]\nname = 'a'\nurl = 'https://a/'\nformat = 'salck'",
+        "[page]\nurl = 3\n[[webhooks]]\nname = 'a'\nurl = 'https://a/'\nsecrets = ['env:A']\n"
+        "decision_hours = 3",
+        "[[overrides]]\ntool = 'a'\n[overrides.rules.cycle]\nrounds_min = 'x'",
+        "[[webhooks]]\nname = 3\nurl = 'https://a/'",
+        "[rules.cycle]\nladder = [{ attempts = 'x', action = 'gate' }]",
+    ],
+)
+def test_what_follows_from_an_error_is_no_other(text: str) -> None:
+    """A value that is left out would make others look wrong."""
+    with pytest.raises(SettingsError) as caught:
+        read(text)
+    assert len(caught.value.every) == 1
 
 
 def test_an_override_may_set_back_an_earlier_one() -> None:

@@ -91,11 +91,11 @@ def test_plain_text_of_the_bound_is_kept() -> None:
 def test_megabytes_cost_no_time() -> None:
     """A report shows thousands of labels, and each may come from a megabyte of text."""
     text = "a \x1b" * 400_000
-    started_seconds = time.perf_counter()
+    started_seconds = time.process_time()
     for _ in range(1000):
         plain(text, 80)
 
-    assert time.perf_counter() - started_seconds < 2
+    assert time.process_time() - started_seconds < 2
 
 
 @pytest.mark.parametrize(

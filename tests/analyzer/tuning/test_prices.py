@@ -64,16 +64,19 @@ def test_the_first_pattern_that_fits_counts(
 
 def test_no_pattern_is_slow() -> None:
     """A pattern of stars would keep a backtracking engine busy for hours."""
-    started_s = time.perf_counter()
+    started_s = time.process_time()
 
     assert prices("*a" * 90).of(["a" * 80 + "b"] * 1000) == {}
-    assert time.perf_counter() - started_s < 2
+    assert time.process_time() - started_s < 2
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "prices.toml:1: the file has no models; it must be a table."),
+        (
+            "",
+            "prices.toml:1: the file has no models; it must be a table. The file has 1 more.",
+        ),
         (
             f"[models.a]\n{FREE}",
             "prices.toml:1: the file has no currency; it must be a text of 1 to 10 characters.",

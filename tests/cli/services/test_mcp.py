@@ -8,10 +8,13 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 from mcp import Client, StdioServerParameters
 
@@ -120,12 +123,13 @@ def test_what_cannot_be_answered_is_said(store_dir: Path) -> None:
     assert not fine
 
 
-def test_it_is_served_over_http_on_loopback(store_dir: Path) -> None:
-    """The path is /mcp."""
+@contextmanager
+def over_http(store_dir: Path, *options: str) -> Iterator[str]:
+    """Serve a store over HTTP; yields the address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = subprocess.Popen([*COMMAND, str(store_dir), "--http-port", str(port)])
+    process = subprocess.Popen([*COMMAND, str(store_dir), "--http-port", str(port), *options])
     try:
         deadline_s = time.monotonic() + WAIT_S
         while time.monotonic() < deadline_s:
@@ -133,11 +137,62 @@ def test_it_is_served_over_http_on_loopback(store_dir: Path) -> None:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.1)
-        ((failed, text),) = asked(f"http://127.0.0.1:{port}/mcp", ("tasks", {"search": "zz"}))
-        assert (failed, json.loads(text)) == (False, {"tasks": [], "count": 0})
+        yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()
         process.wait()
+
+
+def test_it_is_served_over_http_on_loopback(store_dir: Path) -> None:
+    """The path is /mcp."""
+    with over_http(store_dir) as url:
+        ((failed, text),) = asked(url, ("tasks", {"search": "zz"}))
+    assert (failed, json.loads(text)) == (False, {"tasks": [], "count": 0})
+
+
+def test_over_http_it_asks_for_a_token_as_a_server_does(store_dir: Path, tmp_path: Path) -> None:
+    """P18: other users of the machine, and pages in a browser, read nothing."""
+    token = "a-token-of-20-letters"  # noqa: S105
+    (tmp_path / "tokens").write_text(f"Ada {token}\n")
+    begin = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-03-26",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    }
+    known = {"authorization": f"Bearer {token}"}
+    with (
+        over_http(store_dir, "--token-file", str(tmp_path / "tokens")) as url,
+        httpx.Client(
+            trust_env=False,
+            timeout=WAIT_S,
+            headers={"accept": "application/json, text/event-stream"},
+        ) as client,
+    ):
+        statuses = [
+            client.post(url, json=begin, headers=headers).status_code
+            for headers in (
+                {},
+                {"authorization": "Bearer another-token-of-letters"},
+                {**known, "host": "elsewhere.example"},
+                {**known, "origin": "http://elsewhere.example"},
+                known,
+            )
+        ]
+    assert statuses == [401, 401, 403, 403, 200]
+    (tmp_path / "tokens").write_text("short\n")
+    refused = subprocess.run(
+        [*COMMAND, str(store_dir), "--http-port", "1", "--token-file", str(tmp_path / "tokens")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 2
+    assert "a token has fewer than 16 characters" in refused.stderr
 
 
 def test_a_folder_that_is_no_store_ends_it(tmp_path: Path) -> None:

@@ -59,6 +59,36 @@ def test_keys_choose_a_gate_and_resolve_it_with_a_note() -> None:
     )
 
 
+def test_to_go_on_needs_a_note() -> None:
+    """As on the page: without one the agent is likely to fail in the same way again."""
+    screen = WatchScreen()
+    screen.show([gate("g1")], [])
+    assert [screen.press(key) for key in ("c", ENTER, " ", ENTER)] == [None] * 4
+    assert "write one" in drawn(screen)
+    assert screen.press("A") is None
+    assert "write one" not in drawn(screen)
+    assert screen.press(ENTER) == Resolution("g1", "continue", "A")
+    assert [screen.press(key) for key in ("x", ENTER)][-1] == Resolution("g1", "cancel", None)
+
+
+@pytest.mark.parametrize("pressed", ["x", "", "rnxc"])
+def test_keys_without_a_name_do_nothing(pressed: str) -> None:
+    """Whoever moves the cursor in a note, or pages down, decides on nothing."""
+    screen = WatchScreen()
+    screen.show([gate("g1")], [])
+    for key in keys_in(pressed[:1]):
+        screen.press(key)
+    was_typing = screen.is_typing
+    codes = ("[C", "[D", "[3~", "[5~", "[1;5A", "[H", "[F", "OP", "[15~", "[<0;3;4M", "x", "n", "c")
+    keys = [key for code in codes for key in keys_in(f"\x1b{code}")]
+
+    assert keys == []
+    assert screen.is_typing == was_typing
+    others = [screen.press(key) for key in keys_in("azeyup gh\t\x7f\r")]
+    assert others[:-1] == [None] * (len(others) - 1)
+    assert (others[-1] is None) == (not was_typing)
+
+
 def test_a_gate_that_goes_takes_its_note_with_it() -> None:
     """A note for one gate must never resolve another."""
     screen = WatchScreen()
@@ -103,11 +133,11 @@ def test_a_task_one_attempt_short_warms_up(tmp_path: Path) -> None:
 
 
 @contextmanager
-def at_terminal(where: str) -> Iterator[int]:
+def at_terminal(*where: str) -> Iterator[int]:
     """Run `looptrace watch` at a terminal; returns its other side."""
     mine, its = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
-    with subprocess.Popen([*WATCH, where], stdin=its, stdout=its, stderr=its, env=env) as process:
+    with subprocess.Popen([*WATCH, *where], stdin=its, stdout=its, stderr=its, env=env) as process:
         os.close(its)
         try:
             yield mine
@@ -131,9 +161,11 @@ def test_a_store_is_watched_and_a_key_resolves(tmp_path: Path) -> None:
     """On disk, without a server: what an ingest adds appears, and a decision is recorded."""
     store = tmp_path / "store"
     writer.ingest(spans_of(looping("s1")), store)
-    with at_terminal(str(store)) as terminal:
+    with at_terminal("--store", str(store)) as terminal:
         read_until(terminal, "1 open gate")
-        os.write(terminal, b"cAsk Ada.\r")
+        os.write(terminal, b"zy\r\x1b[Cc\r")
+        read_until(terminal, "write one")
+        os.write(terminal, b"Ask Bob\x1b[D\x1bOH\x7f\x7f\x7fAda.\r")
         read_until(terminal, "is resolved: continue")
         read_until(terminal, "No gate is open.")
     with reader.open_gates(store) as opened:
@@ -144,7 +176,10 @@ def test_a_store_is_watched_and_a_key_resolves(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_server_is_watched_and_a_key_resolves(tmp_path: Path) -> None:
     """A gate appears as it opens, and the decision takes effect in the server."""
-    with served(tmp_path / "store") as server, at_terminal(f"http://{server.address}") as terminal:
+    with (
+        served(tmp_path / "store") as server,
+        at_terminal("--server", f"http://{server.address}") as terminal,
+    ):
         read_until(terminal, "No gate is open.")
         assert server.send(live_loop("s1", 6).request()) == OK
         read_until(terminal, "1 open gate")
@@ -157,7 +192,9 @@ def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
     """A pipe gets a line for each event, and no screen."""
     store = tmp_path / "store"
     writer.ingest(spans_of(looping("s1")), store)
-    with subprocess.Popen([*WATCH, str(store)], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*WATCH, "--store", str(store)], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("gate opened: task s1, ")
         writer.ingest(spans_of(looping("s2")), store)

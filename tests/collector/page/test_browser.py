@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +240,62 @@ def test_a_task_grows_as_its_agent_works(visit: Visit, server: Served) -> None:
     page.locator("#why summary").first.click()
     page.get_by_text("How far each rule got").wait_for()
     assert page.title() == "grows · looptrace"
+
+
+def test_open_pages_keep_their_figures_up_to_date(chromium: Any, tmp_path: Path) -> None:
+    """A gate opens while pages stand open; nobody reloads, and each page counts it."""
+    config = tmp_path / "looptrace.toml"
+    config.write_text("[server]\nretention_days = 36500\nstore_every_s = 1\n")
+    shown = {
+        "/overview": ("gate opened; 1 open now", "repeated_failure"),
+        "/tasks": ("1 task", "waits for a person", "failed the same way 6 times"),
+        "/health": ("Gates that are open.1", "however many rules see it.1"),
+        "/": ("1 gate open", "failed the same way 6 times"),
+    }
+    with served(tmp_path / "store", "--config", str(config)) as server:
+        context = chromium.new_context()
+        pages = {path: context.new_page() for path in shown}
+        for path, page in pages.items():
+            page.goto(f"http://{server.address}{path}")
+            page.get_by_role("heading", level=1).wait_for()
+        assert server.send(looping("s1", 6).request()) == 200
+        for path, page in pages.items():
+            page.bring_to_front()
+            for text in shown[path]:
+                until(partial(says, page, text))
+        context.close()
+
+
+@pytest.mark.parametrize("path", ["/tasks", "/overview", "/health"])
+def test_no_word_of_a_table_is_broken(visit: Visit, path: str) -> None:
+    """A name in three pieces is read as three names."""
+    visit.page.set_viewport_size({"width": 1280, "height": 800})
+    visit.go(path)
+    visit.page.locator("main td").nth(3).wait_for(state="attached")
+    assert visit.page.evaluate(_BROKEN_WORDS) == []
+
+
+_BROKEN_WORDS = """() => {
+  const broken = [], within = document.createRange();
+  for (const cell of document.querySelectorAll("main td:not(.words)")) {
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      for (const word of texts.currentNode.data.matchAll(/[\\w.:]+/g)) {
+        within.setStart(texts.currentNode, word.index);
+        within.setEnd(texts.currentNode, word.index + word[0].length);
+        const lines = new Set([...within.getClientRects()].map((box) => Math.round(box.top)));
+        if (lines.size > 1) broken.push(word[0]);
+      }
+    }
+  }
+  return broken;
+}"""
+
+
+def says(page: Any, text: str) -> bool:
+    """Return whether an open page has a text."""
+    shown = page.evaluate("document.getElementById('main').textContent")
+    return text in " ".join(shown.split())
 
 
 def test_search_finds(visit: Visit) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -32,6 +33,7 @@ def hooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             f'[[webhooks]]\nname = "{HOOK}"\nurl = "{receiver.url}{SECRET_PATH}"\n'
             'format = "slack"\nallow_private = ["127.0.0.1"]\nactions = ["gate"]\n'
             "[rules.cycle]\nenabled = false\n[server]\nretention_days = 36500\nstore_every_s = 1\n"
+            '[page]\ntrace_url = "https://traces.example/{trace_id}?api_key=hunter22"\n'
         )
         with served(folder / "store", "--config", str(folder / "looptrace.toml")) as found:
             assert found.send(looping("s1", 6).request()) == 200
@@ -63,6 +65,31 @@ def test_the_overview_says_what_the_queries_say(operator: Browser) -> None:
     assert "+Inf" not in text
 
 
+def test_figures_are_as_of_now_from_the_first_visit_on(tmp_path: Path) -> None:
+    """A gate that is listed is counted: one visit before it opened is enough to be told of it."""
+    config = tmp_path / "looptrace.toml"
+    config.write_text("[server]\nretention_days = 36500\nstore_every_s = 1\n")
+    with (
+        served(tmp_path / "store", "--config", str(config)) as server,
+        Browser(server.address) as browser,
+    ):
+        assert "0 gates opened; 0 open now" in flat(browser, "/overview")
+        assert "Stored loops, each once, however many rules see it. 0" in words(browser, "/health")
+        for count in (1, 2):
+            assert server.send(looping(f"s{count}", 6).request()) == OK
+            until(partial(has_gates, server, count))
+            gates = "gate opened; 1 open now" if count == 1 else "gates opened; 2 open now"
+            assert f"{count} {gates}" in flat(browser, "/overview")
+        until(lambda: server.ask("GET", "/v1/gates/metrics")[1]["tasks"] == 2)
+        assert "100.0 % of 2 tasks had a loop" in flat(browser, "/overview")
+        assert "Stored loops, each once, however many rules see it. 2" in words(browser, "/health")
+
+
+def has_gates(server: Served, count: int) -> bool:
+    """Return whether so many gates are listed."""
+    return len(server.ask("GET", "/v1/gates")[1]["gates"]) == count
+
+
 def flat(browser: Browser, path: str) -> str:
     """Return the text of a page, with each figure before what it is of."""
     pairs = re.sub(r"<dt>(.*?)</dt><dd>(.*?)</dd>", r"\2 \1", browser.get(path).text)
@@ -89,6 +116,7 @@ def test_settings_show_no_address(operator: Browser) -> None:
     html = operator.get("/settings").text
 
     assert "very-secret" not in html
+    assert "hunter22" not in html
     assert "(an address that is not shown)" in html
     assert "retention_days = 36500" in html
     assert "profile = &#34;balanced&#34;" in html
@@ -129,14 +157,24 @@ def test_a_store_without_anything_has_pages(tmp_path: Path) -> None:
     """A new user sees what each page will show."""
     with served(tmp_path / "store") as empty, Browser(empty.address) as browser:
         until(lambda: browser.get("/readyz").status_code == OK)
+        for path in ("/", "/tasks", "/overview"):
+            text = words(browser, path)
+            assert f"OTEL_EXPORTER_OTLP_ENDPOINT=http://{empty.address}" in text, path
+            assert "emove a filter" not in text, path
         for path, says in (
             ("/", "No gate is open"),
-            ("/tasks", "No task matches"),
+            ("/tasks", "No task is here yet."),
+            ("/tasks?q=shop", "No task matches. Remove a filter"),
             ("/overview", "No gate has opened yet."),
             ("/webhooks", "The settings have no webhook"),
             ("/health", "All parts work"),
         ):
             assert says in words(browser, path), path
+        assert empty.send(looping("s1", 1).request()) == OK
+        until(lambda: "1 task" in words(browser, "/tasks"))
+        for path in ("/", "/tasks", "/overview"):
+            assert "OTEL_EXPORTER" not in words(browser, path), path
+        assert "Remove a filter" in words(browser, "/tasks?q=shop")
 
 
 def test_a_store_that_is_gone_is_said(tmp_path: Path) -> None:

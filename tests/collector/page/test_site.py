@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +306,63 @@ def test_nobody_waits_for_figures_that_can_be_computed_before(
 
     assert asyncio.run(look()) == [200, 200]
     assert asked == ["overview", "tasks"]
+
+
+def test_browsers_get_a_page_for_what_is_not_there_and_clients_get_json(
+    browser: Browser, stranger: Browser
+) -> None:
+    """A person who mistypes an address reads words, and finds the way back."""
+    html = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    token = {"authorization": f"Bearer {TOKEN}"}
+    for path in ("/nope", "/v1/nope", "/v1/gates/a/b/c", "/metricsx", "/gates/a/b/c"):
+        shown = browser.get(path, headers=html)
+        assert (shown.status_code, "There is no such page." in shown.text) == (404, True), path
+        assert shown.headers["content-type"].startswith("text/html")
+        assert stranger.get(path, headers=html).headers["location"].startswith("/sign-in"), path
+    for path in ("/nope", "/v1/nope"):
+        answer = browser.get(path, headers=token)
+        assert (answer.status_code, answer.headers["content-type"]) == (404, "application/json")
+        assert stranger.get(path).status_code == 401
+    # What is there stays as it is, whoever asks.
+    assert browser.get("/v1/gates", headers=html | token).headers["content-type"] == (
+        "application/json"
+    )
+
+
+def test_figures_that_take_long_are_shown_with_their_time_and_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store can be so large that figures of now take longer than a visitor waits."""
+    versions, may_go_on = count(), threading.Event()
+    may_go_on.set()
+
+    def slow(*arguments: Any) -> Any:
+        assert may_go_on.wait(WAIT_S)
+        return ask_each(*arguments)
+
+    monkeypatch.setattr(overview, "ask_each", slow)
+    monkeypatch.setattr(overview, "WAIT_S", 0.05)
+
+    async def look() -> None:
+        options = Options(tmp_path, default(), Access(), 0, None)
+        service = Service(options)
+        site = Site(service, options)
+        monkeypatch.setattr(site._overview, "version", lambda: next(versions))
+        try:
+            transport = httpx.ASGITransport(site)
+            async with httpx.AsyncClient(transport=transport, base_url="http://page") as browser:
+                assert "newer figures" not in (await browser.get("/overview")).text
+                may_go_on.clear()
+                old = (await browser.get("/overview")).text
+                assert "newer figures are being computed, and appear here by themselves" in old
+                assert 'data-every-s="1"' in old
+                may_go_on.set()
+                monkeypatch.setattr(overview, "WAIT_S", WAIT_S)
+                assert "newer figures" not in (await browser.get("/overview")).text
+        finally:
+            await asyncio.to_thread(service.close)
+
+    asyncio.run(look())
 
 
 def test_reading_the_health_of_a_large_store_holds_nobody_up(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,16 @@ def found(store_dir: Path, **query: str) -> list[str]:
     return [row["task"] for row in tasks.find(TaskFilter.of(query), 1, NOW_NS).rows]
 
 
-def healthy(session: str, calls: int = 3, **options: Any) -> Trace:
-    """Return a trace of an agent that gets on."""
-    trace = Trace(session, **options)
+def healthy(
+    session: str,
+    calls: int = 3,
+    *,
+    trace: Trace | None = None,
+    parent: str | None = None,
+    **options: Any,
+) -> Trace:
+    """Return a trace of an agent that gets on, or the one that is given with its calls."""
+    trace = trace or Trace(session, **options)
     for n in range(calls):
         attributes = {
             "gen_ai.operation.name": "execute_tool",
@@ -42,7 +50,7 @@ def healthy(session: str, calls: int = 3, **options: Any) -> Trace:
             "gen_ai.tool.call.arguments": f'{{"n": {n}}}',
             "gen_ai.tool.call.result": f"done {n}",
         }
-        trace.span("call", attributes=attributes)
+        trace.span("call", parent, attributes)
     return trace
 
 
@@ -102,6 +110,40 @@ def test_a_task_that_warms_up_says_how_far_it_is(store_dir: Path) -> None:
 
     assert row["warming"] == "repeated_call 2 of 3"
     assert (row["turns"], row["failed"], row["action"]) == (2, 2, "")
+
+
+@pytest.mark.parametrize(
+    ("case", "state"),
+    [
+        ("each call is a trace", "live"),
+        ("the root has ended", "past"),
+        ("a trace follows the one whose root has ended", "live"),
+        ("done", "past"),
+        ("done and taken up again", "live"),
+    ],
+)
+def test_work_ends_with_the_root_span_or_when_it_is_done(
+    tmp_path: Path, case: str, state: str
+) -> None:
+    """A task that is complete is not at work, and one whose agent may go on is."""
+    traces = [healthy("s1")]
+    if "root" in case:
+        rooted = Trace("s1")
+        root = rooted.span("invoke_agent", attributes={"gen_ai.operation.name": "invoke_agent"})
+        traces = [healthy("s1", trace=rooted, parent=root)]
+    if "follows" in case:
+        traces.append(healthy("s1", name="second", at="2026-03-02T09:05:00+00:00"))
+    if "done" in case:
+        done = Trace("s1", name="attempts", at="2026-03-02T09:05:00+00:00")
+        done.span("attempt", attributes={"looptrace.task.status": "done"})
+        traces.append(done)
+    if "again" in case:
+        traces.append(healthy("s1", name="again", at="2026-03-02T09:06:00+00:00"))
+    writer.ingest(spans_of(*traces), tmp_path)
+
+    assert found(tmp_path, state=state) == ["s1"]
+    other = {"live": "past", "past": "live"}[state]
+    assert found(tmp_path, state=other) == []
 
 
 def test_a_task_that_waits_is_listed_without_its_turns(
@@ -201,7 +243,8 @@ def test_a_long_task_is_shown_from_its_end(browser: Browser, server: Served) -> 
     assert "tool_29(" in before
     assert f"{TURNS_A_PAGE} later turns" in before
     assert "data-live" in newest
-    assert "data-live" not in before  # What is read is not replaced.
+    # What is read stays where it is: the page follows at the same turns.
+    assert 'hx-get="/task?id=long&amp;before=30"' in before
 
 
 def test_a_turn_is_unfolded(browser: Browser) -> None:
@@ -350,3 +393,23 @@ def test_json_in_results_stays_readable(browser: Browser, server: Served) -> Non
 
     assert "&lt;b&gt;" in text
     assert "\nsecond line" in text
+
+
+def test_a_task_is_found_by_its_session(browser: Browser, server: Served) -> None:
+    """Whoever runs the agent knows the session, and types it into the address."""
+    for service in ("one", "two"):
+        trace = Trace("shared", service=service, name=service)
+        call(trace, {})
+        send(server, trace.request())
+    trace = Trace("alone", service="one")
+    call(trace, {})
+    send(server, trace.request())
+
+    until(lambda: browser.get("/task?id=alone@one").status_code == HTTPStatus.OK)
+    for path in ("/task", "/task/why"):
+        assert "alone@one" in browser.get(f"{path}?id=alone").text
+    until(lambda: browser.get("/task?id=shared@two").status_code == HTTPStatus.OK)
+    several = browser.get("/task?id=shared")
+    assert several.status_code == HTTPStatus.CONFLICT
+    assert "shared@one, shared@two" in several.text
+    assert browser.get("/task?id=nobody").status_code == HTTPStatus.NOT_FOUND

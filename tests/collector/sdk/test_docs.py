@@ -64,8 +64,9 @@ def test_the_agent_of_the_page_stops() -> None:
     set_up, stop, _, _ = blocks()
     done = run(BEFORE + set_up + AFTER["stop"] + stop)
 
-    assert "GateOpenError: Work on task ticket-42 stops here: it has gone in a loop 3 times." in (
-        done.stderr
+    assert (
+        "GateOpenError: Work on task ticket-42 stops here: it has gone in a loop 3 times, calling "
+        in (done.stderr)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -13,14 +14,20 @@ from queue import Empty, Queue
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.analyzer.normalize.span_fields import span_fields_of_rows
+from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.collector import GateOpenError, GateState, LoopSpanProcessor
 from looptrace.collector.api_paths import STREAM_NAMES_MAX
+from looptrace.collector.otlp.sdk_spans import row_of
 from looptrace.collector.sdk import followed as followed_module
 from looptrace.collector.sdk.followed import Followed, Names
+from looptrace.collector.sdk.forward import ForwardEngine, Protocol, exporter_to
 from looptrace.collector.sdk.gate_stream import (
     LINE_BYTES_MAX,
     GateStream,
@@ -29,10 +36,11 @@ from looptrace.collector.sdk.gate_stream import (
     notice_of_json,
 )
 from looptrace.collector.sdk.processor import QueueLimits
+from looptrace.collector.sdk.server_watch import ServerWatch
 from tests.collector.sdk.test_processor import AGENT, Setup, actions
 
 requirement = pytest.mark.requirement
-WAIT_S = 15.0
+WAIT_S = 60.0
 SOON = QueueLimits(delay_s=0.02)
 TOKEN = "sixteen-characters"  # noqa: S105
 
@@ -40,7 +48,7 @@ TOKEN = "sixteen-characters"  # noqa: S105
 class Fake:
     """A server on loopback that takes spans and streams what a test puts into `events`."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.spans: list[dict[str, Any]] = []
         self.events: Queue[str | None] = Queue()  # None ends a connection
         self.opened = b": here\n\n"  # what the stream of one task begins with
@@ -49,7 +57,7 @@ class Fake:
         self.silence_s = 0.0  # before each line of it
         self.status = 200  # of its answers to decisions
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self.server.daemon_threads = True
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -416,12 +424,14 @@ def test_the_stream_is_followed_again_from_where_it_ended(fake: Fake, setup: Set
 
 
 class Refusing(BaseHTTPRequestHandler):
-    """A server that takes no token."""
+    """A server that takes nothing, by default because it knows no token."""
+
+    status = 401
 
     def do_POST(self) -> None:
         """Answer as looptrace's server does."""
         self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(401)
+        self.send_response(self.status)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -434,7 +444,9 @@ def test_a_wrong_token_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        stream = GateStream(Server(url, TOKEN), lambda _notice: None)
+        stream = GateStream(
+            Server(url, TOKEN), lambda _notice: None, ServerWatch(fail_closed=False)
+        )
         until(lambda: stream.failures == 2)
         stream.close()
         server.shutdown()
@@ -454,6 +466,103 @@ def test_a_server_that_is_away_is_not_felt() -> None:
     assert time.monotonic() - began < WAIT_S
     assert len(setup.memory.get_finished_spans()) == 1
     assert not processor.gate("talk").raise_if_open().open
+
+
+def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what an agent's log shows by default; a traceback would be part of a record."""
+    shown = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert not any(record.exc_info for record in shown)
+    return [record.getMessage() for record in shown]
+
+
+def test_a_server_that_is_away_is_one_line_and_one_when_it_is_back(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log names the server, since when, and that nothing is watched; no tries."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    setup = Setup(LoopSpanProcessor.forward(f"http://127.0.0.1:{port}", limits=SOON))
+    gate = setup.processor.gate("talk")
+
+    def tried(times: int) -> bool:
+        with setup.tracer.start_as_current_span("agent", attributes=AGENT):
+            setup.call()
+            gate.raise_if_open()
+        return setup.processor.counts.dropped.get("failed", 0) >= times
+
+    until(lambda: tried(3))
+    (line,) = warnings_in(caplog)
+    assert f"the server at http://127.0.0.1:{port} cannot be used since 20" in line
+    assert line.endswith("UTC (Connection refused): this agent runs unwatched until it is back")
+    fake = Fake(port)
+    until(lambda: len(warnings_in(caplog)) == 2 or tried(10**9))
+    assert "is back after" in warnings_in(caplog)[1]
+    fake.events.put(None)
+    setup.provider.shutdown()
+    fake.server.shutdown()
+    fake.server.server_close()
+    assert len(warnings_in(caplog)) == 2
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+@pytest.mark.parametrize("gates", ["", None])
+def test_an_agent_that_fails_closed_says_that_it_waits(
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    protocol: Protocol,
+    gates: str | None,
+) -> None:
+    """A step that is not allowed has its reason in the log, by either exporter."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
+    processor = LoopSpanProcessor.forward(
+        "http://127.0.0.1:9", protocol=protocol, gates=gates, fail_closed=True, limits=SOON
+    )
+    setup = Setup(processor)
+    setup.call()
+    until(lambda: processor.counts.dropped)
+    setup.provider.shutdown()
+
+    (line,) = warnings_in(caplog)
+    assert "efused" in line
+    assert line.endswith("no step of this agent may begin until it is back (fail_closed)")
+
+
+def test_exporters_of_others_log_as_they_do(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the agent's author exports elsewhere is the author's to see."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
+    processor = LoopSpanProcessor.forward("http://127.0.0.1:9", gates="", limits=SOON)
+    setup = Setup(processor)
+    setup.call()
+    until(lambda: processor.counts.dropped)
+    exporter_to("http://127.0.0.1:9", "http", None).export(setup.memory.get_finished_spans())
+    setup.provider.shutdown()
+
+    own, *others = warnings_in(caplog)
+    assert "this agent runs unwatched" in own
+    assert any("ailed to export" in line for line in others)
+
+
+@pytest.mark.parametrize("status", [401, 404, 503])
+def test_the_reason_is_what_the_server_answers(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """A wrong port, a wrong token and a full disk need different hands."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setattr(Refusing, "status", status)
+        url = f"http://127.0.0.1:{server.server_port}"
+        setup = Setup(LoopSpanProcessor.forward(url, gates="", limits=SOON))
+        setup.call()
+        until(lambda: setup.processor.counts.dropped)
+        setup.provider.shutdown()
+        server.shutdown()
+    (line,) = warnings_in(caplog)
+    assert str(status) in line or "Service Unavailable" in line
+    assert ("LOOPTRACE_TOKEN" in line) == (status == 401)
 
 
 @pytest.mark.parametrize("url", ["localhost:4318", "ftp://host", "http://"])
@@ -483,3 +592,48 @@ def test_nothing_is_left_in_the_queue(fake: Fake, setup: Setup) -> None:
     assert len(fake.spans) == 2_000
     with pytest.raises(Empty):
         fake.events.get_nowait()
+
+
+def sent_with(exporter: InMemorySpanExporter) -> list[SpanFields]:
+    """Return the fields of the spans that were sent, in the order of their ends."""
+    return list(span_fields_of_rows(list(map(row_of, exporter.get_finished_spans()))))
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "fixer"},
+        {"openinference.span.kind": "AGENT", "agent.name": "fixer"},
+        {"traceloop.span.kind": "agent"},
+        {"langfuse.observation.type": "agent", "langfuse.session.id": "conv"},
+    ],
+)
+def test_a_call_says_the_names_of_the_spans_that_are_still_open(above: dict[str, str]) -> None:
+    """In each dialect, and as the attributes are when the call ends."""
+    exporter = InMemorySpanExporter()
+    setup = Setup(
+        LoopSpanProcessor(ForwardEngine(exporter, "http://127.0.0.1:4318", []), limits=SOON)
+    )
+    root = setup.tracer.start_span("fixer.agent", attributes=above)
+    with trace.use_span(root):
+        if "langfuse.session.id" not in above:
+            root.set_attribute("session.id", "conv")
+        setup.call()
+    assert setup.processor.force_flush()
+    (span,) = sent_with(exporter)
+    assert (span.session, span.agent) == ("conv", "fixer")
+
+
+def test_a_call_has_the_nearest_name_whatever_its_dialect() -> None:
+    """The agent that was called is not the one that called it."""
+    exporter = InMemorySpanExporter()
+    setup = Setup(
+        LoopSpanProcessor(ForwardEngine(exporter, "http://127.0.0.1:4318", []), limits=SOON)
+    )
+    outer = setup.tracer.start_span("outer", attributes={"gen_ai.agent.name": "outer"})
+    with trace.use_span(outer):
+        kind = {"openinference.span.kind": "AGENT"}
+        with setup.tracer.start_as_current_span("inner.agent", attributes=kind):
+            setup.call()
+    assert setup.processor.force_flush()
+    assert [span.agent for span in sent_with(exporter)] == ["inner", "inner"]

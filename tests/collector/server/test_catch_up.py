@@ -213,3 +213,79 @@ def test_a_kill_before_judging_leaves_no_second_gate(
     assert before or judged < 3 * CALLS
     assert gates(killed) == gates(whole)
     assert told_twice(killed) == Counter()
+
+
+@pytest.mark.parametrize("seed", range(seeds(16)))
+def test_stored_tasks_are_read_when_they_get_spans(tmp_path: Path, seed: int) -> None:
+    """P3: a restart on a store with an empty log decides as a server that went on."""
+    chance = Random(seed)
+    spans = mixed(chance)
+    judged = chance.randint(CALLS, len(spans) - 1)
+    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
+    with logging(stopped) as log:
+        with detecting(stopped, log, 0):
+            accept(log, spans[:judged])
+        stored = store(stopped, log, log.last_seq())
+        with detecting(stopped, log, stored) as detector:
+            wait(lambda: detector.counts.is_current)
+            assert detector.counts.tasks == 0
+            for each in spans[judged:]:
+                accept(log, [each])
+    with logging(whole) as log, detecting(whole, log, 0):
+        accept(log, spans[:judged])
+        for each in spans[judged:]:
+            accept(log, [each])
+    assert gates(stopped) == gates(whole)
+    assert told_twice(stopped) == Counter()
+
+
+@pytest.mark.parametrize("is_logged", [False, True])
+@pytest.mark.parametrize("is_decided", [False, True])
+def test_a_gate_of_long_ago_outlasts_a_restart(
+    tmp_path: Path, *, is_logged: bool, is_decided: bool
+) -> None:
+    """P3: its turns are not read again; more spans, in the log or later, leave it as it is."""
+    now = datetime.now(UTC)
+    old = looping("a", "early", "", now - timedelta(days=3))
+    (new, *_) = looping("b", "early", "", now - timedelta(seconds=60))
+    with logging(tmp_path) as log:
+        with detecting(tmp_path, log, 0):
+            accept(log, old)
+        before = gates(tmp_path)
+        stored = store(tmp_path, log, log.last_seq())
+        if is_decided:
+            decide(tmp_path, time.time_ns())
+        accept(log, [new] if is_logged else [])
+        with detecting(tmp_path, log, stored) as detector:
+            wait(lambda: detector.counts.is_current)
+            accept(log, [] if is_logged else [new])
+            wait(
+                lambda: (
+                    not is_decided or all(status == "resolved" for *_, status, _ in gates(tmp_path))
+                )
+            )
+    ((task, gate, *_),) = before
+    ended = ("resolved", "continue") if is_decided else ("open", None)
+    assert gates(tmp_path) == {(task, gate, *ended)}
+    assert told_twice(tmp_path) == Counter()
+
+
+@pytest.mark.parametrize("before", [2, 3])
+def test_an_outage_over_a_restart_is_told_once(tmp_path: Path, before: int) -> None:
+    """P3: the failures of before the start count, and an outage that they made is not new."""
+    now, down = datetime.now(UTC) - timedelta(seconds=60), "503 Service Unavailable"
+    failure = TOOL | {"error.type": "ConnectionError", "gen_ai.tool.call.result": down}
+    spans = []
+    for number in range(4):
+        trace = Trace(f"s{number}", at=(now + timedelta(seconds=number)).isoformat())
+        trace.span("call", attributes=failure, status="error")
+        (body,) = (json.dumps(request).encode() for request in trace.requests())
+        spans.append(span_table(decode_request(body, BOUNDS).rows))
+    with logging(tmp_path) as log:
+        with detecting(tmp_path, log, 0) as detector:
+            accept(log, spans[:before])
+        assert detector.counts.outages == (before == 3)
+        stored = store(tmp_path, log, log.last_seq())
+        with detecting(tmp_path, log, stored) as detector:
+            accept(log, spans[before:])
+        assert detector.counts.outages == (before == 2)

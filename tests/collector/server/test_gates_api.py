@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
 import pytest
@@ -14,6 +15,7 @@ from looptrace.analyzer.engine import batch
 from looptrace.analyzer.settings.sections import default
 from looptrace.cli.gates import gates as gates_command
 from looptrace.collector.server.gates_api import GatesApi
+from looptrace.collector.server.streams.hearing import Hearing
 from looptrace.collector.store import layout, writer
 from looptrace.collector.store.reader import open_gates
 from tests.collector.store.test_writer import call, looping, spans_of, working
@@ -25,7 +27,8 @@ async def _nothing() -> None:
 
 def shown(store_dir: Path, gate_id: str, media_type: str = "application/json") -> tuple[int, bytes]:
     """Ask for a gate as a request does; returns status and body."""
-    api = GatesApi(store_dir, default(), cast("Any", None), lambda: None, _nothing)
+    feed = cast("Any", SimpleNamespace(hearing=Hearing(lambda: None)))
+    api = GatesApi(store_dir, default(), feed, lambda: None, _nothing)
     request = Request(
         {
             "type": "http",
@@ -75,6 +78,7 @@ def test_a_gate_of_the_version_before_is_shown_as_it_was(
         sql.execute("ALTER TABLE gates DROP COLUMN finding")
         sql.execute("DROP TABLE opinions")
         sql.execute("DROP TABLE session_names")
+        sql.execute("DROP TABLE task_aliases")
         sql.execute("DROP INDEX resolutions_of_gate")
         sql.execute("DROP INDEX gates_with_note")
         sql.execute("ALTER TABLE resolutions DROP COLUMN who")

@@ -21,7 +21,8 @@ def shown(store: Path) -> dict[str, float]:
     """Read what Prometheus would read of a store."""
     log = IngestLog(store / "looptrace-store.log.db", 1_000_000)
     try:
-        metrics = Metrics(LoopMetrics(store, log, DetectorCounts()).instruments(), {})
+        loops = LoopMetrics(store, log, DetectorCounts(), lambda: 1)
+        metrics = Metrics(loops.instruments(), {})
         page = samples(metrics.page())
         metrics.close(1)
         return page

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -148,9 +147,7 @@ class Step:
 class PivotFirst(GateStore):
     """Writes a pivot in a transaction of its own, before the decision: the control arm."""
 
-    def record(
-        self, events: Any, states: Any, now_ns: int, openings: Any = MappingProxyType({})
-    ) -> list[GateEvent]:
+    def record(self, events: Any, *args: Any, **options: Any) -> list[GateEvent]:
         """Record in the wrong order."""
         events = list(events)
         with closing(sqlite3.connect(self.path)) as sql, sql:
@@ -159,12 +156,12 @@ class PivotFirst(GateStore):
                 if event.type == "pivot_issued" and event.id not in known:
                     row = (event.id, event.task, event.pivots, event.attempts, event.at_ns)
                     sql.execute("INSERT OR IGNORE INTO pivots VALUES (?, ?, ?, ?, ?)", row)
-        return super().record(events, states, now_ns, openings)
+        return super().record(events, *args, **options)
 
-    def _add(self, event: GateEvent, now_ns: int, openings: Any, parked: set[str]) -> bool:
+    def _add(self, event: GateEvent, now_ns: int, openings: Any, late: Any, unsent: Any) -> bool:
         own = "DELETE FROM pivots WHERE event = ? AND event NOT IN (SELECT id FROM events)"
         self._sql.execute(own, [event.id])
-        return super()._add(event, now_ns, openings, parked)
+        return super()._add(event, now_ns, openings, late, unsent)
 
 
 # Forks a child for each line that it reads. The child prints its process id, takes as many steps as
@@ -594,6 +591,9 @@ def test_a_gate_shows_the_failures_before_it(gates: GateStore) -> None:
     assert [failure.error for failure in details.event.history] == ["boom"] * 3
 
 
+NO_LOOPS = pl.DataFrame(schema={"id": pl.String, "loop": pl.String})
+
+
 @requirement("A15")
 @requirement("D5")
 def test_metrics(gates: GateStore) -> None:
@@ -609,7 +609,7 @@ def test_metrics(gates: GateStore) -> None:
     worked = pl.DataFrame(
         {"task": ["t1", "t1", "t2", "t3", "t4"], "agent": ["A", "B", "C", "A", "A"]}
     )
-    found = metrics_of(gates, worked)
+    found = metrics_of(gates, worked, NO_LOOPS)
     assert (found.tasks, found.looping_tasks, found.loop_detection_rate) == (4, 2, 0.5)
     assert found.gate_rate == 0.5
     assert (found.gates_opened, found.gates_open, found.gates_resolved) == (2, 1, 1)
@@ -625,7 +625,9 @@ def test_metrics(gates: GateStore) -> None:
 
 def test_metrics_of_nothing(gates: GateStore) -> None:
     """A share of nothing is not 0."""
-    found = metrics_of(gates, pl.DataFrame(schema={"task": pl.String, "agent": pl.String}))
+    found = metrics_of(
+        gates, pl.DataFrame(schema={"task": pl.String, "agent": pl.String}), NO_LOOPS
+    )
     assert (found.loop_detection_rate, found.false_positive_rate, found.agents) == (None, None, ())
 
 
@@ -787,7 +789,8 @@ def test_a_task_that_is_part_of_another_waits_for_nobody(tmp_path: Path) -> None
     with open_gates(tmp_path) as gates:
         assert [gate.task for gate in gates.gates("open")] == ["talk"]
         assert gates.gates(task=trace.trace_id) == []
-        assert [event.type for _, event in gates.events()] == ["gate_opened"]
+        assert [event.type for _, event in gates.events()] == ["gate_opened", "gate_renamed"]
+        assert gates.renamed(trace.trace_id) == ["talk"]
     assert (done.gates_opened, done.gates_open) == (0, 1)
 
 
@@ -813,7 +816,8 @@ def test_two_open_gates_that_come_to_one_task_are_one(gates: GateStore, stays: s
     stand = {gate.id: (gate.task, gate.status) for gate in gates.gates()}
     assert stand == {stays: ("talk", "open"), over: ("talk", "withdrawn")}
     told = [(event.type, event.gate, event.decision) for _, event in gates.events()]
-    assert told[2:] == [("gate_resolved", over, "withdrawn")]
+    named = [("gate_renamed", gate, None) for gate in ("g1", "g2") if gate == stays or gate == "g1"]
+    assert sorted(told[2:]) == [*named, ("gate_resolved", over, "withdrawn")]
 
 
 def test_other_settings_judge_the_gates_anew(tmp_path: Path) -> None:
@@ -824,7 +828,7 @@ def test_other_settings_judge_the_gates_anew(tmp_path: Path) -> None:
     assert writer.ingest(spans.clear(), tmp_path, none).gates_open == 0
     assert writer.ingest(spans.clear(), tmp_path).gates_open == 1
     (tmp_path / "looptrace-store.gates.db").unlink()
-    with pytest.raises(StoreError, match="no gates yet"):
+    with pytest.raises(StoreError, match="no file of gates"):
         open_gates(tmp_path)
     assert writer.ingest(spans.clear(), tmp_path).gates_open == 1
     no_pivot = DetectionPolicy(recovery=Recovery(max_pivots=0))

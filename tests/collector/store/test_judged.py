@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -18,13 +19,13 @@ from looptrace.collector.store import layout, reader, writer
 from looptrace.collector.store.buckets import task_parts
 from looptrace.collector.store.buckets.judged import read_judged
 from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.retention import NOTICE_NS
 from looptrace.collector.store.tables.file_names import DATA
 from looptrace.collector.store.tables.parquet import BUCKETS
 from tests.paths import ROOT
 
 TRACES = [str(path) for path in sorted((ROOT / "examples/traces").glob("*.json*"))]
 POLICY = default().policy
-BYTES_MANY = 1 << 40
 
 
 @pytest.fixture
@@ -120,9 +121,10 @@ def test_a_task_whose_oldest_days_went_is_judged(
     )
     writer.ingest(shifted, folder, POLICY)
     before, _ = judged(folder, monkeypatch)
-    left = (datetime.now(UTC).date() - date(2026, 3, 3)).days
     with writer.writing(folder, POLICY) as open_store:
-        assert open_store.expire(left, BYTES_MANY) == ["2026-03-02"]
+        open_store.expire(1, 1, time.time_ns())
+        _, gone = open_store.expire(1, 1, time.time_ns() + NOTICE_NS)
+    assert [each.day for each in gone] == ["2026-03-02"]
     assert read_judged(folder)
     whole, every = judged(folder, monkeypatch, code="another")
     found, some = judged(folder, monkeypatch)

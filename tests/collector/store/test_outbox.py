@@ -76,6 +76,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def out(path: Path) -> Iterator[Outbox]:
     """Return the outbox of a new store."""
+    GateStore.open(path).close()
     with Outbox.open(path) as found:
         yield found
 

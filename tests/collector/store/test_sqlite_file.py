@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from looptrace.collector.server.ingest_log import IngestLog
-from looptrace.collector.store.gate_tables import GateFile
+from looptrace.collector.store.gate_file.tables import GateFile
+from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.sqlite_file import Schema, connect
 
@@ -74,6 +75,6 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
 def test_a_gate_file_is_no_ingest_log(tmp_path: Path) -> None:
     """Both lie in one folder, so that one may be copied in the place of the other."""
     path = tmp_path / "gates.db"
-    GateFile.open(path).close()
+    GateStore.open(path).close()
     with pytest.raises(StoreError, match="database of another program"):
         IngestLog(path, 1)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime
 from itertools import count
 from pathlib import Path
 from threading import Thread
@@ -47,7 +46,6 @@ KILLS = 6
 SPANS_A_GO = 5
 KILL_AFTER_MAX_S = 0.7
 WRITER_WAITS_S = 0.5
-BYTES_MANY = 1 << 40
 MASKED = DetectionPolicy(sameness=Sameness(masks=(TextMask("total is [0-9]+", "total"),)))
 
 # Ingests small parts again and again, each time in another order, until it is killed.
@@ -372,34 +370,6 @@ def test_the_files_of_other_days_are_left_alone(
     changed = {path for path, stamp in stamps(folder).items() if before.get(path) != stamp}
     assert {Path(path).parts[-3] for path in changed} == {"day=2026-03-04"}
     assert read == {"day=2026-03-04"}
-
-
-def test_days_go_that_are_too_old_or_too_much(tmp_path: Path) -> None:
-    """The last day always stays, and so do the gates of the days that went."""
-    folder, days = tmp_path / "s", ["2026-03-02", "2026-03-05", "2026-03-09"]
-    traces = [looping(day, at=f"{day}T09:00:00+00:00") for day in days]
-    writer.ingest(spans_of(*traces), folder)
-    left = (datetime.now(UTC).date() - date(2026, 3, 5)).days
-    with writing(folder) as open_store:
-        assert open_store.expire(left, BYTES_MANY) == days[:1]
-        assert open_store.expire(left, BYTES_MANY) == []
-        assert open_store.expire(left, 1) == days[1:2]
-    assert set(pl.concat(reader.read_turns(folder))["task"]) == set(days[2:])
-    with reader.open_gates(folder) as gates:
-        assert len(gates.gates()) == 3
-
-
-def test_spans_of_a_clock_that_was_not_set_go_like_others(tmp_path: Path) -> None:
-    """1970 is the day of the files that give tables their columns, which stay."""
-    folder, days = tmp_path / "s", ["1970-01-01", "2026-03-02"]
-    names = [f"{day} {number}" for day in days for number in range(8)]  # in several buckets
-    writer.ingest(spans_of(*(looping(n, at=f"{n[:10]}T09:00:00+00:00") for n in names)), folder)
-    with writing(folder) as open_store:
-        assert open_store.expire(1, BYTES_MANY) == days[:1]
-        assert open_store.expire(1, BYTES_MANY) == []
-    assert set(pl.concat(reader.read_turns(folder))["task"]) == set(names[8:])
-    with ask_typed(folder, "SELECT count(*) FROM spans WHERE start_ns < 1e15") as answer:
-        assert [row for batch in answer.batches for row in batch] == [(0,)]
 
 
 def test_a_trace_moves_to_the_bucket_of_the_session_that_it_turns_out_to_have(

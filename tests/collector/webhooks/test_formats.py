@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
-from looptrace.analyzer.gates.event_names import NAMES
+from looptrace.analyzer.gates.event_names import NAMES, NAMES_BEFORE
 from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.webhook import FORMATS, Format, Webhook
@@ -119,7 +119,7 @@ def test_the_standard_body_says_all_of_an_event() -> None:
     assert set(found) == {"type", "timestamp", "data"}
     assert found["type"] == "looptrace.gate.opened"
     assert found["timestamp"] == "1970-01-01T00:00:00.000Z"
-    left_out = {"type", "at_ns", "history", "signature_coarse"}
+    left_out = {"type", "at_ns", "history", "signature_coarse", "tools", *NAMES_BEFORE}
     names = {field.name for field in fields(GateEvent)}
     more = {"url", "trace_url", "resolved_by", "error", "cost"}
     assert set(found["data"]) == names - left_out | more
@@ -224,7 +224,7 @@ def test_who_is_paged_reads_all_that_is_needed() -> None:
     for part in ("cart 10", "11.9 k tokens, 38 s in the loop", "agent `planner`", "service `shop`"):
         assert part in text
     assert strip in text
-    command = 'looptrace gates resolve https://p g --decision continue --note "…"'
+    command = 'looptrace gates resolve g --server https://p --decision continue --note "…"'
     assert command in text
     assert body("standard", TOLD, telling)["data"]["error"] == "cart 10"
     assert body("standard", TOLD, telling)["data"]["cost"] == asdict(COST)

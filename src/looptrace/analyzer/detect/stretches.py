@@ -64,6 +64,12 @@ class Stretch:
         return (self.rule.name, self.task, self.agent, self.epoch, self.period, self.what)
 
     @property
+    def tools(self) -> tuple[str, ...]:
+        """The names of the tools that one round calls, each once, in order."""
+        names = (row.name for row in self.first if row.kind == "tool" and row.name)
+        return tuple(dict.fromkeys(names))
+
+    @property
     def attempts(self) -> int:
         """How many times the action, or the round of actions, was done."""
         return self.attempts_at(self.fired[-1])

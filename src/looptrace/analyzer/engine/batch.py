@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import polars as pl
@@ -14,7 +14,13 @@ from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
 from looptrace.analyzer.detect.loop_rows import LoopRow, TableReader
 from looptrace.analyzer.detect.stretches import Growth, Stretch
-from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
+from looptrace.analyzer.engine.analysis import (
+    Analysis,
+    Summary,
+    Unknown,
+    most_frequent,
+    span_kinds,
+)
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
@@ -35,7 +41,8 @@ def analyse(
 ) -> Analysis:
     """Find the loops in spans (`SPAN_SCHEMA`), by the default policy unless another is given."""
     turns, noted = turns_of(spans, policy.sameness)
-    return analysis_of(turns, spans.height, (*skipped, *noted), policy)
+    analysis = analysis_of(turns, spans.height, (*skipped, *noted), policy)
+    return analysis if analysis.summary.turns else replace(analysis, kinds=span_kinds(spans))
 
 
 def analysis_of(
@@ -82,6 +89,7 @@ def joined(parts: Sequence[Analysis], sessions: int, spans: int) -> Analysis:
         ),
         turns=pl.concat(turns) if turns else pl.DataFrame(schema=TURN_SCHEMA),
         tasks=tuple(sorted(task for part in parts for task in part.tasks)),
+        kinds=most_frequent(kind for part in parts for kind in part.kinds),
     )
 
 

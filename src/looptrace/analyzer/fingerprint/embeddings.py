@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from looptrace.errors import InstallError
+from looptrace.installation import how_to_install
 from looptrace.rules.turns import Figures
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _verify(file: _File) -> Path:
 def _another(file: _File, why: str) -> str:
     return (
         f"{file.path} of the package {file.package} {why}; "
-        "install it anew: pip install --force-reinstall 'looptrace[semantic]'"
+        f"uninstall that package, and run {how_to_install('semantic')}"
     )
 
 
@@ -134,7 +135,5 @@ def _package(name: str) -> Path:
     """Find the folder of a package without importing it."""
     spec = find_spec(name)
     if spec is None or not spec.submodule_search_locations:
-        raise EmbeddingsError(
-            f"the package {name} is not installed: pip install 'looptrace[semantic]'"
-        )
+        raise EmbeddingsError(f"the package {name} is not installed: {how_to_install('semantic')}")
     return Path(spec.submodule_search_locations[0])

@@ -21,6 +21,9 @@ DECISION_TEXTS: dict[Decision, tuple[str, str]] = {
     "cancel": ("Cancel the task", "The agent stops for good. Finished work stays."),
 }
 
+# Without a note the agent is likely to fail in the same way again.
+NOTED: frozenset[str] = frozenset({"continue"})
+
 # A judge's decision, if the settings let it decide; people use `continue` or `not_a_loop`.
 PROGRESS = "progress"
 

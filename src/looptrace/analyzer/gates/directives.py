@@ -2,8 +2,9 @@
 
 A template is a file `<name>.txt.j2`, named after the rule or, if the rule has none, the action; for
 a person's decision it is `resolved`. It may use only the values that `text_of` passes. Earlier
-turns are not quoted, so an agent does not read its own mistakes again; the blockers of a task are
-those that its author recorded, and the note of a decision is meant for the agent.
+turns are not quoted, so an agent does not read its own mistakes again: a tool is named, because the
+agent knows it by that name, and its arguments and results are not. The blockers of a task are those
+that its author recorded, and the note of a decision is meant for the agent.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ RESOLVED = "resolved"
 BLOCKER_LENGTH_MAX = 200
 # More of them do not help to decide.
 BLOCKERS_MAX = 20
+# A loop of more tools is named by its first ones.
+TOOLS_MAX, TOOL_LENGTH_MAX = 4, 80
 
 # Directives that differ in more than their task.
 TEXTS_KEPT_MAX = 1_000
@@ -48,6 +51,7 @@ _SAMPLE = {
     "pivots": 1,
     "max_pivots": 2,
     "blockers": ["key"],
+    "tools": ["fetch"],
     "retry_after_s": 60,
     "decision": "continue",
     "note": "Use the other key.",
@@ -72,7 +76,8 @@ class Directives:
         """Return the directive of an event; None if the agent need not do anything.
 
         A template may use `task`, `rule`, `action`, `attempts`, `loop_count`, `pivots`,
-        `entropy_count`, `max_pivots`, `blockers` (a list), `retry_after_s`, `decision` and `note`.
+        `entropy_count`, `max_pivots`, `blockers` and `tools` (lists), `retry_after_s`, `decision`
+        and `note`.
 
         Raises:
             DirectiveError: if a template of the folder cannot be used.
@@ -114,6 +119,7 @@ class Directives:
         task = plain(event.task, BLOCKER_LENGTH_MAX)
         blockers = [plain(name, BLOCKER_LENGTH_MAX) for name in event.blockers[:BLOCKERS_MAX]]
         values = {
+            "tools": tuple(plain(name, TOOL_LENGTH_MAX) for name in event.tools[:TOOLS_MAX]),
             "rule": event.rule,
             "action": event.action,
             "attempts": event.attempts,

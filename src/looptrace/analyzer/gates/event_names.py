@@ -30,6 +30,7 @@ NAMES: Mapping[str, TypeNames] = {
         "loop_detected", "looptrace.pivot.issued", "Pivot issued", "pivot_issued"
     ),
     "gate_opened": TypeNames("gate_triggered", "looptrace.gate.opened", "Gate opened", "stop"),
+    "gate_renamed": TypeNames("gate_renamed", "looptrace.gate.renamed", "Gate renamed", "stop"),
     "gate_resolved": TypeNames("gate_resolved", "looptrace.gate.resolved", "Gate resolved", "pass"),
     "counter_reset": TypeNames(
         "loop_counter_reset", "looptrace.counter.reset", "Counter reset", "pass"
@@ -63,3 +64,5 @@ WEBHOOK_TEXTS = (
     *("task", "session", "agent", "service", "rule", "signature", "reason", "decision"),
     *("trace_id", "span_id"),
 )
+# The texts that only a renamed gate has.
+NAMES_BEFORE = ("task_before", "agent_before")

@@ -8,7 +8,7 @@ from typing import Literal
 from looptrace.rules.contract import Action
 
 EventType = Literal[
-    "loop_detected", "pivot_issued", "gate_opened", "gate_resolved", "counter_reset"
+    "loop_detected", "pivot_issued", "gate_opened", "gate_renamed", "gate_resolved", "counter_reset"
 ]
 
 
@@ -72,8 +72,12 @@ class GateEvent:
     pivots: int = 0  # issued to the task so far; of a reset, before it
     retry_after_s: int = 0
     blockers: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()  # names of the tools that one round of the loop calls, in order
     decision: str | None = None
     note: str | None = None
     history: tuple[Failure, ...] = ()  # of a gate: the last failures before it
     exact: bool = True  # the loop's turns are an exact match
     signature_coarse: str = ""  # the key to notes of similar loops; "" if there is none
+    # Of a gate that is renamed: the names under which its last event was sent.
+    task_before: str = ""
+    agent_before: str = ""

@@ -319,6 +319,7 @@ def _emit(before: TaskState, after: TaskState, demand: _Demand, kind: EventType)
         reason=loop.reason_at(fired),
         pivots=max(before.pivots, after.pivots),
         blockers=loop.blockers,
+        tools=loop.tools,
         exact=loop.exact_at(fired),
         signature_coarse=loop.signature_coarse,
     )

@@ -1,11 +1,7 @@
-"""The dialects that spans speak: one table from canonical field and dialect to attribute keys.
+"""The fields of spans in the dialects that they speak (`span_kinds`).
 
 One dialect is chosen per span (`span_kinds`), so a span that carries two conventions counts once.
 A field is read from the first key that is present. The chosen dialect's keys come first.
-
-`key#field` is a field of a JSON object, `key.*` stands for flat numbered messages, and `@name` is
-what `with_events` makes of span events. The keys come from traces of the frameworks (see
-docs/dialects.md).
 """
 
 from __future__ import annotations
@@ -18,122 +14,12 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import polars as pl
 
-from looptrace import semconv
 from looptrace.analyzer.normalize.flat_messages import FlatKeys, FlatMessages
+from looptrace.analyzer.normalize.span_kinds import KEYS
 from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, attributes_of
 from looptrace.analyzer.schema.spans import NO_ITEMS, SPAN_SCHEMA, SpanRow
 from looptrace.analyzer.text.payloads import parsed
-
-KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    # No convention has these. They are read from any span, and a status makes it an attempt.
-    "task": {"looptrace": (semconv.TASK_ID,)},
-    "task_parent": {"looptrace": (semconv.TASK_PARENT_ID,)},
-    "task_kind": {"looptrace": (semconv.TASK_KIND,)},
-    "phase": {"looptrace": (semconv.PHASE,)},
-    "phase_start_ns": {"looptrace": (semconv.PHASE_START_NS,)},
-    "iteration": {"looptrace": (semconv.ITERATION,)},
-    "status": {"looptrace": (semconv.TASK_STATUS,)},
-    "blockers": {"looptrace": (semconv.BLOCKERS,)},
-    "completed_work": {"looptrace": (semconv.COMPLETED_WORK,)},
-    "tests_failed": {"looptrace": ("looptrace.progress.tests_failed",)},
-    "tests_total": {"looptrace": ("looptrace.progress.tests_total",)},
-    "coverage": {"looptrace": ("looptrace.progress.coverage",)},
-    "files_created": {"looptrace": ("looptrace.progress.files_created",)},
-    "dependencies_added": {"looptrace": ("looptrace.progress.dependencies_added",)},
-    "code_written": {"looptrace": ("looptrace.progress.code_written",)},
-    "session": {
-        "langsmith": ("langsmith.metadata.session_id", "langsmith.metadata.thread_id"),
-        "gen_ai": (semconv.GEN_AI_CONVERSATION_ID,),
-        "openinference": (semconv.SESSION_ID, "metadata#session_id", "metadata#thread_id"),
-        "traceloop": (
-            "traceloop.association.properties.session_id",
-            "traceloop.association.properties.thread_id",
-        ),
-        "langfuse": ("langfuse.session.id",),
-        "vercel": ("ai.settings.context.sessionId", "ai.telemetry.metadata.sessionId"),
-    },
-    "agent": {
-        "langsmith": ("langsmith.metadata.lc_agent_name",),
-        "gen_ai": (semconv.GEN_AI_AGENT_NAME,),
-        "openinference": ("agent.name", "graph.node.id", "metadata#lc_agent_name"),
-        "traceloop": (
-            "traceloop.association.properties.lc_agent_name",
-            "crewai.agent.role",
-        ),
-        "vercel": ("ai.telemetry.functionId",),
-    },
-    "tool": {
-        "gen_ai": (semconv.GEN_AI_TOOL_NAME,),
-        "openinference": ("tool.name",),
-        "traceloop": ("traceloop.entity.name",),
-        "vercel": ("ai.toolCall.name",),
-    },
-    "model": {
-        "gen_ai": (semconv.GEN_AI_REQUEST_MODEL, "gen_ai.response.model"),
-        "openinference": ("llm.model_name",),
-        "langfuse": ("langfuse.observation.model.name",),
-        "vercel": ("ai.model.id",),
-    },
-    "call_id": {
-        "gen_ai": (semconv.GEN_AI_TOOL_CALL_ID,),
-        "openinference": ("tool_call.id", "tool.id"),
-        "vercel": ("ai.toolCall.id",),
-    },
-    # OpenInference's tool.parameters is not read: half of the frameworks put the schema there.
-    "arguments": {
-        "langsmith": ("gen_ai.prompt",),
-        "gen_ai": (
-            semconv.GEN_AI_TOOL_CALL_ARGUMENTS,
-            "tool_arguments",
-            "@gen_ai.tool.message#content",
-        ),
-        "openinference": ("input.value",),
-        "traceloop": ("traceloop.entity.input",),
-        "langfuse": ("langfuse.observation.input",),
-        "vercel": ("ai.toolCall.args", "ai.toolCall.input"),
-    },
-    "result": {
-        "langsmith": ("gen_ai.completion",),
-        "gen_ai": (semconv.GEN_AI_TOOL_CALL_RESULT, "tool_response", "@gen_ai.choice#message"),
-        "openinference": ("output.value",),
-        "traceloop": ("traceloop.entity.output",),
-        "langfuse": ("langfuse.observation.output",),
-        "vercel": ("ai.toolCall.result", "ai.toolCall.output"),
-    },
-    "error_type": {"gen_ai": (semconv.ERROR_TYPE,)},
-    "error": {
-        "gen_ai": ("error.message",),
-        "langfuse": ("langfuse.observation.status_message",),
-    },
-    "level": {"gen_ai": ("gen_ai.tool.status",), "langfuse": ("langfuse.observation.level",)},
-    "given": {
-        "langsmith": ("gen_ai.prompt",),
-        "gen_ai": (semconv.GEN_AI_INPUT_MESSAGES, "@gen_ai.messages", "gen_ai.prompt.*"),
-        "openinference": ("llm.input_messages.*", "input.value"),
-        "langfuse": ("langfuse.observation.input",),
-        "vercel": ("ai.prompt.messages", "ai.prompt"),
-    },
-    "answer": {
-        "langsmith": ("gen_ai.completion",),
-        "gen_ai": (semconv.GEN_AI_OUTPUT_MESSAGES, "@gen_ai.choice#message", "gen_ai.completion.*"),
-        "openinference": ("llm.output_messages.*", "output.value"),
-        "langfuse": ("langfuse.observation.output",),
-        "vercel": ("ai.response.text",),
-    },
-    "answer_calls": {"vercel": ("ai.response.toolCalls",)},
-    "input_tokens": {
-        "gen_ai": (semconv.GEN_AI_USAGE_INPUT_TOKENS, "gen_ai.usage.prompt_tokens"),
-        "openinference": ("llm.token_count.prompt",),
-        "langfuse": ("langfuse.observation.usage_details#input",),
-        "vercel": ("ai.usage.inputTokens", "ai.usage.promptTokens"),
-    },
-    "output_tokens": {
-        "gen_ai": (semconv.GEN_AI_USAGE_OUTPUT_TOKENS, "gen_ai.usage.completion_tokens"),
-        "openinference": ("llm.token_count.completion",),
-        "langfuse": ("langfuse.observation.usage_details#output",),
-        "vercel": ("ai.usage.outputTokens", "ai.usage.completionTokens"),
-    },
-}
+from looptrace.analyzer.text.session_names import bounded_name
 
 # Messages were span events before GenAI 1.37. Some frameworks still put them into an event.
 _MESSAGE_EVENTS = {
@@ -205,6 +91,10 @@ class FieldColumns:
         """Return the values of a canonical field as texts, None where one is absent or empty."""
         values = self.values(name)
         return [None if value is None or value == "" else str(value) for value in values]
+
+    def names(self, name: str) -> Sequence[str | None]:
+        """Return the values of a canonical field that names something, at most so long."""
+        return [None if text is None else bounded_name(text) for text in self.texts(name)]
 
     def _column(self, key: str, part: str | None) -> Sequence[Any]:
         column = self._columns[key]

@@ -23,6 +23,7 @@ from looptrace.analyzer.normalize.plain_messages import (
 )
 from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
 from looptrace.analyzer.text.payloads import arguments_of, canonical, is_redacted, parsed, result_of
+from looptrace.analyzer.text.session_names import bounded_name
 from looptrace.bounded_dict import BoundedDict
 
 # As many messages as a long conversation has. Messages with a picture are too long to be cached.
@@ -284,7 +285,8 @@ def _call(part: dict[str, Any]) -> ToolCall | None:
     is_call = _type(part) in _CALL_TYPES or ("args" in part and "id" in part)
     if not is_call or not isinstance(name, str):
         return None
-    return ToolCall(_first(part, _CALL_ID_KEYS), name, arguments_of(_given(part, _ARGUMENT_KEYS)))
+    arguments = arguments_of(_given(part, _ARGUMENT_KEYS))
+    return ToolCall(_first(part, _CALL_ID_KEYS), bounded_name(name), arguments)
 
 
 def _result(part: dict[str, Any]) -> ToolResult | None:

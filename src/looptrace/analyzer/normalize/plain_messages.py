@@ -17,6 +17,7 @@ from msgspec import UNSET, Struct, UnsetType
 from looptrace.analyzer.normalize.flat_messages import FlatItem
 from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
 from looptrace.analyzer.text.payloads import arguments_of, is_redacted, result_of
+from looptrace.analyzer.text.session_names import bounded_name
 
 # Key sets of messages whose form is cached. A framework has about ten.
 FORMS_KEPT = 1024
@@ -174,7 +175,7 @@ def _role(role: str, roles: Mapping[str, str]) -> str:
 
 
 def _call(call_id: str | None, name: str, arguments: object) -> ToolCall:
-    return ToolCall(call_id or None, name, arguments_of(arguments))
+    return ToolCall(call_id or None, bounded_name(name), arguments_of(arguments))
 
 
 def _result(call_id: str, content: object) -> Message:

@@ -21,7 +21,7 @@ from looptrace.analyzer.normalize.dialects import (
 )
 from looptrace.analyzer.normalize.flat_messages import FlatMessages
 from looptrace.analyzer.normalize.messages import messages_of
-from looptrace.analyzer.normalize.span_kinds import kinds_of
+from looptrace.analyzer.normalize.span_kinds import NAMED_BY_SPAN, kinds_of, name_in
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import (
     NO_FIGURES,
@@ -33,6 +33,7 @@ from looptrace.analyzer.schema.span_fields import (
 from looptrace.analyzer.schema.spans import SpanRow, linked_traces
 from looptrace.analyzer.text.errors import error_of, says_nothing
 from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
+from looptrace.analyzer.text.session_names import bounded_name
 
 STATUS_OK, STATUS_ERROR = 1, 2
 # A response cannot have used more. A larger number is a fault of its writer.
@@ -47,9 +48,6 @@ _PROGRESS = ("tests_failed", "tests_total", "coverage", *_MARKERS)
 
 # smolagents reports the end of a run as a call to this tool.
 _NOT_A_CALL = frozenset({"final_answer"})
-# An agent's span has the agent's name in these dialects. In others it often has the framework's.
-_NAMED_BY_SPAN = {"openinference", "traceloop", "langfuse"}
-_NAME_EXTRAS = re.compile(r"^(execute_tool|invoke_agent) |(\.tool|\.agent|\.run|\._execute_core)$")
 _TYPES_THAT_SAY_NOTHING = {"", "_OTHER", "TOOL_ERROR", "Exception", "Error", "tool_error"}
 # Messages in JSON begin like this.
 _CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"messages")')
@@ -128,14 +126,15 @@ def _fields(spans: SpansAlike, kind: SpanKind | None, dialect: str) -> list[Span
         map(
             SpanFields,
             *map(row.__getitem__, ("trace_id", "span_id", "parent_span_id")),
-            *map(row.__getitem__, ("start_ns", "end_ns", "service")),
+            *map(row.__getitem__, ("start_ns", "end_ns")),
+            [service and bounded_name(service) for service in row["service"]],
             map(linked_traces, row["links"]),
             kinds,
-            *map(columns.texts, ("session", "task", "task_parent", "task_kind")),
+            *map(columns.names, ("session", "task", "task_parent", "task_kind")),
             _agents(columns, kinds, dialect, names),
-            columns.texts("phase"),
+            columns.names("phase"),
             map(_time_ns, columns.values("phase_start_ns")),
-            columns.texts("iteration"),
+            columns.names("iteration"),
             columns.texts("status"),
             map(_blockers, columns.values("blockers")),
             columns.texts("completed_work"),
@@ -157,7 +156,7 @@ def _fields(spans: SpansAlike, kind: SpanKind | None, dialect: str) -> list[Span
 
 def _names(span_names: Sequence[str], named: Sequence[Any]) -> list[str]:
     return [
-        str(name) if name else _NAME_EXTRAS.sub("", span_name)
+        bounded_name(str(name) if name else name_in(span_name))
         for name, span_name in zip(named, span_names, strict=True)
     ]
 
@@ -165,8 +164,8 @@ def _names(span_names: Sequence[str], named: Sequence[Any]) -> list[str]:
 def _agents(
     columns: FieldColumns, kinds: _Kinds, dialect: str, names: Sequence[str]
 ) -> Sequence[str | None]:
-    agents = columns.texts("agent")
-    if dialect not in _NAMED_BY_SPAN or "agent" not in kinds:
+    agents = columns.names("agent")
+    if dialect not in NAMED_BY_SPAN or "agent" not in kinds:
         return agents
     named = zip(agents, kinds, names, strict=True)
     return [name if agent is None and kind else agent for agent, kind, name in named]

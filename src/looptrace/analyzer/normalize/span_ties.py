@@ -117,5 +117,5 @@ def _named(attributes: dict[str, Any], events: str) -> _Names:
         attributes = with_events(attributes, msgspec.json.decode(events))
     _, dialect = kind_of(attributes)
     columns = FieldColumns(dialect, {name: (value,) for name, value in attributes.items()}, 1)
-    session, task, task_parent = (columns.texts(name)[0] for name in _FIELDS)
+    session, task, task_parent = (columns.names(name)[0] for name in _FIELDS)
     return session, task, task_parent

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from rich.console import Console
 from rich.text import Text
 
-from looptrace.analyzer.report.json import json_text
+from looptrace.analyzer.report.json import MONEY_DECIMALS, json_text
 from looptrace.analyzer.report.terminal import print_paragraph, wrapped
 from looptrace.analyzer.report.wording import (
     GROUPS_SHOWN_MAX,
@@ -36,7 +36,6 @@ NO_PRICES = "Costs in money need a table of prices: --prices FILE."
 # A reader needs no more models; the JSON has all of them.
 _MODELS_SHOWN_MAX = 10
 # Fewer than a float has, so that sums in JSON look exact.
-_MONEY_DECIMALS = 6
 _INDENT_COLUMNS = 2
 _GAP_COLUMNS = 2
 # Piped output has no width; nobody reads wider lines than this.
@@ -91,7 +90,7 @@ def _spent_json(spent: Spent, currency: str | None) -> dict[str, object]:
         "turns": spent.turns,
         "seconds": spent.seconds,
         "tokens": {"input": spent.input_tokens, "output": spent.output_tokens},
-        "money": None if currency is None else round(spent.money, _MONEY_DECIMALS),
+        "money": None if currency is None else round(spent.money, MONEY_DECIMALS),
         "unpriced": dict(sorted(spent.unpriced.items())),
         "untold": spent.untold,
     }

@@ -13,17 +13,19 @@ import msgspec
 
 from looptrace import __version__
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.loops import Loop, loops_in
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.report.templating import template
 from looptrace.analyzer.report.wording import (
     NAME_LENGTH_MAX,
     SENTENCE_LENGTH_MAX,
-    Group,
     cost_text,
     counted,
-    grouped,
+    loop_money_text,
+    nothing_text,
     verdict,
 )
+from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import plain
 from looptrace.errors import InputError
@@ -62,15 +64,15 @@ class Loops:
     """The loops of an analysis, and which of them are in a baseline."""
 
     analysis: Analysis
-    groups: tuple[Group, ...]
+    groups: tuple[Loop, ...]
     known: frozenset[LoopKey] | None = None  # None where there is no baseline
 
-    def is_known(self, group: Group) -> bool:
+    def is_known(self, group: Loop) -> bool:
         """Return whether the baseline has this loop."""
         return self.known is not None and _key(group.lead) in self.known
 
     @property
-    def new(self) -> tuple[Group, ...]:
+    def new(self) -> tuple[Loop, ...]:
         """The loops that the baseline does not have."""
         return tuple(group for group in self.groups if not self.is_known(group))
 
@@ -89,7 +91,7 @@ class Loops:
 
 def loops_of(analysis: Analysis, known: frozenset[LoopKey] | None = None) -> Loops:
     """Return the loops of an analysis that no outage explains."""
-    return Loops(analysis, tuple(grouped(analysis.own)), known)
+    return Loops(analysis, tuple(loops_in(analysis.own)), known)
 
 
 def baseline_of(file: Path) -> frozenset[LoopKey]:
@@ -111,11 +113,11 @@ def baseline_of(file: Path) -> frozenset[LoopKey]:
 
 def junit_report(loops: Loops) -> str:
     """Write a test case for each task; it fails where the task has a new loop."""
-    of_task: dict[str, list[Group]] = {}
+    of_task: dict[str, list[Loop]] = {}
     for group in loops.new:
         of_task.setdefault(group.lead.task, []).append(group)
     tasks = loops.analysis.tasks
-    skipped = loops.analysis.skipped
+    skipped = problems_of(loops.analysis)
     counts = {"tests": len(tasks) + len(skipped), "failures": len(of_task), "errors": len(skipped)}
     suites = Element("testsuites", {name: str(count) for name, count in counts.items()})
     suite = SubElement(suites, "testsuite", {"name": "looptrace", **suites.attrib})
@@ -124,7 +126,7 @@ def junit_report(loops: Loops) -> str:
         if groups := of_task.get(task):
             failure = SubElement(case, "failure", type=groups[0].lead.rule)
             failure.set("message", _message(groups[0].lead))
-            failure.text = "\n".join(_sentence(group) for group in groups)
+            failure.text = "\n".join(_sentence(group, loops.analysis) for group in groups)
     for part in skipped:
         error = SubElement(_case(suite, part.where), "error", type="skipped")
         error.set("message", plain(part.why, SENTENCE_LENGTH_MAX))
@@ -141,7 +143,7 @@ def sarif_report(loops: Loops, source: str) -> str:
     rules = [_rule(name, texts.get(name, f"The rule {name} of a plug-in.")) for name in names]
     notes = [
         {"level": "error", "message": {"text": _line(part.where, part.why)}}
-        for part in loops.analysis.skipped
+        for part in problems_of(loops.analysis)
     ]
     run = {
         "tool": {"driver": {"name": "looptrace", "version": __version__, "rules": rules}},
@@ -158,7 +160,7 @@ def _rule(name: str, text: str) -> dict[str, Any]:
     return {"id": name, "shortDescription": about, "fullDescription": about, "help": how}
 
 
-def _result(group: Group, loops: Loops, names: Sequence[str], source: str) -> dict[str, Any]:
+def _result(group: Loop, loops: Loops, names: Sequence[str], source: str) -> dict[str, Any]:
     lead, known = group.lead, loops.is_known(group)
     place: dict[str, Any] = {
         # GitHub accepts no result without a line, and the spans of a task are on many lines.
@@ -169,7 +171,7 @@ def _result(group: Group, loops: Loops, names: Sequence[str], source: str) -> di
         "ruleId": lead.rule,
         "ruleIndex": names.index(lead.rule),
         "level": _level(group),
-        "message": {"text": _sentence(group)},
+        "message": {"text": _sentence(group, loops.analysis)},
         "locations": [place],
         "partialFingerprints": dict.fromkeys(_FINGERPRINTS, digest(" ".join(_key(lead)))),
     }
@@ -185,8 +187,8 @@ def github_report(loops: Loops) -> str:
     for group in new_first[:_ANNOTATIONS_MAX]:
         level = "notice" if loops.is_known(group) else _level(group)
         title = _escaped(f"looptrace: {group.lead.rule}").replace(",", "%2C").replace(":", "%3A")
-        lines.append(f"::{level} title={title}::{_escaped(_sentence(group))}")
-    skipped = loops.analysis.skipped[:_ANNOTATIONS_MAX]
+        lines.append(f"::{level} title={title}::{_escaped(_sentence(group, loops.analysis))}")
+    skipped = problems_of(loops.analysis)[:_ANNOTATIONS_MAX]
     lines += [f"::error title=looptrace::{_escaped(_line(p.where, p.why))}" for p in skipped]
     lines.append(verdict(loops.analysis, loops.groups))
     return "".join(f"{line}\n" for line in lines)
@@ -207,17 +209,33 @@ def markdown_report(loops: Loops) -> str:
 def failure_text(loops: Loops) -> str:
     """Write the verdict and a line for each new loop, for the failure of a test."""
     lines = [verdict(loops.analysis, loops.groups), *known_text(loops)]
-    lines += [f"  {_sentence(group)}" for group in loops.new[:_LINES_MAX]]
+    lines += [f"  {_sentence(group, loops.analysis)}" for group in loops.new[:_LINES_MAX]]
     if len(loops.new) > _LINES_MAX:
         lines.append(f"  and {counted(len(loops.new) - _LINES_MAX, 'more loop')}")
     return "\n".join(lines)
+
+
+def problems_of(analysis: Analysis) -> Sequence[Skipped]:
+    """Return the parts that were not read; else, where no turn was, what the input is instead."""
+    nothing = nothing_text(analysis)
+    return analysis.skipped or ([Skipped("input", nothing)] if nothing else [])
+
+
+def check_something_was_read(analysis: Analysis) -> None:
+    """Refuse to pass where there was nothing to check.
+
+    Raises:
+        InputError: if there is no turn.
+    """
+    if nothing := nothing_text(analysis):
+        raise InputError(f"{nothing} Is the agent instrumented, and does it end its spans?")
 
 
 def _key(finding: Finding | _KnownFinding) -> LoopKey:
     return finding.rule, finding.signature or f"task {finding.task}"
 
 
-def _level(group: Group) -> str:
+def _level(group: Loop) -> str:
     gated = any(finding.action == "gate" for finding in group.findings)
     return "error" if gated else "warning"
 
@@ -230,10 +248,11 @@ def _message(finding: Finding) -> str:
     return plain(finding.reason, SENTENCE_LENGTH_MAX)
 
 
-def _sentence(group: Group) -> str:
+def _sentence(group: Loop, analysis: Analysis) -> str:
     lead = group.lead
     task = plain(lead.task, NAME_LENGTH_MAX)
-    return f"task {task}: {_message(lead)} ({lead.action} by {lead.rule}; {cost_text(lead.cost)})"
+    cost = cost_text(lead.cost, loop_money_text(analysis, lead))
+    return f"task {task}: {_message(lead)} ({lead.action} by {lead.rule}; {cost})"
 
 
 def _line(*parts: str) -> str:

@@ -13,12 +13,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from looptrace.analyzer.detect.loops import loops_in
 from looptrace.analyzer.detect.persons import PERSONS
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.strips.text import text_strip
 from looptrace.analyzer.report.tables import PIPED_COLUMNS
 from looptrace.analyzer.report.terminal import ACTION_STYLE
-from looptrace.analyzer.report.wording import grouped, place_of, told_text
+from looptrace.analyzer.report.wording import place_of, told_text
 from looptrace.analyzer.text.display import label, plain
 from looptrace.analyzer.tuning.counterfactuals import Change, Move, MovedGate
 from looptrace.analyzer.tuning.explain import Explanation, Progress
@@ -47,7 +48,7 @@ def print_explanation(
     is_piped = console.width == PIPED_COLUMNS
     length_max = _PIPED_CELL_LENGTH_MAX if is_piped else _CELL_LENGTH_MAX
     console.print(Text(f"task {plain(name, length_max)}", style="bold"))
-    leads = [group.lead for group in grouped(explanation.findings)]
+    leads = [group.lead for group in loops_in(explanation.findings)]
     is_ascii = console.options.ascii_only
     for line in text_strip(turns, leads, explanation.events, console.width, ascii_only=is_ascii):
         console.print(Text(line), no_wrap=True)

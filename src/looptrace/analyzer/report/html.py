@@ -11,6 +11,7 @@ import polars as pl
 
 from looptrace import __version__
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.loops import Loop, loops_in
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, Opinions
@@ -21,15 +22,13 @@ from looptrace.analyzer.report.wording import (
     HOW_TO_HAND_ON,
     HOW_TO_LOOK_CLOSER,
     NAME_LENGTH_MAX,
-    Group,
     TaskEvents,
     blind_spots,
     event_name,
     events_by_task,
-    grouped,
     left_over_text,
     loop_cost_text,
-    money_text,
+    loop_money_text,
     opinion_text,
     outage_more,
     outage_text,
@@ -40,8 +39,6 @@ from looptrace.analyzer.report.wording import (
 )
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.text.display import label, plain
-from looptrace.analyzer.tuning.backtest import money_of
-from looptrace.analyzer.tuning.prices import Prices
 from looptrace.rules.vocabulary import NS_PER_S
 
 # Turns shown before and after a loop, for context.
@@ -102,7 +99,7 @@ class _Section:
     """One loop, ready for the template."""
 
     anchor: str
-    group: Group
+    group: Loop
     strip: Strip
     cycle: tuple[CycleStep, ...]
     cost: str
@@ -132,14 +129,12 @@ class _OfRule:
     seconds: float
 
 
-def html_report(
-    analysis: Analysis, opinions: Opinions = NOBODY_ASKED, prices: Prices | None = None
-) -> str:
-    """Write the analysis as one self-contained HTML page, with money if there are prices."""
-    groups = grouped(analysis.own)
+def html_report(analysis: Analysis, opinions: Opinions = NOBODY_ASKED) -> str:
+    """Write the analysis as one self-contained HTML page."""
+    groups = loops_in(analysis.own)
     shown, left_over = shown_of(groups)
     events_of_task = events_by_task(analysis.events)
-    sections = _sections(analysis, shown, events_of_task, opinions, prices)
+    sections = _sections(analysis, shown, events_of_task, opinions)
     by_rule = _by_rule(groups)
     page = template("report.html.j2").render(
         summary=analysis.summary,
@@ -164,10 +159,9 @@ def html_report(
 
 def _sections(
     analysis: Analysis,
-    shown: Sequence[Group],
+    shown: Sequence[Loop],
     events_by_tasks: dict[str, TaskEvents],
     opinions: Opinions,
-    prices: Prices | None,
 ) -> list[_Section]:
     """Make a section of each loop; the first one of a task has the task's events."""
     turns_of_task = _turns_of_tasks(analysis.turns, {group.lead.task for group in shown})
@@ -182,13 +176,13 @@ def _sections(
         decided = _decided(events_by_tasks.pop(task), opinions) if task in events_by_tasks else None
         events, places = raw_events.get(task, []), events_of_task.get(task, {})
         cost = loop_cost_text(
-            group.lead.cost, _money(group.lead, turns, prices), _share(group.lead, turns)
+            group.lead.cost, loop_money_text(analysis, group.lead), _share(group.lead, turns)
         )
         sections.append(_section(f"loop-{number}", group, turns, events, places, decided, cost))
     return sections
 
 
-def _by_rule(groups: Sequence[Group]) -> list[_OfRule]:
+def _by_rule(groups: Sequence[Loop]) -> list[_OfRule]:
     """Return the number of loops for each rule and agent, the most frequent first."""
     leads: dict[tuple[str, str], list[Finding]] = {}
     for group in groups:
@@ -213,21 +207,6 @@ def _share(lead: Finding, turns: pl.DataFrame) -> float | None:
         return min(1.0, (lead.cost.input_tokens + lead.cost.output_tokens) / tokens)
     lasted = turns.select((pl.col("end_ns").max() - pl.col("start_ns").min()) / NS_PER_S).item()
     return min(1.0, lead.cost.seconds / lasted) if lasted else None
-
-
-def _money(lead: Finding, turns: pl.DataFrame, prices: Prices | None) -> str:
-    """Write the cost of the responses of a loop, if there are prices for them."""
-    if prices is None:
-        return ""
-    inside = (pl.col("kind") == "model") & pl.col("turn").is_between(
-        lead.turn_first, lead.turn_last
-    )
-    if lead.agent:
-        inside &= pl.col("agent") == lead.agent
-    responses = turns.filter(inside).select("name", "input_tokens", "output_tokens")
-    priced = prices.of(responses["name"].drop_nulls().unique().to_list())
-    spent, unpriced = money_of(responses, priced)
-    return money_text(spent, plain(prices.currency, NAME_LENGTH_MAX), has_unpriced=bool(unpriced))
 
 
 def _turns_of_tasks(turns: pl.DataFrame, tasks: set[str]) -> dict[Any, pl.DataFrame]:
@@ -277,7 +256,7 @@ def _decided(events: TaskEvents, opinions: Opinions) -> _Decided:
 
 def _section(
     anchor: str,
-    group: Group,
+    group: Loop,
     turns: pl.DataFrame,
     events: Sequence[GateEvent],
     places: EventPlaces,
@@ -292,7 +271,7 @@ def _section(
 
 
 def _rows_around(
-    group: Group, turns: pl.DataFrame, roles: dict[int, Any], events: EventPlaces
+    group: Loop, turns: pl.DataFrame, roles: dict[int, Any], events: EventPlaces
 ) -> tuple[list[TurnRow], int, list[TurnRow]]:
     """Return the turns of the loop and some around it; a long loop has only its start and end."""
     first = min(finding.turn_first for finding in group.findings)
@@ -310,7 +289,7 @@ def _rows_around(
     return head, turns_between, tail
 
 
-def places_in_round(group: Group) -> dict[int, str]:
+def places_in_round(group: Loop) -> dict[int, str]:
     """Name the turns of a cycle by their place in the round: A, B, A, B."""
     if group.lead.period == 1:
         return {}

@@ -14,15 +14,17 @@ import msgspec
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
-from looptrace.analyzer.engine.analysis import Analysis, Outage
+from looptrace.analyzer.detect.loops import loops_in
+from looptrace.analyzer.engine.analysis import Analysis, Money, Outage
 from looptrace.analyzer.gates.directives import OWN, Directives
-from looptrace.analyzer.gates.event_names import CONTENT
+from looptrace.analyzer.gates.event_names import CONTENT, NAMES_BEFORE
 from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, NoOpinion, Opinion, Opinions
 from looptrace.analyzer.text.times import utc_us
 from looptrace.analyzer.tuning.explain import Explanation, Progress
 
 SCHEMA = 1
+MONEY_DECIMALS = 6
 
 # Fields that identify a turn, without content.
 _TURN = ("turn", "kind", "agent", "trace_id", "span_id")
@@ -39,7 +41,9 @@ OBJECTS_AT_ONCE = 1_000
 
 # No record says whether a finding is exact.
 _FINDING = [field.name for field in fields(Finding) if field.name != "exact"]
-_EVENT = [field.name for field in fields(GateEvent) if field.name not in {*CONTENT, "at_ns"}]
+# A report has the names that are known by now, and each loop has its turns.
+_LEFT_OUT = {*CONTENT, *NAMES_BEFORE, "at_ns", "tools"}
+_EVENT = [field.name for field in fields(GateEvent) if field.name not in _LEFT_OUT]
 _finding_values, _event_values = attrgetter(*_FINDING), attrgetter(*_EVENT)
 
 
@@ -70,14 +74,22 @@ def json_report_parts(
         "turns": summary.turns,
         "spans": summary.spans,
         "tokens": {"input": summary.input_tokens, "output": summary.output_tokens},
+        "currency": analysis.money.currency if analysis.money else None,
         "unknown": asdict(summary.unknown),
         "skipped": [asdict(skipped) for skipped in analysis.skipped],
+    }
+    loops = {
+        finding.id: loop.lead.id
+        for loop in loops_in(analysis.findings)
+        for finding in loop.findings
     }
     events = (
         event_object(event, opinions.get(event.gate), directives) for event in analysis.events
     )
     lists = {
-        "findings": map(_finding_object, analysis.findings),
+        "findings": (
+            _finding_object(each, loops[each.id], analysis.money) for each in analysis.findings
+        ),
         "events": events,
         "outages": map(outage_object, analysis.outages),
     }
@@ -100,11 +112,12 @@ def _list_parts(objects: Iterable[dict[str, Any]]) -> Iterator[str]:
     yield end
 
 
-def _finding_object(finding: Finding) -> dict[str, Any]:
+def _finding_object(finding: Finding, loop: str, money: Money | None) -> dict[str, Any]:
     cost = _fields(finding.cost)
     # Python's form of a number; the library writes small ones differently.
     cost["seconds"] = msgspec.Raw(repr(finding.cost.seconds).encode())
-    return dict(zip(_FINDING, _finding_values(finding), strict=True)) | {"cost": cost}
+    cost["money"] = round(money.spent[finding.id], MONEY_DECIMALS) if money else None
+    return dict(zip(_FINDING, _finding_values(finding), strict=True)) | {"cost": cost, "loop": loop}
 
 
 def outage_object(outage: Outage) -> dict[str, Any]:

@@ -27,6 +27,11 @@ def log_record(event: GateEvent) -> dict[str, Any]:
             "reason": event.reason,
             "failure_history": [asdict(failure) for failure in event.history],
         },
+        "gate_renamed": {
+            "gate": event.gate,
+            "task_before": event.task_before,
+            "agent_before": event.agent_before,
+        },
         "gate_resolved": {"gate": event.gate, "decision": event.decision, "note": event.note},
         "loop_counter_reset": {"reason": event.reason, "previous_count": event.loop_count},
     }

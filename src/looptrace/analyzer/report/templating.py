@@ -18,6 +18,7 @@ from looptrace.analyzer.report.wording import (
     counted,
     duration_text,
     loop_cost_text,
+    ordinal,
 )
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_us
@@ -46,6 +47,7 @@ def template(name: str) -> Template:
         "cost": cost_text,
         "count": count_text,
         "counted": counted,
+        "ordinal": ordinal,
         "duration": duration_text,
         "fenced": fenced,
         "loop_cost": loop_cost_text,

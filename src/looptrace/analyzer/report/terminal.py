@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.loops import Loop, loops_in
 from looptrace.analyzer.engine.analysis import Analysis, Summary
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, Opinions
@@ -18,15 +19,14 @@ from looptrace.analyzer.report.wording import (
     HOW_TO_LOOK_CLOSER,
     NAME_LENGTH_MAX,
     SENTENCE_LENGTH_MAX,
-    Group,
     TaskEvents,
     blind_spots,
     cost_text,
     counted,
     event_name,
     events_by_task,
-    grouped,
     left_over_text,
+    loop_money_text,
     opinion_text,
     outage_more,
     outage_text,
@@ -51,10 +51,11 @@ ACTION_STYLE: dict[Action, str] = {
 
 def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBODY_ASKED) -> None:
     """Print the counts, the loops and events of each task, and what could not be compared."""
-    groups = grouped(analysis.own)
+    groups = loops_in(analysis.own)
     shown, left_over = shown_of(groups)
     events_of_task = events_by_task(analysis.events)
-    _print_line(_counts(analysis.summary), console)
+    if analysis.summary.turns:
+        _print_line(_counts(analysis.summary), console)
     _print_line(Text(verdict(analysis, groups), style="bold"), console)
     for outage in analysis.outages:
         lines = [Text(outage_text(outage), style="bold")]
@@ -62,11 +63,11 @@ def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBO
             Text.assemble(("outage", "bold yellow"), f" {outage_more(outage, analysis.events)}")
         )
         print_paragraph(lines, console)
-    by_task: dict[str, list[Group]] = {}
+    by_task: dict[str, list[Loop]] = {}
     for group in shown:
         by_task.setdefault(group.lead.task, []).append(group)
     for task, groups in by_task.items():
-        _print_task(task, groups, console)
+        _print_task(task, groups, analysis, console)
         _print_strip(task, groups, analysis, console)
         if task in events_of_task:
             print_paragraph(_event_lines(events_of_task[task], opinions), console, _INDENT_COLUMNS)
@@ -91,7 +92,7 @@ def _counts(summary: Summary) -> Text:
     return Text(", ".join(counts))
 
 
-def _print_task(task: str, groups: list[Group], console: Console) -> None:
+def _print_task(task: str, groups: list[Loop], analysis: Analysis, console: Console) -> None:
     sessions = dict.fromkeys(group.lead.session for group in groups)
     others = ", ".join(session for session in sessions if session != task)
     console.print()
@@ -99,10 +100,11 @@ def _print_task(task: str, groups: list[Group], console: Console) -> None:
     if others:
         _print_line(Text(f"session {plain(others, NAME_LENGTH_MAX)}", style="dim"), console)
     for group in groups:
-        print_paragraph(_group_lines(group), console, _INDENT_COLUMNS)
+        lines = _group_lines(group, loop_money_text(analysis, group.lead))
+        print_paragraph(lines, console, _INDENT_COLUMNS)
 
 
-def _print_strip(task: str, groups: list[Group], analysis: Analysis, console: Console) -> None:
+def _print_strip(task: str, groups: list[Loop], analysis: Analysis, console: Console) -> None:
     strip = text_strip(
         analysis.turns.filter(task=task),
         [group.lead for group in groups],
@@ -113,7 +115,7 @@ def _print_strip(task: str, groups: list[Group], analysis: Analysis, console: Co
     print_paragraph(map(Text, strip), console, _INDENT_COLUMNS)
 
 
-def _group_lines(group: Group) -> list[Text]:
+def _group_lines(group: Loop, money: str) -> list[Text]:
     lead = group.lead
     style = ACTION_STYLE[lead.action]
     lines = [
@@ -122,7 +124,7 @@ def _group_lines(group: Group) -> list[Text]:
     ]
     if group.others:
         lines.append(Text(f"also: {group.also}"))
-    lines.append(Text(f"in the loop: {cost_text(lead.cost)}"))
+    lines.append(Text(f"in the loop: {cost_text(lead.cost, money)}"))
     return lines
 
 

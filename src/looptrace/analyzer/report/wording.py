@@ -1,4 +1,4 @@
-"""Shared code of the reports for people: which findings are one loop, and the words.
+"""Shared code of the reports for people: the words, and how much is shown.
 
 The reports themselves are `terminal`, `html`, `json` and `ci`.
 """
@@ -9,20 +9,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from looptrace.analyzer.detect.findings import Cost, Finding
-from looptrace.analyzer.engine.analysis import Analysis, Outage, Summary
+from looptrace.analyzer.detect.loops import Loop
+from looptrace.analyzer.engine.analysis import Analysis, Outage, SpanKind, Summary
 from looptrace.analyzer.gates.events import GateCause, GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_us
-from looptrace.rules.contract import ACTIONS
-from looptrace.rules.registry import RULES, family_of
 from looptrace.rules.vocabulary import NS_PER_S
 
 # Nobody reads more; `--format json` has every finding.
 GROUPS_SHOWN_MAX = 100
-
-# The guards, which limit any task, whether it repeats anything or not.
-GUARDS = frozenset(rule.name for rule in RULES if family_of(rule).__name__.endswith(".guards"))
 
 # Long enough for a UUID, a trace id or a path of some depth.
 NAME_LENGTH_MAX = 64
@@ -54,11 +50,15 @@ _RESET_TEXTS = {
 }
 
 SESSIONS_SHOWN_MAX = 5
+# Kinds of spans, or sources without spans, where no span is a turn.
+KINDS_SHOWN_MAX = 5
 
 # Smaller sums would look like zero.
 _SMALLEST_AMOUNT = 0.01
 _MINUTE_SECONDS = 60
 _HOUR_MINUTES = 60
+_TEENS = range(11, 14)
+_ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 # Below this a tenth of a second matters.
 _TENTHS_SECONDS_MAX = 10
 # Agents with scripted models take less, and `0.0 s` would look like an error.
@@ -67,77 +67,9 @@ _SHORTEST_SECONDS = 0.1
 _UNITS = {"G": 1_000_000_000, "M": 1_000_000, "k": 1_000}
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """One loop for a reader: the strongest finding, and the other findings of the same loop."""
-
-    lead: Finding
-    others: tuple[Finding, ...]
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """Every finding of this loop, the strongest first."""
-        return (self.lead, *self.others)
-
-    @property
-    def also(self) -> str:
-        """The rules of the other findings, each named once."""
-        return ", ".join(dict.fromkeys(finding.rule for finding in self.others))
-
-
-def grouped(findings: Iterable[Finding]) -> list[Group]:
-    """Group the findings of the same loop, the strongest first.
-
-    A guard leads only if there is no other finding: it says that a task went on for too long, and
-    the overlapping loop says why.
-    """
-    groups: list[list[Finding]] = []
-    of_task: dict[str, list[list[Finding]]] = {}
-    for finding in sorted(findings, key=_guards_last):
-        candidates = of_task.setdefault(finding.task, [])
-        same = next((group for group in candidates if _is_same_loop(group[0], finding)), None)
-        if same is not None:
-            same.append(finding)
-        else:
-            candidates.append([finding])
-            groups.append(candidates[-1])
-    made = [Group(lead, tuple(others)) for lead, *others in groups]
-    return sorted(made, key=lambda group: min(map(_strongest_first, group.findings)))
-
-
-def _guards_last(finding: Finding) -> tuple[object, ...]:
-    return finding.rule in GUARDS, *_strongest_first(finding)
-
-
-def _strongest_first(finding: Finding) -> tuple[int, int, str, str, int, str]:
-    strength, attempts = ACTIONS.index(finding.action), finding.attempts
-    return (-strength, -attempts, finding.rule, finding.task, finding.turn_first, finding.id)
-
-
-def shown_of(groups: Sequence[Group]) -> tuple[Sequence[Group], int]:
+def shown_of(groups: Sequence[Loop]) -> tuple[Sequence[Loop], int]:
     """Return the groups that a report shows, and how many loops it leaves out."""
     return groups[:GROUPS_SHOWN_MAX], max(0, len(groups) - GROUPS_SHOWN_MAX)
-
-
-def _is_same_loop(lead: Finding, other: Finding) -> bool:
-    """Return whether two findings of one task overlap by at least half of the smaller.
-
-    Stretches are compared, not single turns: a repeated call and the repeated response that asks
-    for it are one loop and share no turn. But two agents side by side are two loops.
-    """
-    shared = min(lead.turn_last, other.turn_last) - max(lead.turn_first, other.turn_first) + 1
-    smaller = min(_length(lead), _length(other))
-    if 2 * shared < smaller:
-        return False
-    return lead.agent == other.agent or not _turns(lead).isdisjoint(_turns(other))
-
-
-def _length(finding: Finding) -> int:
-    return finding.turn_last - finding.turn_first + 1
-
-
-def _turns(finding: Finding) -> set[int]:
-    return {turn.turn for turn in finding.turns}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +110,7 @@ def place_of(event: GateEvent) -> tuple[int, bool]:
 
 
 def told_text(event: GateEvent) -> str:
-    """Write `gate by repeated_call, loop count 4: the rule's limit is reached`."""
+    """Write `gate by repeated_call, at the 5th time: the rule's limit is reached`."""
     return f"{event_name(event)}{_told_more(event)}"
 
 
@@ -192,14 +124,25 @@ def _told_more(event: GateEvent) -> str:
         decision = f": {plain(event.decision, NAME_LENGTH_MAX)}" if event.decision else ""
         return f" by a person{decision}"
     if event.type == "counter_reset":
-        return f" from {event.loop_count}: {reset_text(event.reason)}"
+        return f"{times_before(event)}: {reset_text(event.reason)}"
     more = {
         "gate": f": {WHY_TEXTS[event.why]}" if event.why else "",
         "retry_later": f": after {event.retry_after_s} s",
         "pivot": f": change of course {event.pivots}",
     }
     action = event.action or ""
-    return f" by {event.rule}, loop count {event.loop_count}{more.get(action, '')}"
+    return f" by {event.rule}, at the {ordinal(event.attempts)} time{more.get(action, '')}"
+
+
+def times_before(event: GateEvent) -> str:
+    """Write ` after 5 times`: how often the task had repeated itself before a reset, if it had."""
+    return f" after {event.loop_count + 1:,} times" if event.loop_count else ""
+
+
+def ordinal(number: int) -> str:
+    """Write `1st`, `2nd`, `3rd`, `11th`."""
+    ending = "th" if number % 100 in _TEENS else _ENDINGS.get(number % 10, "th")
+    return f"{number:,}{ending}"
 
 
 def reset_text(reason: str) -> str:
@@ -251,11 +194,20 @@ def duration_text(seconds: float) -> str:
     return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {seconds_left} s"
 
 
-def cost_text(cost: Cost) -> str:
-    """Write `46 s, 690 input + 100 output tokens`; only the time where no tokens are recorded."""
-    if not cost.input_tokens and not cost.output_tokens:
-        return duration_text(cost.seconds)
-    return f"{duration_text(cost.seconds)}, {tokens_text(cost.input_tokens, cost.output_tokens)}"
+def cost_text(cost: Cost, money: str = "") -> str:
+    """Write `46 s, 690 input + 100 output tokens, EUR 0.42`, without what is not recorded."""
+    has_tokens = cost.input_tokens or cost.output_tokens
+    tokens = tokens_text(cost.input_tokens, cost.output_tokens) if has_tokens else ""
+    return ", ".join(filter(None, (duration_text(cost.seconds), tokens, money)))
+
+
+def loop_money_text(analysis: Analysis, finding: Finding) -> str:
+    """Write what a loop cost in money; empty without prices."""
+    if (money := analysis.money) is None:
+        return ""
+    currency = plain(money.currency, NAME_LENGTH_MAX)
+    has_unpriced = finding.id in money.unpriced
+    return money_text(money.spent[finding.id], currency, has_unpriced=has_unpriced)
 
 
 def money_text(money: float, currency: str, *, has_unpriced: bool) -> str:
@@ -279,10 +231,10 @@ def loop_cost_text(cost: Cost, money: str = "", share: float | None = None) -> s
     return ", ".join(parts)
 
 
-def verdict(analysis: Analysis, groups: Sequence[Group]) -> str:
+def verdict(analysis: Analysis, groups: Sequence[Loop]) -> str:
     """Write the result in one line."""
-    if not analysis.summary.turns:
-        return "No turns to analyse."
+    if nothing := nothing_text(analysis):
+        return nothing
     outages = counted(len(analysis.outages), "outage") if analysis.outages else ""
     if not groups:
         return f"No loops found; {outages}." if outages else "No loops found."
@@ -292,6 +244,33 @@ def verdict(analysis: Analysis, groups: Sequence[Group]) -> str:
     is_open = f"; {counted(gates, 'gate')} open" if gates else ""
     of_outages = f"; {outages}" if outages else ""
     return f"{loops} {counted(analysis.summary.tasks, 'task')}{of_outages}{is_open}."
+
+
+def nothing_text(analysis: Analysis) -> str:
+    """Write what the input is if no turn is in it, because silence about it is no result.
+
+    Empty if there is a turn.
+    """
+    summary = analysis.summary
+    if summary.turns:
+        return ""
+    if summary.spans:
+        kinds = ", ".join(map(_kind_text, analysis.kinds[:KINDS_SHOWN_MAX]))
+        others = " and others" if len(analysis.kinds) > KINDS_SHOWN_MAX else ""
+        return (
+            f"Nothing was checked: of {counted(summary.spans, 'span')} none is a turn of an agent"
+            f" in a dialect that looptrace knows (docs/dialects.md). There are: {kinds}{others}."
+        )
+    what = [f"{plain(part.where, NAME_LENGTH_MAX)}: {part.why}" for part in analysis.empty]
+    if len(what) > KINDS_SHOWN_MAX:
+        what[KINDS_SHOWN_MAX:] = [counted(len(what) - KINDS_SHOWN_MAX, "other source")]
+    return f"Nothing was checked: no span was read{'; '.join(['', *what])}."
+
+
+def _kind_text(kind: SpanKind) -> str:
+    """Write `GET /users (scope opentelemetry.instrumentation.requests, 3 spans)`."""
+    scope = f"scope {plain(kind.scope, NAME_LENGTH_MAX)}" if kind.scope else "no scope"
+    return f"{plain(kind.name, NAME_LENGTH_MAX)} ({scope}, {counted(kind.spans, 'span')})"
 
 
 def outage_text(outage: Outage) -> str:
@@ -324,13 +303,6 @@ def left_over_text(left_over: int) -> str:
 
 def blind_spots(summary: Summary) -> list[str]:
     """Write what the rules could not compare, so that silence is not mistaken for health."""
-    if not summary.spans:
-        return ["No spans were read."]
-    if not summary.turns:
-        return [
-            f"{counted(summary.spans, 'span')}, but none is a tool call or a model response"
-            " in a dialect that looptrace knows."
-        ]
     missing = (
         (summary.unknown.arguments, "arguments", "calls"),
         (summary.unknown.results, "results", "outcomes"),

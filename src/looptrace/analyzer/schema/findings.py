@@ -38,3 +38,9 @@ FINDING_COLUMNS = (
     Column("cost_output_tokens", _INT, "tokens", "tokens that models wrote meanwhile"),
 )
 FINDING_SCHEMA = schema_of(FINDING_COLUMNS)
+
+# They are computed when they are read, because they depend on the other findings of the task.
+LOOP_COLUMNS = (
+    Column("loop", _TEXT, "id", "loop of the finding: the id of the finding that leads it"),
+    Column("leads", pl.Boolean(), "boolean", "whether its loop is counted as this finding"),
+)

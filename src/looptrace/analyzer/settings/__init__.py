@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING
 from looptrace.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from looptrace.analyzer.settings.given import SettingsLike
     from looptrace.analyzer.settings.sections import Settings, default, load, of_profile, overridden
     from looptrace.analyzer.settings.toml_reader import SettingsError
 else:  # The import is late, because the modules of this package import each other.
     _SECTIONS = ("Settings", "default", "load", "of_profile", "overridden")
-    __getattr__ = lazy_names(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         dict.fromkeys(_SECTIONS, f"{__name__}.sections")
-        | {"SettingsError": f"{__name__}.toml_reader"},
+        | {"SettingsError": f"{__name__}.toml_reader", "SettingsLike": f"{__name__}.given"},
     )
 
-__all__ = ["Settings", "SettingsError", "default", "load", "of_profile", "overridden"]
+__all__ = [
+    "Settings",
+    "SettingsError",
+    "SettingsLike",
+    "default",
+    "load",
+    "of_profile",
+    "overridden",
+]

@@ -82,7 +82,8 @@ for directives. A template is a Jinja file `NAME.txt.j2`. NAME is an action (`wa
 `pivot`, `force_next`, `unblock_authority`, `gate`), a rule (for its warnings and pivots), or
 `resolved` (for a person's decision). A template may use `task`, `rule`, `action`, `attempts`,
 `loop_count`, `entropy_count` (attempts since the last pivot), `pivots`, `max_pivots`, `blockers`,
-`retry_after_s`, `decision` and `note`. looptrace has a text for each missing template.
+`tools` (those that repeat), `retry_after_s`, `decision` and `note`. looptrace has a text for each
+missing template.
 
 `{MODEL} = "model.json"` at the top names a file of [`looptrace train`](prediction.md) for the rule
 `likely_loop`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from msgspec import Meta
 
 from looptrace.analyzer.settings.addresses import URL_CHARS_MAX, address_of
 from looptrace.analyzer.text.names import Name
-from looptrace.rules.contract import SettingError, check_bounds, numbers, setting
+from looptrace.rules.contract import check_bounds, numbers, refuse, setting
 
 # Capitals only, because a key that is put here by mistake hardly ever has only capitals.
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
@@ -56,17 +57,20 @@ class ChatSettings:
 
     def __post_init__(self) -> None:
         check_bounds("judge", numbers(self))
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
         if not self.model:
-            raise SettingError("judge.model is empty; it must name a model of the endpoint.")
+            yield "judge.model is empty; it must name a model of the endpoint."
         if self.api_key_variable is not None and not _VARIABLE.fullmatch(self.api_key_variable):
-            raise SettingError(
+            yield (
                 "judge.api_key_variable must be the name of an environment variable, in capitals, "
                 "digits and underscores; put the key itself into that variable."
             )
         address = address_of(self.base_url)
         is_safe = address and (address.scheme == "https" or address.is_loopback)
         if not is_safe or "?" in self.base_url:
-            raise SettingError(
+            yield (
                 "judge.base_url must be https://HOST/PATH, or http:// to this machine (localhost, "
                 "127.0.0.1, [::1]), without user, password, query or fragment."
             )

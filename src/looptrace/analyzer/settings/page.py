@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Meta
 
 from looptrace.analyzer.settings.addresses import address_of
-from looptrace.rules.contract import SettingError, check_bounds, numbers, setting
+from looptrace.rules.contract import check_bounds, numbers, refuse, setting
 
 URL_CHARS_MAX = 2_000
 TRACE, SPAN, SESSION = "{trace_id}", "{span_id}", "{session}"
@@ -47,7 +48,10 @@ class PageSettings:
 
     def __post_init__(self) -> None:
         check_bounds("page", numbers(self))
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
         if self.trace_url and not _URL.fullmatch(self.trace_url):
-            raise SettingError("page.trace_url must be an https:// or http:// address.")
+            yield "page.trace_url must be an https:// or http:// address."
         if self.url and not address_of(self.url):
-            raise SettingError("page.url must be an https:// or http:// address.")
+            yield "page.url must be an https:// or http:// address."

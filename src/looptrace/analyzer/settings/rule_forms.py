@@ -14,7 +14,7 @@ from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.settings.file_tables import ENABLED
 from looptrace.analyzer.settings.profiles import LADDER
 from looptrace.analyzer.settings.tables import made, stated
-from looptrace.analyzer.settings.toml_reader import Node
+from looptrace.analyzer.settings.toml_reader import Errors, Node
 from looptrace.rules.contract import Rule, Rung
 
 
@@ -32,16 +32,16 @@ class Form:
 
 
 def forms_of(
-    node: Node, tables: Struct, bases: Mapping[str, Form], recovery: Recovery
+    node: Node, tables: Struct, bases: Mapping[str, Form], recovery: Recovery, errors: Errors
 ) -> dict[str, Form]:
     """Return the rules that have a table in the file, each with the changes of its table.
 
-    Raises:
-        SettingsError: if a rule cannot have these settings.
+    A rule that cannot have these settings stays as it is, and its error is collected.
     """
     given = stated(node, tables)
     return {
-        name: _form(node.at(name), table, bases[name], recovery) for name, table in given.items()
+        name: errors.tried(partial(_form, node.at(name), table, bases[name], recovery), bases[name])
+        for name, table in given.items()
     }
 
 
@@ -59,16 +59,20 @@ def _form(node: Node, table: Struct, form: Form, recovery: Recovery) -> Form:
 
 
 def overrides_of(
-    node: Node, tables: Sequence[Struct], bases: Mapping[str, Form], recovery: Recovery
+    node: Node,
+    tables: Sequence[Struct],
+    bases: Mapping[str, Form],
+    recovery: Recovery,
+    errors: Errors,
 ) -> tuple[Override, ...]:
     """Return the overrides; each rule in one starts from the file's settings for all turns.
 
-    Raises:
-        SettingsError: if a rule cannot have these settings, or an override has no effect.
+    The errors are those of rules that cannot have these settings, and overrides without effect.
     """
     nodes = [node.at(index) for index in range(len(tables))]
     overrides = tuple(
-        _override(each, table, bases, recovery) for each, table in zip(nodes, tables, strict=True)
+        errors.tried(partial(_override, each, table, bases, recovery, errors), Override({}))
+        for each, table in zip(nodes, tables, strict=True)
     )
     rules = [form.rule for form in bases.values() if form.enabled]
     effective = effective_overrides(rules, overrides)
@@ -76,17 +80,23 @@ def overrides_of(
         for name in override.rules:
             at = each.at("rules").at(name)
             if name not in effective[index].rules:
-                raise at.error(f"{at.name} changes nothing: without it, the rule is the same.")
-            if any(_covers(later, override, name) for later in overrides[index + 1 :]):
-                raise at.error(
-                    f"{at.name} never applies: a later override matches every turn that it matches."
-                )
+                why = f"{at.name} changes nothing: without it, the rule is the same."
+                errors.add(at.error(why))
+            elif any(_covers(later, override, name) for later in overrides[index + 1 :]):
+                why = "never applies: a later override matches every turn that it matches."
+                errors.add(at.error(f"{at.name} {why}"))
     return overrides
 
 
-def _override(node: Node, table: Struct, bases: Mapping[str, Form], recovery: Recovery) -> Override:
+def _override(
+    node: Node,
+    table: Struct,
+    bases: Mapping[str, Form],
+    recovery: Recovery,
+    errors: Errors,
+) -> Override:
     given = stated(node, table)
-    forms = forms_of(node.at("rules", {}), given.pop("rules", Struct()), bases, recovery)
+    forms = forms_of(node.at("rules", {}), given.pop("rules", Struct()), bases, recovery, errors)
     if not given:
         raise node.error(f"an override must have at least one of {', '.join(SELECTORS)}.")
     if not forms:

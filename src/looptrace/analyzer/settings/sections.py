@@ -6,10 +6,12 @@ file, the line, the problem, and the allowed values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, structs
@@ -57,6 +59,7 @@ from looptrace.analyzer.settings.shards import ShardSettings
 from looptrace.analyzer.settings.tables import checked, made, stated
 from looptrace.analyzer.settings.toml_reader import (
     FILE_BYTES_MAX,
+    Errors,
     Node,
     SettingsError,
     content,
@@ -74,6 +77,8 @@ THRESHOLD_VARIABLE = "LOOPTRACE_LOOP_THRESHOLD"
 PIVOTS_VARIABLE = "LOOPTRACE_MAX_PIVOTS"
 # The widest bounds of a rule's threshold; each rule uses the nearest value within its own bounds.
 THRESHOLD_LEAST, THRESHOLD_MOST = 2, 100
+
+T = TypeVar("T")
 
 # Settings of the section `recovery` that decide how to count.
 _PAUSES = numbers(Counting()).keys()
@@ -114,13 +119,13 @@ def of_profile(profile: str) -> Settings:
     return Settings(profile, DetectionPolicy(RuleSet(rules), PROFILES[profile].recovery))
 
 
-def load(path: Path) -> Settings:
+def load(path: str | os.PathLike[str]) -> Settings:
     """Read a settings file.
 
     Raises:
         SettingsError: if it cannot be read, is not TOML, or has a wrong key or value.
     """
-    return parsed(content(path), str(path))
+    return parsed(content(Path(path)), os.fspath(path))
 
 
 def parsed(data: bytes, name: str) -> Settings:
@@ -129,40 +134,53 @@ def parsed(data: bytes, name: str) -> Settings:
     Raises:
         SettingsError: if it is not TOML, or has a wrong key or value.
     """
-    top = read(data, name)
-    file = checked(top, file_table(every_rule()))
-    beside, profile = Path(name).parent, PROFILES[file.profile]
+    errors = Errors()
+    top, file = checked(read(data, name), file_table(every_rule()), errors)
+    settings = _settings(top, file, Path(name).parent, errors)
+    errors.check()
+    return settings
+
+
+def _settings(top: Node, file: Any, beside: Path, errors: Errors) -> Settings:
+    """Return the settings of a file; the rest of them is read where a section has an error."""
+    profile = PROFILES[file.profile]
     bases = {rule.name: Form(rule, rule.on_by_default) for rule in rules_of_profile(file.profile)}
-    model_file, bases[LikelyLoop.name] = _model(top, file.model, beside, bases[LikelyLoop.name])
+    likely = bases[LikelyLoop.name]
+    model_file, bases[LikelyLoop.name] = errors.tried(
+        lambda: _model(top, file.model, beside, likely), ("", likely)
+    )
     changes = stated(top.at("recovery", {}), file.recovery)
     pauses = {name: changes.pop(name) for name in _PAUSES & changes.keys()}
     recovery = replace(profile.recovery, **changes)
-    bases |= forms_of(top.at("rules", {}), file.rules, bases, recovery)
+    bases |= forms_of(top.at("rules", {}), file.rules, bases, recovery, errors)
     rules = tuple(form.rule for form in bases.values() if form.enabled)
-    overrides = overrides_of(top.at("overrides"), file.overrides, bases, recovery)
+    overrides = overrides_of(top.at("overrides"), file.overrides, bases, recovery, errors)
     if not file.enabled:
         rules, overrides = (), ()
-    phases = _converging(top.at("phases"), file.phases)
+    phases = _converging(top.at("phases"), file.phases, errors)
     persons = Persons(**stated(top.at("persons", {}), file.persons))
     counting = Counting(converging=phases, persons=persons, **pauses)
-    rule_set = RuleSet(rules, overrides, counting, _meaning(top, file.meaning))
+    meaning = errors.tried(lambda: _meaning(top, file.meaning), None)
+    rule_set = RuleSet(rules, overrides, counting, meaning)
     sameness = Sameness(
-        _tools(top.at("tools"), file.tools),
-        _masks(top.at("masks"), file.masks),
+        _tools(top.at("tools"), file.tools, errors),
+        _masks(top.at("masks"), file.masks, errors),
         Results(**stated(top.at("results", {}), file.results)),
         Sessions(**stated(top.at("sessions", {}), file.sessions)),
     )
-    page = made(top.at("page", {}), PageSettings, stated(top.at("page", {}), file.page))
+    page = errors.tried(lambda: _made(top, "page", PageSettings, file.page), PageSettings())
     return Settings(
         profile=file.profile,
         policy=DetectionPolicy(rule_set, recovery, sameness),
-        directives_dir=_directives(top, file.directives, beside),
-        webhooks=_webhooks(top.at("webhooks"), file.webhooks, beside, page),
+        directives_dir=errors.tried(lambda: _directives(top, file.directives, beside), ""),
+        webhooks=_webhooks(top.at("webhooks"), file.webhooks, beside, page, errors),
         page=page,
-        shards=made(top.at("shards", {}), ShardSettings, stated(top.at("shards", {}), file.shards)),
+        shards=errors.tried(
+            lambda: _made(top, "shards", ShardSettings, file.shards), ShardSettings()
+        ),
         server=Limits(**stated(top.at("server", {}), file.server)),
         outages=OutageSettings(**stated(top.at("outages", {}), file.outages)),
-        judge=_judge(top, file.judge),
+        judge=errors.tried(lambda: _judge(top, file.judge), None),
         model_file=model_file,
     )
 
@@ -280,7 +298,7 @@ def _model(top: Node, file: str | UnsetType, beside: Path, form: Form) -> tuple[
     return str(path), replace(form, rule=replace(form.rule, **changed))
 
 
-def _converging(node: Node, tables: Mapping[str, Any]) -> Converging:
+def _converging(node: Node, tables: Mapping[str, Any], errors: Errors) -> Converging:
     """Return the metric of each phase; a metric of the user's own says which way is better."""
     converging: dict[str, Convergence] = {}
     for name, table in tables.items():
@@ -291,12 +309,14 @@ def _converging(node: Node, tables: Mapping[str, Any]) -> Converging:
         at = node.at(name)
         if better is not None:
             at = at.at(BETTER)
-            raise at.error(f"{at.name} is known for {metric}; leave it out.")
+            errors.add(at.error(f"{at.name} is known for {metric}; leave it out."))
+            continue
         at = at.at(CONVERGES_ON)
-        raise at.error(
+        why = (
             f"{at.name} is {shown(metric)}. {did_you_mean(metric, METRICS)} "
             f'A metric of your own needs {BETTER} = "lower" or "higher".'
         )
+        errors.add(at.error(why))
     return converging
 
 
@@ -317,51 +337,58 @@ def _meaning(top: Node, table: Struct | UnsetType) -> Meaning | None:
 def _judge(top: Node, table: Any) -> ChatSettings | None:
     if table is UNSET:
         return None
-    node = top.at(JUDGE)
-    return made(node, ChatSettings, stated(node, table))
+    return _made(top, JUDGE, ChatSettings, table)
 
 
-def _tools(node: Node, tables: Mapping[str, Struct]) -> dict[str, Tool]:
+def _made(top: Node, section: str, maker: Callable[..., T], table: Struct) -> T:
+    node = top.at(section, {})
+    return made(node, maker, stated(node, table))
+
+
+def _tools(node: Node, tables: Mapping[str, Struct], errors: Errors) -> dict[str, Tool]:
     tools = {name: Tool(**structs.asdict(table)) for name, table in tables.items()}
     for name, tool in tools.items():
         if tool.volatile_keys and tool.same_call:
             at = node.at(name).at("volatile_keys")
-            raise at.error(f"{at.name} changes nothing: same_call names the only keys that count.")
+            why = f"{at.name} changes nothing: same_call names the only keys that count."
+            errors.add(at.error(why))
     return tools
 
 
-def _masks(node: Node, tables: Sequence[Struct]) -> tuple[TextMask, ...]:
+def _masks(node: Node, tables: Sequence[Struct], errors: Errors) -> tuple[TextMask, ...]:
     masks = tuple(TextMask(**structs.asdict(table)) for table in tables)
     for index, mask in enumerate(masks):
         at = node.at(index).at("pattern")
         if mask.pattern in (earlier.pattern for earlier in masks[:index]):
-            raise at.error("masks.pattern is the same as that of an earlier mask.")
+            errors.add(at.error("masks.pattern is the same as that of an earlier mask."))
         try:
             check_pattern(mask.pattern)
         except ValueError as error:
-            why = plain(str(error), _ERROR_LENGTH_MAX)
-            raise at.error(f"masks.pattern: {why}.") from error
+            errors.add(at.error(f"masks.pattern: {plain(str(error), _ERROR_LENGTH_MAX)}."))
     return masks
 
 
 def _webhooks(
-    node: Node, tables: Sequence[Struct], beside: Path, page: PageSettings
+    node: Node, tables: Sequence[Any], beside: Path, page: PageSettings, errors: Errors
 ) -> tuple[Webhook, ...]:
     """Return the webhooks; paths of secrets are relative to the settings file."""
-    webhooks: dict[str, Webhook] = {}
+    webhooks: list[Webhook] = []
     for index, table in enumerate(tables):
         at = node.at(index)
         values = stated(at, table)
         values["url"] = _beside(values["url"], beside)
         values["secrets"] = tuple(_beside(secret, beside) for secret in values.get("secrets", ()))
-        webhook = made(at, Webhook, values)
-        if webhook.name in webhooks:
-            raise at.at("name").error("webhooks.name is the same as that of an earlier webhook.")
-        if webhook.decision_hours and not page.url:
+        if errors.has(at.at("format").keys):
+            continue  # What else it needs depends on its format.
+        if values["name"] in (table.name for table in tables[:index]):
+            why = "webhooks.name is the same as that of an earlier webhook."
+            errors.add(at.at("name").error(why))
+        if values.get("decision_hours") and not page.url and not errors.has(("page",)):
             why = "webhooks.decision_hours needs page.url, because its links lead there."
-            raise at.at("decision_hours").error(why)
-        webhooks[webhook.name] = webhook
-    return tuple(webhooks.values())
+            errors.add(at.at("decision_hours").error(why))
+        if webhook := errors.tried(partial(made, at, Webhook, values), None):
+            webhooks.append(webhook)
+    return tuple(webhooks)
 
 
 def _beside(value: str, folder: Path) -> str:

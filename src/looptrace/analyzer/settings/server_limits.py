@@ -28,7 +28,7 @@ class Limits:
         200, ge=10, le=2_000, doc="Unpacked bytes for each packed byte, in requests above 1 MiB."
     )
     in_flight_bytes_max: int = setting(
-        64 * MIB, ge=KIB, le=4096 * MIB, doc="Bytes of all requests that are not answered yet."
+        48 * MIB, ge=KIB, le=4096 * MIB, doc="Bytes of all requests that are not answered yet."
     )
     spans_max: int = setting(10_000, ge=1, le=1_000_000, doc="Spans in a request.")
     span_bytes_max: int = setting(
@@ -44,13 +44,10 @@ class Limits:
     body_s: int = setting(30, ge=1, le=600, doc="Seconds for the body to arrive.")
     idle_s: int = setting(60, ge=1, le=3_600, doc="Seconds for which an idle connection is kept.")
     connections_max: int = setting(
-        10_000, ge=1, le=100_000, doc="Connections at once; more are refused until one ends."
-    )
-    strangers_max: int = setting(
-        200,
+        10_000,
         ge=1,
         le=100_000,
-        doc="Connections of one address without an accepted request; beyond, the oldest is closed.",
+        doc="Connections at once; for more, the oldest without an accepted request is closed.",
     )
     retry_after_s: int = setting(
         5, ge=1, le=600, doc="Seconds after which a refused client is asked to try again."
@@ -84,13 +81,15 @@ class Limits:
         30,
         ge=1,
         le=36_500,
-        doc="Days for which spans, turns and findings are kept; gates are kept for ever.",
+        doc="Days for which spans, turns and findings are kept after they arrived; gates are kept "
+        "for ever. Each deletion is announced a day before.",
     )
     retention_bytes_max: int = setting(
         100 * GIB,
         ge=MIB,
         le=1 << 60,
-        doc="Bytes of spans, turns and findings; beyond, the oldest days are deleted.",
+        doc="Bytes of spans, turns and findings; beyond, the days that arrived first are deleted, "
+        "a day after that is announced.",
     )
 
     def __post_init__(self) -> None:

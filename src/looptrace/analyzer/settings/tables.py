@@ -7,15 +7,16 @@ declared with `setting`, because rules do not import msgspec; other fields are `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from functools import cache
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert, defstruct, structs
 
-from looptrace.analyzer.settings.toml_reader import Node, SettingsError, shown
+from looptrace.analyzer.settings.toml_reader import Errors, Keys, Node, SettingsError, all_of, shown
 from looptrace.analyzer.text.names import SECRET
 from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.rules.contract import SettingError
@@ -150,38 +151,66 @@ def made(node: Node, maker: Callable[..., _T], values: Mapping[str, Any]) -> _T:
     """Return the object that is made of the values of a table.
 
     Raises:
-        SettingsError: if the maker refuses them, at the setting that its message names.
+        SettingsError: if the maker refuses them, at the settings that its messages name.
     """
     try:
         return maker(**values)
     except SettingError as error:
-        name, _, why = str(error).partition(" ")
-        at = node.at(name.rpartition(".")[2])
-        raise at.error(f"{at.name} {why}") from error
+        raise all_of(_refused(node, text) for text in error.texts) from error
 
 
-def checked(node: Node, kind: Any) -> Any:
-    """Return the value as this type.
+def _refused(node: Node, text: str) -> SettingsError:
+    name, _, why = text.partition(" ")
+    at = node.at(name.rpartition(".")[2])
+    return at.error(f"{at.name} {why}")
+
+
+def checked(top: Node, kind: Any, errors: Errors) -> tuple[Node, Any]:
+    """Return the file without the values that are wrong, and its value as this type.
 
     Raises:
-        SettingsError: if it has another type, at the first place that is wrong.
+        SettingsError: if nothing can be left out of it.
     """
-    try:
-        return convert(node.value, kind)
-    except ValidationError as error:
-        raise _culprit(node, kind) from error
+    node = replace(top, value=deepcopy(top.value))
+    while True:
+        try:
+            return node, convert(node.value, kind)
+        except ValidationError:
+            culprits = list(_culprits(node, kind))
+        for error, _ in culprits:
+            errors.add(error)
+        for _, keys in culprits:
+            if not keys:
+                errors.check()
+            errors.leave_out(node.value, keys)
 
 
-def _culprit(node: Node, kind: Any) -> SettingsError:
-    """Return the error of the innermost value that is wrong."""
+def _culprits(node: Node, kind: Any) -> Iterator[tuple[SettingsError, Keys]]:
+    """Yield the errors of the innermost values that are wrong, with the keys to leave out.
+
+    A required value cannot be left out of its table, and no entry out of a list, whose other
+    entries would have other numbers: the table or the list is.
+    """
     kind, about = described(kind)
-    if error := _wrong_keys(node, kind) or _wrong_count(node, kind, about):
-        return error
+    wrong = [*_wrong_keys(node, kind), *_wrong_count(node, kind, about)]
+    required = (
+        {item.encode_name for item in structs.fields(kind) if item.required}
+        if _is_table(kind)
+        else set()
+    )
     for inner, inner_kind in _inner(node, kind):
         try:
             convert(inner.value, inner_kind)
         except ValidationError:
-            return _culprit(inner, inner_kind)
+            is_fixed = isinstance(node.value, list) or inner.keys[-1] in required
+            wrong += [
+                (error, node.keys if is_fixed and keys == inner.keys else keys)
+                for error, keys in _culprits(inner, inner_kind)
+            ]
+    yield from wrong or [(_wrong_value(node, kind, about), node.keys)]
+
+
+def _wrong_value(node: Node, kind: Any, about: Mapping[str, Any]) -> SettingsError:
     if get_origin(kind) is Literal:
         meant = did_you_mean(node.value, get_args(kind))
         return node.error(f"{node.name} is {shown(node.value)}. {meant}")
@@ -189,38 +218,40 @@ def _culprit(node: Node, kind: Any) -> SettingsError:
     return node.error(f"{node.name} {what}must be {_allowed(kind, about)}.")
 
 
-def _wrong_keys(node: Node, kind: Any) -> SettingsError | None:
-    """Return the error of a table with an unknown key, or without a required one."""
+def _wrong_keys(node: Node, kind: Any) -> Iterator[tuple[SettingsError, Keys]]:
+    """Yield the errors of a table with unknown keys, or without required ones."""
     if not (_is_table(kind) and isinstance(node.value, dict)):
-        return None
+        return
     items = {item.encode_name: item for item in structs.fields(kind)}
     where = f" in {node.name}" if node.keys else ""
     for key in (key for key in node.value if key not in items):
-        return node.at(key).error(f"there is no {shown(key)}{where}. {did_you_mean(key, items)}")
+        at, meant = node.at(key), did_you_mean(key, items)
+        yield at.error(f"there is no {shown(key)}{where}. {meant}"), at.keys
     owner = node.name if node.keys else "the file"
     entry = "an entry of " if node.keys and isinstance(node.keys[-1], int) else ""
     for key, item in items.items():
         if item.required and key not in node.value:
             allowed = _allowed(*described(item.type))
-            return node.error(f"{entry}{owner} has no {key}; it must be {allowed}.")
-    return None
+            yield node.error(f"{entry}{owner} has no {key}; it must be {allowed}."), node.keys
 
 
-def _wrong_count(node: Node, kind: Any, about: Mapping[str, Any]) -> SettingsError | None:
-    """Return the error of a list or table with too many entries, too few, or a wrong name."""
+def _wrong_count(
+    node: Node, kind: Any, about: Mapping[str, Any]
+) -> Iterator[tuple[SettingsError, Keys]]:
+    """Yield the errors of a list or table with too many entries, too few, or wrong names."""
     if type(node.value) is not {tuple: list, dict: dict}.get(get_origin(kind)):
-        return None
+        return
     count, least, most = len(node.value), about.get("min_length", 0), about.get("max_length")
     if not least <= count <= (most or count):
-        return node.error(f"{node.name} has {count} entries; it may have {least} to {most}.")
+        why = f"{node.name} has {count} entries; it may have {least} to {most}."
+        yield node.error(why), node.keys
     if get_origin(kind) is dict:
         _, name = described(get_args(kind)[0])
         least, most = name["min_length"], name["max_length"]
         for key in node.value:
             if not least <= len(key) <= most:
                 why = f"a name in {node.name} has {len(key)} characters; it must have"
-                return node.at(key).error(f"{why} {least} to {most}.")
-    return None
+                yield node.at(key).error(f"{why} {least} to {most}."), (*node.keys, key)
 
 
 def _inner(node: Node, kind: Any) -> list[tuple[Node, Any]]:
@@ -232,7 +263,7 @@ def _inner(node: Node, kind: Any) -> list[tuple[Node, Any]]:
         return [(node.at(key), arguments[1]) for key in node.value]
     if isinstance(node.value, dict) and _is_table(kind):
         kinds = {item.encode_name: item.type for item in structs.fields(kind)}
-        return [(node.at(key), kinds[key]) for key in node.value]
+        return [(node.at(key), kinds[key]) for key in node.value if key in kinds]
     return []
 
 

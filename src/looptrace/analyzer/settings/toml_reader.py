@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from looptrace.analyzer.text.display import plain
 from looptrace.errors import InputError
@@ -31,11 +32,74 @@ _SYNTAX_PLACE = re.compile(
     r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)"
 )
 
+T = TypeVar("T")
 Keys = tuple[str | int, ...]  # A number counts the tables of a list from 0.
 
 
 class SettingsError(InputError):
-    """Settings that cannot be used; the message is one line, with the file and the line in it."""
+    """Settings that cannot be used; the message is one line, with the file and the line in it.
+
+    `every` has all errors of the file, in the order of their lines; the message is the first.
+    """
+
+    def __init__(
+        self, text: str, line: int = 0, keys: Keys = (), every: Sequence[SettingsError] = ()
+    ) -> None:
+        super().__init__(text)
+        self.line = line
+        self.keys = keys
+        self.every = tuple(every) or (self,)
+
+
+class Errors:
+    """The errors of a settings file, collected while it is read."""
+
+    def __init__(self) -> None:
+        self._found: list[SettingsError] = []
+        self._left_out: list[Keys] = []
+
+    def add(self, error: SettingsError) -> None:
+        """Take an error, but none of a value of which a part is wrong and was left out."""
+        for each in error.every:
+            if not any(_shared(keys, each.keys) == len(each.keys) for keys in self._left_out):
+                self._found.append(each)
+
+    def has(self, keys: Keys) -> bool:
+        """Return whether these keys lead to an error."""
+        return any(_shared(error.keys, keys) == len(keys) for error in self._found)
+
+    def leave_out(self, value: dict[str, Any], keys: Keys) -> None:
+        """Take a wrong value out of the tables, so that the rest can be read."""
+        self._left_out.append(keys)
+        *path, last = keys
+        inner: Any = value
+        for key in path:
+            inner = inner.get(key, {}) if isinstance(inner, dict) else inner[key]
+        inner.pop(last, None)
+
+    def tried(self, make: Callable[[], T], otherwise: T) -> T:
+        """Return what is made; where it is refused, take the error and return the other."""
+        try:
+            return make()
+        except SettingsError as error:
+            self.add(error)
+            return otherwise
+
+    def check(self) -> None:
+        """Raise all errors as one.
+
+        Raises:
+            SettingsError: if there is one; its message has the first, and how many others.
+        """
+        if self._found:
+            raise all_of(self._found)
+
+
+def all_of(errors: Iterable[SettingsError]) -> SettingsError:
+    """Return one error for several; `every` has each."""
+    first, *others = every = sorted(errors, key=lambda error: error.line)
+    more = f" The file has {len(others)} more." if others else ""
+    return SettingsError(f"{first}{more}", first.line, first.keys, every)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +119,8 @@ class Node:
 
     def error(self, why: str) -> SettingsError:
         """Return the error of this value."""
-        return SettingsError(f"{self.file}:{_line_of(self.text, self.keys)}: {why}")
+        line = _line_of(self.text, self.keys)
+        return SettingsError(f"{self.file}:{line}: {why}", line, self.keys)
 
     def at(self, key: str | int, value: Any = None) -> Node:
         """Return the value of a key of a table, or this value if there is no such key."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Annotated, Literal, get_args
@@ -12,7 +13,7 @@ from msgspec import Meta
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.addresses import URL_CHARS_MAX, address_of
 from looptrace.analyzer.text.names import SECRET, Name
-from looptrace.rules.contract import Action, SettingError, check_bounds, numbers, setting
+from looptrace.rules.contract import Action, SettingError, check_bounds, numbers, refuse, setting
 
 Format = Literal["standard", "cloudevents", "slack", "pagerduty", "alertmanager"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -26,8 +27,8 @@ FILTER_MAX = 50
 _PRIVATE_MAX = 20  # networks of one webhook
 # The settings of a webhook that choose events, and the field of an event for each.
 FILTERS = {"rules": "rule", "actions": "action", "agents": "agent", "services": "service"}
-# Both ends of a gate; a receiver that keeps states cannot use an event without an end.
-_ENDS = ("gate_opened", "gate_resolved")
+# The events of a gate; a receiver that keeps states cannot use an event without an end.
+_OF_GATES = ("gate_opened", "gate_renamed", "gate_resolved")
 _OF_STATES = ("pagerduty", "alertmanager")
 # The fields of a link to a gate.
 GATE, TASK = "{gate}", "{task}"
@@ -111,34 +112,47 @@ class Webhook:
 
     def __post_init__(self) -> None:
         check_bounds("webhooks", numbers(self))
-        _check_address("url", self.url, self.allow_private)
+        refuse(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        try:
+            _check_address("url", self.url, self.allow_private)
+        except SettingError as error:
+            yield str(error)
         if self.gate_url:
             filled = self.gate_url.replace(GATE, "g").replace(TASK, "t")
             if not address_of(filled):
-                raise SettingError("webhooks.gate_url must be an https:// or http:// address.")
-        for secret in self.secrets:
-            if not _is_reference(secret):
-                raise SettingError(
-                    f"webhooks.secrets must name the place of each secret: {VARIABLE}VARIABLE or "
-                    f"{FILE}PATH, never the secret itself."
-                )
+                yield "webhooks.gate_url must be an https:// or http:// address."
+        if not all(map(_is_reference, self.secrets)):
+            yield (
+                f"webhooks.secrets must name the place of each secret: {VARIABLE}VARIABLE or "
+                f"{FILE}PATH, never the secret itself."
+            )
         if self.format in ("standard", "pagerduty") and not self.secrets:
-            raise SettingError(f"webhooks.secrets must name one: {_WHY_SECRET[self.format]}.")
+            yield f"webhooks.secrets must name one: {_WHY_SECRET[self.format]}."
         for network in self.allow_private:
             try:
                 ip_network(network)
-            except ValueError as error:
-                raise SettingError(
+            except ValueError:
+                yield (
                     f"webhooks.allow_private has {network!r}, which is not a network such as "
                     "10.1.0.0/16 or 127.0.0.1."
-                ) from error
+                )
+
+    def takes(self, event: GateEvent) -> bool:
+        """Return whether the format has a form for an event.
+
+        In a format of states, a name of a gate that is over would open it again.
+        """
+        is_over = event.type == "gate_renamed" and event.status == "active"
+        return self.format not in _OF_STATES or (event.type in _OF_GATES and not is_over)
 
     def wants(self, event: GateEvent) -> bool:
         """Return whether an event matches the format and all filters.
 
         A field without a value matches no filter; but a loop of no one agent matches every agent.
         """
-        if self.format in _OF_STATES and event.type not in _ENDS:
+        if not self.takes(event):
             return False
         filters = {name: getattr(event, of) for name, of in FILTERS.items() if getattr(self, name)}
         if event.finding and not event.agent:

@@ -9,10 +9,13 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
+from looptrace.analyzer.text.digests import DIGEST_BYTES, digest
 from looptrace.errors import InputError
 
 # The name that OpenTelemetry's SDKs give to a service without one.
 _UNKNOWN_SERVICE = "unknown_service"
+# Names are shown, listed and compared everywhere; a longer one is cut, and ends with a hash of it.
+NAME_CHARS_MAX = 256
 _NAMES_KEPT = 1024  # Each span looks up its own.
 
 
@@ -25,6 +28,13 @@ class Session(NamedTuple):
 
     id: str
     name: str
+
+
+def bounded_name(name: str) -> str:
+    """Return a name of at most `NAME_CHARS_MAX` characters; other long names have other ones."""
+    if len(name) <= NAME_CHARS_MAX:
+        return name
+    return f"{name[: NAME_CHARS_MAX - 2 * DIGEST_BYTES - 1]}~{digest(name)}"
 
 
 @lru_cache(maxsize=_NAMES_KEPT)
@@ -55,13 +65,13 @@ def session_task(session: str, tasks: Iterable[str]) -> list[str]:
     Raises:
         SeveralServicesError: if several services have the session.
     """
-    of_services = {task: service for task in tasks if (service := service_of(task, session))}
+    of_services = [task for task in tasks if service_of(task, session)]
     if len(of_services) > 1:
-        services = ", ".join(map(repr, sorted(of_services.values())))
         raise SeveralServicesError(
-            f"session {session!r} is one of each of these services: {services}; say which is meant."
+            f"session {session!r} is one of several services; name the task, which is one of: "
+            f"{', '.join(sorted(of_services))}."
         )
-    return list(of_services)
+    return of_services
 
 
 def _quoted(service: str) -> str:

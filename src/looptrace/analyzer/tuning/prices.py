@@ -11,7 +11,7 @@ import polars as pl
 from msgspec import Meta, Struct
 
 from looptrace.analyzer.settings.tables import checked
-from looptrace.analyzer.settings.toml_reader import content, read
+from looptrace.analyzer.settings.toml_reader import Errors, content, read
 from looptrace.analyzer.text.names import Name
 
 MODELS_MAX = 1_000
@@ -75,7 +75,9 @@ def parsed(data: bytes, name: str) -> Prices:
     Raises:
         SettingsError: if it is not TOML, or has invalid values.
     """
-    file = checked(read(data, name), _File)
+    errors = Errors()
+    _, file = checked(read(data, name), _File, errors)
+    errors.check()
     table = (
         Price(models, price.input_per_million, price.output_per_million)
         for models, price in file.models.items()

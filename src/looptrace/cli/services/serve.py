@@ -5,29 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from looptrace.analyzer.settings.sections import Settings
-from looptrace.cli.config import config_option
+from looptrace.analyzer.settings.sections import Settings, in_force
+from looptrace.cli.config import CONFIG_PATH, config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.judge_option import judge_of, judge_option
-from looptrace.cli.shared.stores import StorePath
+from looptrace.cli.shared.stores import store_option
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _PORT = click.IntRange(0, 65_535)
 
 
 @click.command()
-@click.option(
-    "--store",
-    "store_dir",
-    required=True,
-    type=StorePath("served"),
-    help="Folder of the store; it is created if it does not exist.",
-)
+@store_option("served", "Folder of the store; it is created if it does not exist.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--http-port", type=_PORT, default=4318, show_default=True, help="0 is any free one.")
 @click.option("--grpc-port", type=_PORT, default=4317, show_default=True, help="0 is any free one.")
@@ -62,34 +57,38 @@ _PORT = click.IntRange(0, 65_535)
 )
 @judge_option
 @config_option
-def serve(settings: Settings, store_dir: Path, judge: str | None, **options: Any) -> None:
+def serve(settings: Settings, store: Path, judge: str | None, **options: Any) -> None:
     """Receive OTLP, find loops as they happen, and notify agents and people of gates.
 
-    Acknowledged spans are on disk. The server ends on SIGTERM or Ctrl-C, within 5 seconds.
+    Acknowledged spans are on disk. The server ends on SIGTERM or Ctrl-C, within 5 seconds. On
+    SIGHUP it reads tokens and certificates again, and logs which settings need a restart.
     """
     with traces.needing("server", "serving"):
         # Only here, because they are an extra.
         from looptrace.collector import gate_exporter  # noqa: PLC0415
         from looptrace.collector.page.site import Site  # noqa: PLC0415
-        from looptrace.collector.server import access, logs, service  # noqa: PLC0415
+        from looptrace.collector.server import access, logs, process, service  # noqa: PLC0415
 
     def ready(at: service.Addresses) -> None:
         grpc = f", OTLP over gRPC at {at.grpc}" if at.grpc else ""
         click.echo(f"looptrace listens: OTLP over HTTP and gates at {at.http}{grpc}")
 
-    tokens = access.read_tokens(options["token_file"], os.environ)
+    read_tokens = partial(access.read_tokens, options["token_file"], os.environ)
+    tokens = read_tokens()
+    listening = access.Access(
+        options["host"],
+        tuple(tokens),
+        tokens,
+        options["tls_cert"],
+        options["tls_key"],
+        options["client_ca"],
+        options["allow_host"],
+    )
+    read_settings = partial(in_force, click.get_current_context().meta[CONFIG_PATH], os.environ)
     serving = service.Options(
-        store_dir,
+        store,
         settings,
-        access.Access(
-            options["host"],
-            tuple(tokens),
-            tokens,
-            options["tls_cert"],
-            options["tls_key"],
-            options["client_ca"],
-            options["allow_host"],
-        ),
+        listening,
         options["http_port"],
         None if options["no_grpc"] else options["grpc_port"],
         content=options["content"],
@@ -97,6 +96,8 @@ def serve(settings: Settings, store_dir: Path, judge: str | None, **options: Any
         shard=options["shard"],
         export_to=gate_exporter.Target(options["export_to"]) if options["export_to"] else None,
         page=Site,
+        reload=process.Reload(listening, settings, read_tokens, read_settings),
     )
     logs.log_to(sys.stderr)
     asyncio.run(service.serve(serving, ready))
+    process.end()

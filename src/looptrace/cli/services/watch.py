@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 import click
 from rich.console import Console
@@ -13,7 +15,7 @@ from rich.live import Live
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli.config import config_option
 from looptrace.cli.gates import notice_line
-from looptrace.cli.shared.gate_sources import LOOK_S, GateSource, source_at
+from looptrace.cli.shared.gate_sources import LOOK_S, GateSource, source_of, source_options
 from looptrace.cli.shared.keyboard import keyboard
 from looptrace.cli.shared.watch_screen import QUIT, Resolution, WatchScreen
 from looptrace.errors import LooptraceError
@@ -23,17 +25,16 @@ _TICK_S = 0.25
 
 
 @click.command()
-@click.argument("where", metavar="URL|STORE[,...]")
+@source_options
 @config_option
-def watch(where: str, settings: Settings) -> None:
+def watch(stores: Sequence[Path | str], servers: Sequence[str], settings: Settings) -> None:
     """Show the open gates, and the tasks one attempt short of a loop, until q is pressed.
 
-    URL is the address of a running server, whose token is read from LOOPTRACE_TOKEN; STORE is the
-    folder of a store, which is read again every 2 s. Several, separated by commas, are shown as
-    one. A key resolves the selected gate. If standard output is not a terminal, each event is a
-    line.
+    A store is read again every 2 s. A key begins a decision about the selected gate, and enter
+    sends it. If standard output is not a terminal, each event is a line.
     """
-    source = source_at(where, settings)
+    source = source_of(stores, servers, settings)
+    where = ", ".join(map(str, (*stores, *servers)))
     console = Console()
     if console.is_terminal and sys.stdin.isatty():
         _watch_screen(source, where, console)

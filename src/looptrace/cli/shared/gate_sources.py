@@ -1,4 +1,4 @@
-"""Sources of gates: a server, a store, or several of them, shown as one."""
+"""Sources of gates: servers, stores, or several of them, shown as one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 
@@ -18,24 +19,25 @@ from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.directives import notice_of
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.cli.shared.stores import store_copy, written_store
+from looptrace.cli.shared.stores import store_copy, store_option, written_store
+from looptrace.collector.agent_states import with_agents
 from looptrace.collector.api_bodies import WarmingTask
 from looptrace.collector.gates_client import RemoteGates
-from looptrace.collector.sdk.gate_stream import TOKEN_VARIABLE, Server
+from looptrace.collector.sdk.gate_stream import Server
+from looptrace.collector.sdk.server_watch import TOKEN_VARIABLE
 from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, together
 from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.objects.client import is_object_url
 from looptrace.collector.store.objects.publisher import WrittenMeanwhileError
-from looptrace.collector.store.reader import open_gates, worked
+from looptrace.collector.store.reader import open_gates, read_loops, worked
 from looptrace.errors import InputError, LooptraceError, UnavailableError
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 # The time between two looks at a store.
 LOOK_S = 2.0
-_SEVERAL = ","
 # Tries to record a decision where other writers are first; each takes a moment.
 _TRIES = 5
 
@@ -64,23 +66,37 @@ class GateSource(Protocol):
         """Follow the events, beginning with the openings of gates that are open."""
 
 
-def is_url(where: str) -> bool:
-    """Return whether the source is a server, and not a store."""
-    return where.startswith(("http://", "https://"))
+def source_options(command: F) -> F:
+    """Add --store and --server; the command gets the sources as `stores` and `servers`."""
+    several = "; several are shown as one."
+    server = click.option(
+        "--server",
+        "servers",
+        metavar="URL",
+        multiple=True,
+        help=f"Address of a running server, such as http://localhost:4318{several} Its token is "
+        f"read from {TOKEN_VARIABLE}.",
+    )
+    store = f"Folder of a store, or s3://BUCKET/PREFIX{several}"
+    return store_option("written", store, required=False, multiple=True)(server(command))
 
 
-def source_at(where: str, settings: Settings) -> GateSource:
-    """Return the gates of a server or a store, or of several separated by commas.
+def source_of(
+    stores: Sequence[Path | str], servers: Sequence[str], settings: Settings
+) -> GateSource:
+    """Return the gates of a store or a server, or of several of them.
 
     Raises:
-        UsageError: if an address is not one.
+        UsageError: if none is named, or an address is not one.
     """
-    if _SEVERAL in where and not Path(where).exists():
-        names = [name for each in where.split(_SEVERAL) if (name := each.strip())]
-        return GatesOfSeveral([source_at(name, settings) for name in names])
-    if is_object_url(where):
-        return ObjectGates(where, settings)
-    return RemoteGates(server_at(where)) if is_url(where) else StoredGates(Path(where), settings)
+    stored = (
+        StoredGates(store, settings) if isinstance(store, Path) else ObjectGates(store, settings)
+        for store in stores
+    )
+    sources: list[GateSource] = [*stored, *(RemoteGates(server_at(url)) for url in servers)]
+    if not sources:
+        raise click.UsageError("name a store by --store, or a running server by --server.")
+    return sources[0] if len(sources) == 1 else GatesOfSeveral(sources)
 
 
 def server_at(url: str) -> Server:
@@ -106,12 +122,15 @@ class StoredGates:
     def gates(self, status: GateStatus | None = None) -> list[StoredGate]:
         """Return gates, the open ones first, then the newest."""
         with open_gates(self._folder) as store:
-            return store.gates(status)
+            gates = store.gates(status)
+        return with_agents(self._folder, gates)
 
     def gate(self, gate_id: str, meaning: Meaning | None = None) -> GateDetails:
         """Return a gate with what led to it."""
         with open_gates(self._folder) as store:
-            return store.gate(gate_id, meaning)
+            details = store.gate(gate_id, meaning)
+        (gate,) = with_agents(self._folder, [details.gate])
+        return replace(details, gate=gate)
 
     def resolve(
         self, gate_id: str, decision: str, note: str | None, *, who: str | None = None
@@ -123,7 +142,7 @@ class StoredGates:
     def metrics(self) -> GateMetrics:
         """Return how often tasks loop, and how often they are stopped."""
         with open_gates(self._folder) as store:
-            return metrics_of(store, worked(self._folder))
+            return metrics_of(store, worked(self._folder), read_loops(self._folder))
 
     def warming(self) -> list[WarmingTask]:
         """Return the tasks where a rule is one attempt short of a loop."""
@@ -173,7 +192,7 @@ class ObjectGates(StoredGates):
         """
         raise InputError(
             f"{self._url}: is on object storage, where nobody tells of gates as they open; "
-            "watch a server, or ask with `looptrace gates list`."
+            "watch a server by --server, or ask with `looptrace gates list`."
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ _BYTES_MAX = 1024
 _POLL_S = 0.05
 _NAMES = {"\r": ENTER, "\n": ENTER, "\x7f": BACKSPACE, "\b": BACKSPACE, "\x1b": ESCAPE}
 _ARROWS = {"\x1b[A": UP, "\x1b[B": DOWN, "\x1bOA": UP, "\x1bOB": DOWN, "\xe0H": UP, "\xe0P": DOWN}
+# The code of a key: a sequence of a terminal, a letter with Alt, an arrow of Windows, a character.
+_CODE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\x1b\r\n]|\xe0[HP]|.", re.DOTALL)
 
 # Returns the keys that were pressed, after at most so many seconds.
 Keys = Callable[[float], list[str]]
@@ -57,14 +60,10 @@ def _windows_keys(timeout_s: float) -> list[str]:
 
 
 def keys_in(text: str) -> list[str]:
-    """Return the keys in a terminal's input, arrows as one key each."""
-    keys: list[str] = []
-    while text:
-        arrow = next((code for code in _ARROWS if text.startswith(code)), None)
-        if arrow:
-            keys.append(_ARROWS[arrow])
-            text = text[len(arrow) :]
-        else:
-            keys.append(_NAMES.get(text[0], text[0]))
-            text = text[1:]
-    return keys
+    """Return the keys in a terminal's input, without those that have no name here.
+
+    The rest of their codes must not be taken for letters, which would decide on a gate.
+    """
+    codes = _CODE.findall(text)
+    named = {**_ARROWS, **_NAMES}
+    return [named.get(code, code) for code in codes if code in named or len(code) == 1]

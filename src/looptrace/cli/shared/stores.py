@@ -1,18 +1,43 @@
-"""Where a store is: a folder, or an address on object storage, of which a command has a copy."""
+"""The option --store: a folder, or an address on object storage, of which a command has a copy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import click
 
 from looptrace.collector.store.objects.client import is_object_url
 
 _COPIES = "looptrace.store_copies"
+
+F = TypeVar("F", bound=Callable[..., Any])
+Use = Literal["read", "written", "served"]
+
+
+def store_option(
+    use: Use,
+    meaning: str = "Folder of the store, or s3://BUCKET/PREFIX.",
+    *,
+    required: bool = True,
+    multiple: bool = False,
+) -> Callable[[F], F]:
+    """Return the option that names a store; it is the same for every command.
+
+    The command gets it as `store`, or as `stores` where several may be named.
+    """
+    return click.option(
+        "--store",
+        "stores" if multiple else "store",
+        metavar="STORE",
+        required=required,
+        multiple=multiple,
+        type=StorePath(use),
+        help=meaning,
+    )
 
 
 class StorePath(click.Path):
@@ -22,10 +47,8 @@ class StorePath(click.Path):
     of one that is written to the address itself, for `written_store`.
     """
 
-    def __init__(
-        self, use: Literal["read", "written", "served"], *, file_okay: bool = False
-    ) -> None:
-        super().__init__(file_okay=file_okay, path_type=Path)
+    def __init__(self, use: Use) -> None:
+        super().__init__(file_okay=False, path_type=Path)
         self._use = use
 
     def convert(
@@ -38,7 +61,8 @@ class StorePath(click.Path):
         if not is_object_url(value):
             if "://" in str(value):
                 self.fail(
-                    f"{value}: is no store; a store is a folder, or at s3://, gs:// or az://.",
+                    f"{value}: is no store; a store is a folder, or at s3://, gs:// or az://. "
+                    "`looptrace gates` and `watch` take a running server by --server.",
                     param,
                     ctx,
                 )

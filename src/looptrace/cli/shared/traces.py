@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,7 +39,8 @@ from looptrace.collector.store import layout, reader
 from looptrace.collector.store.objects.client import is_object_url
 from looptrace.collector.store.objects.snapshot import fetch_tables
 from looptrace.collector.store_analysis import analyse_store, work_on_buckets
-from looptrace.errors import InstallError
+from looptrace.errors import InputError, InstallError
+from looptrace.installation import how_to_install
 from looptrace.processes import Engine, Processes, cores
 
 R = TypeVar("R")
@@ -80,6 +82,7 @@ def analysis(
             notes = spooled(paths, spool, processes)
             with working():
                 whole, failures = analyse_in(processes, spool, notes.skipped, settings.policy)
+                whole = replace(whole, empty=notes.empty)
                 return with_outages(whole, failures, settings.outages)
     warn_of_waiting(folder)
     if engine is map:  # The machines of a cluster fetch what they judge.
@@ -132,6 +135,7 @@ def read(paths: Sequence[str]) -> SpansRead:
     """Read spans, with a progress bar if standard error is a terminal."""
     with _reading() as on_bytes:
         found = read_spans(paths, on_bytes)
+    _check_sources(found)
     _warn_of_cut(found.cut)
     return found
 
@@ -140,8 +144,19 @@ def spooled(paths: Sequence[str], spool: SpanSpool, processes: Processes) -> Rea
     """Read spans as `read` does into a spool, where a span may be twice."""
     with _reading() as on_bytes:
         notes = spool_spans(paths, spool, processes, on_bytes)
+    _check_sources(notes)
     _warn_of_cut(notes.cut)
     return notes
+
+
+def _check_sources(notes: SpansRead | ReadNotes) -> None:
+    """Refuse paths that name nothing to read; a report about them would be zeros.
+
+    Raises:
+        InputError: if there is no source.
+    """
+    if not notes.sources:
+        raise InputError(f"{'; '.join(f'{part.where}: {part.why}' for part in notes.skipped)}.")
 
 
 @contextmanager
@@ -221,7 +236,7 @@ def needing(extra: str, work: str) -> Iterator[None]:
             raise
         raise InstallError(
             f"{work} needs {error.name}, which is not installed; "
-            f"install it with: pip install 'looptrace[{extra}]'"
+            f"install it with: {how_to_install(extra)}"
         ) from error
 
 

@@ -11,7 +11,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX, Decision
+from looptrace.analyzer.gates.agent_states import by_agent
+from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX, NOTED, Decision
 from looptrace.analyzer.report.wording import counted, duration_text
 from looptrace.analyzer.text.display import plain
 from looptrace.collector.api_bodies import WarmingTask
@@ -54,7 +55,8 @@ class WatchScreen:
 
     def show(self, gates: Sequence[StoredGate], warming: Sequence[WarmingTask]) -> None:
         """Update the screen; the selected gate stays selected while it is open."""
-        self.gates = [gate for gate in gates if gate.decision is None]
+        undecided = (gate for gate in gates if gate.decision is None)
+        self.gates = sorted(undecided, key=lambda gate: by_agent(gate.agent_state))
         self.warming = warming
         ids = [gate.id for gate in self.gates]
         if self.chosen not in ids:
@@ -82,10 +84,13 @@ class WatchScreen:
 
     def _type(self, key: str) -> Resolution | None:
         decision, note = self._decision, self._note.strip() or None
+        self.message = ""
         if key == ESCAPE:
             self._decision = None
         elif key == BACKSPACE:
             self._note = self._note[:-1]
+        elif key == ENTER and decision in NOTED and not note:
+            self.message = "Without a note the agent fails in the same way again; write one."
         elif key == ENTER and decision:
             self._decision = None
             return Resolution(self.chosen, decision, note)
@@ -118,7 +123,8 @@ class WatchScreen:
         if self._decision is not None:
             words = dict(DECISION_KEYS.values())[self._decision]
             note = plain(self._note, NOTE_CHARS_MAX) if self._note else ""
-            return Text(f"{words}; a note for the agent: {note}_\nenter sends, escape goes back")
+            how = self.message or "enter sends, escape goes back"
+            return Text(f"{words}; a note for the agent: {note}_\n{how}")
         keys = ", ".join(f"{key} {words}" for key, (_, words) in DECISION_KEYS.items())
         return Text(f"{self.message or ' '}\nup/down choose; {keys}; {QUIT} quit")
 
@@ -134,7 +140,8 @@ def _gate_lines(gate: StoredGate, now_ns: int, marker: str) -> list[Text]:
     agent = f", agent {plain(gate.agent, _NAME_LENGTH_MAX)}" if gate.agent else ""
     style = "bold" if marker.strip() else ""
     head = f"{marker} {gate.id}  task {plain(gate.task, _NAME_LENGTH_MAX)}{agent}, open for {age}"
-    reason = f"    {gate.rule}: {plain(gate.reason, _REASON_LENGTH_MAX)}"
+    doing = f"{gate.agent_state.text}; " if gate.agent_state else ""
+    reason = f"    {doing}{gate.rule}: {plain(gate.reason, _REASON_LENGTH_MAX)}"
     return [
         Text(head, style=style, no_wrap=True, overflow="ellipsis"),
         Text(reason, style=style or "dim", no_wrap=True, overflow="ellipsis"),

@@ -9,9 +9,8 @@ import click
 from rich.console import Console
 
 from looptrace.analyzer.report.backtest_report import json_backtest, print_backtest
-from looptrace.analyzer.settings.profiles import PROFILES
-from looptrace.analyzer.settings.sections import Settings, load, of_profile
-from looptrace.analyzer.settings.toml_reader import SettingsError
+from looptrace.analyzer.settings.given import settings_of
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.tuning import prices
 from looptrace.analyzer.tuning.backtest import backtest_part, joined
 from looptrace.cli import EXIT_UNREADABLE
@@ -20,16 +19,6 @@ from looptrace.cli.shared import traces
 from looptrace.cli.shared.engine_option import engine_of, engine_options
 
 IN_FORCE = "the settings in force"
-
-
-def _side(name: str) -> Settings:
-    """Return the settings of a profile, or of a file."""
-    if name in PROFILES:
-        return of_profile(name)
-    if not Path(name).exists():
-        names = ", ".join(PROFILES)
-        raise SettingsError(f"{name}: there is no such file, and no such profile ({names}).")
-    return load(Path(name))
 
 
 @click.command()
@@ -78,7 +67,7 @@ def backtest(
     after it. LOOPTRACE_ variables change the settings in force, but no named profile or file. Exits
     with 0, and with 2 if some of the input could not be read.
     """
-    sides = settings if a is None else _side(a), _side(b)
+    sides = settings if a is None else settings_of(a), settings_of(b)
     table = prices.load(prices_file) if prices_file else None
     work = partial(backtest_part, a=sides[0], b=sides[1], prices=table)
     with engine_of(engine, address, paths) as judging:

@@ -15,11 +15,16 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterable
+from typing import NamedTuple
 
+import msgspec
 import polars as pl
 
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import is_redacted
+from looptrace.collector.content.card_numbers import redact_cards
+from looptrace.collector.content.secret_forms import COMMANDS, ISSUED, WORD
 
 KEY_BYTES = 32
 _DIGEST_BYTES = 6
@@ -28,29 +33,8 @@ _MARK = "\x00"
 
 # A secret follows neither a word nor the backslash of an escape without its letter.
 _BEFORE = r"(?P<k>^|\\u[0-9a-fA-F]{4}|\\[nrtbf\"\\/]|%[0-9A-Fa-f]{2}|[^A-Za-z0-9_\\])"
-_WORD = r"(?:\\[nrt]|(?-u:\b))"  # The beginning of a word, also after an escape.
 
-# Keys and tokens in the forms of their issuers. They were compared with the public list of gitleaks
-# v8.28.0 (July 2025); docs/decisions/0010-redaction.md says how.
-_ISSUED = "|".join(
-    (
-        r"sk-[A-Za-z0-9_-]{20,}",  # OpenAI, Anthropic, OpenRouter, DeepSeek, Langfuse
-        r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{16,}",  # Stripe, webhooks
-        r"gh[oprsu]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}",
-        r"gl(?:pat|dt|rt|ptt|cbt|soat|agent|ft|imt|oas)-[A-Za-z0-9_-]{16,}",  # GitLab
-        r"xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}",  # Slack
-        r"AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,}|GOCSPX-[A-Za-z0-9_-]{20,}",  # Google
-        r"A(?:KIA|SIA|BIA|CCA|GPA|IDA|IPA|NPA|NVA|ROA)[A-Z0-9]{16}",  # AWS
-        r"(?:hf|gsk|npm|r8)_[A-Za-z0-9]{20,}|pypi-[A-Za-z0-9_-]{20,}",
-        r"(?:xai|pplx|tvly|nvapi|PMAK)-[A-Za-z0-9_-]{16,}|lsv2_(?:pt|sk)_[A-Za-z0-9_]{20,}",
-        r"do[opr]_v1_[a-f0-9]{32,}|dapi[0-9a-f]{32}|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
-        r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,}|key-[0-9a-f]{32}|SK[0-9a-f]{32}",
-        r"sntry[su]_[A-Za-z0-9=_+/-]{20,}|glsa_[A-Za-z0-9_]{20,}|hv[bs]\.[A-Za-z0-9_-]{20,}",
-        r"sq0[a-z]{3}-[A-Za-z0-9_-]{20,}|[0-9]{8,10}:AA[A-Za-z0-9_-]{32,}",  # Square, Telegram
-        r"AGE-SECRET-KEY-1[A-Z0-9]{20,}",
-        r"eyJ[A-Za-z0-9_-]{16,}(?:\.[A-Za-z0-9_-]*){0,4}",  # JSON Web Tokens
-    )
-)
+_ISSUED = "|".join(form.pattern for form in ISSUED)
 _TOKEN = "[A-Za-z0-9._~+/=-]"  # noqa: S105 - the characters of a token, and no token.
 # A word of prose has no digit; a token without one is known by its length.
 _LOOKS_RANDOM = rf"{_TOKEN}{{7,}}[0-9]{_TOKEN}*|{_TOKEN}*[0-9]{_TOKEN}{{7,}}|[A-Za-z]{{32,}}"
@@ -68,10 +52,10 @@ _PRIVATE_KEY = (
 _NAME = (
     r"(?:(?i-u:(?:pass_?-?word|passwd|pass_?-?phrase|pwd|secret|api_?-?key"
     r"|(?:access|private|account|signing|encryption)_?-?key|credentials?|authorization"
-    r"|connection_?-?string|(?:auth|access|refresh|id|session|bearer|api|security|csrf|xsrf|bot"
+    r"|connection_?-?string|card_?-?num(?:ber)?|(?:auth|access|refresh|id|session|bearer|api|security|csrf|xsrf|bot"
     r"|user|personal|deploy|github|gitlab|slack|hf|oauth)_?-?token)"
     r"(?:[_-]?(?:hash|key|value|id|confirm|confirmation|base64|[0-9]))?)"
-    rf"|{_WORD}(?i-u:token|set-cookie|cookie|passcode|pin_?code|cvv|cvc))"
+    rf"|{WORD}(?i-u:token|set-cookie|cookie|passcode|pin_?code|cvv|cvc))"
 )
 _SCHEME = r"(?i-u:(?:bearer|basic|token|digest) +)?"
 # A string in JSON, and in JSON within a string. A deeper one ends at its first quote or escape.
@@ -97,30 +81,46 @@ _FORMS = (
     rf"(?P<v>{_PRIVATE_KEY})",
     rf"(?P<k>{_NAME})(?:{_NAMED})",
     rf"(?P<k>--[A-Za-z-]{{0,32}}?{_NAME} +)(?P<v>{_BARE})",
-    rf"(?P<k>{_WORD}(?i-u:bearer|basic) +)(?P<v>{_LOOKS_RANDOM})",
+    rf"(?P<k>{WORD}(?i-u:bearer|basic) +)(?P<v>{_LOOKS_RANDOM})",
     # Passwords in URLs, and tokens in the place of a user.
     rf"(?P<k>{_URL}[^ /:@\"'\\<>]*:)(?P<v>[^ /\"'\\<>\x00]+)(?P<s>@)",
     rf"(?P<k>{_URL})(?P<v>[A-Za-z0-9_.-]{{20,}})(?P<s>@)",
     rf"(?P<k>[?&](?i-u:key|code|sig|signature|auth|x-amz-[a-z-]+|x-goog-[a-z-]+)=)(?P<v>{_BARE})",
     r"(?P<k>hooks\.slack\.com\\*/services\\*/)(?P<v>[A-Za-z0-9/_-]{16,})",
-    # Numbers of payment cards. A number in JSON is left alone; the check digit is looked at later.
-    r"(?P<k>[\"'=#(]|[A-Za-z.] )(?P<v>[2456][0-9]{3}(?:[ -]?[0-9]{4}){3}"
-    r"|3[47][0-9]{2}[ -]?[0-9]{6}[ -]?[0-9]{5})(?P<s>[^0-9]|$)",
 )
 _GROUP = re.compile(r"\(\?P<([kqsv])>")
-_NUMBERS = itertools.count()
-_SECRET = _GROUP.sub(lambda group: f"(?P<{group[1]}{next(_NUMBERS)}>", "|".join(_FORMS))
 
 
-def _groups(name: str) -> str:
-    """Return a reference to all groups of a name; only those of the matched form have text."""
-    return "".join(f"${{{group}}}" for group in re.findall(rf"\(\?P<({name}\d+)>", _SECRET))
+class _Pass(NamedTuple):
+    """One pass over texts: what it finds, and the found text with marks around the secret."""
+
+    pattern: str
+    marked: str
+
+    @classmethod
+    def of(cls, forms: Iterable[str]) -> _Pass:
+        """Return the pass of forms, each with its own groups."""
+        numbers = itertools.count()
+        pattern = _GROUP.sub(lambda group: f"(?P<{group[1]}{next(numbers)}>", "|".join(forms))
+        # A reference to all groups of a name; only those of the matched form have text.
+        k, q, s, v = (
+            "".join(f"${{{group}}}" for group in re.findall(rf"\(\?P<({name}\d+)>", pattern))
+            for name in "kqsv"
+        )
+        return cls(pattern, f"{k}{q}{_MARK}{v}{_MARK}{q}{s}")
 
 
-_MARKED = f"{_groups('k')}{_groups('q')}{_MARK}{_groups('v')}{_MARK}{_groups('q')}{_groups('s')}"
-_CARD = re.compile(r"[0-9][0-9 -]{13,22}")
+# What a command keeps before its password may hold another secret, so that it is looked at first.
+_PASSES = (_Pass.of(_FORMS), _Pass.of(form.pattern for form in COMMANDS))
 _DONE = re.compile(r"\[redacted:[0-9a-f]+\]")
 _ESCAPES = re.compile(r"\\+[nrt]?")
+
+
+def redact_text(text: str, key: bytes) -> str:
+    """Return a text that is no JSON without its secrets; half surrogate pairs become `?`."""
+    quoted = msgspec.json.encode(text.encode("utf-8", "replace").decode()).decode()
+    (done,) = redact_texts(pl.Series([quoted]), key)
+    return msgspec.json.decode(done, type=str)
 
 
 def redact_texts(texts: pl.Series, key: bytes) -> pl.Series:
@@ -129,10 +129,16 @@ def redact_texts(texts: pl.Series, key: bytes) -> pl.Series:
     The digits are a hash of the secret with this key, so that nobody without it can try out
     secrets.
     """
-    rows = texts.str.contains(_SECRET).fill_null(value=False).arg_true()
+    for each in _PASSES:
+        texts = _redacted(texts, each, key)
+    return redact_cards(texts, lambda number: _instead(number, key))
+
+
+def _redacted(texts: pl.Series, by: _Pass, key: bytes) -> pl.Series:
+    rows = texts.str.contains(by.pattern).fill_null(value=False).arg_true()
     if rows.is_empty():
         return texts
-    pieces = texts.gather(rows).str.replace_all(_SECRET, _MARKED).str.split(_MARK)
+    pieces = texts.gather(rows).str.replace_all(by.pattern, by.marked).str.split(_MARK)
     parts = pl.DataFrame({"row": rows, "part": pieces}).explode("part")
     is_secret = pl.int_range(pl.len()).over("row") % 2 == 1
     parts = parts.with_columns(is_secret=is_secret)
@@ -149,17 +155,8 @@ def redact_texts(texts: pl.Series, key: bytes) -> pl.Series:
 
 def _instead(secret: str, key: bytes) -> str:
     """Return the placeholder of a secret; a match that is not a secret stays."""
-    if is_redacted(secret) or _DONE.fullmatch(secret) or _is_no_card(secret):
+    if is_redacted(secret) or _DONE.fullmatch(secret):
         return secret
     # A secret in deeper JSON has more backslashes.
     bare = _ESCAPES.sub("", secret)
     return f"[redacted:{digest(bare, key=key, size_bytes=_DIGEST_BYTES)}]"
-
-
-def _is_no_card(number: str) -> bool:
-    """Return whether a number fails Luhn's formula, which holds for card numbers."""
-    if not _CARD.fullmatch(number):
-        return False
-    digits = [int(digit) for digit in reversed(number) if digit.isdigit()]
-    doubled = [2 * digit - 9 * (digit > 4) for digit in digits[1::2]]
-    return (sum(digits[::2]) + sum(doubled)) % 10 != 0

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from looptrace.collector.files.reader import SpansRead, read_spans
     from looptrace.collector.otlp.sdk_spans import sdk_spans
 else:  # Files are read without the SDK.
-    __getattr__ = lazy_names(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "SpansRead": "looptrace.collector.files.reader",

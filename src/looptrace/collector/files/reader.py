@@ -15,7 +15,7 @@ from looptrace.analyzer.engine.span_spool import SpanFile, SpanSpool, write_span
 from looptrace.analyzer.schema.attribute_lists import concat_spans, with_json
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, SpanRow, distinct_spans
 from looptrace.collector.files.sources import Source, find_sources, unpacked, unpacked_message
-from looptrace.collector.importers.documents import decoded_documents
+from looptrace.collector.importers.documents import decoded_documents, empty_text
 from looptrace.collector.importers.tables import begins_table, decode_table
 from looptrace.collector.otlp.frames import FRAME_BYTES_MAX, DamagedError, Frame
 from looptrace.collector.otlp.json import decode_document
@@ -58,12 +58,16 @@ _EMPTY = "the file is empty; check that the exporter was flushed before its proc
 class SpansRead:
     """The spans that were read, as SPAN_SCHEMA has them, and what could not be read.
 
-    `cut` has how many attributes each span lost that lost any, to a limit of the SDK.
+    `cut` has how many attributes each span lost that lost any, to a limit of the SDK. `empty` has
+    the sources without spans that were read to their ends, and what they are; `sources` is the
+    number of sources that the paths name.
     """
 
     spans: pl.DataFrame
     skipped: tuple[Skipped, ...]
     cut: tuple[int, ...] = ()
+    empty: tuple[Skipped, ...] = ()
+    sources: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ class ReadNotes:
 
     skipped: tuple[Skipped, ...]
     cut: tuple[int, ...] = ()
+    empty: tuple[Skipped, ...] = ()
+    sources: int = 1  # that the paths name
 
 
 def read_spans(paths: Sequence[str], on_bytes: OnBytes = lambda _done, _all: None) -> SpansRead:
@@ -84,7 +90,8 @@ def read_spans(paths: Sequence[str], on_bytes: OnBytes = lambda _done, _all: Non
     tables = [SPAN_SCHEMA.to_frame()]
     notes = _read(sources, on_bytes, lambda spans: tables.append(with_json(spans)))
     spans, clashes = distinct_spans(pl.concat(tables))
-    return SpansRead(spans, (*missing, *notes.skipped, *clashes), notes.cut)
+    skipped = (*missing, *notes.skipped, *clashes)
+    return SpansRead(spans, skipped, notes.cut, notes.empty, len(sources))
 
 
 def spool_spans(
@@ -102,7 +109,7 @@ def spool_spans(
         notes = _spool_in(processes, sources, spool, on_bytes)
     else:
         notes = _read(sources, on_bytes, spool.add)
-    return ReadNotes((*missing, *notes.skipped), notes.cut)
+    return ReadNotes((*missing, *notes.skipped), notes.cut, notes.empty, len(sources))
 
 
 def _read(sources: Sequence[Source], on_bytes: OnBytes, keep: Keep) -> ReadNotes:
@@ -111,6 +118,7 @@ def _read(sources: Sequence[Source], on_bytes: OnBytes, keep: Keep) -> ReadNotes
     bytes_before = 0
     skipped: list[Skipped] = []
     cut: list[int] = []
+    empty: list[Skipped] = []
     held = _Held(keep)
     for source in sources:
         problems = _Problems()
@@ -119,11 +127,12 @@ def _read(sources: Sequence[Source], on_bytes: OnBytes, keep: Keep) -> ReadNotes
             held.add(decoded)
             problems.add(decoded)
             cut += decoded.cut
+            empty += [Skipped(source.name, decoded.empty)] if decoded.empty else []
         skipped.extend(problems.skipped())
         on_read(source.bytes_on_disk)  # Also where it could not be read to its end.
         bytes_before += source.bytes_on_disk
     held.flush()
-    return ReadNotes(tuple(skipped), tuple(cut))
+    return ReadNotes(tuple(skipped), tuple(cut), tuple(empty))
 
 
 def _progress(
@@ -148,14 +157,16 @@ def _spool_in(
     bytes_done = 0
     skipped: list[Skipped] = []
     cut: list[int] = []
+    empty: list[Skipped] = []
     pieces = list(_pieces(sources, bytes_all // (PIECES * processes.jobs), spool.folder))
     for piece, of_piece in zip(pieces, processes.map(_spool_piece, pieces), strict=True):
         spool.add_files(of_piece.files)
         skipped += of_piece.notes.skipped
         cut += of_piece.notes.cut
+        empty += of_piece.notes.empty
         bytes_done += sum(source.bytes_on_disk for source in piece.sources)
         on_bytes(bytes_done, bytes_all)
-    return ReadNotes(tuple(skipped), tuple(cut))
+    return ReadNotes(tuple(skipped), tuple(cut), tuple(empty))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +208,14 @@ def _spool_piece(piece: _Piece) -> _PieceRead:
 def _decode(source: Source, on_read: Callable[[int], None]) -> Iterator[DecodedSpans]:
     """Yield what is in a source, piece by piece; if nothing, then why."""
     head, chunks, damage = _sniff(unpacked(source, on_read))
-    decoded = None
+    decoded, is_empty = None, True
     for decoded in _decode_by_form(source.name, head, chunks):
+        is_empty &= not decoded.rows and decoded.table is None and not decoded.problems
         yield decoded
     if decoded is None:
         yield DecodedSpans(problems=[Problem(source.name, damage or _EMPTY)])
+    elif is_empty:
+        yield DecodedSpans(empty=empty_text(head))
 
 
 def _sniff(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes], str | None]:

@@ -118,6 +118,15 @@ _EMPTY_EXPORT = re.compile(
 )
 _NO_NUMBER = re.compile(rb'("(?:[^"\\]|\\.)*+"?)|-?(?:NaN|Infinity)\b', re.DOTALL)
 
+_EMPTY_VALUES = {b"[]": "an empty list", b"{}": "an empty object"}
+# The first field of an export request says what it holds.
+_SIGNAL = re.compile(rb'\{\s*"resource_?([a-z]+)"', re.IGNORECASE)
+_OTHER_SIGNALS = {
+    b"metrics": "metrics without spans",
+    b"logs": "log records without spans, none of a coding agent",
+    b"profiles": "profiles without spans",
+}
+
 _decode = msgspec.json.Decoder().decode
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_items = msgspec.json.Decoder(list[Raw]).decode
@@ -142,6 +151,15 @@ def decoded_documents(name: str, documents: Iterable[Frame]) -> Iterator[Decoded
         yield decoded
     if reader is not None:
         yield DecodedSpans(reader.rest())
+
+
+def empty_text(head: bytes) -> str:
+    """Return what a source without spans is, by its first bytes."""
+    text = head.strip()
+    if text in _EMPTY_VALUES:
+        return _EMPTY_VALUES[text]
+    signal = _SIGNAL.match(text)
+    return _OTHER_SIGNALS.get(signal[1].lower() if signal else b"", "an export without spans")
 
 
 def _decoded_request(name: str, document: Frame, *, is_first: bool) -> DecodedSpans:

@@ -8,6 +8,7 @@ from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.errors import InputError, LooptraceError
+from looptrace.installation import how_to_install
 
 # Each names a callable without arguments that returns a judge.
 GROUP = "looptrace.judges"
@@ -57,6 +58,6 @@ def judge_named(name: str | None, chat: ChatSettings | None = None) -> Judge | N
         if name == CHAT and isinstance(cause, ModuleNotFoundError) and cause.name == "httpx":
             raise JudgeError(
                 f"the judge {CHAT} needs a package that is not installed; "
-                "run pip install 'looptrace[judge]'."
+                f"run {how_to_install('judge')}."
             ) from error
         raise JudgeError(f"the judge {name}: {error}") from error

@@ -63,13 +63,15 @@ class Bounds:
 class DecodedSpans:
     """The result of decoding: rows of the span table, and the parts that could not be read.
 
-    A reader by columns puts them into `table` (`SPAN_LISTS_SCHEMA`) instead of rows.
+    A reader by columns puts them into `table` (`SPAN_LISTS_SCHEMA`) instead of rows. `empty` says
+    what a source is that ended without a span and without a problem.
     """
 
     rows: list[SpanRow] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     cut: list[int] = field(default_factory=list)  # attributes lost by each span that lost any
     table: pl.DataFrame | None = None
+    empty: str = ""
     bounds: Bounds = field(default_factory=Bounds, compare=False)
     pieces_left: Iterator[object] = field(default_factory=partial(repeat, None), compare=False)
 

@@ -31,15 +31,14 @@ class ChangeStream:
 
     def version(self) -> Hashable:
         """Return a version that changes with the store's turns and decisions."""
-        counts = self.service.archiver.counts
-        return counts.rounds, counts.expired_parts, self._last_seq()
+        return *self.service.archiver.version(), self._last_seq()
 
     async def follow(self, request: Request) -> Response:
         """Send `gates` after decisions and gate events, and `turns` when turns came into the store.
 
         A request for `turns` has waiting turns stored soon.
         """
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        headers = {"X-Accel-Buffering": "no"}
         events = self._events(brings_turns="turns" in request.query_params)
         return StreamingResponse(events, headers=headers, media_type="text/event-stream")
 
@@ -71,12 +70,14 @@ class ChangeStream:
         return self.others.changes != before
 
     def _seen(self) -> int:
-        """Return what changes with each event here, and with each answer of other servers."""
-        return self._last_seq() + self.others.changes
+        """Return what changes with each event, each wait of an agent, and news of other servers."""
+        return self._last_seq() + self.others.changes + self.service.feed.hearing.changes
 
     def _last_seq(self) -> int:
         with reader.open_gates(self.service.gates.store_dir) as gates:
             return gates.last_seq()
 
-    def _stored(self) -> int:
-        return self.service.archiver.counts.spans
+    def _stored(self) -> str:
+        """Return what changes with the turns of the store, also where days are deleted."""
+        archiver = self.service.archiver
+        return f"{archiver.counts.spans}.{archiver.expired.total()}"

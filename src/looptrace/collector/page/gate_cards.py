@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
-from looptrace.analyzer.detect.findings import Cost, Finding
+from looptrace.analyzer.detect.findings import Cost
+from looptrace.analyzer.detect.loops import Loop, loops_in
 from looptrace.analyzer.gates.directives import Directives
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notes import ResolutionNote
 from looptrace.analyzer.report.html import TurnRow, turn_row
 from looptrace.analyzer.report.strip import CycleStep, Strip, cycle_of, strip_of
-from looptrace.analyzer.report.wording import WHY_TEXTS, counted
+from looptrace.analyzer.report.wording import WHY_TEXTS
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.store import reader
@@ -52,7 +53,8 @@ class GateCard:
     cycle: tuple[CycleStep, ...]
     is_whole: bool
     since: Since | None  # of a gate that is no longer open
-    reason_now: str  # what repeats now, where that is more than at the opening
+    reason: str  # what repeats by now
+    also: str  # the other rules that see the same loop
     calls_after: int  # that were made between the opening and the decision
     has_tokens: bool  # whether some turn of the task has tokens
     directive: str | None  # the text that the agent received with the decision
@@ -80,11 +82,6 @@ class GateCard:
         """The reason why a person must decide."""
         return WHY_TEXTS[self.event.why] if self.event.why else ""
 
-    @property
-    def attempts(self) -> str:
-        """The number of attempts."""
-        return counted(self.event.attempts, "attempt")
-
 
 def cards_of(api: GatesApi, gates: Sequence[StoredGate]) -> list[GateCard]:
     """Return the cards of gates, reading the turns once for all of them."""
@@ -93,12 +90,19 @@ def cards_of(api: GatesApi, gates: Sequence[StoredGate]) -> list[GateCard]:
         return []
     turns = reader.read_turns_of_tasks(api.store_dir, tasks)
     stored = reader.read_findings_of_tasks(api.store_dir, tasks)
-    findings = {finding.id: finding for finding in stored}
+    loops = {each.id: loop for loop in loops_in(stored) for each in loop.findings}
     meaning = api.settings.policy.rule_set.meaning
     directives = api.settings.directives
+    states = {gate.id: gate.agent_state for gate in gates}
     with reader.open_gates(api.store_dir) as store:
         return [
-            _card(store, details, findings, turns.filter(task=details.gate.task), directives)
+            _card(
+                store,
+                replace(details, gate=replace(details.gate, agent_state=states[details.gate.id])),
+                loops,
+                turns.filter(task=details.gate.task),
+                directives,
+            )
             for details in store.details([gate.id for gate in gates], meaning)
         ]
 
@@ -106,14 +110,15 @@ def cards_of(api: GatesApi, gates: Sequence[StoredGate]) -> list[GateCard]:
 def _card(
     store: GateStore,
     details: GateDetails,
-    findings: Mapping[str, Finding],
+    loops: Mapping[str, Loop],
     turns: pl.DataFrame,
     directives: Directives,
 ) -> GateCard:
     gate = details.gate
     events = [event for _, event in store.events(task=details.gate.task)]
-    # The stored finding, which may have grown since the gate opened.
-    finding = findings.get(details.event.finding) or store.finding(details.gate.id)
+    # The stored loop, which may have grown since the gate opened.
+    loop = loops.get(details.event.finding)
+    finding = loop.lead if loop else store.finding(details.gate.id)
     is_drawn = finding is not None and not turns.is_empty()
     return GateCard(
         gate=details.gate,
@@ -124,7 +129,8 @@ def _card(
         cycle=cycle_of(finding, turns) if finding and is_drawn else (),
         is_whole=is_drawn and turns["turn"].to_list()[-1] >= details.event.turn,
         since=_since(store, gate, turns),
-        reason_now=finding.reason if finding and finding.reason != gate.reason else "",
+        reason=finding.reason if finding else gate.reason,
+        also=loop.also if loop else "",
         calls_after=_calls_after(gate, details.event, turns),
         has_tokens=not turns.select(TOKENS_UNKNOWN.all()).item(),
         directive=_directive(gate, events, directives),

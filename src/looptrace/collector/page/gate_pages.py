@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from looptrace.analyzer.gates.agent_states import by_agent
 from looptrace.analyzer.gates.decisions import (
     DECISION_TEXTS,
     NOTE_CHARS_MAX,
@@ -53,6 +54,7 @@ class GatePages:
     links: TraceLinks
     store_soon: Callable[[], None]  # has the turns stored soon
     others: OtherServers
+    is_empty: Callable[[], bool]  # whether the store has no task
     refusals: Refusals = field(default_factory=Refusals)
 
     async def gates(self, request: Request) -> Response:
@@ -64,6 +66,7 @@ class GatePages:
         state = self.renderer.state()  # Read first, so that later changes count as news.
         listed = self.api.gate_list("open", limit=CARDS_MAX + MORE_MAX)
         waiting = [gate for gate in listed.gates if gate.decision is None]
+        waiting.sort(key=lambda gate: by_agent(gate.agent_state))
         decided = [gate for gate in listed.gates if gate.decision is not None]
         past = self.api.gate_list("resolved", limit=PAST_MAX)
         cards = self._cards(waiting[:CARDS_MAX])
@@ -76,6 +79,8 @@ class GatePages:
             "cards": cards,
             "fresh": [card for card in cards if card.gate.opened_ns > stale_ns],
             "stale": [card for card in cards if card.gate.opened_ns <= stale_ns],
+            # The list of tasks is looked at only where there was never a gate.
+            "is_empty": not (listed.gates or past.gates) and self.is_empty(),
             "refusal": NOT_REFUSED,
             "more": waiting[CARDS_MAX:],
             "past": decided + past.gates,

@@ -18,10 +18,12 @@ from looptrace.analyzer.report.wording import count_text, duration_text
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.settings.webhook import VARIABLE, Webhook
+from looptrace.collector.content.redaction import redact_text
 from looptrace.collector.page.rendering import Renderer
 from looptrace.collector.server import metrics
 from looptrace.collector.server.receiver.receiver_metrics import Instrument, Values
 from looptrace.collector.server.service import Service
+from looptrace.collector.store.key import content_key
 from looptrace.collector.store.layout import gates_path
 from looptrace.collector.store.outbox import Endpoint, Outbox
 from looptrace.collector.webhooks.client import Http
@@ -79,13 +81,15 @@ class Operations:
         )
 
     async def in_force(self, request: Request) -> Response:
-        """Show the settings as `looptrace config show` prints them, without addresses."""
+        """Show the settings as `looptrace config show` does, without addresses and secrets."""
         shown = tuple(
             webhook if webhook.url.startswith(VARIABLE) else replace(webhook, url=f"{VARIABLE}X")
             for webhook in self.settings.webhooks
         )
         text = toml_of(replace(self.settings, webhooks=shown))
         text = text.replace(f'url = "{VARIABLE}X"', f'url = "{_HIDDEN}"')
+        key = content_key(self.service.gates.store_dir)
+        text = await run_in_threadpool(redact_text, text, key)
         return await self.renderer.answer(
             request, "settings.html.j2", text=text, profile=self.settings.profile
         )

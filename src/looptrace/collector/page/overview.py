@@ -31,6 +31,10 @@ ROWS_MAX = 15
 DAYS_MAX = 60
 
 
+# A visitor waits no longer for figures as of now; the last ones are shown then, with their time.
+WAIT_S = 2.0
+
+
 @dataclass(slots=True)
 class Overview:
     """The page of figures, which are computed again when the store has changed."""
@@ -40,29 +44,46 @@ class Overview:
     version: Callable[[], Hashable]
     _version: Hashable = None
     _figures: dict[str, Any] | None = None
+    _began_s: float = 0.0  # when the last figures began to be computed
     _computing: asyncio.Task[None] | None = None
 
     async def show(self, request: Request) -> Response:
-        """Show the last computed figures; newer ones come with the next visit."""
-        await self.prepare()
-        return await self.renderer.answer(request, "overview.html.j2", **(self._figures or {}))
+        """Show the figures of now, or the last ones where those take long; they follow then."""
+        state = await run_in_threadpool(self.renderer.state)
+        is_current = await self.prepare()
+        figures = self._figures or {}
+        if is_current:
+            figures = figures | {"as_of_ns": time.time_ns()}
+        return await self.renderer.answer(
+            request, "overview.html.j2", state=state, is_current=is_current, **figures
+        )
 
-    async def prepare(self) -> None:
-        """Compute figures to show, and wait only for the first ones.
+    async def prepare(self) -> bool:
+        """Bring the figures up to now; return whether they are, as a large store takes longer.
+
+        Only the first figures are waited for however long they take.
 
         Raises:
             StoreError: if the store cannot be read.
         """
-        if self.version() != self._version and self._computing is None:
-            self._computing = asyncio.create_task(self._compute())
-        if self._figures is None and self._computing is not None:
-            await asyncio.shield(self._computing)
+        asked_s = time.monotonic()
+        try:
+            async with asyncio.timeout(WAIT_S if self._figures else None):
+                while await run_in_threadpool(self.version) != self._version:
+                    if self._began_s >= asked_s:
+                        break
+                    if self._computing is None:
+                        self._computing = asyncio.create_task(self._compute())
+                    await asyncio.shield(self._computing)
+        except TimeoutError:
+            return False
+        return True
 
     async def _compute(self) -> None:
         try:
-            version = self.version()
+            began_s, version = time.monotonic(), await run_in_threadpool(self.version)
             self._figures = await run_in_threadpool(self._computed)
-            self._version = version
+            self._version, self._began_s = version, began_s
         finally:
             self._computing = None
 
@@ -71,13 +92,16 @@ class Overview:
         loaded = {name: queries.load(name) for name in QUERIES}
         answers = ask_each(store_dir, {name: query.sql for name, query in loaded.items()})
         with reader.open_gates(store_dir) as gates:
-            metrics = metrics_of(gates, reader.worked(store_dir))
-            open_count = gates.count("open")  # This includes tasks whose turns were deleted.
+            metrics = metrics_of(gates, reader.worked(store_dir), reader.read_loops(store_dir))
+            # These include tasks whose turns were deleted, or are not in the store yet.
+            open_count = gates.count("open")
+            opened_count = open_count + gates.count("resolved")
         agents = [row for row in answers["agents_that_loop"] if row["looping_tasks"]]
         return {
             "as_of_ns": time.time_ns(),
             "metrics": metrics,
             "open_count": open_count,
+            "opened_count": opened_count,
             "purposes": {name: query.purpose for name, query in loaded.items()},
             "gates_by_day": answers["gates_by_day"][-DAYS_MAX:],
             "cost_by_day": answers["loop_cost_by_day"][-DAYS_MAX:],

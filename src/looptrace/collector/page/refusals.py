@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from looptrace.analyzer.gates.decisions import GateError, decision_text
+from looptrace.analyzer.gates.decisions import NOTED, GateError, decision_text
 from looptrace.analyzer.text.times import utc_s
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.store.gates import StoredGate
@@ -45,7 +45,7 @@ class DecisionForm:
         Raises:
             GateError: if the note is missing and was not left out on purpose.
         """
-        if self.decision == "continue" and not self.note.strip() and not self.without_note:
+        if self.decision in NOTED and not self.note.strip() and not self.without_note:
             raise GateError(_NEEDS_NOTE)
 
 

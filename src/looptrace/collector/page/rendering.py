@@ -30,17 +30,18 @@ from looptrace.analyzer.report.wording import (
     counted,
     duration_text,
     loop_cost_text,
+    ordinal,
 )
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
 from looptrace.collector.page.sessions import Sessions
+from looptrace.collector.store.retention import Retention, texts_of
 from looptrace.rules.vocabulary import NS_PER_S
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
     # Without the header a form could not be distinguished from that of another site.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -72,6 +73,8 @@ class Renderer:
 
     sessions: Sessions
     state: Callable[[], str]  # the current state, as one text
+    retention: Callable[[], Retention]
+    url: str = ""  # of the server, as agents and people reach it; the visitor's where it is unset
 
     def page(
         self, request: Request, name: str, status: int = HTTPStatus.OK, **content: Any
@@ -84,9 +87,10 @@ class Renderer:
             "state": "",
             "path": request.scope["path"],
             "now_ns": time.time_ns(),
+            "retention": self.retention(),
+            "endpoint": self.url or str(request.base_url).rstrip("/"),
         }
         response = HTMLResponse(environment().get_template(name).render(shared | content), status)
-        response.headers["Cache-Control"] = "no-store"
         self.sessions.keep_nonce(request, response, nonce)
         return response
 
@@ -128,8 +132,10 @@ def environment() -> Environment:
         "count": count_text,
         "loop_cost": loop_cost_text,
         "counted": counted,
+        "ordinal": ordinal,
         "decision": decision_text,
         "duration": duration_text,
+        "expiring": texts_of,
         "instant": instant,
         "name": partial(plain, length_max=NAME_LENGTH_MAX),
         "number": "{:,}".format,

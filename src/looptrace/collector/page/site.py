@@ -33,6 +33,7 @@ from looptrace.collector.page.task_list import TaskFilter, TaskList
 from looptrace.collector.page.task_pages import TaskPages
 from looptrace.collector.server.access import WHO, Receive, Scope, Send
 from looptrace.collector.server.api_responses import bounded_body
+from looptrace.collector.server.receiver.strangers import accepted
 from looptrace.collector.server.service import Options, Service
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import StoreError
@@ -70,7 +71,12 @@ class Site:
         senders = service.shards.senders.values() if service.shards else ()
         self._others = OtherServers([sender.server for sender in senders])
         self._changes = ChangeStream(service, self._others)
-        self._renderer = Renderer(self._sessions, self._changes.state)
+        self._renderer = Renderer(
+            self._sessions,
+            self._changes.state,
+            lambda: service.archiver.retention,
+            options.settings.page.url,
+        )
         self._listed = TaskList(options.store_dir, options.settings.policy.rule_set)
         self._overview = Overview(service.gates, self._renderer, self._changes.version)
         self._preparing: asyncio.Task[None] | None = None
@@ -111,6 +117,8 @@ class Site:
             self._preparing = asyncio.create_task(self._prepare())
         if may_enter or path.startswith(_OPEN):
             scope[WHO] = self._sessions.who(request, time.time())
+            if may_enter:
+                accepted(scope)
             await self._app(scope, receive, send_guarded)
         else:
             await self._turned_away(request)(scope, receive, send_guarded)
@@ -136,7 +144,9 @@ class Site:
         version = self._changes.version
         tasks = TaskPages(service.gates, self._renderer, links, self._listed, version)
         operations = Operations(service, options.settings, self._renderer)
-        gates = GatePages(service.gates, self._renderer, links, service.archiver.ask, self._others)
+        gates = GatePages(
+            service.gates, self._renderer, links, service.archiver.ask, self._others, self._is_empty
+        )
         links_of_messages = DecisionLinks(content_key(options.store_dir))
         decisions = DecisionPages(gates, self._renderer, links_of_messages)
         return [
@@ -162,6 +172,9 @@ class Site:
             self._post(SIGN_OUT, self._sign_out),
             Route(ASSETS, rendering.asset, methods=["GET"]),
         ]
+
+    def _is_empty(self) -> bool:
+        return self._listed.is_empty(self._changes.version())
 
     def _post(self, path: str, handler: FormHandler) -> Route:
         """Return the route of a form, which accepts only the page's own forms."""

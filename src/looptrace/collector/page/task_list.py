@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -12,8 +12,14 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.detect.ruleset import RuleSet
-from looptrace.collector.server.warming import WARMING_TURNS_MAX, nearest_loops
+from looptrace.collector.server.warming import (
+    QUIET_S,
+    WARMING_TURNS_MAX,
+    nearest_loops,
+    read_ended,
+)
 from looptrace.collector.store import reader
+from looptrace.collector.store.buckets.finding_rows import PART_COLUMNS, loops_of_rows
 from looptrace.collector.store.gate_metrics import standing_of
 from looptrace.collector.store.gates import StoredGate
 from looptrace.rules.contract import ACTIONS
@@ -30,7 +36,7 @@ STATES = {
 PERIODS_H = {"1": "the last hour", "24": "the last day", "168": "the last 7 days"}
 
 _HOUR_NS = 3_600 * NS_PER_S
-_FINDING_COLUMNS = ["task", "rule", "action", "reason", "attempts"]
+_FINDING_COLUMNS = [*PART_COLUMNS, "reason"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,11 @@ class TaskFilter:
     action: str = ""
     hours: str = ""
     page: int = 1
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it leaves out any task."""
+        return replace(self, page=1) != TaskFilter()
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> TaskFilter:
@@ -62,6 +73,7 @@ class TaskPage:
     first: int  # tasks before these
     total: int
     choices: dict[str, list[str]]
+    stored: int  # tasks of the store, whatever the filter
 
     @property
     def has_more(self) -> bool:
@@ -85,14 +97,10 @@ class TaskList:
         Raises:
             StoreError: if the store cannot be read.
         """
-        with self._lock:
-            if version != self._version:
-                self._table, self._version = self._read(), version
-            table = self._table
         now_ns = time.time_ns() if now_ns is None else now_ns
-        table = table.with_columns(
-            is_live=pl.col("last_ns") > now_ns - self.rules.counting.idle_s * NS_PER_S
-        )
+        table = self._read_once(version, now_ns)
+        is_quiet = pl.col("last_ns") <= now_ns - QUIET_S * NS_PER_S
+        table = table.with_columns(is_live=~pl.col("has_ended") & ~is_quiet)
         fitting = table.filter(_fits(wanted, now_ns)).sort(
             pl.col("status") == "active", -pl.col("last_ns"), "task"
         )
@@ -103,13 +111,29 @@ class TaskList:
             "agent": _values(table["agents"].explode(empty_as_null=True)),
             "rule": _values(table["rules"].explode(empty_as_null=True)),
         }
-        return TaskPage(list(rows.iter_rows(named=True)), first, fitting.height, choices)
+        shown = list(rows.iter_rows(named=True))
+        return TaskPage(shown, first, fitting.height, choices, table.height)
 
-    def _read(self) -> pl.DataFrame:
+    def is_empty(self, version: Hashable) -> bool:
+        """Return whether the store has no task.
+
+        Raises:
+            StoreError: if the store cannot be read.
+        """
+        return self._read_once(version, time.time_ns()).is_empty()
+
+    def _read_once(self, version: Hashable, now_ns: int) -> pl.DataFrame:
+        with self._lock:
+            if version != self._version:
+                self._table, self._version = self._read(now_ns), version
+            return self._table
+
+    def _read(self, now_ns: int) -> pl.DataFrame:
         findings = reader.read_rows(
             self.store_dir, "findings", pl.lit(value=True), _FINDING_COLUMNS
         )
         tasks = reader.read_tasks(self.store_dir)
+        ended = read_ended(self.store_dir, now_ns - QUIET_S * NS_PER_S)
         with reader.open_gates(self.store_dir) as gates:
             standing = standing_of(gates).select("task", "status")
             open_gates = gates.gates("open")
@@ -122,6 +146,7 @@ class TaskList:
                 pl.col("status").fill_null("active"),
                 pl.col("rules").fill_null(pl.lit([], pl.List(pl.String))),
                 pl.col("action").fill_null(""),
+                has_ended=pl.col("task").is_in(ended),
             )
             .with_columns(pl.col("reason").fill_null(""))
         )
@@ -141,11 +166,14 @@ class TaskList:
 
 
 def _loops_by_task(findings: pl.DataFrame) -> pl.DataFrame:
-    """Return, by task, its rules, and the action and reason of its strongest finding."""
+    """Return, by task, its rules, and the action and reason of its strongest loop."""
     strength = pl.col("action").replace_strict(
         {action: rank for rank, action in enumerate(ACTIONS)}, return_dtype=pl.Int8
     )
-    strongest = findings.sort(strength, "attempts", descending=True, maintain_order=True)
+    leads = findings.select(loop="id", reason="reason")
+    findings = findings.drop("reason").join(loops_of_rows(findings), on="id")
+    of_loops = findings.join(leads, on="loop")
+    strongest = of_loops.sort(strength, "attempts", descending=True, maintain_order=True)
     return strongest.group_by("task", maintain_order=True).agg(
         pl.col("action").first(),
         pl.col("reason").first(),

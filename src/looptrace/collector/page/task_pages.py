@@ -13,8 +13,9 @@ from typing import Any
 import polars as pl
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
+from looptrace.analyzer.detect.loops import Loop, loops_in
 from looptrace.analyzer.gates.decisions import decision_text
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.escalation import Role
@@ -29,20 +30,21 @@ from looptrace.analyzer.report.html import (
 )
 from looptrace.analyzer.report.strip import cycle_of, strip_of
 from looptrace.analyzer.report.wording import (
-    Group,
-    counted,
-    grouped,
     place_of,
     reset_text,
     shown_of,
+    times_before,
 )
 from looptrace.analyzer.schema.turns import IS_STEP
+from looptrace.analyzer.text.session_names import SeveralServicesError
 from looptrace.analyzer.tuning.explain import explain
 from looptrace.collector.api_bodies import ShownTask
 from looptrace.collector.page.gate_cards import TOKENS_UNKNOWN
-from looptrace.collector.page.rendering import Renderer
+from looptrace.collector.page.rendering import Renderer, url
 from looptrace.collector.page.task_list import PERIODS_H, STATES, TaskFilter, TaskList
 from looptrace.collector.server.gates_api import GatesApi
+from looptrace.collector.server.streams.asked_tasks import tasks_of
+from looptrace.collector.server.warming import QUIET_S, read_ended
 from looptrace.collector.store import reader
 from looptrace.collector.trace_links import TraceLinks
 from looptrace.rules.contract import ACTIONS
@@ -56,7 +58,9 @@ LANES_MAX = 4
 # line.
 EXPLAINED_TURNS_MAX = 1_000
 _ROW_DIGITS_MAX = 9
-_NO_TASK = "There is no such task in the store. It may be new, or its days were deleted."
+_NO_TASK = (
+    "There is no such task in the store, or it is so new that the store has no turn of it yet."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +108,36 @@ class TaskPages:
         state = await run_in_threadpool(self.renderer.state)
         name = request.query_params.get("id", "")
         before = _number(request.query_params.get("before"))
-        content = await run_in_threadpool(self._task, name, before)
+        try:
+            content = await run_in_threadpool(self._task, name, before)
+        except SeveralServicesError as error:
+            return self.renderer.error(request, HTTPStatus.CONFLICT, str(error))
         if content is None:  # It may have begun a moment ago; the page adds later turns.
             await self.api.stored()
             content = await run_in_threadpool(self._task, name, before)
+        is_left = content is None or not content["task"].turns
+        if is_left and (other := await run_in_threadpool(self._other_name, name)):
+            return RedirectResponse(url("/task", id=other), HTTPStatus.SEE_OTHER)
         if content is None:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_TASK)
         return await self.renderer.answer(request, "task.html.j2", state=state, **content)
 
+    def _other_name(self, name: str) -> str:
+        """Return the task that had this name before, or of a session or trace; "" for none."""
+        try:
+            tasks = tasks_of(self.api.store_dir, name, None)
+        except SeveralServicesError:
+            return ""
+        others = (task for task in tasks if task != name)
+        return next((task for task in others if self.api.shown_task(task)), "")
+
     def _task(self, name: str, before: int | None) -> dict[str, Any] | None:
-        turns = reader.read_turns_of(self.api.store_dir, name)
+        turns = reader.read_turns_named(self.api.store_dir, name)
+        name = _task_of(turns, name)
         shown = self.api.shown_task(name, turns)
         if shown is None:
             return None
-        loops = grouped(reader.read_findings_of_tasks(self.api.store_dir, [name]))
+        loops = loops_in(reader.read_findings_of_tasks(self.api.store_dir, [name]))
         groups, _ = shown_of(loops)
         with reader.open_gates(self.api.store_dir) as gates:
             events = [event for _, event in gates.events(task=name)]
@@ -148,7 +168,7 @@ class TaskPages:
             "lines": lines,
             "earlier": first,
             "later": turns.height - last,
-            "is_newest": last == turns.height,
+            "before": before,
             "links": self.links,
         }
 
@@ -156,9 +176,10 @@ class TaskPages:
         """Return the state of a task, by its name in `STATES`."""
         if shown.status != "active":
             return "waiting"
-        idle_ns = self.tasks.rules.counting.idle_s * NS_PER_S
-        is_live = turns.select((pl.col("end_ns") > time.time_ns() - idle_ns).any()).item()
-        return "live" if is_live else "past"
+        since_ns = time.time_ns() - QUIET_S * NS_PER_S
+        is_recent = turns.select((pl.col("end_ns") > since_ns).any()).item()
+        has_ended = is_recent and shown.task in read_ended(self.api.store_dir, since_ns)
+        return "live" if is_recent and not has_ended else "past"
 
     def _lines(
         self,
@@ -166,7 +187,7 @@ class TaskPages:
         first: int,
         last: int,
         agents: list[str],
-        groups: Sequence[Group],
+        groups: Sequence[Loop],
         events: list[GateEvent],
         who: Mapping[str, str | None],
     ) -> list[TurnLine]:
@@ -197,14 +218,14 @@ class TaskPages:
         """Show all content of a turn."""
         name = request.query_params.get("id", "")
         place = _number(request.query_params.get("row"))
-        turns = await run_in_threadpool(reader.read_turns_of, self.api.store_dir, name)
+        turns = await run_in_threadpool(reader.read_turns_named, self.api.store_dir, name)
         if place is None or place >= turns.height:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, "There is no such turn.")
         row = turns.row(place, named=True)
         return await self.renderer.answer(
             request,
             "turn.html.j2",
-            task=name,
+            task=row["task"],
             turn=row,
             parts_of_turn=_parts_of(row),
             links=self.links,
@@ -213,7 +234,8 @@ class TaskPages:
     async def why(self, request: Request) -> Response:
         """Show how far each rule got in a task, and the setting that would change it."""
         name = request.query_params.get("id", "")
-        turns = await run_in_threadpool(reader.read_turns_of, self.api.store_dir, name)
+        turns = await run_in_threadpool(reader.read_turns_named, self.api.store_dir, name)
+        name = _task_of(turns, name)
         if turns.is_empty() and self.api.shown_task(name, turns) is None:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_TASK)
         content: dict[str, Any] = {"task": name, "turns_max": EXPLAINED_TURNS_MAX}
@@ -243,9 +265,14 @@ def _event_of(event: GateEvent, who: Mapping[str, str | None]) -> ShownEvent:
         return replace(
             shown,
             name="counts begin anew",
-            more=f": {why}, {counted(event.loop_count, 'repeat')} before",
+            more=f"{times_before(event)}: {why}",
         )
     return shown
+
+
+def _task_of(turns: pl.DataFrame, name: str) -> str:
+    """Return the task of these turns, which a person may have named by its session."""
+    return str(turns["task"][0]) if turns.height else name
 
 
 def _parts_of(row: dict[str, Any]) -> list[tuple[str, str]]:

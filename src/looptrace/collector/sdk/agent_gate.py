@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from looptrace.analyzer.gates.decisions import check_decision
@@ -214,6 +215,7 @@ class AgentGate:
     gates: Gates
     resolve_with: Callable[[GateState, str, str | None], None]
     is_known: Callable[[str], bool]
+    waiting: Callable[[str], AbstractContextManager[None]]  # surrounds a wait for a task's gate
     fail_closed: bool = False
 
     def check(self) -> GateState:
@@ -259,8 +261,10 @@ class AgentGate:
         Raises:
             TaskCancelled: if a person has cancelled the task.
         """
-        if not self.gates.wait(self.task, timeout_s):
-            return False
+        if self.gates.unread_state(self.task).open:
+            with self.waiting(self.task):
+                if not self.gates.wait(self.task, timeout_s):
+                    return False
         state = self.gates.unread_state(self.task)
         if state.is_cancelled:
             raise TaskCancelled(state)

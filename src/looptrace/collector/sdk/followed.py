@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -35,6 +37,9 @@ class Followed:
         self._tasks: dict[str, float] = {}  # when each was used last, the latest at the end
         self._traces: dict[str, float] = {}
         self._waits: set[str] = set()  # tasks and traces with an open gate
+        # When code of the process began to wait for each name, once for each of its waits.
+        self._waiting: dict[str, list[float]] = {}
+        self._told_waiting: frozenset[str] = frozenset()
         self._told = Names()
         self._service: str | None = None
         self.renew()
@@ -61,6 +66,20 @@ class Followed:
                     used[name] = now_s
             return is_new
 
+    @contextmanager
+    def waiting(self, name: str) -> Iterator[None]:
+        """Note that code of the process waits for the gate of a name."""
+        began_s = time.monotonic()
+        with self._lock:
+            self._waiting.setdefault(name, []).append(began_s)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting[name].remove(began_s)
+                if not self._waiting[name]:
+                    del self._waiting[name]
+
     def note(self, notice: GateNotice) -> None:
         """Keep names that wait for a person, until they do no longer."""
         names = {notice.task, notice.trace_id, *notice.names}
@@ -74,10 +93,11 @@ class Followed:
         """Return the names with which a stream begins."""
         with self._lock:
             self._told = self._wanted()
-            return _body(self._told, Names(), self._service)
+            self._told_waiting = frozenset(self._waiting)
+            return self._body(self._told, Names())
 
     def change(self) -> tuple[dict[str, Any], Names] | None:
-        """Return the new names for a running stream, and the names that it has then, or None.
+        """Return the news for a running stream, and the names that it has then, or None.
 
         Dropped names are sent with the next new one.
         """
@@ -85,19 +105,29 @@ class Followed:
             wanted, told = self._wanted(), self._told
             new = Names(wanted.tasks - told.tasks, wanted.traces - told.traces)
             gone = Names(told.tasks - wanted.tasks, told.traces - wanted.traces)
-            is_new = new.tasks or new.traces
-            return (_body(new, gone, self._service), wanted) if is_new else None
+            is_new = new.tasks or new.traces or self._told_waiting != self._waiting.keys()
+            return (self._body(new, gone), wanted) if is_new else None
 
-    def told(self, known: Names) -> None:
-        """Record the names that the server has now."""
+    def told(self, known: Names, waiting: Iterable[str] = ()) -> None:
+        """Record the names that the server has now, and those that it knows to be waited for."""
         with self._lock:
-            self._told = known
+            self._told, self._told_waiting = known, frozenset(waiting)
 
     def _wanted(self) -> Names:
         idle_s = time.monotonic() - TRACE_IDLE_S
         self._trim(self._tasks, -1.0)
         self._trim(self._traces, idle_s)
         return Names(set(self._tasks), set(self._traces))
+
+    def _body(self, new: Names, gone: Names) -> dict[str, Any]:
+        now_s = time.monotonic()
+        waiting = {name: now_s - min(began_s) for name, began_s in self._waiting.items()}
+        return {
+            **{kind: sorted(names) for kind, names in asdict(new).items()},
+            "dropped": sorted(gone.traces),
+            "service": self._service,
+            **({"waiting": waiting, "host": socket.gethostname()} if waiting else {}),
+        }
 
     def _trim(self, used: dict[str, float], idle_s: float) -> None:
         """Drop the oldest names that are too many, or were not used since a time."""
@@ -108,8 +138,3 @@ class Followed:
             if name not in self._waits:
                 del used[name]
                 surplus -= 1
-
-
-def _body(new: Names, gone: Names, service: str | None) -> dict[str, Any]:
-    lists = {kind: sorted(names) for kind, names in asdict(new).items()}
-    return lists | {"dropped": sorted(gone.traces), "service": service}

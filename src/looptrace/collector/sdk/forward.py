@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPException
 from typing import Literal
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -12,33 +14,55 @@ from opentelemetry.util.types import AttributeValue
 
 from looptrace import semconv
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.analyzer.normalize.span_kinds import KEYS, NAMED_BY_SPAN, kind_of, name_in
 from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.sdk.gate_stream import GateStream, Server
+from looptrace.collector.sdk.server_watch import (
+    EXPORT_LOG,
+    ServerAwayError,
+    ServerWatch,
+    reason_in,
+    reason_of,
+)
 
 Protocol = Literal["http", "grpc"]
 
-# Attributes of a span that apply to all spans below it. It ends last, so each of them gets a copy.
-INHERITED = (
-    *(semconv.TASK_ID, semconv.TASK_PARENT_ID, semconv.TASK_KIND, semconv.PHASE),
-    semconv.ITERATION,
-    *(semconv.GEN_AI_CONVERSATION_ID, semconv.SESSION_ID, semconv.GEN_AI_AGENT_NAME),
-)
+# Fields of a span that apply to all spans below it, with their attributes in every dialect. The
+# span ends last, so each of the others gets a copy.
+INHERITED = {
+    field: [key for keys in KEYS[field].values() for key in keys if "#" not in key]
+    for field in ("task", "task_parent", "task_kind", "phase", "iteration", "session", "agent")
+}
 MS_PER_S = 1_000
 
 
 class ForwardEngine:
     """Sends spans to an endpoint by the official exporters."""
 
-    def __init__(self, exporter: SpanExporter, servers: Sequence[Server]) -> None:
-        """Send with an exporter; gates come from one server, or from those that share the tasks."""
+    def __init__(
+        self,
+        exporter: SpanExporter,
+        endpoint: str,
+        servers: Sequence[Server],
+        *,
+        fail_closed: bool = False,
+    ) -> None:
+        """Send to an endpoint; gates come from one server, or from those that share the tasks.
+
+        With `fail_closed` the agent makes no step while it knows nothing of its gates.
+        """
+        EXPORT_LOG.watch(exporter)
         self._exporter = exporter
+        self._endpoint = endpoint
+        self._watch = ServerWatch(fail_closed=fail_closed)
         self._servers = servers
         self._streams: list[GateStream] = []
 
     def start(self, notify: Callable[[list[GateNotice]], None]) -> None:
         """Follow the gates of the servers."""
         self._streams = [
-            GateStream(server, lambda notice: notify([notice])) for server in self._servers
+            GateStream(server, lambda notice: notify([notice]), self._watch)
+            for server in self._servers
         ]
 
     def follow(
@@ -55,15 +79,26 @@ class ForwardEngine:
         The events of turns in their traces are followed.
 
         Raises:
-            OSError: if the exporter gave up.
+            ServerAwayError: if the exporter gave up; the agent's log has a line of it.
         """
         traces = {span.context.trace_id for span in spans if span.context}
         self.follow(traces=map(format_trace_id, traces))
         by_id = {span.context.span_id: span for span in above if span.context}
         by_id |= {span.context.span_id: span for span in spans if span.context}
-        result = self._exporter.export([with_inherited(span, by_id) for span in spans])
-        if result is not SpanExportResult.SUCCESS:
-            raise OSError(f"{len(spans)} spans could not be sent")
+        self._send([with_inherited(span, by_id) for span in spans])
+
+    def _send(self, spans: list[ReadableSpan]) -> None:
+        with EXPORT_LOG.kept() as records:
+            try:
+                is_sent = self._exporter.export(spans) is SpanExportResult.SUCCESS
+                reason = "" if is_sent else reason_in(records)
+            except OSError as error:  # The exporters of earlier versions raise it.
+                reason = reason_of(error)
+        if not reason:
+            self._watch.reached("spans", self._endpoint)
+            return
+        self._watch.lost("spans", self._endpoint, reason, len(spans))
+        raise ServerAwayError(f"{len(spans)} spans could not be sent to {self._endpoint}: {reason}")
 
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
         """Send a person's decision to the server with the gate; the event comes back by a stream.
@@ -85,12 +120,27 @@ class ForwardEngine:
         """Return the gates that a server has open, of a task or a session of a service.
 
         Raises:
-            OSError, HTTPException, ValueError: if a server does not answer within its part of
-                `timeout_s` seconds.
+            ServerAwayError: if a server does not answer within its part of `timeout_s` seconds.
+            ValueError: if it answers something else.
         """
         share_s = timeout_s / max(1, len(self._servers))
-        opened = (server.open_gates(task, service, share_s) for server in self._servers)
-        return [notice for notices in opened for notice in notices]
+        notices: list[GateNotice] = []
+        for server in self._servers:
+            try:
+                notices += server.open_gates(task, service, share_s)
+            except (OSError, HTTPException) as error:
+                self._watch.lost("gates", server.url, reason_of(error))
+                raise ServerAwayError(f"{server.url}: {reason_of(error)}") from error
+            self._watch.reached("gates", server.url)
+        return notices
+
+    @contextmanager
+    def waiting(self, task: str) -> Iterator[None]:
+        """Let the servers know that the process waits for a task, session or trace."""
+        with ExitStack() as waits:
+            for stream in self._streams:
+                waits.enter_context(stream.waiting(task))
+            yield
 
     def close(self, timeout_s: float) -> None:  # noqa: ARG002
         """Close the exporter."""
@@ -118,21 +168,20 @@ def exporter_to(endpoint: str | None, protocol: Protocol, token: str | None) -> 
 
 
 def with_inherited(span: ReadableSpan, by_id: dict[int, ReadableSpan]) -> ReadableSpan:
-    """Return a copy of a span with the `INHERITED` attributes of the spans above it."""
+    """Return a copy of a span with the `INHERITED` fields of the nearest spans above it."""
     own: dict[str, AttributeValue] = dict(span.attributes or {})
     inherited: dict[str, AttributeValue] = {}
+    lacking = {field for field in INHERITED if not _values(span, field)}
     parent, seen = span.parent, set[int]()
     while parent is not None and parent.span_id not in seen:
         seen.add(parent.span_id)
         above = by_id.get(parent.span_id)
         if above is None:
             break
-        attributes = above.attributes or {}
-        for name in INHERITED:
-            if name in attributes and name not in own:
-                inherited.setdefault(name, attributes[name])
-                if name == semconv.PHASE and above.start_time is not None:
-                    inherited.setdefault(semconv.PHASE_START_NS, above.start_time)
+        for field in tuple(lacking):
+            if values := _values(above, field):
+                lacking.discard(field)
+                inherited |= values
         parent = above.parent
     if not inherited:
         return span
@@ -150,3 +199,16 @@ def with_inherited(span: ReadableSpan, by_id: dict[int, ReadableSpan]) -> Readab
         end_time=span.end_time,
         instrumentation_scope=span.instrumentation_scope,
     )
+
+
+def _values(span: ReadableSpan, field: str) -> dict[str, AttributeValue]:
+    """Return the attributes of a span that say a field; its name may say the agent."""
+    attributes = span.attributes or {}
+    values = {key: attributes[key] for key in INHERITED[field] if key in attributes}
+    if values and field == "phase" and span.start_time is not None:
+        values.setdefault(semconv.PHASE_START_NS, span.start_time)
+    if not values and field == "agent":
+        kind, dialect = kind_of(attributes)
+        if kind == "agent" and dialect in NAMED_BY_SPAN:
+            values[semconv.GEN_AI_AGENT_NAME] = name_in(span.name)
+    return values

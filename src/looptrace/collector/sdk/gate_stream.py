@@ -12,7 +12,7 @@ import logging
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from http import HTTPStatus
@@ -31,8 +31,8 @@ from looptrace.collector.api_paths import (
     STREAM_PATH,
 )
 from looptrace.collector.sdk.followed import Followed
+from looptrace.collector.sdk.server_watch import ServerWatch, TokenError, reason_of
 from looptrace.collector.worker import Worker, after_fork
-from looptrace.errors import InputError
 
 _logger = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ SILENCE_S_MAX = 60.0
 RETRY_FIRST_S, RETRY_S_MAX = 0.5, 30.0
 # New names are sent to a server this often at most, and it has so long to accept them.
 CHANGE_EVERY_S, CHANGE_S_MAX = 0.1, 5.0
+# The server has so long to hear that a process ends.
+GOODBYE_S_MAX = 1.0
 # One event has one directive and one reason in it.
 LINE_BYTES_MAX = 64 * 1024
 
@@ -48,14 +50,9 @@ LINE_BYTES_MAX = 64 * 1024
 # which may have seeded it.
 _chance = SystemRandom()
 
-TOKEN_VARIABLE = "LOOPTRACE_TOKEN"  # noqa: S105 - the name of a variable
 _STREAM_HEADERS = {"Accept": "text/event-stream"}
 _JSON_HEADERS = {"Content-Type": "application/json"}
 _TYPES = {"str": str, "int": int, "str | None": str}
-
-
-class TokenError(InputError, OSError):
-    """A server refuses the token, or asks for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +99,7 @@ class Server:
         response = connection.getresponse()
         if response.status == HTTPStatus.UNAUTHORIZED:
             connection.close()
-            wrong = "refuses this token" if self.token else "asks for a token"
-            raise TokenError(
-                f"{self.url} {wrong}; set {TOKEN_VARIABLE} to a token that the server reads "
-                "from --token-file or LOOPTRACE_TOKENS."
-            )
+            raise TokenError(self.url, has_token=bool(self.token))
         return connection, response
 
     def open_gates(self, task: str, service: str | None, timeout_s: float) -> list[GateNotice]:
@@ -126,7 +119,7 @@ class Server:
         try:
             if response.status != HTTPStatus.OK:
                 answer = response.read(LINE_BYTES_MAX).decode("utf-8", "replace")
-                raise OSError(f"status {response.status}: {answer}")
+                raise OSError(f"it answered {response.status}: {answer}")
             head = takewhile(lambda line: not line.startswith(b":"), _lines(response, deadline_s))
             return [notice_of_json(json.loads(data)) for _, data in events_in(head) if data]
         finally:
@@ -156,12 +149,15 @@ class GateStream:
     names are sent beside it.
     """
 
-    def __init__(self, server: Server, notify: Callable[[GateNotice], None]) -> None:
+    def __init__(
+        self, server: Server, notify: Callable[[GateNotice], None], watch: ServerWatch
+    ) -> None:
         self.failures = 0  # connections that ended or failed
         self.nonsense = 0  # events that could not be read
         self.last_id = ""
         self._server = server
         self._notify = notify
+        self._watch = watch
         self._followed = Followed()
         self._closed = False
         self._begin()
@@ -174,9 +170,21 @@ class GateStream:
         if self._followed.add(tasks=tasks, traces=traces, service=service):
             self._changer.wake()
 
+    @contextmanager
+    def waiting(self, name: str) -> Iterator[None]:
+        """Let the server know that code of the process waits for the gate of a name."""
+        try:
+            with self._followed.waiting(name):
+                self._changer.wake()
+                yield
+        finally:
+            self._changer.wake()
+
     def close(self) -> None:
-        """Stop following; an open connection ends with the process."""
+        """Stop following, and tell the server; an open connection ends with the process."""
         self._closed = True
+        if self._stream_id:
+            self._send({"ends": True}, GOODBYE_S_MAX)
         self._worker.close(0)
         self._changer.close(0)
 
@@ -209,31 +217,40 @@ class GateStream:
 
     def _opened(self, response: HTTPResponse) -> None:
         """Note that the server follows the names; names that came meanwhile are sent."""
+        self._watch.reached("gates", self._server.url)
         stream_id = response.headers.get(STREAM_HEADER)
         if stream_id and not self._stream_id:
             self._stream_id = stream_id
             self._changer.wake()
 
-    def _ended(self) -> None:
+    def _ended(self, error: Exception | None, *, was_open: bool) -> None:
+        """Note the end of a stream; one that was open may be open again in a moment."""
         self._stream_id = ""
         self.failures += 1
+        if error is not None and not was_open:
+            self._watch.lost("gates", self._server.url, reason_of(error))
 
     def _tell(self) -> bool:
         """Send new names to the server if a stream is open; return whether it has them."""
-        if not (stream_id := self._stream_id) or (change := self._followed.change()) is None:
+        if not self._stream_id or (change := self._followed.change()) is None:
             return True
         body, known = change
-        path = OWN_STREAM_PATH.format(stream=stream_id)
+        is_told = self._send(body, CHANGE_S_MAX)
+        if is_told:
+            self._followed.told(known, body.get("waiting", ()))
+        return is_told
+
+    def _send(self, body: dict[str, Any], timeout_s: float) -> bool:
+        """Send something on the open stream; return whether the server has it."""
+        path = OWN_STREAM_PATH.format(stream=self._stream_id)
         try:
             connection, response = self._server.request(
-                "POST", path, body=json.dumps(body), headers=_JSON_HEADERS, timeout_s=CHANGE_S_MAX
+                "POST", path, body=json.dumps(body), headers=_JSON_HEADERS, timeout_s=timeout_s
             )
             connection.close()
         except (OSError, HTTPException) as error:
             _logger.debug("names could not be sent to %s: %s", self._server.url, error)
             return False
-        if response.status == HTTPStatus.OK:
-            self._followed.told(known)
         return response.status == HTTPStatus.OK
 
 
@@ -288,29 +305,27 @@ def events_in(lines: Iterator[bytes]) -> Iterator[tuple[str, str]]:
 
 def _follow(stream: weakref.ref[GateStream], server: Server) -> Generator[float, None, None]:
     """Read the stream again and again; no reference here keeps its owner alive while it waits."""
-    wait_s, refused = RETRY_FIRST_S, False
+    wait_s = RETRY_FIRST_S
     while (held := stream()) is not None and not held._closed:
-        asking, came = held._asking(), False
+        asking, was_open, came = held._asking(), False, False
+        failure: Exception | None = None
         del held
         try:
             for event_id, data in _events_of_stream(stream, server, *asking):
                 held = stream()
                 if held is None or held._closed:
                     return
+                was_open = True
                 held.take(event_id, data)
                 came |= bool(data)
                 del held
-        except TokenError as error:
-            # Once: the stream is tried again for as long as the agent runs.
-            level = logging.DEBUG if refused else logging.WARNING
-            refused = True
-            _logger.log(level, "no gates reach this process: %s", error)
         except (OSError, HTTPException) as error:
+            failure = error.with_traceback(None)
             _logger.debug("the gate stream of %s ended: %s", server.url, error)
         held = stream()
         if held is None:
             return
-        held._ended()
+        held._ended(failure, was_open=was_open)
         del held
         wait_s = RETRY_FIRST_S if came else min(wait_s * 2, RETRY_S_MAX)
         yield wait_s * _chance.uniform(0.5, 1.0)
@@ -351,7 +366,7 @@ def _events_on(opened: Response) -> Iterator[tuple[str, str]]:
     connection, response = opened
     try:
         if response.status != HTTPStatus.OK:
-            raise OSError(f"status {response.status}")
+            raise OSError(f"it answered {response.status}")
         yield from events_in(_lines(response))
     finally:
         connection.close()

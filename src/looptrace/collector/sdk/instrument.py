@@ -12,11 +12,11 @@ from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from looptrace.collector.sdk.forward import Protocol, exporter_to
-from looptrace.collector.sdk.gate_stream import TOKEN_VARIABLE
 from looptrace.collector.sdk.processor import LoopSpanProcessor, ProcessorOptions
+from looptrace.collector.sdk.server_watch import TOKEN_VARIABLE
 
 if TYPE_CHECKING:  # An agent that forwards its spans lacks the packages that this imports.
-    from looptrace.analyzer.settings.sections import Settings
+    from looptrace.analyzer.settings.given import SettingsLike
 
 ENDPOINT_VARIABLE = "LOOPTRACE_ENDPOINT"
 GATES_VARIABLE = "LOOPTRACE_GATES"
@@ -31,7 +31,7 @@ ATTRIBUTES_MAX = 4_096
 
 def instrument(
     environment: Mapping[str, str] = os.environ,
-    settings: Settings | None = None,
+    settings: SettingsLike | None = None,
     **options: Unpack[ProcessorOptions],
 ) -> LoopSpanProcessor:
     """Watch the agents of this process for loops; return the processor, for its gates.
@@ -45,7 +45,8 @@ def instrument(
     limit.
 
     Raises:
-        ValueError: if an address or a protocol in the environment is not one.
+        ValueError: if an address or a protocol in the environment is not one, or settings are
+            wrong.
         ModuleNotFoundError: if this process looks for loops without `looptrace[analyzer]`.
     """
     provider = trace.get_tracer_provider()

@@ -7,6 +7,8 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from secrets import token_bytes
 
 from opentelemetry.sdk.trace import ReadableSpan
 
@@ -15,8 +17,9 @@ from looptrace.analyzer.engine.live_spans import LiveSpans
 from looptrace.analyzer.gates.directives import notice_of
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.resolutions import Resolution, resolution_turns
-from looptrace.analyzer.settings.sections import Settings, default
+from looptrace.analyzer.settings.given import SettingsLike, settings_of
 from looptrace.analyzer.text.session_names import session_name
+from looptrace.collector.content.redaction import KEY_BYTES, redact_text
 from looptrace.collector.otlp.sdk_spans import row_of
 from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.sdk.open_spans import service_in
@@ -38,14 +41,15 @@ class LocalEngine:
     spans.
     """
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        settings = settings or default()
+    def __init__(self, given: SettingsLike | None = None) -> None:
+        settings = settings_of(given)
         self._live = LiveSpans(settings.policy)
         self._directives = settings.directives
         self._sameness = settings.policy.sameness
         self._notify: Callable[[list[GateNotice]], object] = list  # until it is started
         self._service = ""  # of the last spans
         self._pid: int | None = None  # of the process in which the engine runs
+        self._key = token_bytes(KEY_BYTES)  # for hashes that are compared in this process alone
         self._lock = threading.Lock()
         self._forget_s = time.monotonic() + FORGET_EVERY_S
 
@@ -83,6 +87,7 @@ class LocalEngine:
         self._enter()
         with self._lock:
             now_ns = time.time_ns()
+            note = note and redact_text(note, self._key)
             names = {state.task}
             if not state.event:  # The author's name of the task may be that of a session.
                 names.add(session_name(state.task, self._service))
@@ -106,6 +111,10 @@ class LocalEngine:
     def open_gates(self, task: str, service: str | None, timeout_s: float) -> list[GateNotice]:  # noqa: ARG002
         """Return no gates: every gate that was opened here was notified."""
         return []
+
+    def waiting(self, task: str) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Tell nobody: who decides is in this process."""
+        return nullcontext()
 
     def close(self, timeout_s: float) -> None:  # noqa: ARG002
         """Process the turns that waited for a span that does not come any more.

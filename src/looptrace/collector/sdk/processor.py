@@ -12,6 +12,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
@@ -21,20 +22,22 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.analyzer.text.session_names import session_of
+from looptrace.analyzer.text.session_names import bounded_name, session_of
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.sdk.agent_gate import TASKS_MAX, AgentGate, Callback, Gates, GateState
 from looptrace.collector.sdk.forward import ForwardEngine, exporter_to
 from looptrace.collector.sdk.forward import Protocol as Wire
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.sdk.open_spans import OpenSpans, service_in
+from looptrace.collector.sdk.server_watch import ServerAwayError
 from looptrace.collector.sdk.setup_check import SetupCheck
 from looptrace.collector.sdk.span_events import Emit, SpanEventEmitter
 from looptrace.collector.sdk.span_queue import SpanQueue
+from looptrace.installation import how_to_install
 from looptrace.semconv import SCOPE
 
 if TYPE_CHECKING:  # An agent that forwards its spans lacks the packages that this imports.
-    from looptrace.analyzer.settings.sections import Settings
+    from looptrace.analyzer.settings.given import SettingsLike
 
 _logger = logging.getLogger(__name__)
 
@@ -73,6 +76,9 @@ class Engine(Protocol):
 
         They are of a task, or of a session of the service.
         """
+
+    def waiting(self, task: str) -> AbstractContextManager[None]:
+        """Return the context in which code of this process waits for the gate of a task."""
 
     def close(self, timeout_s: float) -> None:
         """Finish the started work."""
@@ -164,13 +170,14 @@ class LoopSpanProcessor(SpanProcessor):
 
     @classmethod
     def local(
-        cls, settings: Settings | None = None, **options: Unpack[ProcessorOptions]
+        cls, settings: SettingsLike | None = None, **options: Unpack[ProcessorOptions]
     ) -> LoopSpanProcessor:
         """Return a processor that looks for loops in this process, on a thread of its own.
 
-        `settings` come from `looptrace.analyzer.settings`; None means the defaults.
+        `settings` are a file, a profile, tables or `Settings`; None means the defaults.
 
         Raises:
+            SettingsError: if a file, a key or a value of the settings is wrong.
             ModuleNotFoundError: if `looptrace[analyzer]` is not installed.
         """
         # Only here, because an agent that forwards its spans lacks the packages that it imports.
@@ -179,7 +186,7 @@ class LoopSpanProcessor(SpanProcessor):
         except ModuleNotFoundError as error:
             why = (
                 f"detection in this process needs {error.name}, which is not installed; "
-                "install it with: pip install 'looptrace[analyzer]', or forward the spans"
+                f"install it with: {how_to_install('analyzer')}, or forward the spans"
             )
             raise ModuleNotFoundError(why, name=error.name) from error
 
@@ -207,7 +214,8 @@ class LoopSpanProcessor(SpanProcessor):
         exporter = exporter_to(endpoint, protocol, token)
         gates = (endpoint if protocol == "http" else "") if gates is None else gates
         servers = [Server(url.strip(), token) for url in gates.split(",") if gates]
-        engine = ForwardEngine(exporter, servers)
+        fail_closed = options.get("fail_closed", False)
+        engine = ForwardEngine(exporter, endpoint, servers, fail_closed=fail_closed)
         options.setdefault("limits", FORWARD_LIMITS)
         return cls(engine, **options)
 
@@ -271,9 +279,11 @@ class LoopSpanProcessor(SpanProcessor):
             self._known_until_s[task] = inf  # A current trace has no earlier process.
             self._engine.follow(traces=[task])
         else:
+            task = bounded_name(task)
             self._known_until_s.setdefault(task, 0.0)
             self._engine.follow(tasks=[task], service=self._spans.service)
-        return AgentGate(task, self._gates, self._resolve, self._is_known, self._fail_closed)
+        rest = (self._is_known, self._engine.waiting, self._fail_closed)
+        return AgentGate(task, self._gates, self._resolve, *rest)
 
     def on_gate(self, callback: Callback) -> Callable[[], None]:
         """Call `callback` with the new state at each gate event; return a function that ends it.
@@ -329,6 +339,10 @@ class LoopSpanProcessor(SpanProcessor):
         try:
             for notice in self._engine.open_gates(task, self._spans.service, ASK_S):
                 self._gates.update(notice, [task, *self._names(notice)])
+        except ServerAwayError:  # The engine's watch has said so.
+            self._errors["open_gates"] += 1
+            self._known_until_s[task] = time.monotonic() + ASK_AGAIN_S
+            return False
         except Exception:  # The agent must not notice it, unless it fails closed.
             self._count("open_gates")
             self._known_until_s[task] = time.monotonic() + ASK_AGAIN_S

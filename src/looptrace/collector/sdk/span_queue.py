@@ -12,6 +12,7 @@ from functools import partial
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from looptrace.collector.sdk.server_watch import ServerAwayError
 from looptrace.collector.worker import Worker, after_fork
 
 _logger = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class SpanQueue:
         self._delay_s = delay_s
         self._stuck_s = stuck_s
         self._closed = False
+        self._has_warned = False
         self._begin()
         after_fork(self._begin)
 
@@ -125,8 +127,9 @@ class SpanQueue:
                 self._failed = False
         # No error of the consumer may reach the agent or end this thread; a panic of Polars, for
         # example, is not an Exception.
-        except BaseException:
-            if not self._dropped["failed"]:
+        except BaseException as error:
+            if not self._has_warned and not isinstance(error, ServerAwayError):
+                self._has_warned = True
                 _logger.warning("looptrace failed; further failures are counted", exc_info=True)
             self._failed = True
             self._drop("failed", len(batch))

@@ -13,8 +13,8 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -24,8 +24,9 @@ import grpc  # type: ignore[import-untyped]
 import msgspec
 from google.rpc.code_pb2 import PERMISSION_DENIED, UNAUTHENTICATED  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+from starlette.routing import BaseRoute, Match
 
-from looptrace.collector.server.receiver.strangers import KNOWN
+from looptrace.collector.server.receiver.strangers import accepted
 from looptrace.errors import InputError
 
 TOKEN_CHARS_MIN = 16
@@ -39,6 +40,9 @@ _HTTP_STATUS = {
     UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
 }
 _PROTOBUF = "application/x-protobuf"
+_HTML = "text/html"
+_NOSNIFF = (b"x-content-type-options", b"nosniff")
+_CACHE = b"cache-control"
 _WHO = "give a token in the header `Authorization: Bearer ...`"
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -51,13 +55,14 @@ class AccessError(InputError):
     """The server may not start like this; the message is one line that says why, and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Access:
     """The address on which the server listens, and what it requires.
 
-    Each of several tokens is valid, so that tokens can be replaced, or each person has one. With
-    `client_ca_file` only clients with a certificate of it are accepted. `hosts` are further names
-    of a server on a loopback address. No representation shows a token.
+    Each of several tokens is valid, so that tokens can be replaced, or each person has one; a
+    server that runs gets new ones by `renew`. With `client_ca_file` only clients with a certificate
+    of it are accepted. `hosts` are further names of a server on a loopback address. No
+    representation shows a token.
     """
 
     host: str = "127.0.0.1"
@@ -72,6 +77,16 @@ class Access:
     def is_local(self) -> bool:
         """Whether only this machine can reach the server."""
         return is_loopback(self.host)
+
+    def renew(self, tokens: Mapping[str, str]) -> None:
+        """Require one of these tokens from now on; each has its name.
+
+        Raises:
+            AccessError: if the server may not run with them; then the earlier ones stay.
+        """
+        check_access(replace(self, tokens=tuple(tokens), names=tokens))
+        self.names = {**self.names, **tokens}  # A request that is being checked finds its name.
+        self.tokens, self.names = tuple(tokens), tokens
 
 
 def read_tokens(file: Path | None, environ: Mapping[str, str]) -> dict[str, str]:
@@ -173,20 +188,43 @@ def tls_options(access: Access) -> dict[str, Any]:
     }
 
 
-def grpc_credentials(access: Access) -> grpc.ServerCredentials | None:
-    """Return the credentials of a gRPC server; None where there is no certificate.
+class GrpcCertificates:
+    """The certificates of a gRPC server, which can be read again while it runs.
 
     Raises:
-        AccessError: if a file cannot be read.
+        AccessError: by each method, if a file cannot be read.
     """
+
+    def __init__(self, cert_file: Path, key_file: Path, client_ca_file: Path | None) -> None:
+        self._files = (cert_file, key_file, client_ca_file)
+        self._new: grpc.ServerCertificateConfiguration | None = None  # for the next connection
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Return the credentials of the server."""
+        needs_client = self._files[2] is not None
+        return grpc.dynamic_ssl_server_credentials(self._read(), self._take_new, needs_client)
+
+    def renew(self) -> None:
+        """Read the files again, for new connections."""
+        self._new = self._read()
+
+    def _take_new(self) -> grpc.ServerCertificateConfiguration | None:
+        new, self._new = self._new, None
+        return new
+
+    def _read(self) -> grpc.ServerCertificateConfiguration:
+        try:
+            cert, key, roots = (file.read_bytes() if file else None for file in self._files)
+        except OSError as error:
+            raise AccessError(f"{error.filename}: cannot be read ({_reason(error)}).") from error
+        return grpc.ssl_server_certificate_configuration([(key, cert)], roots)
+
+
+def grpc_certificates(access: Access) -> GrpcCertificates | None:
+    """Return the certificates of a gRPC server; None where there is none."""
     if access.cert_file is None or access.key_file is None:
         return None
-    try:
-        pair = (access.key_file.read_bytes(), access.cert_file.read_bytes())
-        roots = access.client_ca_file.read_bytes() if access.client_ca_file else None
-    except OSError as error:
-        raise AccessError(f"{error.filename}: cannot be read ({_reason(error)}).") from error
-    return grpc.ssl_server_credentials([pair], roots, require_client_auth=roots is not None)
+    return GrpcCertificates(access.cert_file, access.key_file, access.client_ca_file)
 
 
 def is_allowed(authorization: Iterable[str], access: Access) -> bool:
@@ -233,15 +271,26 @@ class Page(Protocol):
 
 
 class AccessMiddleware:
-    """Passes allowed requests on, and answers the others with OTLP's errors."""
+    """Passes allowed requests on, and answers the others with OTLP's errors.
 
-    def __init__(self, app: App, access: Access, page: Page | None = None) -> None:
+    A browser that asks for a path outside of the application's `routes` gets a page that says so.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        access: Access,
+        page: Page | None = None,
+        routes: Sequence[BaseRoute] = (),
+    ) -> None:
         self._app = app
+        self._routes = routes
         self._access = access
         self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
+        send = _guarded(send)
         if scope["type"] == "websocket":  # Nothing here uses WebSocket.
             await send({"type": "websocket.close"})
             return
@@ -253,15 +302,40 @@ class AccessMiddleware:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
         if why := foreign(headers, self._access):
             await _refuse(send, headers, Status(code=PERMISSION_DENIED, message=why))
-        elif self._page and self._page.serves(scope["path"]):
+        elif self._page and self._is_for_people(scope, headers):
             await self._page(scope, receive, send)
         elif not is_allowed(headers.get("authorization", []), self._access):
             await _refuse(send, headers, Status(code=UNAUTHENTICATED, message=_WHO))
         else:
-            scope[KNOWN] = True
+            accepted(scope)
             token = token_of(headers.get("authorization", []), self._access)
             scope[WHO] = self._access.names.get(token or "")
             await self._app(scope, receive, send)
+
+    def _is_for_people(self, scope: Scope, headers: Mapping[str, list[str]]) -> bool:
+        """Return whether the page answers: its paths, and those that a browser asks for in vain."""
+        if self._page and self._page.serves(scope["path"]):
+            return True
+        # Only browsers name HTML among what they accept.
+        wants_html = any(_HTML in value for value in headers.get("accept", []))
+        return wants_html and all(route.matches(scope)[0] == Match.NONE for route in self._routes)
+
+
+def _guarded(send: Send) -> Send:
+    """Return a sender of answers that no browser takes for another type, and nobody keeps.
+
+    An answer that may be kept says so itself.
+    """
+
+    async def send_guarded(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            headers = [*message.get("headers", ()), _NOSNIFF]
+            if all(name.lower() != _CACHE for name, _ in headers):
+                headers.append((_CACHE, b"no-store"))
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return send_guarded
 
 
 class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """The archiver: a thread that moves spans from the ingest log into the store's files.
 
-It also deletes days that are too old. The spans of a long session wait in the log for a while
-(`postponement`).
+It also deletes days that are too old, a day after it has said so. The spans of a long session wait
+in the log for a while (`postponement`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.text.times import utc_s
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.postponement import Asked, Waiting
 from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store.locks import DamagedFileError, StoreError
+from looptrace.collector.store.retention import CAUSES, Retention, texts_of
 from looptrace.collector.store.tables.removal import set_aside
 from looptrace.collector.store.writer import Writer, writing
 from looptrace.collector.worker import Worker
@@ -64,9 +66,6 @@ class ArchiverCounts:
     failed: int = number("Times that writing failed; it is tried again.")
     is_blocked: int = number("1 while the store cannot be written.", "gauge")
     damaged_files: int = number("Damaged files of the store that were set aside.")
-    expired_parts: int = number(
-        "Deleted parts of the store, each the spans, turns and findings of a day."
-    )
 
 
 class Archiver:
@@ -86,6 +85,8 @@ class Archiver:
         settings.
         """
         self.counts = ArchiverCounts()
+        self.retention = Retention()  # as of the last look
+        self.expired: Counter[str] = Counter(dict.fromkeys(CAUSES, 0))  # days by cause
         self._dir = store_dir
         self._settings = settings
         self._log = log
@@ -96,6 +97,10 @@ class Archiver:
         self._read_seq = 0  # row of the log up to which all spans are stored or wait
         self._waiting = Waiting()
         self._worker = Worker("looptrace-archiver", self._run)
+
+    def version(self) -> tuple[int, int]:
+        """Return what changes with each round of storing, and where days are deleted."""
+        return self.counts.rounds, self.expired.total()
 
     def start(self) -> None:
         """Lock the store; return when it is locked.
@@ -139,11 +144,10 @@ class Archiver:
         """
         is_due = writer.needs_ingest()
         try:
-            last_seq = self._log.last_seq()
             if not is_due:
-                writer.finish_add()  # The detector begins with the turns of the store.
-            if is_due or self._log.read(0, 0) is None:
-                self._ingest(writer, last_seq)
+                writer.finish_add()  # The detector reads the turns of the store.
+            else:
+                self._ingest(writer, self._log.last_seq())
         except (StoreError, OSError) as error:
             self._failed(error)
             if is_due:
@@ -162,7 +166,8 @@ class Archiver:
             while logged := self._log.read(seq, SPANS_A_ROUND, last_seq):
                 spool.add(logged.spans)
                 seq = logged.seq
-            writer.ingest(spool)
+            for loss in writer.ingest(spool).losses:
+                _logger.warning("%s", loss)
             self._read_seq = last_seq
             self._log.drop(last_seq)
             self._done(spool.spans)
@@ -270,7 +275,16 @@ class Archiver:
             self.counts.rounds += 1
 
     def _expire(self, writer: Writer) -> None:
-        days = writer.expire(self._limits.retention_days, self._limits.retention_bytes_max)
-        self.counts.expired_parts += len(days)
-        if days:
-            _logger.info("deleted the spans, turns and findings of %s", ", ".join(days))
+        for loss in writer.find_again():
+            _logger.warning("%s", loss)
+        limits, before = self._limits, self.retention
+        self.retention, gone = writer.expire(
+            limits.retention_days, limits.retention_bytes_max, time.time_ns()
+        )
+        self.expired.update(day.cause for day in gone)
+        for text in texts_of(gone):
+            _logger.info("deleted %s", text)
+        if self.retention.announced != before.announced:
+            first = utc_s(self.retention.deletes_ns) if self.retention.announced else ""
+            for text in texts_of(self.retention.announced):
+                _logger.warning("to be deleted, the first on %s: %s", first, text)

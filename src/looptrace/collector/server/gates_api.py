@@ -7,8 +7,8 @@ server-sent events: the id of each is the number of the event in the store, and 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import get_args
@@ -30,6 +30,7 @@ from looptrace.analyzer.report.escalation_markdown import escalation_json, escal
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.times import utc_ms
+from looptrace.collector.agent_states import with_agents
 from looptrace.collector.api_bodies import (
     DecisionBody,
     GateAnswer,
@@ -218,11 +219,18 @@ class GatesApi:
     ) -> GateList:
         """Return gates, the open ones first, then the newest."""
         with reader.open_gates(self.store_dir) as gates:
-            return GateList(gates.gates(status, task, limit), gates.count(status, task))
+            listed, total = gates.gates(status, task, limit), gates.count(status, task)
+        return GateList(self.with_agents(listed), total)
+
+    def with_agents(self, gates: Sequence[StoredGate]) -> list[StoredGate]:
+        """Return gates, the open ones with the state of their agents."""
+        return with_agents(self.store_dir, gates, self.feed.hearing.heard())
 
     def _metrics(self) -> GateMetrics:
         with reader.open_gates(self.store_dir) as gates:
-            return metrics_of(gates, reader.worked(self.store_dir))
+            return metrics_of(
+                gates, reader.worked(self.store_dir), reader.read_loops(self.store_dir)
+            )
 
     def task_list(self, limit: int = TASKS_MAX) -> TaskList:
         """Return the tasks that have turns in the store, or a state in the gate store."""
@@ -272,7 +280,9 @@ class GatesApi:
             GateError: if there is none with this id.
         """
         with reader.open_gates(self.store_dir) as gates:
-            return gates.gate(gate_id, self.settings.policy.rule_set.meaning)
+            details = gates.gate(gate_id, self.settings.policy.rule_set.meaning)
+        (gate,) = self.with_agents([details.gate])
+        return replace(details, gate=gate)
 
     def _gate(self, gate_id: str, *, markdown: bool) -> Response:
         details = self.gate_details(gate_id)

@@ -24,11 +24,13 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.collector.server.packed_spans import Postponed, packed, unpacked
+from looptrace.collector.server.packed_spans import LOG, Postponed, packed, unpacked
 from looptrace.collector.server.receiver.receiver_metrics import Instrument
 from looptrace.collector.server.receiver.sink import SinkFull
+from looptrace.collector.server.reserve import Reserve
+from looptrace.collector.store.layout import read_evaluated, write_evaluated
 from looptrace.collector.store.locks import NAME, StoreError
-from looptrace.collector.store.sqlite_file import Schema, connect, explained
+from looptrace.collector.store.sqlite_file import connect, explained
 from looptrace.collector.worker import Worker
 
 _logger = logging.getLogger(__name__)
@@ -40,39 +42,9 @@ _BLOCKS_A_COMMIT = 256
 _PIECE_BYTES_MAX = 64 << 20
 # The time after which a sender should try again, while the store catches up.
 RETRY_AFTER_S = 5
+# How often a log that is blocked looks whether there is room again.
+LOOK_EVERY_S = 1.0
 
-# Evaluated spans that are stored later, as rows of `requests`. The number is the archiver's.
-_POSTPONED = """
-    CREATE TABLE postponed (
-        number INTEGER PRIMARY KEY,
-        received_ns INTEGER NOT NULL,
-        spans INTEGER NOT NULL,
-        digest TEXT NOT NULL,
-        body BLOB NOT NULL
-    ) STRICT
-"""
-_TABLES = (
-    """
-    CREATE TABLE requests (
-        seq INTEGER PRIMARY KEY AUTOINCREMENT,
-        received_ns INTEGER NOT NULL,
-        spans INTEGER NOT NULL,
-        digest TEXT NOT NULL,
-        body BLOB NOT NULL -- an Arrow stream of the span table
-    ) STRICT
-    """,
-    # Acknowledged rows that can no longer be read, for a person to look at.
-    "CREATE TABLE damaged AS SELECT * FROM requests",
-    _POSTPONED,
-)
-_LOG = Schema(
-    application_id=0x6C6F6F6C,  # "lool"
-    version=2,
-    tables=_TABLES,
-    steps={1: (_POSTPONED,)},
-    if_damaged="move it away; its spans were acknowledged and are not in the store yet",
-    shrinks=True,
-)
 _OLDEST = "SELECT min(received_ns) FROM requests WHERE seq > ?"
 _ADD = "INSERT INTO requests (received_ns, spans, digest, body) VALUES (?, ?, ?, ?)"
 _LISTED = """
@@ -137,23 +109,41 @@ def spans_waiting(store_dir: Path) -> int:
     path = store_dir / FILE_NAME
     if not path.exists():
         return 0
-    with explained(path, _LOG), closing(connect(path, _LOG)) as sql:
+    with explained(path, LOG), closing(connect(path, LOG, create=False)) as sql:
         spans: int = sql.execute(_SIZES).fetchone()[1]
         return spans
+
+
+def log_of(store_dir: Path, bytes_max: int) -> IngestLog:
+    """Open the log of a store, or create it; a log that was lost is reported.
+
+    Raises:
+        StoreError: if the file is something else or cannot be used.
+    """
+    path, noted = store_dir / FILE_NAME, read_evaluated(store_dir)
+    if noted.is_served and not (path.is_file() and path.stat().st_size):
+        _logger.warning(
+            "%s: was lost; spans that were acknowledged and not stored yet cannot be found again",
+            path,
+        )
+    log = IngestLog(path, bytes_max)
+    if not noted.is_served:
+        write_evaluated(store_dir, noted._replace(is_served=True))
+    return log
 
 
 class IngestLog:
     """The log of one store, for one process."""
 
     def __init__(self, path: Path, bytes_max: int) -> None:
-        """Open the log, or create it.
+        """Open the log, or create it; a full disk only blocks it.
 
         Raises:
             StoreError: if the file is something else or cannot be used.
         """
         self.path = path
         self.bytes_max = bytes_max
-        self.is_blocked = False  # whether the last block could not be written
+        self.is_blocked = False  # whether nothing can be written now
         self.damaged = 0  # rows that could not be read and were set aside
         self.appended_s = time.monotonic()  # when spans came last
         self.committed = threading.Event()  # set when there is something new
@@ -161,9 +151,11 @@ class IngestLog:
         self._drops: list[_Drop] = []  # until they are written
         self._reading = threading.Lock()
         self._is_closed = False
-        self._reader = connect(path, _LOG, one_thread=False)
-        with explained(path, _LOG):
-            self._take_back()
+        self._reserve = Reserve(path.parent)
+        self._has_taken_back = False
+        self._reader = connect(path, LOG, one_thread=False)
+        with explained(path, LOG):
+            self._unblock(self._reader)
             self.bytes, self.spans = self._reader.execute(_SIZES).fetchone()
         self._worker = Worker("looptrace-log", self._write)
         self._worker.start()
@@ -200,6 +192,8 @@ class IngestLog:
         """Commit spans; see `Sink`."""
         if self.bytes > self.bytes_max:
             raise SinkFull(RETRY_AFTER_S)
+        if self.is_blocked:
+            raise self._unwritable("there is no room")
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[None] = loop.create_future()
 
@@ -216,8 +210,7 @@ class IngestLog:
         Raises:
             StoreError: if the file cannot be read.
         """
-        seq: int = self._rows(_LAST)[0][0]
-        return seq
+        return int(self._rows(_LAST)[0][0])
 
     def waiting_since_ns(self, after_seq: int) -> int | None:
         """Return the arrival of the oldest row after a number, None where there is none.
@@ -268,12 +261,36 @@ class IngestLog:
             self._is_closed = True
             self._reader.close()
 
-    def _take_back(self) -> None:
-        if self._reader.execute("SELECT 1 FROM postponed LIMIT 1").fetchone():
-            with self._reader:
-                self._reader.execute("BEGIN IMMEDIATE")
+    def _unblock(self, sql: sqlite3.Connection) -> None:
+        """Accept spans if there is room, and what an earlier process postponed is in its place."""
+        try:
+            self._reserve.hold()
+            if not self._has_taken_back:
+                self._take_back(sql)
+            self.is_blocked = False
+        except (OSError, sqlite3.OperationalError) as error:
+            self._block(error)
+
+    def _block(self, error: Exception) -> StoreError:
+        problem = self._unwritable(error)
+        if not self.is_blocked:
+            _logger.warning("%s", problem)
+        self.is_blocked = True
+        self._reserve.give_up()
+        return problem
+
+    def _unwritable(self, reason: object) -> StoreError:
+        return StoreError(
+            f"{self.path}: cannot be written ({reason}); check space and permissions."
+        )
+
+    def _take_back(self, sql: sqlite3.Connection) -> None:
+        if sql.execute("SELECT 1 FROM postponed LIMIT 1").fetchone():
+            with sql:
+                sql.execute("BEGIN IMMEDIATE")
                 for statement in _TAKE_BACK:
-                    self._reader.execute(statement)
+                    sql.execute(statement)
+        self._has_taken_back = True
 
     def _end_of_piece(self, after_seq: int, spans_max: int, up_to_seq: int) -> tuple[int, bool]:
         """Return the number of the last row of a piece of the log, and whether more rows follow."""
@@ -292,7 +309,7 @@ class IngestLog:
 
     @contextmanager
     def _asking(self) -> Iterator[sqlite3.Connection]:
-        with self._reading, explained(self.path, _LOG):
+        with self._reading, explained(self.path, LOG):
             if self._is_closed:  # The server ends before a part of it has ended.
                 raise StoreError(
                     f"{self.path}: is closed; the next start goes on with what it has."
@@ -307,10 +324,14 @@ class IngestLog:
 
     def _write(self) -> None:
         """Commit spans as they arrive, all waiting ones at once."""
-        sql = connect(self.path, _LOG)
+        sql = connect(self.path, LOG)
         goes_on = True
         while goes_on:
-            items = [self._queue.get()]
+            items: list[_Append | _Drop | None] = []
+            with suppress(queue.Empty):  # A log that is blocked looks again after a while.
+                items = [self._queue.get(timeout=LOOK_EVERY_S if self.is_blocked else None)]
+            if self.is_blocked:
+                self._unblock(sql)
             while len(items) < _BLOCKS_A_COMMIT and not self._queue.empty():
                 items.append(self._queue.get())
             goes_on = None not in items
@@ -330,21 +351,16 @@ class IngestLog:
             self.bytes += sum(len(row[-1]) for row in rows)
             self.spans += sum(row[1] for row in rows)
             self.appended_s = time.monotonic()
-            self.is_blocked = False
             self.committed.set()
         except sqlite3.Error as error:
-            problem = StoreError(
-                f"{self.path}: cannot be written ({error}); check space and permissions."
-            )
-            _logger.warning("%s", problem)
-            self.is_blocked = True
+            problem = self._block(error)
         for item in items:
             item.done(problem)
 
     def _forget(self, sql: sqlite3.Connection, drops: list[_Drop]) -> None:
-        if not drops:
-            return
         self._drops += drops
+        if not drops or not self._has_taken_back:  # Numbers of an earlier process are in use.
+            return
         try:
             with sql:
                 sql.execute("BEGIN IMMEDIATE")

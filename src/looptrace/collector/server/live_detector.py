@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,13 +29,14 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA, span_rows
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.bounded_dict import BoundedDict
-from looptrace.collector.server.backlog import (
+from looptrace.collector.server.detection.backlog import (
     BACKLOG_SPANS,
     Backlog,
     TasksOfTraces,
     logged_names,
-    stored_spans,
+    names_of,
 )
+from looptrace.collector.server.detection.stored_tasks import StoredTasks
 from looptrace.collector.server.ingest_log import IngestLog, Logged
 from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store import reader
@@ -80,14 +81,16 @@ class DetectorCounts:
         "Spans from before the start on which the rules have not run yet.",
         "gauge",
     )
-    is_current: int = number("1 when the active tasks were read from the store.", "gauge")
+    is_current: int = number(
+        "1 when the rules have run on the spans from before the start.", "gauge"
+    )
 
 
 class LiveDetector:
     """A thread that runs the rules on the spans of the log, and records events.
 
-    The store holds all earlier results, and those of tasks that may go on are read at the start. So
-    a restart repeats no event and forgets nothing.
+    The store holds all earlier results, and those of a task are read when it goes on. So a restart
+    repeats no event and forgets nothing.
     """
 
     def __init__(
@@ -144,26 +147,29 @@ class LiveDetector:
                     while judge.tick():
                         began_s = time.monotonic()
                 except StoreError as error:
-                    _logger.warning("%s", error)
+                    self._report(error)
                 took_s = time.monotonic() - began_s
                 yield LOOK_EVERY_S
                 self._worker.pause(max(TICK_S, took_s))
 
     def _caught_up(self, gates: GateStore) -> _Judge | None:
         """Return the working state once caught up; None where catching up must begin again."""
-        judge = self._begin(gates)
         try:
+            judge = self._begin(gates)
             for _ in judge.catch_up():
                 if self._worker.is_closing:
                     return None
         except StoreError as error:
-            if isinstance(error, DamagedFileError):
-                self._on_damaged(error)
-            else:
-                _logger.warning("%s", error)
+            self._report(error)
             self._worker.pause(LOOK_EVERY_S)
             return None
         return judge
+
+    def _report(self, error: StoreError) -> None:
+        if isinstance(error, DamagedFileError):
+            self._on_damaged(error)
+        else:
+            _logger.warning("%s", error)
 
 
 class _Judge:
@@ -192,7 +198,6 @@ class _Judge:
         self._sessions.join(gates.session_names())
         self._outages = OutageWatch(settings.outages)
         self._outages_emitted: dict[str, int] = {}  # by id, the time at which it was known
-        self._goes_on_s = settings.policy.rule_set.counting.idle_s + HORIZON_S
         self._stood: BoundedDict[str, TaskState] = BoundedDict(tasks_max)
         pending = gates.pending()  # Decisions that the stored findings do not include.
         decided = gates.resolutions()
@@ -200,13 +205,26 @@ class _Judge:
         self._pending = [each for each in decided if each.trace_id in pending]
         self._later: list[Fed] = []  # of tasks with more spans in the backlog
         self._replayed = TasksOfTraces()  # until it has caught up
-        self._stored = Backlog(SPAN_SCHEMA.to_frame())  # of traces that may go on
-        self._is_replay = False
+        now_ns = time.time_ns()
+        goes_on_s = settings.policy.rule_set.counting.idle_s + HORIZON_S
+        self._stored = StoredTasks(store_dir, now_ns - goes_on_s * NS_PER_S)
+        self._stored_until_ns = now_ns + goes_on_s * NS_PER_S
+        self._traces_since_ns = now_ns - TRACES_GO_ON_S * NS_PER_S
+        self._touched: set[str] = set()  # the traces of which all turns are in the backlog
+        self._replayed_traces: Collection[str] = ()  # while turns of these are made again
+        self._opened_by = dict(gates.tasks_and_traces())
         self._forget_s = time.monotonic() + FORGET_EVERY_S
 
     def _recall(self, task: str) -> TaskState:
-        """Return the state of a task that is not in memory; in a replay its turns make it."""
-        return TaskState(task) if self._is_replay else self._gates.state(task)
+        """Return the state of a task that is not in memory; its turns make it where they are read.
+
+        A gate of before them is kept.
+        """
+        state = self._gates.state(task)
+        if not self._replayed_traces:
+            return state
+        is_before = state.gate and self._opened_by.get(task) not in self._replayed_traces
+        return state if is_before else TaskState(task)
 
     def catch_up(self) -> Iterator[None]:
         """Process spans from before the start, beside new ones; yields between steps.
@@ -217,7 +235,7 @@ class _Judge:
         end_seq, read_seq = self._log.last_seq(), self._judged.seq
         self._judged.backlog_spans = self._log.spans
         _logger.info("catching up with %d spans of the log", self._log.spans)
-        stored = self._warm(self._named(end_seq))
+        stored = self._read_touched(logged_names(self._log, read_seq, end_seq))
         yield
         piece = self._log.read(read_seq, BACKLOG_SPANS, end_seq)
         while piece or stored.height:
@@ -233,65 +251,57 @@ class _Judge:
             piece = self._log.read(read_seq, BACKLOG_SPANS, end_seq)
         self._record_later()
         self._record_left()
-        self._seen.update(each.id for each in self._pending)
+        # The others are of tasks that were quiet for long, and are evaluated as new ones.
+        self._seen.update(each.id for each in self._pending if each.trace_id in self._touched)
         self._judged.seq = max(read_seq, self._judged.seq)
         self._judged.is_current = 1
         self._on_events([])  # The evaluated spans may be stored now.
 
-    def _named(self, end_seq: int) -> set[str]:
-        """Return the traces, sessions and tasks of spans in the log and of new decisions."""
-        pending = {each.trace_id for each in self._pending}
-        return pending | logged_names(self._log, self._judged.seq, end_seq)
+    def _read_touched(self, names: set[str]) -> pl.DataFrame:
+        """Return the stored spans of tasks that go on in the backlog.
 
-    def _warm(self, names: set[str]) -> pl.DataFrame:
-        """Read the stored turns of tasks and traces that may go on.
-
-        All of them were evaluated and recorded when they were stored. For the named tasks, which go
-        on in the backlog, the spans are returned, because more may be known about their turns now.
+        More may be known about their turns now. All other tasks are read when they get spans.
         """
-        now_ns, decided = time.time_ns(), self._gates.resolutions()
-        last_ns = pl.col("end_ns").max()
-        of_names = pl.any_horizontal(pl.col("task", "session", "trace_id").is_in(list(names)))
-        is_touched = of_names.any().over("task")
-        traces = set(names)
-        for turns in reader.read_turns(self._dir):
-            traces.update(turns.filter(is_touched)["trace_id"])
-            goes_on = last_ns.over("task") > now_ns - self._goes_on_s * NS_PER_S
-            self._warm_turns(
-                with_decisions(turns.filter(goes_on & ~is_touched), decided, self._sameness)
-            )
-        touched, others = stored_spans(self._dir, traces, now_ns - TRACES_GO_ON_S * NS_PER_S)
-        self._stored = Backlog(others)
-        self._show()
-        return touched
+        ties = self._stored.ties_of(names | {each.trace_id for each in self._pending})
+        spans = self._stored.spans(self._stored.with_older(ties))
+        self._stored.note_read(ties)
+        self._touched = {*names, *spans["trace_id"]}
+        return spans
 
-    def _recall_spans(self, spans: pl.DataFrame) -> None:
-        """Give the engine the stored spans of traces that are tied to these spans."""
-        if self._stored.spans_left and (known := self._stored.take(0, spans)).height:
-            self._live.traces.take(span_rows(known))
+    def _read_stored(self, names: Collection[str]) -> None:
+        """Give the engine the stored turns of tasks to which names of new spans lead.
 
-    def _warm_turns(self, turns: pl.DataFrame) -> None:
-        with self._replaying():
-            self._note(self._live.feed(turns).states)
+        All of them were evaluated and recorded when they were stored. The spans of traces that may
+        go on are given to it too.
+        """
+        ties = self._stored.ties_of(names)
+        if ties.is_empty():
+            return
+        unseen = {each.id for each in self._gates.resolutions()} - self._seen
+        turns = self._stored.turns(ties)
+        turns = turns.filter(~pl.col("call_id").is_in(list(unseen)).fill_null(value=False))
+        decided = [each for each in self._gates.resolutions() if each.id in self._seen]
+        spans = self._stored.spans(ties.filter(pl.col("end_ns") > self._traces_since_ns))
+        self._stored.note_read(ties)
+        with self._replaying(set(turns["trace_id"])):
+            self._note(self._live.feed(with_decisions(turns, decided, self._sameness)).states)
+        if not self._judged.is_current:
             self._replayed.add(turns)
-            # The events of tasks that go on were recorded before.
-            known = self._outages.feed(turns)
-            self._outages_emitted |= {outage.id: outage.known_ns for outage in known}
+        self._live.traces.take(span_rows(spans))
 
     @contextmanager
-    def _replaying(self) -> Iterator[None]:
-        self._is_replay = True
+    def _replaying(self, traces: Collection[str]) -> Iterator[None]:
+        self._replayed_traces = traces
         try:
             yield
         finally:
-            self._is_replay = False
+            self._replayed_traces = ()
 
     def _replay(self, backlog: Backlog, came: Logged | None, *, is_last: bool) -> None:
         """Process some of the backlog, with all known turns of its tasks, and then new spans."""
         new = came.spans if came else SPAN_SCHEMA.to_frame()
         spans = backlog.take(SPANS_A_TICK, new).sort("end_ns")
-        with self._failing(self._judged.seq), self._replaying():
-            self._recall_spans(spans)
+        with self._failing(self._judged.seq), self._replaying(self._touched):
             rows = self._live.replay(spans.iter_slices(SPANS_A_TICK))
             turns = pl.DataFrame(rows, TURN_SCHEMA, orient="row")
             fed = self._live.feed(with_decisions(turns, self._gates.resolutions(), self._sameness))
@@ -308,6 +318,7 @@ class _Judge:
         said = [each for each in self._gates.resolutions() if each.id not in self._seen]
         logged = self._log.read(self._judged.seq, SPANS_A_TICK)
         if said:
+            self._read_stored({each.trace_id for each in said})
             turns = resolution_turns(said, self._sameness)
             self._note_fed(turns.height, self._live.feed(turns))
             self._seen.update(each.id for each in said)
@@ -315,7 +326,8 @@ class _Judge:
             self._take(logged)
         if time.monotonic() > self._forget_s:
             self._live.engine.forget(time.time_ns())
-            self._stored = Backlog(SPAN_SCHEMA.to_frame())
+            if time.time_ns() > self._stored_until_ns:
+                self._stored.forget()
             self._forget_outages(time.time_ns())
             self._forget_s = time.monotonic() + FORGET_EVERY_S
         return logged is not None and logged.has_more
@@ -338,7 +350,8 @@ class _Judge:
             self._judged.failed += 1
 
     def _note_taken(self, spans: pl.DataFrame) -> Sequence[Turn]:
-        self._recall_spans(spans)
+        if self._stored.has_more:
+            self._read_stored(names_of(spans))
         turns, fed = self._live.take(spans)
         self._note_fed(len(turns), fed)
         self._tell_outages(turns)
@@ -400,7 +413,11 @@ class _Judge:
         failed = [turn for turn in turns if turn[AT["failed"]]]
         if not failed:
             return
-        for outage in self._outages.feed(pl.DataFrame(failed, TURN_SCHEMA, orient="row")):
+        failures = pl.DataFrame(failed, TURN_SCHEMA, orient="row")
+        stored = self._stored.take_failures(failures["signature"].drop_nulls().unique())
+        known = self._outages.feed(stored)  # Their events were recorded before.
+        self._outages_emitted |= {outage.id: outage.known_ns for outage in known}
+        for outage in self._outages.feed(failures):
             if outage.id not in self._outages_emitted:
                 self._outages_emitted[outage.id] = outage.known_ns
                 self._judged.outages += 1

@@ -9,7 +9,7 @@ import logging
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -31,8 +31,6 @@ _logger = logging.getLogger(__name__)
 
 # The bounds of the histogram of times until a decision: from at once to over the weekend.
 RESOLUTION_BOUNDS_S = (10.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 259_200.0)
-# The cost of loops takes a look at all of their turns, and changes slowly.
-COST_EVERY_S = 60.0
 # All numbers of one page come from the same look at the gates.
 GATES_EVERY_S = 1.0
 # The label of a person's message to the agent, which is none of the decisions.
@@ -64,12 +62,13 @@ class LoopMetrics:
     store_dir: Path
     log: IngestLog
     detection: DetectorCounts
+    version: Callable[[], Hashable]  # of the store's findings
     _events: Counter[tuple[str, str]] = field(default_factory=Counter)
     _seq: int = 0
     _gates: pl.DataFrame = field(default_factory=_GATE_ROWS.to_frame)
     _gates_at_s: float = -inf
     _costs: dict[str, float] = field(default_factory=dict)
-    _costs_at_s: float = -inf
+    _costs_of: Hashable = None
     _lock: Lock = field(default_factory=Lock)
 
     def instruments(self) -> list[Instrument]:
@@ -138,7 +137,7 @@ class LoopMetrics:
         return [
             Instrument(
                 "looptrace.loops.tokens",
-                "Tokens inside the stored loops, each turn once.",
+                "Tokens inside the stored loops, each loop once.",
                 lambda: {(kind,): self._cost(f"{kind}_tokens") for kind in ("input", "output")},
                 "gauge",
                 ("kind",),
@@ -151,7 +150,7 @@ class LoopMetrics:
             ),
             Instrument(
                 "looptrace.loops.stored",
-                "Stored loops; findings that share turns count as one.",
+                "Stored loops, each once, however many rules see it.",
                 lambda: {(): self._cost("loops")},
                 "gauge",
             ),
@@ -200,8 +199,9 @@ class LoopMetrics:
 
     def _cost(self, name: str) -> float:
         with self._lock:
-            if time.monotonic() - self._costs_at_s > COST_EVERY_S:
-                self._costs_at_s = time.monotonic()
+            version = self.version()
+            if version != self._costs_of:
+                self._costs_of = version
                 try:
                     days = ask_each(self.store_dir, {"": queries.load(_COST_QUERY).sql})[""]
                     names = ("loops", "seconds", "input_tokens", "output_tokens")

@@ -34,6 +34,7 @@ from starlette.routing import Route
 from looptrace.collector.api_bodies import Readiness
 from looptrace.collector.server.openapi import JSON, TEXT, Answer, operation
 from looptrace.collector.server.receiver.receiver_metrics import (
+    CLOSED,
     REFUSED,
     TAKEN,
     Instrument,
@@ -51,7 +52,6 @@ SUM = "sum"
 _SCOPE = "looptrace"
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-_REFUSED = "refused_"
 _NO_LABEL = re.compile("[^a-zA-Z0-9]+")
 _FAMILIES: Mapping[InstrumentKind, type[CounterMetricFamily | GaugeMetricFamily]] = {
     "counter": CounterMetricFamily,
@@ -117,13 +117,27 @@ def of_counts(counts: ReceiverCounts) -> list[Instrument]:
     def of(name: str) -> Callable[[], Values]:
         return lambda: {(): counts.read()[name]}
 
-    def refused() -> Values:
-        found = counts.read()
-        return {(name.removeprefix(_REFUSED),): found[name] for name in REFUSED}
+    def by_reason(part: str, names: Iterable[str]) -> Callable[[], Values]:
+        return lambda: {
+            (name.removeprefix(f"{part}_"),): count
+            for name, count in counts.read().items()
+            if name in names
+        }
 
     taken = [Instrument(f"looptrace.receiver.{name}", doc, of(name)) for name, doc in TAKEN.items()]
-    why = "Requests that were refused, by reason."
-    return [*taken, Instrument("looptrace.receiver.refused", why, refused, labels=("reason",))]
+    parts = (
+        ("refused", REFUSED, "Requests that were refused, by reason."),
+        ("closed", CLOSED, "Connections that were closed before a request, by reason."),
+    )
+    return [
+        *taken,
+        *(
+            Instrument(
+                f"looptrace.receiver.{part}", doc, by_reason(part, names), labels=("reason",)
+            )
+            for part, names, doc in parts
+        ),
+    ]
 
 
 def of_fields(part: str, state: object) -> list[Instrument]:

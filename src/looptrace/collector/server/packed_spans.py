@@ -1,4 +1,4 @@
-"""Spans packed as a row of the ingest log."""
+"""Spans packed as a row of the ingest log, and the tables of its rows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,41 @@ from typing import NamedTuple
 import polars as pl
 
 from looptrace.analyzer.text.digests import digest
+from looptrace.collector.store.sqlite_file import Schema
+
+# Evaluated spans that are stored later, as rows of `requests`. The number is the archiver's.
+_POSTPONED = """
+    CREATE TABLE postponed (
+        number INTEGER PRIMARY KEY,
+        received_ns INTEGER NOT NULL,
+        spans INTEGER NOT NULL,
+        digest TEXT NOT NULL,
+        body BLOB NOT NULL
+    ) STRICT
+"""
+_TABLES = (
+    """
+    CREATE TABLE requests (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        received_ns INTEGER NOT NULL,
+        spans INTEGER NOT NULL,
+        digest TEXT NOT NULL,
+        body BLOB NOT NULL -- an Arrow stream of the span table
+    ) STRICT
+    """,
+    # Acknowledged rows that can no longer be read, for a person to look at.
+    "CREATE TABLE damaged AS SELECT * FROM requests",
+    _POSTPONED,
+)
+LOG = Schema(
+    application_id=0x6C6F6F6C,  # "lool"
+    version=2,
+    tables=_TABLES,
+    steps={1: (_POSTPONED,)},
+    if_damaged="move it away, with its -wal and -shm; spans that were acknowledged and not stored "
+    "yet are lost then",
+    shrinks=True,
+)
 
 
 class PackedSpans(NamedTuple):

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.content.policy import Content, with_content
 from looptrace.collector.gate_exporter import GateExporter, Target
 from looptrace.collector.judge.gate_judge import GateJudge
-from looptrace.collector.server import metrics
+from looptrace.collector.server import metrics, process
 from looptrace.collector.server.access import (
     Access,
     AccessInterceptor,
@@ -33,19 +33,18 @@ from looptrace.collector.server.access import (
     Page,
     check_access,
     check_tls,
-    grpc_credentials,
+    grpc_certificates,
     tls_options,
 )
 from looptrace.collector.server.api_responses import error_handlers
 from looptrace.collector.server.archiver import Archiver
 from looptrace.collector.server.gates_api import GatesApi
-from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
+from looptrace.collector.server.ingest_log import log_of
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
 from looptrace.collector.server.metrics import Metrics
-from looptrace.collector.server.process import allow_files, quick_to_answer
 from looptrace.collector.server.receiver.grpc_receiver import grpc_server
-from looptrace.collector.server.receiver.http_receiver import otlp_routes, uvicorn_options
+from looptrace.collector.server.receiver.http_receiver import BACKLOG, otlp_routes, uvicorn_options
 from looptrace.collector.server.receiver.pipeline import Pipeline
 from looptrace.collector.server.receiver.receiver_metrics import Instrument, ReceiverCounts
 from looptrace.collector.server.shards.router import Shards, shards_of
@@ -58,7 +57,9 @@ from looptrace.errors import InputError
 
 _logger = logging.getLogger(__name__)
 
-# A stop takes at most 5 s in all: HTTP, gRPC and the threads end one after the other.
+# A stop takes at most 5 s in all: HTTP, gRPC and the threads end one after the other. On a machine
+# that is too busy for that, the process ends without them.
+_STOP_S = 4.4
 _REQUESTS_END_S = 1.5
 _PARTS_END_S = 1.3
 _METRICS_END_S = 0.3
@@ -85,6 +86,7 @@ class Options:
     judge: Judge | None = None
     shard: str | None = None  # its address among several servers
     page: Callable[[Service, Options], Page] | None = None  # None serves machines alone
+    reload: process.Reload | None = None  # what SIGHUP does, if anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,8 @@ class Service:
         writer.prepare(options.store_dir)
         self.changes = Changes()
         self.counts = ReceiverCounts()
-        self.log = IngestLog(options.store_dir / FILE_NAME, settings.server.log_bytes_max)
+        key = content_key(options.store_dir)
+        self.log = log_of(options.store_dir, settings.server.log_bytes_max)
         self.detector = LiveDetector(
             options.store_dir,
             settings,
@@ -124,8 +127,8 @@ class Service:
             lambda: self.detector.counts.seq,
             self.detector.start,
         )
-        gates_path = options.store_dir / layout.GATES_FILE
-        self.dispatcher = Dispatcher(gates_path, settings.webhooks, os.environ, page=settings.page)
+        self.feed = EventFeed(options.store_dir, self.changes, settings.directives)
+        self.dispatcher = self._dispatcher(options)
         to = options.export_to
         self.exporter = GateExporter(options.store_dir, to) if to else None
         wakes = (self.detector.wake, self.archiver.ask)
@@ -137,17 +140,20 @@ class Service:
             self.exporter.start()
         if self.judge:
             self.judge.start()
-        key = content_key(options.store_dir)
-        reduce_content = partial(with_content, content=options.content, key=key)
+        reduced = partial(with_content, content=options.content, key=key)
         self.shards = self._shards(options, key)
-        sink = self.shards or self.log
-        self.pipeline = Pipeline(sink, settings.server, self.counts, reduce_content)
-        self.loops = LoopMetrics(options.store_dir, self.log, self.detector.counts)
+        self.pipeline = Pipeline(self.shards or self.log, settings.server, self.counts, reduced)
+        version = self.archiver.version
+        self.loops = LoopMetrics(options.store_dir, self.log, self.detector.counts, version)
         self.metrics = Metrics(self.instruments(), os.environ)
-        self.feed = EventFeed(options.store_dir, self.changes, settings.directives)
         self.gates = GatesApi(
             options.store_dir, settings, self.feed, self.detector.wake, self._stored
         )
+
+    def _dispatcher(self, options: Options) -> Dispatcher:
+        path, settings = options.store_dir / layout.GATES_FILE, options.settings
+        heard = self.feed.hearing.heard
+        return Dispatcher(path, settings.webhooks, os.environ, page=settings.page, heard=heard)
 
     def _shards(self, options: Options, key: bytes) -> Shards | None:
         others = (options.shard, options.access.tokens, options.content, key)
@@ -178,6 +184,13 @@ class Service:
             *metrics.of_counts(self.counts),
             *metrics.of_fields("detection", self.detector.counts),
             *metrics.of_fields("storing", self.archiver.counts),
+            Instrument(
+                "looptrace.storing.expired_parts",
+                "Deleted parts of the store, each the spans, turns and findings of a day; the "
+                "cause is age or size.",
+                lambda: {(cause,): days for cause, days in self.archiver.expired.items()},
+                labels=("cause",),
+            ),
             *self.loops.instruments(),
             *self.log.instruments(),
             *(self.shards.instruments() if self.shards else ()),
@@ -234,7 +247,7 @@ class Service:
 
 
 async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
-    """Serve until SIGTERM or SIGINT; a second signal ends the process at once.
+    """Serve until SIGTERM or SIGINT, which ends the process within 5 s; a second one does at once.
 
     Raises:
         AccessError: if its address needs tokens or certificates that it does not have. ServeError:
@@ -242,8 +255,13 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
     """
     check_access(options.access)
     check_tls(options.access)
-    allow_files()
+    process.return_memory()
+    server = process.allow_files(options.settings.server)
+    options = replace(options, settings=replace(options.settings, server=server))
     with _listening(options.access.host, options.http_port, "--http-port") as listener:
+        if options.grpc_port is not None:
+            with _listening(options.access.host, options.grpc_port, "--grpc-port"):
+                pass  # gRPC would write a line of its own about a port that it cannot open.
         service = Service(options)
         try:
             await _serve(options, service, listener, ready)
@@ -262,7 +280,7 @@ async def _serve(
     machines = Starlette(
         routes=service.routes(), exception_handlers=error_handlers(service.on_store_error)
     )
-    app = AccessMiddleware(machines, access, page)
+    app = AccessMiddleware(machines, access, page, machines.routes)
     http = _Http(
         uvicorn.Config(
             app,
@@ -270,10 +288,14 @@ async def _serve(
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=int(_REQUESTS_END_S),
-            **uvicorn_options(options.settings.server),
+            **uvicorn_options(service.pipeline),
             **tls_options(access),
         )
     )
+    http.config.load()
+    if options.reload:
+        options.reload.http = http.config.ssl
+        options.reload.on_signal()
     async with _grpc(options, service.pipeline) as grpc_port:
         _on_signals(lambda: _stop(http, service.changes))
         ready(
@@ -282,7 +304,7 @@ async def _serve(
                 None if grpc_port is None else _address(access.host, grpc_port),
             )
         )
-        with quick_to_answer():
+        with process.quick_to_answer():
             await http.serve(sockets=[listener])
 
 
@@ -305,8 +327,10 @@ async def _grpc(options: Options, pipeline: Pipeline) -> AsyncIterator[int | Non
     server = grpc_server(pipeline, [AccessInterceptor(access)])
     at = _address(access.host, options.grpc_port)
     try:
-        credentials = grpc_credentials(access)
-        secured = server.add_secure_port(at, credentials) if credentials else None
+        certificates = grpc_certificates(access)
+        if options.reload:
+            options.reload.grpc = certificates
+        secured = certificates and server.add_secure_port(at, certificates.credentials())
         port = secured or server.add_insecure_port(at)
     except RuntimeError as error:
         raise ServeError(
@@ -323,7 +347,7 @@ async def _grpc(options: Options, pipeline: Pipeline) -> AsyncIterator[int | Non
 def _listening(host: str, port: int, option: str) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise ServeError(_port_error(host, port, option, error.strerror or str(error))) from error
     with listener:
@@ -347,6 +371,7 @@ def _on_signals(stop: Callable[[], None]) -> None:
         if is_stopping:
             os._exit(1)
         is_stopping = True
+        process.end_within(_STOP_S)
         stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""Tasks in which a rule is one attempt short of a loop."""
+"""Tasks at work: which are, and in which a rule is one attempt short of a loop."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ from looptrace.rules.vocabulary import NS_PER_S
 # The most tasks to evaluate, the last active ones first, and the most turns of one task.
 WARMING_TASKS_MAX, WARMING_TURNS_MAX = 50, 500
 
+_END_COLUMNS = ["task", "trace_id", "span_id", "kind", "name", "subtask", "end_ns"]
+# Few calls of a model or a tool take longer; a task that is quiet for longer is at rest.
+QUIET_S = 900
 _COLUMNS = ["task", "agent", "service", "end_ns"]
 
 
 def warming_tasks(store_dir: Path, rules: RuleSet, now_ns: int | None = None) -> list[WarmingTask]:
-    """Return the active tasks that are close to their first loop, the last active ones first.
+    """Return the tasks at work that are close to their first loop, the last active ones first.
 
     Raises:
         StoreError: if the store cannot be read.
     """
-    since_ns = (time.time_ns() if now_ns is None else now_ns) - rules.counting.idle_s * NS_PER_S
+    since_ns = (time.time_ns() if now_ns is None else now_ns) - QUIET_S * NS_PER_S
     turns = reader.read_rows(store_dir, "turns", pl.col("end_ns") > since_ns, _COLUMNS)
     looping = reader.read_rows(store_dir, "findings", pl.lit(value=True), ["task"])
     tasks = (
@@ -38,7 +41,10 @@ def warming_tasks(store_dir: Path, rules: RuleSet, now_ns: int | None = None) ->
             pl.col("service").drop_nulls().last().fill_null(""),
             pl.col("end_ns").max().alias("last_ns"),
         )
-        .filter(pl.col("turns") <= WARMING_TURNS_MAX)
+        .filter(
+            pl.col("turns") <= WARMING_TURNS_MAX,
+            ~pl.col("task").is_in(read_ended(store_dir, since_ns)),
+        )
         .sort("last_ns", "task", descending=[True, False])
     )
     nearest = nearest_loops(store_dir, rules, tasks["task"].to_list())
@@ -48,6 +54,30 @@ def warming_tasks(store_dir: Path, rules: RuleSet, now_ns: int | None = None) ->
         for task, agent, service, last_ns in rows
         if task in nearest
     ]
+
+
+def read_ended(store_dir: Path, since_ns: int) -> set[str]:
+    """Return the tasks with a turn since then whose work has ended.
+
+    It has ended if the last turn is an attempt with status `done`, or if the root of its trace has
+    ended. A span that is the last turn itself says nothing: others may follow in other traces.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    is_recent = pl.col("end_ns") > since_ns
+    turns = reader.read_rows(store_dir, "turns", is_recent, _END_COLUMNS)
+    last = turns.sort("end_ns", maintain_order=True).group_by("task", maintain_order=True).last()
+    is_root = pl.col("parent_span_id").is_null()
+    roots = reader.read_rows(
+        store_dir, "spans", is_recent & is_root, ["trace_id", "span_id", "end_ns"]
+    )
+    after = (pl.col("end_ns_root") >= pl.col("end_ns")) & (
+        pl.col("span_id_root") != pl.col("span_id")
+    )
+    by_root = last.join(roots, on="trace_id", suffix="_root").filter(after)
+    done = last.filter(pl.col("subtask").is_null(), kind="attempt", name="done")
+    return {*by_root["task"], *done["task"]}
 
 
 def nearest_loops(

@@ -30,7 +30,7 @@ _TOLD = """
     WHERE type IN ('loop_detected', 'pivot_issued', 'gate_opened')
 """
 _OPENED = "SELECT task, rule, loop_count, opened_ns, status, resolved_ns, decision FROM gates"
-_LOOPS = pl.Schema({"task": pl.String, "agent": pl.String, "rule": pl.String, "loop": pl.String})
+_LOOPS = pl.Schema({"task": pl.String, "agent": pl.String, "rule": pl.String, "id": pl.String})
 _GATES = pl.Schema(
     {
         "task": pl.String,
@@ -64,7 +64,7 @@ class AgentMetrics:
 class GateMetrics:
     """The recorded events in numbers. A share or mean of nothing is None.
 
-    A loop is a finding with an event. `loops_before_gate` is the mean loop count of gates, and
+    A loop has at least one event. `loops_before_gate` is the mean loop count of gates, and
     `false_positive_rate` the share of resolved gates that a person resolved as `not_a_loop`.
     """
 
@@ -95,8 +95,11 @@ def standing_of(store: GateStore) -> pl.DataFrame:
     return store.table(_STANDING, _STANDING_SCHEMA)
 
 
-def metrics_of(store: GateStore, worked: pl.DataFrame) -> GateMetrics:
-    """Count the contents of a gate store; `worked` has the pairs of `task` and `agent`.
+def metrics_of(store: GateStore, worked: pl.DataFrame, loop_ids: pl.DataFrame) -> GateMetrics:
+    """Count the contents of a gate store.
+
+    `worked` has the pairs of `task` and `agent`, and `loop_ids` the `loop` of each finding's `id`;
+    a finding that is no longer stored is a loop by itself.
 
     Raises:
         StoreError: if the store cannot be read.
@@ -106,12 +109,13 @@ def metrics_of(store: GateStore, worked: pl.DataFrame) -> GateMetrics:
         store.table(sql, schema).join(worked, on="task", how="semi")
         for sql, schema in ((_TOLD, _LOOPS), (_OPENED, _GATES))
     )
+    loops = loops.join(loop_ids, on="id", how="left").with_columns(pl.coalesce("loop", "id"))
     tasks, resolved = worked["task"].n_unique(), gates.filter(status="resolved")
     return GateMetrics(
         tasks=tasks,
         looping_tasks=loops["task"].n_unique(),
         loop_detection_rate=_share(loops["task"].n_unique(), tasks),
-        loops_per_task=_share(loops.height, tasks),
+        loops_per_task=_share(loops["loop"].n_unique(), tasks),
         loops_before_gate=_mean(gates["loop_count"]),
         gate_rate=_share(gates["task"].n_unique(), tasks),
         seconds_to_resolution=_mean((resolved["resolved_ns"] - resolved["opened_ns"]) / NS_PER_S),
@@ -122,7 +126,7 @@ def metrics_of(store: GateStore, worked: pl.DataFrame) -> GateMetrics:
         gates_withdrawn=gates.filter(status="withdrawn").height,
         visits_blocked=gates.filter(rule="phase_visits").height,
         transitions_blocked=gates.filter(rule="transition_repeats").height,
-        cycles_detected=loops.filter(pl.col("rule").is_in(CYCLES)).height,
+        cycles_detected=loops.filter(pl.col("rule").is_in(CYCLES))["loop"].n_unique(),
         agents=_by_agent(loops, worked),
     )
 
@@ -160,7 +164,7 @@ def _by_agent(loops: pl.DataFrame, worked: pl.DataFrame) -> tuple[AgentMetrics, 
         agent=pl.when(pl.col("agent") == "").then("only").otherwise("agent")
     )
     counted = named.group_by("agent").agg(
-        loops=pl.len().cast(pl.Int64), looping_tasks=pl.col("task").n_unique()
+        loops=pl.col("loop").n_unique().cast(pl.Int64), looping_tasks=pl.col("task").n_unique()
     )
     tasks = worked.group_by("agent").agg(tasks=pl.len())
     rows = tasks.join(counted, on="agent", how="left").with_columns(

@@ -16,8 +16,8 @@ import polars as pl
 from looptrace.analyzer.gates.decisions import Decision
 from looptrace.analyzer.gates.events import EventType, GateCause, TaskStatus
 from looptrace.analyzer.schema.column import Column, schema_of
-from looptrace.collector.store.gates import GateStore
-from looptrace.collector.store.layout import GATES_FILE
+from looptrace.collector.store.layout import GATES_FILE, read_evaluated
+from looptrace.collector.store.reader import open_gates
 
 _TEXT, _INT = pl.String(), pl.Int64()
 _NS = "ns since 1970, UTC"
@@ -152,14 +152,19 @@ def create_gate_views(connection: duckdb.DuckDBPyConnection, stores: Iterable[Pa
     """
     schemas = {name: schema_of(view.columns) for name, view in GATE_VIEWS.items()}
     frames = {name: [schema.to_frame()] for name, schema in schemas.items()}
-    for path in (store_dir / GATES_FILE for store_dir in stores):
-        if path.is_file():
-            with GateStore.open(path) as gates:
+    for store_dir in stores:
+        # Without events, the first ingest may not have come to the gates.
+        if (store_dir / GATES_FILE).is_file() or read_evaluated(store_dir).events:
+            with open_gates(store_dir) as gates:
                 for name, view in GATE_VIEWS.items():
                     frames[name].append(gates.table(view.sql, schemas[name]))
     for name, parts in frames.items():
-        frame = pl.concat(parts)
-        # DuckDB takes the stream itself, because it would need pyarrow to read a frame.
-        connection.register("frame", frame.__arrow_c_stream__())
-        connection.execute(f"CREATE TEMP TABLE {name} AS FROM frame")
-        connection.unregister("frame")
+        create_table(connection, name, pl.concat(parts))
+
+
+def create_table(connection: duckdb.DuckDBPyConnection, name: str, rows: pl.DataFrame) -> None:
+    """Copy rows into a new table of a DuckDB."""
+    # DuckDB takes the stream itself, because it would need pyarrow to read a frame.
+    connection.register("frame", rows.__arrow_c_stream__())
+    connection.execute(f"CREATE TABLE {name} AS FROM frame")
+    connection.unregister("frame")

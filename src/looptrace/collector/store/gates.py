@@ -11,7 +11,8 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +23,7 @@ import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.fingerprint.similarity import Meaning
+from looptrace.analyzer.gates.agent_states import AgentState
 from looptrace.analyzer.gates.decisions import PROGRESS, GateError, NoGateError, check_decision
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notes import ResolutionNote, Signs, notes_like
@@ -32,11 +34,13 @@ from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.near_names import did_you_mean
-from looptrace.collector.store import gate_tables as queries
-from looptrace.collector.store.gate_tables import GATES
+from looptrace.collector.content.redaction import redact_text
+from looptrace.collector.store.gate_file import tables as queries
+from looptrace.collector.store.gate_file.identities import Identities
+from looptrace.collector.store.gate_file.tables import GATES
+from looptrace.collector.store.key import content_key
 from looptrace.collector.store.outbox import enqueue
 from looptrace.collector.store.sqlite_file import connect, read_json
-from looptrace.collector.store.task_names import TaskNames
 
 GateStatus = Literal["open", "resolved", "withdrawn"]
 
@@ -75,6 +79,7 @@ class StoredGate:
     decision: str | None
     note: str | None
     resolved_by: str | None = None  # the name from the token or the form
+    agent_state: AgentState | None = None  # of an open gate, where it was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,17 @@ class GateDetails:
     notes: tuple[ResolutionNote, ...]
 
 
-class GateStore(TaskNames):
+@dataclass(frozen=True, slots=True)
+class _LateNames:
+    """The gates that got other names in a transaction."""
+
+    # The task and the agent before, by gate.
+    before: dict[str, tuple[str, str]] = field(default_factory=dict)
+    # Gates whose new task has an open gate, until its state says which of them is open.
+    parked: set[str] = field(default_factory=set)
+
+
+class GateStore(Identities):
     """One connection to a gate store. Several processes may each have one.
 
     Recorded events go to the outbox of these webhooks.
@@ -103,13 +118,13 @@ class GateStore(TaskNames):
         self._webhooks = webhooks
 
     @classmethod
-    def open(cls, path: Path, webhooks: Sequence[Webhook] = ()) -> Self:
-        """Open a gate store, or create it.
+    def open(cls, path: Path, webhooks: Sequence[Webhook] = (), *, create: bool = True) -> Self:
+        """Open a gate store; `create` it, if it is absent or empty.
 
         Raises:
             StoreError: if the file is something else, of a newer version, or cannot be used.
         """
-        return cls(path, connect(path, GATES), webhooks)
+        return cls(path, connect(path, GATES, create=create), webhooks)
 
     def record(
         self,
@@ -117,10 +132,13 @@ class GateStore(TaskNames):
         states: Iterable[TaskState],
         now_ns: int,
         openings: Mapping[str, Finding] = MappingProxyType({}),
+        *,
+        is_whole: bool = False,
     ) -> list[GateEvent]:
         """Record events and the states of tasks in one transaction; return the new events.
 
-        `openings` has, by gate, the finding at the time when the gate opened.
+        `openings` has, by gate, the finding at the time when the gate opened. If the events
+        are all of their tasks (`is_whole`), new ones keep the ids of those that they replace.
 
         The states decide which gates are open. So a caller that evaluates a task again must
         evaluate all of its turns so far before it records.
@@ -129,40 +147,68 @@ class GateStore(TaskNames):
             StoreError: if the file cannot be written; then nothing of it is recorded.
         """
         with self._transaction():
-            parked: set[str] = set()
-            new = [event for event in events if self._add(event, now_ns, openings, parked)]
+            late, events = _LateNames(), list(events)
+            unsent = self._know_again(events, openings) if is_whole else set[str]()
+            new = [event for event in events if self._add(event, now_ns, openings, late, unsent)]
+            parked = late.parked
             opened = {event.gate for event in new if event.type == "gate_opened"} | parked
             for state in states:
                 self._put(state, opened, now_ns)
             for gate_id in sorted(parked):
                 if self._rows(queries.WITHDRAWN_GATE, gate_id):
                     self._end(gate_id, now_ns)
+            self._tell_renamed(late, now_ns)
         return new
 
+    def add_agents(self, events: Iterable[GateEvent], now_ns: int) -> None:
+        """Give recorded events without an agent the agent that their turns have by now.
+
+        Raises:
+            StoreError: if the file cannot be written.
+        """
+        named = [
+            event
+            for event in map(self._known_as, events)
+            if event.agent and self._rows(queries.WITHOUT_AGENT, event.id, event.task)
+        ]
+        if not named:
+            return
+        with self._transaction():
+            late = _LateNames()
+            for event in named:
+                self._rename(event, late)
+            self._tell_renamed(late, now_ns)
+
     def _add(
-        self, event: GateEvent, now_ns: int, openings: Mapping[str, Finding], parked: set[str]
+        self,
+        event: GateEvent,
+        now_ns: int,
+        openings: Mapping[str, Finding],
+        late: _LateNames,
+        unsent: Collection[str],
     ) -> bool:
         """Add an event and its consequences; return whether it was new.
 
-        Gates whose new task has an open gate are `parked` until its state says which is open.
+        Events that are `unsent` are not put into the outbox.
         """
+        finding, event = openings.get(event.gate), self._known_as(event)
         if event.type == "gate_resolved":
             event = self._end_as_told(event)
         if not self._insert(event):
-            parked.update(self._rename(event))
+            self._rename(event, late)
             return False
         if event.type == "pivot_issued":
             pivot = (event.id, event.task, event.pivots, event.entropy_count, event.at_ns)
             self._sql.execute("INSERT INTO pivots VALUES (?, ?, ?, ?, ?)", pivot)
         elif event.type == "gate_opened":
-            finding = openings.get(event.gate)
             of = (event.gate, event.id, event.task, event.rule, event.signature, event.why)
             at = (event.loop_count, event.at_ns, finding and _json(finding))
             self._sql.execute(queries.ADD_GATE, (*of, *at))
         elif event.type == "gate_resolved":
             said = (event.at_ns, event.decision, event.note, event.gate)
             self._sql.execute(queries.RESOLVE_GATE, said)
-        self._send_on(event, now_ns)
+        if event.id not in unsent:
+            self._send_on(event, now_ns)
         return True
 
     def _end_as_told(self, event: GateEvent) -> GateEvent:
@@ -182,26 +228,45 @@ class GateStore(TaskNames):
         row = (*about, event.at_ns, _json(event))
         return self._sql.execute(queries.ADD_EVENT, row).rowcount > 0
 
-    def _rename(self, event: GateEvent) -> list[str]:
-        """Give a known event the late names of its task and agent; return parked gates.
+    def _rename(self, event: GateEvent, late: _LateNames) -> None:
+        """Give a known event the late names of its task and agent."""
+        names = (event.id, event.task, event.agent)
+        for task, agent in self._rows(queries.OLD_NAMES, *names):
+            self._sql.execute(queries.RENAME_EVENT, (*names, _json(event)))
+            late.parked.update(id_ for (id_,) in self._rows(queries.PARK_GATE, *names[:2]))
+            self._sql.execute(queries.RENAME_GATE, (event.task, event.id))
+            if task != event.task:
+                self._put_alias(task, event.task)
+            if event.type == "gate_opened":
+                late.before[event.gate] = (task, agent)
 
-        A gate that would be the second open one of its new task is parked.
-        """
-        names = (event.id, event.task, event.agent, _json(event))
-        if not self._sql.execute(queries.RENAME_EVENT, names).rowcount:
-            return []
-        parked = self._rows(queries.PARK_GATE, event.id, event.task)
-        self._sql.execute(queries.RENAME_GATE, (event.task, event.id))
-        return [gate_id for (gate_id,) in parked]
+    def _tell_renamed(self, late: _LateNames, now_ns: int) -> None:
+        """Add an event for each gate with a late name; the end of a withdrawn one has it."""
+        for gate_id, (task, agent) in late.before.items():
+            ((status,),) = self._rows("SELECT status FROM gates WHERE id = ?", gate_id)
+            if status == "withdrawn":
+                continue
+            opening = replace(self._opening(gate_id), action=None)
+            if status != "open":
+                opening = replace(opening, status="active")
+            self._tell_again(
+                replace(opening, type="gate_renamed", task_before=task, agent_before=agent), now_ns
+            )
 
     def _send_on(self, event: GateEvent, now_ns: int) -> None:
         """Put an event into the outbox of the webhooks that want it."""
         if not self._webhooks:
             return
-        # The end of a gate goes to the webhooks that got its opening, whose fields the filter
-        # needs.
-        about = self._opening(event.gate) if event.type == "gate_resolved" else event
-        wanting = [webhook for webhook in self._webhooks if webhook.wants(about)]
+        # What follows on a gate goes to the webhooks that got its opening, under any of its names.
+        about = [event]
+        if event.type in ("gate_renamed", "gate_resolved"):
+            opening, names = self._opening(event.gate), self._rows(queries.SENT_NAMES, event.gate)
+            about = [opening, *(replace(opening, task=t, agent=a) for t, a in names)]
+        wanting = [
+            webhook
+            for webhook in self._webhooks
+            if webhook.takes(event) and any(map(webhook.wants, about))
+        ]
         enqueue(self._sql, event.id, wanting, len(self._webhooks), now_ns)
 
     def _put(self, state: TaskState, opened: Collection[str], now_ns: int) -> None:
@@ -214,15 +279,14 @@ class GateStore(TaskNames):
         body["granted"] = sorted(state.granted)  # Sets are unordered.
         columns = (state.task, state.status, state.pivots, state.loop_count, _json(body))
         self._sql.execute(queries.PUT_STATE, columns)
-        gate = state.gate
-        withdrawn = self._rows(queries.OPEN_GATES, state.task, gate.id if gate else "")
-        for (gate_id,) in withdrawn:
+        opens = self._id(state.gate.id) if state.gate else ""
+        for (gate_id,) in self._rows(queries.OPEN_GATES, state.task, opens):
             self._end(gate_id, now_ns)
-        if gate:
-            is_back = self._rows(queries.WITHDRAWN_GATE, gate.id) and gate.id not in opened
-            self._sql.execute(queries.OPEN_GATE, (gate.at_ns, gate.id, state.task))
+        if state.gate:
+            is_back = self._rows(queries.WITHDRAWN_GATE, opens) and opens not in opened
+            self._sql.execute(queries.OPEN_GATE, (state.gate.at_ns, opens, state.task))
             if is_back:
-                self._tell_again(self._opening(gate.id), now_ns)
+                self._tell_again(self._opening(opens), now_ns)
 
     def _end(self, gate_id: str, now_ns: int) -> None:
         """End a gate that a later detection did not open: by its decision, else as withdrawn."""
@@ -304,7 +368,7 @@ class GateStore(TaskNames):
 
     def _whole_id(self, prefix: str) -> str:
         found = [found for (found,) in self._rows(queries.IDS_OF_PREFIX, prefix, _IDS_SHOWN_MAX)]
-        if len(found) == 1 or prefix in found:
+        if len(found) == 1 or prefix in found or self._id(prefix) in found:
             return str(found[0])
         if found:
             raise NoGateError(f"several gates begin with {prefix!r}: {', '.join(found)}.")
@@ -315,6 +379,11 @@ class GateStore(TaskNames):
     def _opening(self, gate_id: str) -> GateEvent:
         ((opening,),) = self._rows(queries.OPENING, gate_id)
         return read_json(opening, GateEvent, self.path, GATES)
+
+    def openings(self) -> list[tuple[str, GateEvent]]:
+        """Return the open gates without a decision, each with its opening."""
+        rows = self._rows(queries.OPENINGS)
+        return [(gate, read_json(body, GateEvent, self.path, GATES)) for gate, body in rows]
 
     def finding(self, gate_id: str) -> Finding | None:
         """Return the finding of a gate at its opening, with the current name of the task.
@@ -371,15 +440,52 @@ class GateStore(TaskNames):
             self._resolve(gate, decision, note, time.time_ns() if at_ns is None else at_ns, who)
             return self.gate(gate.id).gate
 
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Send nothing meanwhile."""
+        webhooks, self._webhooks = self._webhooks, ()
+        try:
+            yield
+        finally:
+            self._webhooks = webhooks
+
+    def put_back(self, decided: Iterable[Resolution]) -> int:
+        """Record decisions that the file had lost, for gates that it has; return their number.
+
+        Raises:
+            StoreError: if the file cannot be written.
+        """
+        rows = [
+            (each.id, each.at_ns, each.decision, each.note, each.trace_id, each.span_id)
+            for each in decided
+        ]
+        with self._transaction():
+            return max(0, self._sql.executemany(queries.PUT_BACK, rows).rowcount)
+
+    def send_openings(self, gate_ids: Collection[str], now_ns: int) -> None:
+        """Send the openings of those of these gates that are open.
+
+        Raises:
+            StoreError: if the file cannot be written.
+        """
+        with self._transaction():
+            for gate in self.gates("open"):
+                if gate.id in gate_ids:
+                    self._send_on(self._opening(gate.id), now_ns)
+
     def _resolve(
         self, gate: StoredGate, decision: str, note: str | None, at_ns: int, who: str | None
     ) -> None:
         at_ns = max(at_ns, gate.opened_ns + 1)
-        # Some bytes from a terminal may not be text.
-        words = note and note.encode("utf-8", "replace").decode()
+        words, name = self._redacted(note, who)
         row = (digest(f"resolution {gate.id} {at_ns}"), gate.id, at_ns, decision, words)
-        name = plain(who, WHO_CHARS_MAX) if who else None
+        name = name and plain(name, WHO_CHARS_MAX)
         self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?, ?)", (*row, name))
+
+    def _redacted(self, *texts: str | None) -> list[str | None]:
+        """Return what people and judges write without secrets: all of it enters here."""
+        key = content_key(self.path.parent)
+        return [text and redact_text(text, key) for text in texts]
 
     def unjudged(self) -> list[StoredGate]:
         """Return the open gates without an exact match that no judge has seen."""
@@ -396,9 +502,12 @@ class GateStore(TaskNames):
             StoreError: if the file cannot be written.
         """
         now_ns = time.time_ns()
-        answers: tuple[object, ...] = (*astuple(opinion), None)
         if isinstance(opinion, NoOpinion):
-            answers = (None, None, None, None, opinion.why)
+            answers: tuple[object, ...] = (None, None, None, None, *self._redacted(opinion.why))
+        else:
+            (reasoning,) = self._redacted(opinion.reasoning)
+            opinion = replace(opinion, reasoning=reasoning or "")
+            answers = (*astuple(opinion), None)
         with self._transaction():
             self._sql.execute(queries.ADD_OPINION, (gate_id, now_ns, *answers))
             gate = self.gate(gate_id).gate

@@ -2,33 +2,51 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from pathlib import Path
 
+from looptrace.analyzer.text.digests import digest
 from looptrace.collector.content.redaction import KEY_BYTES
+from looptrace.collector.store.layout import read_evaluated, write_evaluated
 from looptrace.collector.store.locks import NAME, StoreError
 
 _KEY_FILE = f"{NAME}.key"
+_logger = logging.getLogger(__name__)
+
+
+_LOST = (
+    "texts that were stored as hashes are no longer the same as new ones, so that a loop with "
+    "turns of both is not found, and links in earlier messages and sign-ins to the page end"
+)
 
 
 def content_key(store_dir: Path) -> bytes:
-    """Return the key of a store's hashes; the first call draws it.
+    """Return the key of a store's hashes; the first call draws it, and also where it was lost.
 
     Raises:
         StoreError: if it cannot be read or written.
     """
-    path = store_dir / _KEY_FILE
+    path, noted = store_dir / _KEY_FILE, read_evaluated(store_dir)
     try:
         if not path.exists():
             _draw_key(path)
+            if noted.key:
+                _logger.warning("%s: was lost, and a new one is drawn; %s.", path, _LOST)
+            noted = noted._replace(key="")
         key = path.read_bytes()
     except OSError as error:
         raise StoreError(
             f"{path}: cannot be used ({error.strerror}); check permissions."
         ) from error
-    if len(key) != KEY_BYTES:
-        raise StoreError(f"{path}: is not a key of looptrace; put the right one back.")
+    if len(key) != KEY_BYTES or noted.key not in ("", digest(key)):
+        raise StoreError(
+            f"{path}: is not the key of this store; put the right one back, or move it away: "
+            f"then a new one is drawn, and {_LOST}."
+        )
+    if not noted.key:
+        write_evaluated(store_dir, noted._replace(key=digest(key)))
     return key
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import NamedTuple
 
-from looptrace.collector.store.locks import MARKER, NAME, StoreError, sync_folder
+import msgspec
+
+from looptrace.collector.store.locks import EVALUATE, MARKER, NAME, StoreError, sync_folder
 from looptrace.collector.store.tables.parquet import BUCKETS
 
 UNFINISHED_FILE = (
@@ -14,10 +17,13 @@ UNFINISHED_FILE = (
 )
 
 
-RULES_FILE = f"{NAME}.rules"  # Hash of the settings that findings and gates come from.
+RULES_FILE = f"{NAME}.rules"  # `Evaluated`, as JSON.
 
 
 JUDGED_FILE = f"{NAME}.judged"  # The source of each bucket's findings, and its number of rows.
+
+
+RETENTION_FILE = f"{NAME}.retention"  # The days that are to be deleted, and those that were.
 
 
 GATES_FILE = f"{NAME}.gates.db"
@@ -29,9 +35,45 @@ COLUMNS_VERSION = 3  # The first version with the columns of now.
 _VERSIONS_READ = range(1, SCHEMA_VERSION + 1)
 
 
+class Evaluated(NamedTuple):
+    """What the last evaluation came from, and what it left in the file of the gates.
+
+    A file with fewer events is not the one that was written.
+    """
+
+    settings: str = ""  # the hash of those that findings and gates come from
+    events: int = 0
+    decisions: int = 0
+    key: str = ""  # the digest of the store's key, where it has one
+    is_served: bool = False  # there is the log of a server
+
+
+# As many events as no file has: the gates of the store are to be found again.
+EVENTS_LOST = 1 << 62
+
+
+def read_evaluated(store_dir: Path) -> Evaluated:
+    """Return the note of the last evaluation."""
+    path = store_dir / RULES_FILE
+    noted = path.read_bytes() if path.is_file() else b""
+    try:
+        return msgspec.json.decode(noted, type=Evaluated)
+    except msgspec.DecodeError:  # An earlier version noted the settings alone.
+        return Evaluated(noted.decode(errors="replace"))
+
+
+def write_evaluated(store_dir: Path, evaluated: Evaluated) -> None:
+    """Note an evaluation.
+
+    Raises:
+        StoreError: if it cannot be written.
+    """
+    write_note(store_dir / RULES_FILE, msgspec.json.encode(evaluated).decode())
+
+
 def is_store(path: Path) -> bool:
-    """Return whether a path is a store's folder."""
-    return (path / MARKER).is_file()
+    """Return whether a path is a store's folder, also one that has lost its marker."""
+    return (path / MARKER).is_file() or (path / RULES_FILE).is_file()
 
 
 def require_store(store_dir: Path) -> int:
@@ -41,14 +83,16 @@ def require_store(store_dir: Path) -> int:
         StoreError: if it is not a store, or one of a newer version.
     """
     marker = store_dir / MARKER
-    if not marker.is_file():
+    if not is_store(store_dir):
         raise StoreError(f"{store_dir}: is not a store; make one with `looptrace ingest`.")
+    if not marker.is_file():
+        raise StoreError(f"{marker}: is not there; to make it again, {EVALUATE}.")
     try:
         written = json.loads(marker.read_bytes())
         version, buckets = int(written["schema"]), int(written["buckets"])
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(
-            f"{marker}: cannot be read ({error}); make a new store from the traces."
+            f"{marker}: cannot be read ({error}); move it away, and to make it again, {EVALUATE}."
         ) from error
     if version not in _VERSIONS_READ or buckets != BUCKETS:
         raise StoreError(
@@ -59,9 +103,9 @@ def require_store(store_dir: Path) -> int:
     return version
 
 
-def write_marker(store_dir: Path) -> None:
+def write_marker(store_dir: Path, version: int = SCHEMA_VERSION) -> None:
     """Mark a folder as a store of this version."""
-    marker = {"schema": SCHEMA_VERSION, "buckets": BUCKETS}
+    marker = {"schema": version, "buckets": BUCKETS}
     _replace(store_dir / MARKER, f"{json.dumps(marker)}\n")
 
 
@@ -74,7 +118,7 @@ def gates_path(store_dir: Path) -> Path:
     require_store(store_dir)
     path = store_dir / GATES_FILE
     if not path.is_file():
-        raise StoreError(f"{store_dir}: has no gates yet; run `looptrace ingest` again.")
+        raise StoreError(f"{store_dir}: has no file of gates; to find them again, {EVALUATE}.")
     return path
 
 

@@ -23,6 +23,9 @@ NAME = "looptrace-store"
 MARKER = f"{NAME}.json"  # Marks a folder as a store; readers and replacers lock it.
 _INGESTING = f"{NAME}.lock"
 
+# What makes all again that follows from the spans.
+EVALUATE = "run `looptrace ingest --store STORE`, or start its server"
+
 
 class StoreError(LooptraceError):
     """The store cannot be used; the message is one line that says where, why and what to do."""

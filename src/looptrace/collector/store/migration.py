@@ -1,4 +1,4 @@
-"""Migration of the store of an earlier version by its next writer."""
+"""What the next writer of a store does first: it makes lost files again, and migrates old ones."""
 
 from __future__ import annotations
 
@@ -7,13 +7,36 @@ from pathlib import Path
 from looptrace.analyzer.normalize.span_ties import with_ties
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import (
     COLUMNS_VERSION,
+    EVENTS_LOST,
+    GATES_FILE,
     SCHEMA_VERSION,
+    read_evaluated,
     require_store,
+    write_evaluated,
     write_marker,
 )
-from looptrace.collector.store.tables.writing import rewrite
+from looptrace.collector.store.locks import MARKER
+from looptrace.collector.store.tables.parquet import TABLES, template
+from looptrace.collector.store.tables.writing import prepare_files, rewrite
+
+
+def prepare_store(store_dir: Path) -> None:
+    """Make a store of this version, with all of its files; the caller is its only writer.
+
+    Raises:
+        StoreError: if it is of a newer version, or a file cannot be read or written.
+    """
+    prepare_files(store_dir, [t for t in TABLES if not template(store_dir, t).exists()])
+    if not (store_dir / MARKER).is_file():
+        write_marker(store_dir, 1)  # It may have been lost, and files may have any schema.
+    migrate(store_dir)
+    gates, noted = store_dir / GATES_FILE, read_evaluated(store_dir)
+    if noted.settings and not (gates.is_file() and gates.stat().st_size):
+        write_evaluated(store_dir, noted._replace(events=EVENTS_LOST))
+    GateStore.open(gates).close()
 
 
 def migrate(store_dir: Path) -> None:

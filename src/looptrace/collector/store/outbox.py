@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.gates.agent_states import AgentState
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.webhook import Webhook
-from looptrace.collector.store.gate_tables import GATES, GateFile
+from looptrace.collector.store.gate_file.tables import GATES, GateFile
 from looptrace.collector.store.sqlite_file import read_json
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -79,6 +80,7 @@ class GateBackground:
     opened_ns: int
     finding: Finding | None = None  # at the opening
     resolved_by: str | None = None
+    agent: AgentState | None = None  # of an open gate
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,15 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import BY_TURN, IS_STEP
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.session_names import session_task
+from looptrace.collector.store.buckets.finding_rows import PART_COLUMNS, loops_of_rows
 from looptrace.collector.store.buckets.task_parts import task_parts
 from looptrace.collector.store.gates import GateStore
-from looptrace.collector.store.layout import gates_path, require_store
-from looptrace.collector.store.locks import StoreError, reading
+from looptrace.collector.store.layout import (
+    gates_path,
+    read_evaluated,
+    require_store,
+)
+from looptrace.collector.store.locks import EVALUATE, StoreError, reading
 from looptrace.collector.store.objects.snapshot import Snapshot, local_folder, snapshot_of
 from looptrace.collector.store.tables.parquet import (
     BUCKETS,
@@ -69,6 +74,18 @@ def count_spans(store_dir: Path) -> int:
     require_store(store_dir)
     with reading(store_dir):
         return sum(count_bucket(store_dir, "spans", bucket) for bucket in range(BUCKETS))
+
+
+def read_span_names(store_dir: Path) -> Iterator[pl.DataFrame]:
+    """Read the `scope` and the `name` of the spans, bucket by bucket.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    require_store(store_dir)
+    with reading(store_dir):
+        for bucket in range(BUCKETS):
+            yield read_bucket(store_dir, "spans", bucket, ["scope", "name"])
 
 
 def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
@@ -181,6 +198,34 @@ def read_turns_of(store_dir: Path, task: str) -> pl.DataFrame:
     return read_turns_of_tasks(store_dir, [task])
 
 
+def read_turns_named(store_dir: Path, name: str) -> pl.DataFrame:
+    """Read the turns (`TURN_SCHEMA`) of the task of this name, else of that of its session.
+
+    There is none where the store has neither.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+        SeveralServicesError: if several services have such a session.
+    """
+    turns = read_turns_of(store_dir, name)
+    of_session = tasks_of_session(store_dir, name) if turns.is_empty() else []
+    return read_turns_of_tasks(store_dir, of_session) if of_session else turns
+
+
+def tasks_named(store_dir: Path, name: str) -> list[str]:
+    """Return the tasks that a name may mean; all tasks of the store where it means none.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    of_name = (pl.col("task") == name) | (pl.col("session") == name)
+    for which in (of_name, pl.lit(value=True)):
+        tasks = read_rows(store_dir, "turns", which, ["task"])["task"].unique()
+        if tasks.len():
+            break
+    return tasks.to_list()
+
+
 def tasks_of_session(store_dir: Path, session: str) -> list[str]:
     """Return the tasks of this session of a service; none where the store has no turn of it.
 
@@ -190,6 +235,16 @@ def tasks_of_session(store_dir: Path, session: str) -> list[str]:
     """
     turns = read_rows(store_dir, "turns", pl.col("session") == session, ["task"])
     return session_task(session, turns["task"].unique())
+
+
+def tasks_of_trace(store_dir: Path, trace_id: str) -> list[str]:
+    """Return the tasks of a trace's turns.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    turns = read_rows(store_dir, "turns", pl.col("trace_id") == trace_id, ["task"])
+    return turns["task"].unique(maintain_order=True).to_list()
 
 
 def read_turns_of_tasks(store_dir: Path, tasks: Collection[str]) -> pl.DataFrame:
@@ -211,6 +266,20 @@ def read_findings_of_tasks(store_dir: Path, tasks: Collection[str]) -> list[Find
     rows = read_rows(store_dir, "findings", pl.col("task").is_in(list(tasks)))
     rows = rows.sort("task", "turn_first", "turn_last", "rule", "id")
     return [finding_of_row(row) for row in rows.iter_rows(named=True)]
+
+
+def read_loops(store_dir: Path) -> pl.DataFrame:
+    """Read the `loop` of each stored finding by its `id`; both are ids of findings.
+
+    Raises:
+        StoreError: if the folder is no store, or a file in it cannot be read.
+    """
+    require_store(store_dir)
+    with reading(store_dir):
+        return pl.concat(
+            loops_of_rows(read_bucket(store_dir, "findings", bucket, PART_COLUMNS))
+            for bucket in range(BUCKETS)
+        )
 
 
 def read_tasks(store_dir: Path) -> pl.DataFrame:
@@ -307,9 +376,20 @@ def open_gates(store_dir: Path, webhooks: Sequence[Webhook] = ()) -> GateStore:
     """Open the gates of a store; recorded events go to the outbox of these webhooks.
 
     Raises:
-        StoreError: if the folder is no store, or its gates cannot be read or were never written.
+        StoreError: if the folder is no store, or its gates cannot be read, were never written, or
+        are not all there.
     """
-    return GateStore.open(gates_path(store_dir), webhooks)
+    noted = read_evaluated(store_dir)  # First, because events come meanwhile.
+    gates = GateStore.open(gates_path(store_dir), webhooks, create=False)
+    try:
+        if (events := gates.last_seq()) < noted.events:
+            raise StoreError(
+                f"{gates.path}: lacks events, it has {events}; to find its gates again, {EVALUATE}."
+            )
+    except BaseException:
+        gates.close()
+        raise
+    return gates
 
 
 def count_rows(store_dir: Path, table: str, column: str, which: pl.Expr) -> int:

@@ -13,20 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.collector.store.gate_views import create_gate_views
+from looptrace.analyzer.text.task_lookup import task_named
+from looptrace.collector.store.gate_views import create_gate_views, create_table
 from looptrace.collector.store.layout import COLUMNS_VERSION, require_store
 from looptrace.collector.store.locks import StoreError, reading
+from looptrace.collector.store.reader import read_loops, tasks_named
 from looptrace.collector.store.tables.file_names import NAME_PATTERN
 from looptrace.collector.store.tables.parquet import (
     TABLES,
     TURN_COLUMNS_ADDED,
     file_patterns,
+    if_damaged,
     table_files,
 )
 from looptrace.errors import InputError
+from looptrace.queries import Query
 
 # Longer than a store of millions of turns needs, and short enough for a mistake.
 QUERY_TIME_MAX_S = 30
@@ -50,7 +55,17 @@ _ANSWER = "CREATE OR REPLACE TEMP TABLE answer AS "
 # DuckDB itself refuses in `query()` everything but one statement that reads. The type of a
 # statement would not suffice: a WITH that contains a COPY ... TO counts as a SELECT.
 _READ_ONLY = "SELECT * FROM query($sql)"
+# A finding that was stored since the loops were computed is a loop by itself.
+_FINDINGS = """
+    CREATE VIEW findings AS
+    SELECT stored.*, coalesce(loop, id) AS loop, coalesce(loop, id) = id AS leads
+    FROM parts.findings AS stored LEFT JOIN parts.loops USING (id)
+"""
 _TIME_WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
+
+
+# The parameter of a query that names a task.
+TASK = "task"
 
 
 class QueryError(InputError):
@@ -79,8 +94,11 @@ def connect(*stores: Path) -> duckdb.DuckDBPyConnection:
         known = (name for name in TURN_SCHEMA if name not in TURN_COLUMNS_ADDED)
         tables = {**TABLES, "spans": SPAN_SCHEMA, "turns": known}
     folders = [store_dir.resolve() for store_dir in stores]
+    loops = pl.concat(map(read_loops, folders)).unique("id")
     connection = duckdb.connect(config=_CONFIG)
     create_gate_views(connection, folders)
+    connection.execute("CREATE SCHEMA parts")
+    create_table(connection, "parts.loops", loops)
     # DuckDB also compares patterns of files with the allowed folders.
     names = [str(folder) for folder in folders]
     allowed = ", ".join(map(_quoted, {*names, *map(glob.escape, names)}))
@@ -89,11 +107,14 @@ def connect(*stores: Path) -> duckdb.DuckDBPyConnection:
     try:
         with _reading_all(folders):
             for table, columns in tables.items():
+                connection.execute(f"USE {'parts' if table == 'findings' else 'main'}")
                 for folder in folders:
                     table_files(folder, table)  # The tables exist from here on.
                 patterns = [each for folder in folders for each in file_patterns(folder, table)]
                 files = connection.read_parquet(patterns, hive_partitioning=True)
                 files.select(*columns, "day", "bucket").create_view(table)
+            connection.execute("USE main")
+            connection.execute(_FINDINGS)
     except duckdb.Error as error:
         connection.close()
         raise _explained(error) from error
@@ -125,6 +146,22 @@ def ask(
     folders = [stores] if isinstance(stores, Path) else stores
     with connect(*folders) as connection:
         yield _answered(connection, folders, sql, values)
+
+
+def ask_query(
+    stores: Path | Sequence[Path], query: Query, values: Mapping[str, str]
+) -> AbstractContextManager[QueryResult]:
+    """Run a query with its parameters; a task may be named by its session. Raises what `ask` does.
+
+    Raises:
+        NoTaskError: if no store has a task of this name.
+        SeveralServicesError: if several services have a session of this name.
+    """
+    if name := values.get(TASK):
+        folders = [stores] if isinstance(stores, Path) else stores
+        named = {task for folder in folders for task in tasks_named(folder, name)}
+        values = {**values, TASK: task_named(name, named)}
+    return ask(stores, query.sql, values)
 
 
 def ask_each(store_dir: Path, queries: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
@@ -189,7 +226,7 @@ def _explained(error: duckdb.Error) -> QueryError | StoreError:
     """Turn DuckDB's error into one line, without its excerpt of SQL that the user did not type."""
     message = " ".join(str(error).partition("\n\nLINE ")[0].split())
     if re.search(NAME_PATTERN, message):
-        return StoreError(f"{message}; move that file away and ingest the traces of its day again.")
+        return StoreError(f"{message}; {if_damaged(message)}.")
     return QueryError(message)
 
 

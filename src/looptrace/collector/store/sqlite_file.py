@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -49,12 +51,12 @@ class SqliteFile:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Open a file, or create it.
+        """Open a file that is there.
 
         Raises:
-            StoreError: if the file is something else, of a newer version, or cannot be used.
+            StoreError: if the file is empty, something else, of a newer version, or cannot be used.
         """
-        return cls(path, connect(path, cls.schema))
+        return cls(path, connect(path, cls.schema, create=False))
 
     def close(self) -> None:
         """End the connection."""
@@ -82,22 +84,58 @@ class SqliteFile:
             yield
 
 
-def connect(path: Path, schema: Schema, *, one_thread: bool = True) -> sqlite3.Connection:
-    """Connect to a file, or create it.
+def connect(
+    path: Path, schema: Schema, *, one_thread: bool = True, create: bool = True
+) -> sqlite3.Connection:
+    """Connect to a file; `create` it, if it is absent or empty.
 
     Raises:
         StoreError: if the file is something else, of a newer version, or cannot be used.
     """
     with explained(path, schema):
+        is_fixed = is_read_only(path.parent)
+        mode = _mode_fixed(path) if is_fixed else "mode=rwc" if create else "mode=rw"
         sql = sqlite3.connect(
-            path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=one_thread
+            f"{path.absolute().as_uri()}?{mode}",
+            uri=True,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=one_thread,
         )
         try:
-            _prepare(path, sql, schema)
+            if is_fixed and _pragma(sql, "user_version") in schema.steps:
+                sql = _in_memory(sql, one_thread=one_thread)
+            _prepare(path, sql, schema, create=create and not is_fixed)
+            if is_fixed:
+                sql.execute("PRAGMA query_only = ON")  # A decision in memory would be lost.
         except BaseException:
             sql.close()
             raise
     return sql
+
+
+def is_read_only(folder: Path) -> bool:
+    """Return whether a folder is on a file system that is mounted to be read only."""
+    if sys.platform == "win32":
+        return False
+    return folder.exists() and bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+
+def _mode_fixed(path: Path) -> str:
+    """Return how to open a file that cannot be written.
+
+    Without an index of its log, which SQLite cannot make there, nobody else writes to it either.
+    """
+    has_index = Path(f"{path}-shm").exists()
+    return "mode=ro" if has_index else "mode=ro&immutable=1"
+
+
+def _in_memory(sql: sqlite3.Connection, *, one_thread: bool) -> sqlite3.Connection:
+    """Return a copy of a database in memory, where it can be migrated."""
+    copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=one_thread)
+    with closing(sql):
+        sql.backup(copy)
+    return copy
 
 
 def read_json(body: str, kind: type[T], path: Path, schema: Schema) -> T:
@@ -136,9 +174,11 @@ def explained(path: Path, schema: Schema) -> Iterator[None]:
         raise StoreError(f"{path}: cannot be used ({error}); {advice}.") from error
 
 
-def _prepare(path: Path, sql: sqlite3.Connection, schema: Schema) -> None:
+def _prepare(path: Path, sql: sqlite3.Connection, schema: Schema, *, create: bool) -> None:
     """Check the kind of a file, make the tables of a new one, and migrate an old one."""
     if _is_new(sql):
+        if not create:
+            raise StoreError(f"{path}: is empty; {schema.if_damaged}.")
         if schema.shrinks:
             sql.execute("PRAGMA auto_vacuum = INCREMENTAL")
         sql.execute("PRAGMA journal_mode = WAL")

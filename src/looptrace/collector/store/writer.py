@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 import polars as pl
@@ -30,10 +31,12 @@ from looptrace.analyzer.schema.attribute_lists import with_json
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.webhook import Webhook
-from looptrace.analyzer.text.digests import digest
 from looptrace.collector.content.policy import Content, with_content
 from looptrace.collector.store.buckets.derivation import ChangedBucket, Derivation, Derived
-from looptrace.collector.store.buckets.gated_tasks import decided_or_renamed, tasks_gone
+from looptrace.collector.store.buckets.gated_tasks import (
+    decided_or_renamed,
+    tasks_gone,
+)
 from looptrace.collector.store.buckets.judged import (
     Judged,
     judged_of,
@@ -49,26 +52,25 @@ from looptrace.collector.store.buckets.placement import (
     tied_to,
     together,
 )
+from looptrace.collector.store.evaluation import Evaluation
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.layout import (
     GATES_FILE,
-    RULES_FILE,
     UNFINISHED_FILE,
     is_store,
-    write_marker,
     write_note,
 )
 from looptrace.collector.store.locks import NAME, StoreError, ingesting, make_folder
-from looptrace.collector.store.migration import migrate
+from looptrace.collector.store.migration import prepare_store
 from looptrace.collector.store.reader import count_rows
+from looptrace.collector.store.retention import ExpiringDay, Retention, expire
 from looptrace.collector.store.tables.parquet import (
     BUCKETS,
     TABLES,
     count_bucket,
 )
-from looptrace.collector.store.tables.removal import expire, sweep
-from looptrace.collector.store.tables.writing import prepare_files
+from looptrace.collector.store.tables.removal import sweep
 from looptrace.processes import Engine, Processes
 
 OnJudged = Callable[[int, int], None]  # derived buckets, and all buckets
@@ -79,7 +81,8 @@ class Ingested:
     """The result of an ingest, and the turns, findings and open gates in the store after it.
 
     `spans_known` were stored before. `seq_before` is the number of the last event before this
-    ingest. `skipped` are the spans that lost against another with the same id.
+    ingest. `skipped` are the spans that lost against another with the same id. `losses` are
+    sentences on parts of the store that were lost, and how much of them was found again.
     """
 
     spans_new: int
@@ -90,6 +93,7 @@ class Ingested:
     gates_open: int
     seq_before: int
     skipped: tuple[Skipped, ...]
+    losses: tuple[str, ...] = ()
 
 
 def prepare(store_dir: Path) -> None:
@@ -130,11 +134,8 @@ def writing(
         StoreError: if the folder is something else than a store, a file cannot be read or
             written, or another process writes to it.
     """
-    with _locked(store_dir):
-        if not (store_dir / GATES_FILE).exists():
-            (store_dir / UNFINISHED_FILE).touch()  # It does not have the gate events of spans.
-        with GateStore.open(store_dir / GATES_FILE, webhooks) as gates:
-            yield Writer(store_dir, policy, gates, processes or Processes(1))
+    with _locked(store_dir), GateStore.open(store_dir / GATES_FILE, webhooks) as gates:
+        yield Writer(store_dir, policy, gates, processes or Processes(1))
 
 
 class Writer:
@@ -146,6 +147,7 @@ class Writer:
         self._dir = store_dir
         self._policy = policy
         self._gates = gates
+        self._evaluation = Evaluation(store_dir, gates, policy)
         self._processes = processes
         self._resolution_ids: set[str] = set()  # decisions in the turns
         # Of all stored traces: an `add` that read them again would take as long as the store is.
@@ -170,24 +172,24 @@ class Writer:
             StoreError: if a file cannot be read or written.
             UnavailableError: if there is no room for temporary files.
         """
-        unfinished, settings = self._dir / UNFINISHED_FILE, _hash(self._policy)
-        stale = _stale(self._dir, settings)
+        unfinished, evaluation = self._dir / UNFINISHED_FILE, self._evaluation
+        stale = range(BUCKETS) if unfinished.exists() or not evaluation.is_current() else ()
         unfinished.touch()
-        seq_before = self._gates.last_seq()
-        placed = self._place(spool, content)
-        resolutions = self._gates.resolutions()
-        decided = decided_or_renamed(self._dir, self._gates)
-        touched = together(together(placed.touched, decided), dict.fromkeys(stale))
-        opened = 0
-        judged = read_judged(self._dir)
-        for count, derived in enumerate(self._derive(touched, judged), 1):
-            opened += self._decide(derived)
-            on_judged(count, len(touched))
-        gone = tasks_gone(self._dir, self._gates)
-        self._gates.record((), map(TaskState, sorted(gone)), time.time_ns())
+        seq_before, opened = self._gates.last_seq(), 0
+        with evaluation.finding_again():
+            placed = self._place(spool, content)
+            resolutions, judged = evaluation.resolutions(), read_judged(self._dir)
+            again = dict.fromkeys([*stale, *evaluation.buckets_short(judged)])
+            decided = decided_or_renamed(self._dir, self._gates)
+            touched = together(together(placed.touched, decided), again)
+            for count, derived in enumerate(self._derive(touched, judged), 1):
+                opened += self._decide(derived)
+                on_judged(count, len(touched))
+            gone = tasks_gone(self._dir, self._gates)
+            self._gates.record((), map(TaskState, sorted(gone)), time.time_ns())
         self._resolution_ids.update(each.id for each in resolutions)
         write_judged(self._dir, judged)
-        write_note(self._dir / RULES_FILE, settings)
+        self._evaluation.note()
         unfinished.unlink()
         return Ingested(
             spans_new=placed.new,
@@ -198,7 +200,25 @@ class Writer:
             gates_open=len(self._gates.gates("open")),
             seq_before=seq_before,
             skipped=tuple(placed.skipped),
+            losses=self._losses(),
         )
+
+    def find_again(self) -> Sequence[str]:
+        """Make lost turns and findings again; return sentences on what was lost.
+
+        Raises:
+            StoreError: if a file cannot be read or written.
+        """
+        judged = read_judged(self._dir)
+        if short := self._evaluation.buckets_short(judged):
+            self.add(SPAN_SCHEMA.to_frame(), dict.fromkeys(short))
+        elif self._evaluation.losses:
+            write_judged(self._dir, judged)
+        return self._losses()
+
+    def _losses(self) -> tuple[str, ...]:
+        losses, self._evaluation.losses = tuple(self._evaluation.losses), []
+        return losses
 
     def _place(
         self,
@@ -226,7 +246,7 @@ class Writer:
         """
         unfinished = self._dir / UNFINISHED_FILE
         was_ingesting = unfinished.exists() and not unfinished.read_bytes()
-        return was_ingesting or not _is_of(self._dir, _hash(self._policy))
+        return was_ingesting or not self._evaluation.is_current()
 
     def give_up_ingest(self) -> None:
         """Undo the mark of a failed ingest, where the store did not need one."""
@@ -252,11 +272,14 @@ class Writer:
         """
         return groups_of(ties, stored_ties(self._dir) if self._ties is None else self._ties)
 
-    def add(self, spans: pl.DataFrame) -> Mapping[str, int]:
+    def add(
+        self, spans: pl.DataFrame, also: Mapping[int, Traces] = MappingProxyType({})
+    ) -> Mapping[str, int]:
         """Add spans and decisions, where another part decides on gates.
 
-        The store has had an ingest before. The caller adds the spans of a killed `add` again.
-        Returns of how many spans the turns of each trace were made.
+        The turns of other traces are made `also`. The store has had an ingest before. The caller
+        adds the spans of a killed `add` again. Returns of how many spans the turns of each trace
+        were made.
 
         Raises:
             StoreError: if a file cannot be read or written.
@@ -273,33 +296,38 @@ class Writer:
         with SpanSpool() as spool:
             spool.add(spans)
             self._ties = self._place(spool, on_touched=note, ties=self._ties).ties
+        if also:
+            note(also)
         if resolutions:
             note(tied_to(self._dir, {each.trace_id for each in resolutions}, self._ties))
         judged = read_judged(self._dir)
         made: dict[str, int] = {}
         for derived in self._derive(touched, judged):
-            made |= derived.spans  # Another part decides on gates.
+            made |= derived.spans
+            # Another part decides on gates, and may have no turn any more that gets its agent late.
+            self._gates.add_agents(derived.detection.events, time.time_ns())
         self._resolution_ids.update(each.id for each in resolutions)
         write_judged(self._dir, judged)
+        self._evaluation.note()
         (self._dir / UNFINISHED_FILE).unlink()
         return made
 
-    def expire(self, days_max: int, bytes_max: int) -> list[str]:
-        """Delete the days before the last `days_max`, and more of the oldest if needed.
-
-        Returns the deleted days. Gates and decisions are kept.
+    def expire(
+        self, days_max: int, bytes_max: int, now_ns: int
+    ) -> tuple[Retention, Sequence[ExpiringDay]]:
+        """Announce and delete days as `retention.expire` does; gates and decisions are kept.
 
         Raises:
-            StoreError: if a file cannot be deleted.
+            StoreError: if a file cannot be read or deleted, or the note cannot be written.
         """
         noted = read_judged(self._dir).items()
         judged = {b: each for b, each in noted if each == judged_of(self._dir, b, each.source)}
-        days = expire(self._dir, days_max, bytes_max)
-        if days:  # The first turn of a task shows what is left of it.
+        retention, gone = expire(self._dir, days_max, bytes_max, now_ns)
+        if gone:  # The first turn of a task shows what is left of it.
             self._ties = None
             left = {b: judged_of(self._dir, b, each.source) for b, each in judged.items()}
             write_judged(self._dir, left)
-        return days
+        return retention, gone
 
     def _derive(
         self, touched: Mapping[int, Traces], judged: dict[int, Judged]
@@ -309,7 +337,7 @@ class Writer:
         The notes in `judged` are updated.
         """
         buckets = [ChangedBucket(*each) for each in sorted(touched.items())]
-        resolutions = self._gates.resolutions()
+        resolutions = self._evaluation.resolutions()
         derivation = Derivation(self._dir, self._policy, resolutions, dict(judged))
         spans = sum(count_bucket(self._dir, "spans", each.number) for each in buckets)
         every = derivation.of(buckets)
@@ -328,7 +356,9 @@ class Writer:
         detection = derived.detection
         loops_no_more = (self._gates.tasks() & derived.tasks) - {s.task for s in detection.states}
         states = [*detection.states, *map(TaskState, sorted(loops_no_more))]
-        new = self._gates.record(detection.events, states, time.time_ns(), detection.openings)
+        new = self._gates.record(
+            detection.events, states, time.time_ns(), detection.openings, is_whole=True
+        )
         return sum(event.type == "gate_opened" for event in new)
 
 
@@ -341,7 +371,8 @@ def _locked(store_dir: Path) -> Iterator[None]:
         if not is_store(store_dir) and not all(name.startswith(NAME) for name in names):
             raise StoreError(f"{store_dir}: has files and is not a store; name an empty folder.")
         with ingesting(store_dir):
-            _prepare(store_dir)
+            sweep(store_dir)
+            prepare_store(store_dir)
             yield
     except OSError as error:
         raise StoreError(
@@ -354,28 +385,6 @@ def _as_stored(content: Content, key: bytes, spans: pl.DataFrame) -> pl.DataFram
     return with_ties(with_content(with_json(spans), content, key))
 
 
-def _prepare(store_dir: Path) -> None:
-    """Delete the remains of a killed ingest; then migrate the store, or mark a new one."""
-    sweep(store_dir)
-    if is_store(store_dir):
-        migrate(store_dir)
-        return
-    prepare_files(store_dir)
-    write_marker(store_dir)
-
-
-def _stale(store_dir: Path, settings: str) -> set[int]:
-    """Return the buckets whose findings may be of other settings, or lag behind the spans."""
-    whole = not (store_dir / UNFINISHED_FILE).exists()
-    return set() if whole and _is_of(store_dir, settings) else set(range(BUCKETS))
-
-
-def _is_of(store_dir: Path, settings: str) -> bool:
-    """Return whether the store's findings are those of these settings."""
-    noted = store_dir / RULES_FILE
-    return noted.is_file() and noted.read_bytes() == settings.encode()
-
-
 def _unfinished_add(store_dir: Path) -> dict[int, Traces]:
     """Return the traces whose turns a killed `add` may have left behind their spans, by bucket."""
     unfinished = store_dir / UNFINISHED_FILE
@@ -385,7 +394,3 @@ def _unfinished_add(store_dir: Path) -> dict[int, Traces]:
         return msgspec.json.decode(unfinished.read_bytes(), type=dict[int, set[str] | None])
     except msgspec.DecodeError:  # It is from an earlier version, or from an ingest.
         return dict.fromkeys(range(BUCKETS))
-
-
-def _hash(policy: DetectionPolicy) -> str:
-    return digest(repr(policy))

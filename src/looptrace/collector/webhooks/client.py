@@ -13,15 +13,17 @@ import ssl
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, partial
 from http import HTTPStatus
+from secrets import token_bytes
 from threading import Thread
 from typing import Any, Protocol
 
 import httpcore
 
 from looptrace.analyzer.text.display import plain
+from looptrace.collector.content.redaction import KEY_BYTES, redact_text
 from looptrace.collector.retry_after import seconds
 from looptrace.collector.webhooks.address_policy import may_be_reached
 from looptrace.collector.webhooks.retry_policy import EndpointResponse
@@ -66,6 +68,7 @@ class Http:
 
     resolve: Resolve = lookup
     total_s: float = TOTAL_S
+    key: bytes = field(default_factory=partial(token_bytes, KEY_BYTES), repr=False)  # of hashes
 
     async def send(self, request: WebhookRequest) -> EndpointResponse:
         """Send a request once; whatever fails is said in the answer."""
@@ -75,7 +78,7 @@ class Http:
         except TimeoutError:
             return EndpointResponse(None, f"no answer within {self.total_s:g} s")
         except (OSError, UnicodeError, httpcore.NetworkError, httpcore.ProtocolError) as error:
-            return EndpointResponse(None, plain(f"no connection: {_words(error)}", _TEXT_CHARS_MAX))
+            return EndpointResponse(None, self._plain(f"no connection: {_words(error)}"))
         except httpcore.TimeoutException:
             return EndpointResponse(None, f"no connection within {CONNECT_S:g} s")
 
@@ -100,12 +103,16 @@ class Http:
                 response.status,
                 "" if ok else f"it answered {response.status}",
                 seconds(waits, 0.0),
-                await _beginning(response),
+                self._plain(await _beginning(response)),
             )
+
+    def _plain(self, text: str) -> str:
+        """Return the beginning of a text that others wrote, in one line and without secrets."""
+        return plain(redact_text(text, self.key), _TEXT_CHARS_MAX)
 
 
 async def _beginning(response: httpcore.Response) -> str:
-    """Read so much of a body as there is in a moment, and return what a person needs of it."""
+    """Read so much of a body as there is in a moment."""
     body = bytearray()
     with suppress(TimeoutError, httpcore.NetworkError, httpcore.ProtocolError):
         async with asyncio.timeout(BODY_S):
@@ -113,7 +120,7 @@ async def _beginning(response: httpcore.Response) -> str:
                 body += chunk[: ANSWER_BYTES_MAX - len(body)]
                 if len(body) >= ANSWER_BYTES_MAX:
                     break
-    return plain(body.decode("utf-8", "replace"), _TEXT_CHARS_MAX)
+    return body.decode("utf-8", "replace")
 
 
 class _Vetted(httpcore.AnyIOBackend):

@@ -11,8 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import SystemRandom
 
+from looptrace.analyzer.gates.agent_states import NOTHING_HEARD, AgentState, Heard
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.collector.agent_states import agent_states
 from looptrace.collector.decision_links import DecisionLinks
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import StoreError
@@ -21,6 +23,7 @@ from looptrace.collector.webhooks.client import Http, Net
 from looptrace.collector.webhooks.endpoint_worker import (
     NO_PAGE,
     POLL_S,
+    AgentOf,
     EndpointWorker,
     PastDelivery,
     Receiver,
@@ -49,8 +52,9 @@ class Dispatcher:
         environment: Mapping[str, str],
         net: Net | None = None,
         page: PageSettings = NO_PAGE,
+        heard: Callable[[], Heard] = lambda: NOTHING_HEARD,
     ) -> None:
-        """Prepare to deliver; messages link to the page.
+        """Prepare to deliver; messages link to the page, and say what agents do by `heard`.
 
         Raises:
             SecretError: if a secret cannot be read.
@@ -59,6 +63,7 @@ class Dispatcher:
         self._path = path
         self._receivers = receivers_of(path, webhooks, environment, page)
         self._net = net or Http()
+        self._heard = heard
         self._results: Counter[tuple[str, str]] = Counter()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
@@ -119,7 +124,7 @@ class Dispatcher:
         with Outbox.open(self._path) as outbox:
             tasks = [asyncio.ensure_future(self._sweep(outbox))]
             for receiver in self._receivers:
-                courier = _worker(receiver, outbox, self._net, self._results)
+                courier = _worker(receiver, outbox, self._net, self._results, self._agent_of)
                 self._couriers[receiver.webhook.name] = courier
                 tasks.append(asyncio.ensure_future(self._deliver(receiver.webhook.name, courier)))
             await self._stopping.wait()
@@ -127,6 +132,15 @@ class Dispatcher:
             for task in late:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _agent_of(self, gate_id: str) -> AgentState | None:
+        """Return the state of the agent of a gate, if it is open; no message waits for it."""
+        try:
+            states = await asyncio.to_thread(agent_states, self._path.parent, self._heard())
+        except StoreError as error:
+            _logger.warning("gate %s is sent without the state of its agent: %s", gate_id, error)
+            return None
+        return states.get(gate_id)
 
     async def _sweep(self, outbox: Outbox) -> None:
         while not self._stopping.is_set():
@@ -199,7 +213,11 @@ def deliver_due(
 
 
 def _worker(
-    receiver: Receiver, outbox: Outbox, net: Net, results: Counter[tuple[str, str]]
+    receiver: Receiver,
+    outbox: Outbox,
+    net: Net,
+    results: Counter[tuple[str, str]],
+    agent_of: AgentOf | None = None,
 ) -> EndpointWorker:
     clocks = (time.time_ns, time.monotonic_ns)
-    return EndpointWorker(receiver, outbox, net, *clocks, SystemRandom(), results)
+    return EndpointWorker(receiver, outbox, net, *clocks, SystemRandom(), results, agent_of)

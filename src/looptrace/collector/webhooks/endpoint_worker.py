@@ -7,11 +7,12 @@ under the same id, and none is lost.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from random import Random
 
 from looptrace import __version__
+from looptrace.analyzer.gates.agent_states import AgentState
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.webhook import FILE, VARIABLE, Webhook, check_url
@@ -35,6 +36,8 @@ DELIVERIES_KEPT = 10
 # How often the worker looks for events that another process wrote.
 POLL_S = 5.0
 NO_PAGE = PageSettings()
+# Returns the state of the agent of a gate, None if it is not open or not known.
+AgentOf = Callable[[str], Awaitable[AgentState | None]]
 # If the clock differs by more, it was set.
 _JUMP_MIN_NS = NS_PER_S
 
@@ -121,6 +124,7 @@ class EndpointWorker:
         steady_ns: Callable[[], int],
         chance: Random,
         results: Counter[tuple[str, str]],
+        agent_of: AgentOf | None = None,
     ) -> None:
         self._receiver = receiver
         self._name = receiver.webhook.name
@@ -131,6 +135,7 @@ class EndpointWorker:
         self._ahead_ns: int | None = None  # of the clock, before the steady one
         self._chance = chance
         self._results = results
+        self._agent_of = agent_of
         self._rest_until_ns = 0
         self._failures = 0  # one after the other
         self._accepted: Delivery | None = None  # and not yet noted
@@ -152,7 +157,8 @@ class EndpointWorker:
         wait_ns = max(delivery.next_try_ns, self._rest_until_ns) - self._now_ns()
         if wait_ns > 0:
             return min(wait_ns / NS_PER_S, POLL_S)
-        request = self._receiver.request(delivery.event, self._now_ns(), delivery.gate)
+        gate, now_ns = await self._gate_of(delivery), self._now_ns()
+        request = self._receiver.request(delivery.event, now_ns, gate)
         answer = await self._net.send(request)
         self._remember(delivery.event, answer)
         if answer.error:
@@ -161,6 +167,12 @@ class EndpointWorker:
             self._accepted = delivery
             self._note_accepted()
         return 0.0
+
+    async def _gate_of(self, delivery: Delivery) -> GateBackground | None:
+        """Return the store's facts about a gate, with what its agent does now."""
+        if delivery.gate is None or self._agent_of is None:
+            return delivery.gate
+        return replace(delivery.gate, agent=await self._agent_of(delivery.event.gate))
 
     def _follow_clock(self) -> None:
         """Keep the planned length of waits when the clock is set."""

@@ -13,7 +13,12 @@ from typing import Any
 
 import msgspec
 
-from looptrace.analyzer.gates.event_names import NAMES, WEBHOOK_TEXTS, WEBHOOK_VALUES
+from looptrace.analyzer.gates.event_names import (
+    NAMES,
+    NAMES_BEFORE,
+    WEBHOOK_TEXTS,
+    WEBHOOK_VALUES,
+)
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.webhook import Format
 from looptrace.analyzer.text.display import plain
@@ -94,6 +99,8 @@ def _slack(event: GateEvent, telling: Telling) -> Body:
     ]
     words = _escaped(plain(event.reason, _REASON_CHARS_MAX))
     about = telling.texts(event)
+    if event.type == "gate_renamed":
+        words, about = _escaped(_names_before(event)), GateTexts()
     decided = [
         f"*{_escaped(about.decided)}*" if about.decided else "",
         _escaped(_note(event) or ""),
@@ -101,6 +108,7 @@ def _slack(event: GateEvent, telling: Telling) -> Body:
     blocks = [_section(f"*{NAMES[event.type].title}*", words, ", ".join(facts), *decided)]
     blocks += [_section(f"*Failed with*\n```{_escaped(about.error)}```")] if about.error else []
     blocks += [_section(f"*Cost so far* {about.cost}")] if about.cost else []
+    blocks += [_section(f"*Agent* {_escaped(about.agent_doing)}")] if about.agent_doing else []
     blocks += [_section(f"```{_escaped(about.strip)}```")] if about.strip else []
     if about.command:
         blocks.append(_section(f"To decide in a terminal: `{_escaped(about.command)}`"))
@@ -143,17 +151,16 @@ def _pagerduty(event: GateEvent, telling: Telling) -> Body:
 def _alertmanager(event: GateEvent, telling: Telling) -> Body:
     """Write the body of Alertmanager's webhook receivers, version 4: an alert is a gate.
 
-    Both ends of a gate have the same labels, because labels identify an alert.
+    All events of a gate have the same labels, which identify an alert; the task may get another
+    name.
     """
     resolved = event.type == "gate_resolved"
-    labels = {
-        "alertname": "LooptraceGate",
-        "gate": event.gate,
-        "rule": event.rule,
-        "task": _cut(event.task),
-    }
+    labels = {"alertname": "LooptraceGate", "gate": event.gate, "rule": event.rule}
     data = _data(event, telling)
-    names = ("agent", "service", "reason", "signature", "error", "decision", "resolved_by", "note")
+    names = (
+        *("task", "agent", "service", "reason", "signature", "error", "decision", "resolved_by"),
+        "note",
+    )
     notes = {name: str(data[name]) for name in names if data[name] is not None}
     notes |= _in_words(event, telling) | dict(telling.all_links(event))
     began_ns = telling.gate.opened_ns if telling.gate else event.at_ns
@@ -194,11 +201,12 @@ _FORMATS: dict[Format, Callable[[GateEvent, Telling], Body]] = {
 def _data(event: GateEvent, telling: Telling) -> dict[str, Any]:
     longest = {"reason": _REASON_CHARS_MAX}
     gate = telling.gate or GateBackground(event.at_ns)
+    before = NAMES_BEFORE if event.type == "gate_renamed" else ()
     return {
         **{name: getattr(event, name) for name in WEBHOOK_VALUES},
         **{
             name: text and _cut(text, longest.get(name, _NAME_CHARS_MAX))
-            for name in WEBHOOK_TEXTS
+            for name in (*WEBHOOK_TEXTS, *before)
             for text in (getattr(event, name),)
         },
         "note": _note(event),
@@ -206,6 +214,7 @@ def _data(event: GateEvent, telling: Telling) -> dict[str, Any]:
         "blockers": [_cut(blocker) for blocker in event.blockers[:_BLOCKERS_MAX]],
         "error": error_text(event) if telling.has_error_text else None,
         "cost": asdict(gate.finding.cost) if gate.finding else None,
+        **({"agent_state": asdict(gate.agent)} if gate.agent else {}),
         "url": telling.links.gate(event),
         "trace_url": telling.links.trace(event),
     }
@@ -213,13 +222,20 @@ def _data(event: GateEvent, telling: Telling) -> dict[str, Any]:
 
 def _in_words(event: GateEvent, telling: Telling) -> dict[str, str]:
     about = telling.texts(event)
-    words = {name: getattr(about, name) for name in ("cost", "strip", "command", "decided")}
+    names = ("cost", "agent_doing", "strip", "command", "decided")
+    words = {name: getattr(about, name) for name in names}
     return {name: text for name, text in words.items() if text}
 
 
 def _note(event: GateEvent) -> str | None:
     """Return the note of a decision; without a decision it is a message of the trace."""
     return _cut(event.note, _NOTE_CHARS_MAX) if event.note and event.decision else None
+
+
+def _names_before(event: GateEvent) -> str:
+    """Write `The last message named task 4bf92f35 and no agent.`."""
+    agent = f"agent {_cut(event.agent_before)}" if event.agent_before else "no agent"
+    return f"The last message named task {_cut(event.task_before)} and {agent}."
 
 
 def _headline(event: GateEvent) -> str:

@@ -26,6 +26,7 @@ class GateTexts:
 
     error: str = ""  # the words of the last error before the gate
     cost: str = ""
+    agent_doing: str = ""
     strip: str = ""  # some lines
     command: str = ""  # that decides
     decided: str = ""  # the decision, and who decided
@@ -40,15 +41,17 @@ def gate_texts(
     """
     if event.type == "gate_resolved":
         return GateTexts(decided=_decided(event, gate))
-    if event.type != "gate_opened":
+    if event.type not in ("gate_opened", "gate_renamed"):
         return GateTexts()
     finding = gate.finding if gate else None
+    source = f"--server {where}" if where else "--store STORE"
     failed = {failure.turn for failure in event.history}
     return GateTexts(
         error=(error_text(event) or "") if has_error_text else "",
         cost=loop_cost_text(finding.cost) if finding else "",
+        agent_doing=gate.agent.text if gate and gate.agent else "",
         strip="\n".join(loop_strip(finding, failed, _STRIP_COLUMNS)) if finding else "",
-        command=f"looptrace gates resolve {where or 'STORE'} {event.gate} {_DECISION}",
+        command=f"looptrace gates resolve {event.gate} {source} {_DECISION}",
     )
 
 

@@ -39,13 +39,13 @@ def test_the_store_of_a_server_at_work_is_copied_again_and_again(tmp_path: Path,
         for number in range(3):
             assert server.send(looping_trace(f"s{number}", 6).request()) == OK
             until(lambda: server.number("looptrace_log_spans") == 0)
-            sent = run("copy", folder, url)
+            sent = run("copy", url, "--store", folder)
             assert sent.exit_code == 0, sent.output
             assert "files sent 0," not in sent.stdout
             assert len(sessions_at(url)) == number + 1
-        assert "files sent 0, 0 bytes" in run("copy", folder, url).stdout
-        gates = run("gates", "list", folder).stdout
-    assert run("gates", "list", url).stdout == gates != ""
+        assert "files sent 0, 0 bytes" in run("copy", url, "--store", folder).stdout
+        gates = run("gates", "list", "--store", folder).stdout
+    assert run("gates", "list", "--store", url).stdout == gates != ""
     assert run("analyze", url).stdout == run("analyze", folder).stdout
     with folder_of(stored_at(url)) as copy:
         assert tables(copy) == tables(folder)
@@ -90,7 +90,7 @@ def test_a_store_that_is_no_copy_is_not_written_over(store: Path, tmp_path: Path
     """Another store would be lost, and so would a decision that somebody made on the copy."""
     ingest(url, "other")
     before = stored_at(url)
-    assert f"{url}: is not the copy of {store}" in told("copy", str(store), url)
+    assert f"{url}: is not the copy of {store}" in told("copy", url, "--store", str(store))
     assert stored_at(url) == before
 
     copy_store(store, f"{url}-copy")
@@ -139,6 +139,6 @@ def test_a_store_that_an_ingest_left_unfinished_is_not_copied(
 
 def test_the_ends_of_a_copy_are_told_apart(store: Path, tmp_path: Path, url: str) -> None:
     """Copies go one way: from a disk to a bucket."""
-    assert "needs the store on a disk" in run("copy", url, url).stderr
-    assert "is no address of a bucket" in run("copy", store, tmp_path / "x").stderr
-    assert "is not a store" in told("copy", str(tmp_path), url)
+    assert "needs the store on a disk" in run("copy", url, "--store", url).stderr
+    assert "is no address of a bucket" in run("copy", tmp_path / "x", "--store", store).stderr
+    assert "is not a store" in told("copy", url, "--store", str(tmp_path))

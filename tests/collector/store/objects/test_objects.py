@@ -137,9 +137,9 @@ def test_every_command_says_what_it_says_of_a_store_on_disk(disk: Path, examples
         ("escalation", "{}", "--task", "migrations-2026-03-14"),
         ("backtest", "{}", "--a", "conservative", "--b", "aggressive"),
         ("query", "--sql", "SELECT * FROM turns ORDER BY ALL", "--store", "{}", "--format", "csv"),
-        ("gates", "list", "{}", "--format", "json"),
-        ("gates", "show", "{}", "4c7c4a"),
-        ("webhooks", "list", "{}"),
+        ("gates", "list", "--store", "{}", "--format", "json"),
+        ("gates", "show", "--store", "{}", "4c7c4a"),
+        ("webhooks", "list", "--store", "{}"),
     ]
     for command in commands:
         results = [run(*(each.format(store) for each in command)) for store in (disk, examples)]
@@ -392,7 +392,7 @@ def test_a_wrong_bucket_or_address_is_told_in_a_line(
             server.endpoint_variable, f"http://127.0.0.1:{closed.getsockname()[1]}/looptrace"
         )
         began_s = time.monotonic()
-        assert "cannot be reached" in (line := told("gates", "list", examples))
+        assert "cannot be reached" in (line := told("gates", "list", "--store", examples))
         assert f"such as {server.endpoint_variable}" in line
         assert time.monotonic() - began_s < 30
 
@@ -416,7 +416,7 @@ def test_an_address_that_is_none_is_told_in_a_line(
     """Of some the library panics, which no handler of errors sees."""
     monkeypatch.setenv(server.endpoint_variable, address)
 
-    line = told("gates", "list", url)
+    line = told("gates", "list", "--store", url)
     assert f"{url}: cannot be used as the environment is" in line
     assert server.endpoint_variable in line
 
@@ -428,7 +428,7 @@ def test_half_of_the_credentials_are_told_in_a_line(
     missing = {"s3": "AWS_SECRET_ACCESS_KEY", "az": "AZURE_STORAGE_ACCOUNT_NAME"}[server.scheme]
     monkeypatch.delenv(missing)
 
-    line = told("gates", "list", url)
+    line = told("gates", "list", "--store", url)
     assert "cannot be used as the environment is" in line
     assert missing in line
 
@@ -496,7 +496,7 @@ def test_commands_that_need_a_disk_say_so(url: str) -> None:
         assert "needs the store on a disk of this machine" in result.stderr
         assert not Path("s3:").exists()
     ingest(url, "one")
-    result = run("gates", "watch", url)
+    result = run("gates", "watch", "--store", url)
     assert result.exit_code == 2
     assert "watch a server" in result.stderr
 
@@ -520,14 +520,16 @@ def test_a_decision_is_recorded_and_holds_with_the_next_ingest(
 ) -> None:
     """A person decides about a store on object storage as about one on disk."""
     ingest(url, "one")
-    (gate,) = json.loads(run("gates", "list", url, "--format", "json").stdout)
-    result = run("gates", "resolve", url, gate["id"], "--decision", "continue", "--note", "go on")
+    (gate,) = json.loads(run("gates", "list", "--store", url, "--format", "json").stdout)
+    result = run(
+        "gates", "resolve", "--store", url, gate["id"], "--decision", "continue", "--note", "go on"
+    )
 
     assert result.exit_code == 0, result.output
-    shown = json.loads(run("gates", "show", url, gate["id"], "--format", "json").stdout)
+    shown = json.loads(run("gates", "show", "--store", url, gate["id"], "--format", "json").stdout)
     assert shown["gate"]["decision"] == "continue"
     ingest(url, "two")
-    shown = json.loads(run("gates", "show", url, gate["id"], "--format", "json").stdout)
+    shown = json.loads(run("gates", "show", "--store", url, gate["id"], "--format", "json").stdout)
     assert shown["gate"]["status"] == "resolved"
 
 

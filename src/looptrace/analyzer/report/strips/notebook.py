@@ -9,10 +9,11 @@ from importlib.resources import files
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.loops import loops_in
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.strip import cycle_of, strip_of
 from looptrace.analyzer.report.templating import template
-from looptrace.analyzer.report.wording import grouped, shown_of
+from looptrace.analyzer.report.wording import shown_of
 
 _STYLES = ("report.css", "strip.css")
 
@@ -21,7 +22,7 @@ def notebook_html(
     turns: pl.DataFrame, findings: Iterable[Finding], events: Sequence[GateEvent]
 ) -> str:
     """Write a task (`TURN_SCHEMA`, in order) as HTML whose styles reach nothing around it."""
-    groups, _ = shown_of(grouped(findings))
+    groups, _ = shown_of(loops_in(findings))
     loops = [
         (group, strip_of(turns, (group.lead,), events), cycle_of(group.lead, turns))
         for group in groups

@@ -3,10 +3,13 @@
 (() => {
   const RETRY_MS = 3000;
   const AGO_MS = 10000;
+  // Some figures change with the time alone, such as whether a task is at work.
+  const EVERY_S = 30;
   const news = document.getElementById("news");
   const main = () => document.getElementById("main");
   let source = null;
   let retry = null;
+  let clock = null;
   let isAway = false;
 
   // Whoever writes a note must not lose it to an update.
@@ -23,8 +26,9 @@
 
   function refresh(kind, force) {
     const kinds = (main()?.dataset.live || "").split(" ");
-    if (kind && !kinds.includes(kind)) return;
+    if (kind && kind !== "clock" && !kinds.includes(kind)) return;
     if (!force && isWriting()) {
+      if (kind === "clock") return;
       say(kind === "turns" ? "New turns came." : "A gate was opened or decided.", true);
       if (kind !== "turns") lookAtOwnGates();
       return;
@@ -62,6 +66,15 @@
   }
 
   const prepareAll = () => document.querySelectorAll("form.decide").forEach(prepare);
+
+  function wind() {
+    clearTimeout(clock);
+    if (!main()?.dataset.live) return;
+    clock = setTimeout(() => {
+      if (!document.hidden) refresh("clock", false);
+      wind();
+    }, 1000 * (main().dataset.everyS || EVERY_S));
+  }
 
   // A browser keeps few connections to one server, so that a hidden page gives its own back.
   function follow() {
@@ -116,6 +129,7 @@
     document.title = count ? `(${count[0]}) ${title}` : title;
     ages();
     prepareAll();
+    wind();
   });
   for (const kind of ["change", "input"]) {
     document.addEventListener(kind, (event) => {
@@ -126,4 +140,5 @@
   setInterval(ages, AGO_MS);
   prepareAll();
   follow();
+  wind();
 })();

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from io import BytesIO
 from typing import Protocol
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.analyzer.settings.server_limits import MIB, Limits
+from looptrace.analyzer.settings.server_limits import KIB, MIB, Limits
 from looptrace.collector.coding_agents import otlp_logs
 from looptrace.collector.otlp import json as otlp_json
 from looptrace.collector.otlp import protobuf as otlp_proto
@@ -26,8 +27,9 @@ else:
 
 PACKINGS = ("gzip", "deflate", "zstd")
 
-# How much is unpacked at once.
+# How much is unpacked at once, and from how much: a decompressor copies what it does not use yet.
 CHUNK_BYTES = MIB
+_PIECE_BYTES = 64 * KIB
 # Below this size a high ratio of unpacked to packed bytes means nothing.
 TRUSTED_BYTES = MIB
 # A body is one stream; a few after each other are allowed, as in files.
@@ -68,6 +70,10 @@ class RefusalError(LooptraceError):
         self.reason = reason
         self.retry_after_s = retry_after_s
 
+    def bare(self) -> RefusalError:
+        """Return the same refusal without the frames that it came through, which hold the body."""
+        return RefusalError(self.reason, str(self), self.retry_after_s)
+
 
 @dataclass(frozen=True, slots=True)
 class DecodedRequest:
@@ -89,7 +95,7 @@ class _Stream(Protocol):
     @property
     def unused_data(self) -> bytes: ...
 
-    def unpack(self, data: bytes) -> bytes:
+    def unpack(self, data: bytes | memoryview) -> bytes:
         """Return at most CHUNK_BYTES; without data, the rest of a piece. Empty: send more."""
 
 
@@ -107,7 +113,7 @@ class _Inflate:
     def unused_data(self) -> bytes:
         return self._inflate.unused_data
 
-    def unpack(self, data: bytes) -> bytes:
+    def unpack(self, data: bytes | memoryview) -> bytes:
         return self._inflate.decompress(self._inflate.unconsumed_tail + data, CHUNK_BYTES)
 
 
@@ -125,7 +131,7 @@ class _Zstd:
     def unused_data(self) -> bytes:
         return self._zstd.unused_data
 
-    def unpack(self, data: bytes) -> bytes:
+    def unpack(self, data: bytes | memoryview) -> bytes:
         return self._zstd.decompress(data, CHUNK_BYTES)
 
 
@@ -135,7 +141,7 @@ def decompress(body: bytes, packing: str, limits: Limits, on_bytes: Callable[[in
     `on_bytes` gets the number of held bytes before there are more. Raises RefusalError.
     """
     most = min(limits.unpacked_bytes_max, max(limits.unpacked_ratio_max * len(body), TRUSTED_BYTES))
-    parts, size = [], 0
+    size, unpacked = 0, BytesIO(b"" if packing else body)  # What it returns is no copy.
     for part in _unpacked(body, packing) if packing else (body,):
         size += len(part)
         if size > most:
@@ -143,8 +149,8 @@ def decompress(body: bytes, packing: str, limits: Limits, on_bytes: Callable[[in
             raise RefusalError(Reason.UNPACKED_TOO_LARGE, why)
         if packing:
             on_bytes(len(part))
-        parts.append(part)
-    return b"".join(parts)
+            unpacked.write(part)
+    return unpacked.getvalue()
 
 
 def decode_traces(body: bytes, form: WireFormat, limits: Limits) -> DecodedRequest:
@@ -222,14 +228,13 @@ def _depth(text: str, depth_max: int) -> int:
 
 def _unpacked(body: bytes, packing: str) -> Iterator[bytes]:
     """Yield the unpacked bytes of a body in parts; raises RefusalError."""
-    rest = body
+    rest = memoryview(body)
     try:
         for _ in range(STREAMS_MAX):
             stream = _stream(rest, packing)
-            yield from _parts(stream, rest)
+            rest = rest[(yield from _parts(stream, rest)) :]
             if not stream.eof:
                 raise RefusalError(Reason.UNDECODABLE, f"the {packing} data is cut off")
-            rest = stream.unused_data
             if not rest:
                 return
     except (zlib.error, zstd.ZstdError) as error:
@@ -238,7 +243,7 @@ def _unpacked(body: bytes, packing: str) -> Iterator[bytes]:
     raise RefusalError(Reason.UNDECODABLE, why)
 
 
-def _stream(data: bytes, packing: str) -> _Stream:
+def _stream(data: memoryview, packing: str) -> _Stream:
     """Return the decompressor of the next stream of some data."""
     if packing == "zstd":
         return _Zstd()
@@ -246,13 +251,18 @@ def _stream(data: bytes, packing: str) -> _Stream:
         return _Inflate(_GZIP_WBITS)
     # The standard form is zlib's; some clients omit its header.
     head = int.from_bytes(data[:2], "big")
-    has_head = data[:1] != b"" and data[0] & 0xF == _ZLIB_METHOD and head % _ZLIB_CHECK == 0
+    has_head = len(data) > 0 and data[0] & 0xF == _ZLIB_METHOD and head % _ZLIB_CHECK == 0
     return _Inflate(_ZLIB_WBITS if has_head else _DEFLATE_WBITS)
 
 
-def _parts(stream: _Stream, data: bytes) -> Iterator[bytes]:
-    """Yield the unpacked parts of a stream, which may be cut off."""
-    part = stream.unpack(data)
-    while part:
-        yield part
-        part = b"" if stream.eof else stream.unpack(b"")
+def _parts(stream: _Stream, data: memoryview) -> Generator[bytes, None, int]:
+    """Yield the unpacked parts of a stream, which may be cut off; return its packed bytes."""
+    given = 0
+    while given < len(data) and not stream.eof:
+        piece = data[given : given + _PIECE_BYTES]
+        given += len(piece)
+        part = stream.unpack(piece)
+        while part:
+            yield part
+            part = b"" if stream.eof else stream.unpack(b"")
+    return given - len(stream.unused_data)

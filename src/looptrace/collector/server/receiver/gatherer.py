@@ -28,7 +28,7 @@ class _Waiting:
 
     rows: Sequence[SpanRow]
     size: int
-    done: asyncio.Future[None]
+    done: asyncio.Future[Exception | None]  # why they are not on disk
 
 
 class Gatherer:
@@ -51,12 +51,11 @@ class Gatherer:
         self._is_full = asyncio.Event()  # belongs to the event loop that gathers
         self._work: asyncio.Task[None] | None = None
 
-    async def commit(self, rows: Sequence[SpanRow], size: int) -> None:
-        """Return when these spans are on disk, with those of other requests.
+    async def commit(self, rows: Sequence[SpanRow], size: int) -> Exception | None:
+        """Return when these spans are on disk with those of other requests, or why they are not.
 
-        Raises:
-            SinkFull: if there is no room now.
-            StoreError: if they cannot be written.
+        That is SinkFull if there is no room now, and StoreError if they cannot be written. An
+        exception that is raised in each request that waits would keep the spans of all.
         """
         waiting = _Waiting(rows, size, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
@@ -66,7 +65,7 @@ class Gatherer:
             self._work = asyncio.create_task(self._gather())
         if self._bytes >= self._limits.block_bytes_max:
             self._is_full.set()
-        await waiting.done
+        return await waiting.done
 
     async def _gather(self) -> None:
         """Commit block after block until no request waits."""
@@ -89,20 +88,22 @@ class Gatherer:
 
     async def _bring(self, block: Sequence[_Waiting]) -> None:
         """Commit a block, and notify the waiting requests."""
+        error = await self._error_of(block)
+        if error is None or len(block) == 1 or isinstance(error, SinkFull | StoreError):
+            _settle(block, error)
+            return
+        for each in block:  # An unreadable one costs only itself.
+            await self._bring([each])
+
+    async def _error_of(self, block: Sequence[_Waiting]) -> Exception | None:
+        """Commit a block; return why that failed, without the frames that hold the block."""
         loop = asyncio.get_running_loop()
         try:
             spans = await loop.run_in_executor(self._threads, self._table, block)
             await self._sink.accept(spans)
-        except (SinkFull, StoreError) as error:
-            _settle(block, error)
         except Exception as error:
-            if len(block) == 1:
-                _settle(block, error)
-                return
-            for each in block:  # An unreadable one costs only itself.
-                await self._bring([each])
-        else:
-            _settle(block, None)
+            return error.with_traceback(None)
+        return None
 
     def _table(self, block: Sequence[_Waiting]) -> pl.DataFrame:
         rows = list(chain.from_iterable(each.rows for each in block))
@@ -113,7 +114,4 @@ def _settle(block: Sequence[_Waiting], error: Exception | None) -> None:
     for each in block:
         if each.done.done():  # The sender has gone.
             continue
-        if error is None:
-            each.done.set_result(None)
-        else:
-            each.done.set_exception(error)
+        each.done.set_result(error)

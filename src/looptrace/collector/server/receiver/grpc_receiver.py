@@ -11,11 +11,17 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from io import BytesIO
 
 import grpc  # type: ignore[import-untyped]
 
 from looptrace.analyzer.settings.server_limits import Limits
-from looptrace.collector.server.receiver.decoding import RefusalError, Signal, WireFormat
+from looptrace.collector.server.receiver.decoding import (
+    DecodedRequest,
+    RefusalError,
+    Signal,
+    WireFormat,
+)
 from looptrace.collector.server.receiver.otlp_responses import response, retry_info, status, written
 from looptrace.collector.server.receiver.pipeline import Claim, Pipeline
 from looptrace.collector.server.receiver.receiver_metrics import Reason
@@ -29,8 +35,12 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _MS_PER_S = 1_000
 # Requests at once on one connection; exporters have one.
 _STREAMS_MAX = 100
-# Messages that are being read may take this share of the bytes in flight.
-_READING_SHARE = 2
+# The transport has a message up to three times while it hands it over.
+_COPIES = 3
+# A message above this share of the largest one is decoded before the next one is read.
+_LARGE_SHARE = 16
+# The seconds for which others wait for a slow message.
+_ALONE_S = 5
 # The interval at which a waiting message looks for room.
 _LOOK_S = 0.01
 # A packed message begins like this. The transport does not report it; no OTLP request begins so.
@@ -51,7 +61,7 @@ def grpc_server(
         maximum_concurrent_rpcs=limits.connections_max,
     )
     # A message is read when a handler asks, so that no more than these are in memory at once.
-    most = limits.in_flight_bytes_max // limits.body_bytes_max // _READING_SHARE
+    most = limits.in_flight_bytes_max // limits.body_bytes_max // _COPIES
     reads = asyncio.Semaphore(max(1, most))
     for signal, service in _SERVICES.items():
         # On the wire, one message is a stream of one; a stream is not read beforehand.
@@ -69,6 +79,8 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
         ("grpc.max_metadata_size", limits.header_bytes_max),
         ("grpc.absolute_max_metadata_size", limits.header_bytes_max),
         ("grpc.max_concurrent_streams", _STREAMS_MAX),
+        # The probe raises what a client may send before it is read, to some 10 MiB a message.
+        ("grpc.http2.bdp_probe", 0),
         ("grpc.max_connection_idle_ms", limits.idle_s * _MS_PER_S),
         # Otherwise a second server on the same port would silently take half of the requests.
         ("grpc.so_reuseport", 0),
@@ -84,23 +96,40 @@ async def _export(
 ) -> bytes:
     """Process one request; end the call with a status where it is refused."""
     try:
-        with pipeline.in_flight.claim() as claim:
-            async with _slot(reads, pipeline.limits, claim):
-                message = await _message(context, pipeline.limits)
-            claim.add(len(message))
-            packing = _packing(message)
-            decoded = await pipeline.take(signal, WireFormat.PROTO, packing, [message], claim)
+        decoded = await _decoded(pipeline, reads, signal, context)
     except RefusalError as refusal:
         pipeline.counts.add_refused(refusal.reason)
-        await _refuse(context, refusal)
+        _refuse(context, refusal)
+        return b""  # The transport does not send it.
     return written(response(signal, decoded), WireFormat.PROTO)
 
 
+async def _decoded(
+    pipeline: Pipeline,
+    reads: asyncio.Semaphore,
+    signal: Signal,
+    context: grpc.aio.ServicerContext[bytes, bytes],
+) -> DecodedRequest:
+    """Read and commit a request; raises RefusalError."""
+    limits = pipeline.limits
+    with pipeline.in_flight.claim() as claim:
+        async with _slot(reads, limits, claim) as most:
+            message = await _message(context, limits)
+            claim.give_back(most)
+            claim.add(len(message))
+            claim.body, packing = BytesIO(message), _packing(message)
+            is_large = len(message) > limits.body_bytes_max // _LARGE_SHARE
+            del message
+            if is_large:
+                return await pipeline.take(signal, WireFormat.PROTO, packing, claim)
+        return await pipeline.take(signal, WireFormat.PROTO, packing, claim)
+
+
 @asynccontextmanager
-async def _slot(reads: asyncio.Semaphore, limits: Limits, claim: Claim) -> AsyncIterator[None]:
+async def _slot(reads: asyncio.Semaphore, limits: Limits, claim: Claim) -> AsyncIterator[int]:
     """Wait for one of the messages that may be read at once; raises RefusalError.
 
-    The size of a message is known after reading it, so that the maximum is claimed until then.
+    The size of a message is known after reading it, so that the maximum is claimed and yielded.
     """
     most = min(limits.body_bytes_max, limits.in_flight_bytes_max)
     try:
@@ -108,12 +137,15 @@ async def _slot(reads: asyncio.Semaphore, limits: Limits, claim: Claim) -> Async
             await reads.acquire()
     except TimeoutError as error:
         raise _no_room(limits) from error
+    loop = asyncio.get_running_loop()
+    letting_go = loop.call_later(_ALONE_S, reads.release)
     try:
         await _claim(claim, most, limits)
-        yield
-        claim.give_back(most)
+        yield most
     finally:
-        reads.release()
+        if letting_go.when() > loop.time():
+            letting_go.cancel()
+            reads.release()
 
 
 async def _claim(claim: Claim, size: int, limits: Limits) -> None:
@@ -151,10 +183,12 @@ def _packing(message: bytes) -> str:
     return "deflate" if message.startswith(_ZLIB_HEAD) else ""
 
 
-async def _refuse(context: grpc.aio.ServicerContext[bytes, bytes], refusal: RefusalError) -> None:
-    """End a call with the status of a refusal; never returns."""
+def _refuse(context: grpc.aio.ServicerContext[bytes, bytes], refusal: RefusalError) -> None:
+    """Set the status of a refusal; `abort` would raise an exception that the call keeps."""
     details = [("grpc-status-details-bin", status(refusal).SerializeToString())]
     if refusal.retry_after_s is not None:
         info = retry_info(refusal.retry_after_s).SerializeToString()
         details.append(("google.rpc.retryinfo-bin", info))
-    await context.abort(_CODES[refusal.reason.value.code], str(refusal), tuple(details))
+    context.set_code(_CODES[refusal.reason.value.code])
+    context.set_details(str(refusal))
+    context.set_trailing_metadata(tuple(details))

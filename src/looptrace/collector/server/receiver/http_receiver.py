@@ -6,7 +6,7 @@ Only POST is answered; pages of other origins get no headers that would let them
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -15,17 +15,22 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.analyzer.settings.server_limits import KIB
 from looptrace.collector.server.receiver.decoding import PACKINGS, RefusalError, Signal, WireFormat
 from looptrace.collector.server.receiver.otlp_responses import response, status, written
 from looptrace.collector.server.receiver.pipeline import Claim, Pipeline
 from looptrace.collector.server.receiver.receiver_metrics import Reason
-from looptrace.collector.server.receiver.strangers import KNOWN, Strangers
+from looptrace.collector.server.receiver.strangers import Strangers
 
 _FORMS = {form.value: form for form in WireFormat}
 # The headers that determine the end of a body.
 _LENGTHS = frozenset({b"content-length", b"transfer-encoding"})
 _NO_PACKING = ("", "identity")
+# How many connections may wait to be accepted, while the event loop or the start takes its time.
+BACKLOG = 2_048
+# How much is read from a connection at once. With asyncio's 256 KiB, hundreds of connections take
+# more memory than all bodies may.
+_READ_BYTES = 16 * KIB
 _ALIASES = {"x-gzip": "gzip"}
 
 
@@ -39,19 +44,20 @@ def otlp_endpoint(pipeline: Pipeline, signal: Signal) -> ASGIApp:
     return _Endpoint(pipeline, signal)
 
 
-def uvicorn_options(limits: Limits) -> dict[str, Any]:
+def uvicorn_options(pipeline: Pipeline) -> dict[str, Any]:
     """Return the arguments of `uvicorn.Config` that hold the limits of connections.
 
     h11 is used because the other parser has no limit of headers.
     """
-    held = {"header_s": limits.header_s, "strangers": Strangers(limits)}
+    limits = pipeline.limits
+    held = {"pipeline": pipeline, "strangers": Strangers(limits.connections_max)}
     protocol = type("BoundedHttp", (_BoundedHttp,), held)
     return {
         "http": protocol,
         "ws": "none",
         "h11_max_incomplete_event_size": limits.header_bytes_max,
         "timeout_keep_alive": limits.idle_s,
-        "limit_concurrency": limits.connections_max,
+        "backlog": BACKLOG,
         "server_header": False,
     }
 
@@ -62,31 +68,26 @@ class _BoundedHttp(H11Protocol):
     The same limit applies to the rest of a body whose request was refused early.
     """
 
-    header_s: int
+    pipeline: Pipeline
     strangers: Strangers
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._waiting: asyncio.TimerHandle | None = None
-        self._was_known = False
-
-    @property
-    def is_known(self) -> bool:
-        """Whether a request on it was accepted."""
-        return self._was_known or (self.scope is not None and KNOWN in self.scope)
 
     def drop(self) -> None:
-        """Close it at once."""
+        """Close it at once, to make room for another one."""
+        most = self.pipeline.limits.connections_max
+        why = f"there were {most:,} and it had no accepted request (see server.connections_max)"
+        self.pipeline.counts.add_closed("closed_no_room", why)
         self.transport.abort()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.strangers.add(self, self.client[0] if self.client else "")
+        transport.max_size = _READ_BYTES  # type: ignore[attr-defined]  # of asyncio's transports
+        if not self.strangers.add(self):
+            self.app = self._no_room
         self._wait()
-
-    def on_response_complete(self) -> None:
-        self._was_known = self.is_known
-        super().on_response_complete()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -94,6 +95,8 @@ class _BoundedHttp(H11Protocol):
 
     def handle_events(self) -> None:
         super().handle_events()
+        if self.scope is not None:
+            self.strangers.watch(self, cast("dict[str, Any]", self.scope))
         if self.scope is not None and _LENGTHS.issubset(name for name, _ in self.headers):
             # A proxy in between may have read another length, so that no request may follow this
             # one.
@@ -109,7 +112,22 @@ class _BoundedHttp(H11Protocol):
         if is_answering or self.transport.is_closing():
             self._stop_waiting()
         elif self._waiting is None:
-            self._waiting = self.loop.call_later(self.header_s, self.transport.close)
+            self._waiting = self.loop.call_later(self.pipeline.limits.header_s, self._too_slow)
+
+    def _too_slow(self) -> None:
+        why = f"its request took more than {self.pipeline.limits.header_s} s (see server.header_s)"
+        self.pipeline.counts.add_closed("closed_slow", why)
+        self.transport.close()
+
+    async def _no_room(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse each request."""
+        limits = self.pipeline.limits
+        why = f"there are {limits.connections_max:,} connections; try again later"
+        refusal = RefusalError(Reason.CONNECTIONS, why, limits.retry_after_s)
+        self.pipeline.counts.add_refused(refusal.reason)
+        answer = _refused(refusal, WireFormat.JSON)
+        answer.headers["Connection"] = "close"
+        await answer(scope, receive, send)
 
     def _stop_waiting(self) -> None:
         if self._waiting is not None:
@@ -142,32 +160,30 @@ class _Endpoint:
             raise RefusalError(Reason.MEDIA_TYPE, f"the content type must be {' or '.join(_FORMS)}")
         packing = _packing(request)
         with self._pipeline.in_flight.claim() as claim:
-            parts = await self._body(request, claim)
-            decoded = await self._pipeline.take(self._signal, form, packing, parts, claim)
+            await self._read(request, claim)
+            decoded = await self._pipeline.take(self._signal, form, packing, claim)
         content = written(response(self._signal, decoded), form)
         return Response(content, media_type=form.value)
 
-    async def _body(self, request: Request, claim: Claim) -> list[bytes]:
-        """Read a body in parts, within the limits of time and size; raises RefusalError."""
+    async def _read(self, request: Request, claim: Claim) -> None:
+        """Read a body into its claim, within the limits of time and size; raises RefusalError."""
         limits = self._pipeline.limits
         why = f"the body has more than {limits.body_bytes_max:,} bytes; send smaller batches"
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > limits.body_bytes_max:
             raise RefusalError(Reason.BODY_TOO_LARGE, why)
-        parts = list[bytes]()
         try:
             async with asyncio.timeout(limits.body_s):
                 async for part in request.stream():
                     if claim.bytes_held + len(part) > limits.body_bytes_max:
                         raise RefusalError(Reason.BODY_TOO_LARGE, why)
                     claim.add(len(part))
-                    parts.append(part)
+                    claim.body.write(part)
         except TimeoutError as error:
             why = f"the body took longer than {limits.body_s} s"
             raise RefusalError(Reason.SLOW, why) from error
         except ClientDisconnect as error:
             raise RefusalError(Reason.CLIENT_GONE, "the client went away") from error
-        return parts
 
 
 def _media_type(request: Request) -> str:

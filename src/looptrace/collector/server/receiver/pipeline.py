@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from io import BytesIO
 from threading import Lock
 
 import polars as pl
@@ -31,7 +32,11 @@ _logger = logging.getLogger(__name__)
 
 
 class InFlight:
-    """The memory of all requests until they are answered, in bytes."""
+    """The memory of all requests until they are answered, in bytes.
+
+    A claim alone refers to the body of a request, and lets go of it when the request is answered.
+    So no body outlives its request, whatever still refers to the exception that ended it.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -48,6 +53,7 @@ class InFlight:
             with self._lock:
                 self.bytes_held -= claim.bytes_held
                 claim.is_over = True
+                claim.body = BytesIO()
 
     def give_back(self, claim: Claim, size: int) -> None:
         """Return a part of what a claim has reserved."""
@@ -68,12 +74,13 @@ class InFlight:
 
 
 class Claim:
-    """The bytes that one request holds in memory."""
+    """The bytes that one request holds in memory, and its body as sent."""
 
     def __init__(self, in_flight: InFlight) -> None:
         self._in_flight = in_flight
         self.bytes_held = 0
         self.is_over = False
+        self.body = BytesIO()
 
     def add(self, size: int) -> None:
         """Reserve more; raises RefusalError where all requests together hold too much."""
@@ -116,22 +123,26 @@ class Pipeline:
         self._decoders.shutdown()
 
     async def take(
-        self, signal: Signal, form: WireFormat, packing: str, parts: Sequence[bytes], claim: Claim
+        self, signal: Signal, form: WireFormat, packing: str, claim: Claim
     ) -> DecodedRequest:
-        """Unpack, decode and commit a body; returns when its spans are on disk.
+        """Unpack, decode and commit a claim's body; returns when its spans are on disk.
 
         Raises RefusalError.
         """
-        size = sum(map(len, parts))
+        size = len(claim.body.getvalue())
         if signal is Signal.METRICS:
             self.counts.add("metrics_requests")
             return DecodedRequest()
-        loop = asyncio.get_running_loop()
-        decoded = await loop.run_in_executor(
-            self._decoders, self._decoded, signal, form, packing, parts, claim
+        decoding = asyncio.get_running_loop().run_in_executor(
+            self._decoders, self._decoded, signal, form, packing, claim
         )
+        try:
+            decoded = await asyncio.shield(decoding)
+        except asyncio.CancelledError:  # The client went away; the thread still has the body.
+            await asyncio.wait([decoding])
+            raise
         if isinstance(decoded, RefusalError):
-            raise decoded
+            raise decoded.bare()
         if decoded.rows:
             await self._commit(decoded)
         self.counts.add("requests")
@@ -149,26 +160,30 @@ class Pipeline:
         self.counts.add("spans_cut", len(cut))
 
     def _decoded(
-        self, signal: Signal, form: WireFormat, packing: str, parts: Sequence[bytes], claim: Claim
+        self, signal: Signal, form: WireFormat, packing: str, claim: Claim
     ) -> DecodedRequest | RefusalError:
         """Decode a body; return a refusal, because a raised one would keep all frames in memory."""
         try:
-            return self._decode(signal, form, packing, parts, claim)
+            return self._decode(signal, form, packing, claim)
         except RefusalError as refusal:
-            return RefusalError(refusal.reason, str(refusal), refusal.retry_after_s)
+            return refusal.bare()
 
     def _decode(
-        self, signal: Signal, form: WireFormat, packing: str, parts: Sequence[bytes], claim: Claim
+        self, signal: Signal, form: WireFormat, packing: str, claim: Claim
     ) -> DecodedRequest:
-        body = decompress(b"".join(parts), packing, self.limits, claim.add)
+        body = decompress(claim.body.getvalue(), packing, self.limits, claim.add)
         decode = decode_traces if signal is Signal.TRACES else decode_logs
         return decode(body, form, self.limits)
 
     async def _commit(self, decoded: DecodedRequest) -> None:
-        try:
-            await self._gatherer.commit(decoded.rows, decoded.size)
-        except SinkFull as full:
-            raise RefusalError(Reason.SINK_FULL, str(full), full.retry_after_s) from full
-        except StoreError as error:
+        error = await self._gatherer.commit(decoded.rows, decoded.size)
+        if isinstance(error, SinkFull):
+            raise RefusalError(Reason.SINK_FULL, str(error), error.retry_after_s)
+        if isinstance(error, StoreError):
             why = "the spans cannot be kept now; try again later"  # Clients cannot free this disk.
-            raise RefusalError(Reason.STORE_ERROR, why, self.limits.retry_after_s) from error
+            raise RefusalError(Reason.STORE_ERROR, why, self.limits.retry_after_s)
+        try:
+            if error:
+                raise error
+        finally:
+            del error  # An exception that is in its own frames outlives the request.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, unique
 from http import HTTPStatus
 from threading import Lock
 from typing import Any, Literal
+
+_logger = logging.getLogger(__name__)
 
 InstrumentKind = Literal["counter", "gauge", "histogram"]
 Values = Mapping[tuple[str, ...], float]
@@ -101,6 +104,12 @@ class Reason(Enum):
         _UNAVAILABLE,
         "The requests that are not answered yet are too large together.",
     )
+    CONNECTIONS = Refusal(
+        "connections",
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        _UNAVAILABLE,
+        "There are too many connections, each with an accepted request.",
+    )
     SINK_FULL = Refusal(
         "sink_full",
         HTTPStatus.SERVICE_UNAVAILABLE,
@@ -121,8 +130,12 @@ TAKEN = {
     "metrics_requests": "Requests of metrics, which are ignored.",
 }
 REFUSED = {f"refused_{reason.value.name}": reason.value.doc for reason in Reason}
+CLOSED = {
+    "closed_no_room": "The oldest without an accepted request, where there were too many.",
+    "closed_slow": "No complete headers came in time, or no end of a refused body.",
+}
 # All names, with a sentence each.
-NAMES: Mapping[str, str] = TAKEN | REFUSED
+NAMES: Mapping[str, str] = TAKEN | REFUSED | CLOSED
 
 
 class ReceiverCounts:
@@ -140,6 +153,12 @@ class ReceiverCounts:
     def add_refused(self, reason: Reason) -> None:
         """Count a request that is refused."""
         self.add(f"refused_{reason.value.name}")
+
+    def add_closed(self, name: str, why: str) -> None:
+        """Count a connection that is closed, and log the first one."""
+        if not self.read()[name]:
+            _logger.warning("a connection was closed: %s; more are only counted", why)
+        self.add(name)
 
     def read(self) -> dict[str, int]:
         """Return all counts as they are now."""

@@ -1,64 +1,58 @@
-"""Connections without an accepted request yet: few, and the oldest is closed first.
+"""Connections without an accepted request yet: where there is no more room, one of them is closed.
 
-So silent connections do not prevent agents from being served.
+So connections that ask for nothing, or may not, do not prevent agents from being served, and agents
+that all connect at the same moment are not taken for such.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import Protocol
+from collections.abc import MutableMapping
+from typing import Any, Protocol
 
-from looptrace.analyzer.settings.server_limits import Limits
-
-# Set in the scope of an accepted request.
-KNOWN = "looptrace.known"
-# The largest share of strangers among all connections.
-_SHARE = 2
+# The key of a scope with what is called once its request is accepted.
+_ACCEPT = "looptrace.accept"
 
 
 class Connection(Protocol):
     """A connection of an HTTP server."""
-
-    @property
-    def is_known(self) -> bool:
-        """Whether a request on it was accepted."""
 
     def drop(self) -> None:
         """Close it at once."""
 
 
 class Strangers:
-    """The unknown connections of one server, by address, oldest first."""
+    """The connections of one server, and those among them without an accepted request."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._of_address_max = limits.strangers_max
-        self._max = max(1, limits.connections_max // _SHARE)
-        self._all: dict[Connection, str] = {}
-        self._of: dict[str, dict[Connection, None]] = defaultdict(dict)
+    def __init__(self, connections_max: int) -> None:
+        self._connections_max = connections_max
+        self._connections: set[Connection] = set()
+        self._strangers: dict[Connection, None] = {}  # oldest first
 
-    def __len__(self) -> int:
-        return len(self._all)
+    def add(self, connection: Connection) -> bool:
+        """Add a new connection; return whether there is room for it.
 
-    def add(self, connection: Connection, address: str) -> None:
-        """Add a new connection; close the oldest if there are too many."""
-        self._all[connection] = address
-        self._of[address][connection] = None
-        while len(self._of[address]) > self._of_address_max:
-            self._let_go(next(iter(self._of[address])))
-        while len(self._all) > self._max:
-            self._let_go(next(iter(self._all)))
+        Where there is none, the oldest stranger is closed for it.
+        """
+        if len(self._connections) >= self._connections_max and self._strangers:
+            oldest = next(iter(self._strangers))
+            self.remove(oldest)
+            oldest.drop()
+        has_room = len(self._connections) < self._connections_max
+        self._connections.add(connection)
+        self._strangers[connection] = None
+        return has_room
 
     def remove(self, connection: Connection) -> None:
         """Remove a connection that ended."""
-        address = self._all.pop(connection, None)
-        if address is None:
-            return
-        of_address = self._of[address]
-        del of_address[connection]
-        if not of_address:
-            del self._of[address]
+        self._strangers.pop(connection, None)
+        self._connections.discard(connection)
 
-    def _let_go(self, connection: Connection) -> None:
-        self.remove(connection)
-        if not connection.is_known:
-            connection.drop()
+    def watch(self, connection: Connection, scope: MutableMapping[str, Any]) -> None:
+        """Let `accepted(scope)` end that a connection is a stranger."""
+        scope[_ACCEPT] = lambda: self._strangers.pop(connection, None)
+
+
+def accepted(scope: MutableMapping[str, Any]) -> None:
+    """Note that a request is accepted, so that its connection stays."""
+    if accept := scope.get(_ACCEPT):
+        accept()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from looptrace.analyzer.text.session_names import SeveralServicesError, session_name
+from looptrace.analyzer.text.session_names import SeveralServicesError, bounded_name, session_name
 from looptrace.collector.store import reader
 
 
@@ -37,7 +37,7 @@ def asked_of(
     tasks: list[str] = []
     sessions: dict[str, str | None] = {}
     with reader.open_gates(store_dir) as gates:
-        for name in names:
+        for name in map(bounded_name, names):
             try:
                 _, *of_session = named = gates.tasks_named(name, service)
             except SeveralServicesError:
@@ -45,21 +45,25 @@ def asked_of(
                     raise
                 tasks.append(name)
                 continue
-            tasks += named
+            tasks += [*named, *gates.renamed(name)]
             if session_name(name, service) == name:
                 sessions[name] = next(iter(of_session), None)
     return Asked(tuple(dict.fromkeys(tasks)), sessions)
 
 
 def tasks_of(store_dir: Path, name: str, service: str | None) -> list[str]:
-    """Return the tasks that a name may mean, from gates and turns, the task of a session first.
+    """Return the tasks that a name may mean, from gates and turns, those of a trace first.
+
+    It may be the name of a task, now or before, of a session, or of a trace.
 
     Raises:
         SeveralServicesError: if it is a session of several services, and no service is given.
         StoreError: if the store cannot be read.
     """
+    name = bounded_name(name)
     with reader.open_gates(store_dir) as gates:
-        tasks = gates.tasks_named(name, service)
+        tasks = [*gates.tasks_named(name, service), *gates.renamed(name)]
     if session_name(name, service) == name:
         tasks += reader.tasks_of_session(store_dir, name)
+    tasks += reader.tasks_of_trace(store_dir, name)
     return list(dict.fromkeys(reversed(tasks)))

@@ -16,11 +16,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from looptrace.analyzer.gates.agent_states import AgentKey, keys_of, session_key
 from looptrace.analyzer.gates.directives import Directives, notice_of
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.text.session_names import service_of
 from looptrace.collector.server.streams.asked_tasks import Asked
+from looptrace.collector.server.streams.hearing import NO_WAITS, Hearing, Waits
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import GateStore
 
@@ -35,8 +37,7 @@ RECENT_MAX = 2_000
 # A follower that asks for more on one stream is disconnected.
 STREAM_KEYS_MAX = 5_000
 # A follower waits for a task or trace, a session without its service, or all (None).
-_SESSION = "session"
-_Key = str | tuple[str, str | None] | None
+_Key = AgentKey | None
 _HERE, _STILL_HERE = ": here\n\n", ": still here\n\n"
 
 
@@ -162,6 +163,7 @@ class EventFeed:
         self._store_dir = store_dir
         self._changes = changes
         self._directives = directives
+        self.hearing = Hearing(changes.tell)
         self._thread = ThreadPoolExecutor(1, "looptrace-feed")
         self._gates: GateStore | None = None  # used on the thread alone
         self._seq = 0  # of the last event that was passed on
@@ -172,16 +174,17 @@ class EventFeed:
         self._streams: dict[str, _Follower] = {}  # followers that may change their request
 
     async def follow(
-        self, asked: Asked, after_seq: int | None, stream_id: str = ""
+        self, asked: Asked, after_seq: int | None, stream_id: str = "", waits: Waits = NO_WAITS
     ) -> AsyncGenerator[str, None]:
         """Yield server-sent events for a request, after a number.
 
         They begin with the open gates, except for followers of all after a number; without a number
         they also have recent events of the traces. They end where a second service turns out to
         have a session that was requested without a service. The id of a stream allows to change its
-        request.
+        request, and what its process waits for.
         """
         follower = _Follower()
+        self.hearing.waits(stream_id, waits)
         try:
             for text in await self._add(follower, asked, after_seq):
                 yield text
@@ -199,10 +202,13 @@ class EventFeed:
         finally:
             follower.is_over = True
             self._streams.pop(stream_id, None)
+            self.hearing.waits(stream_id, NO_WAITS)
             self._all.discard(follower)
             self._forget(follower, follower.keys)
 
-    async def change(self, stream_id: str, asked: Asked, dropped: Collection[str]) -> bool:
+    async def change(
+        self, stream_id: str, asked: Asked, dropped: Collection[str], waits: Waits = NO_WAITS
+    ) -> bool:
         """Add to the request of a stream, and remove some traces; return whether the stream exists.
 
         The added part begins like a stream.
@@ -210,6 +216,7 @@ class EventFeed:
         follower = self._streams.get(stream_id)
         if follower is None:
             return False
+        self.hearing.waits(stream_id, waits)
         self._forget(follower, follower.keys & {*dropped})
         texts = await self._add(follower, asked, None)
         follower.waiting += [
@@ -217,6 +224,16 @@ class EventFeed:
             _STILL_HERE,
         ]  # The list is read here, because it is another one by now.
         follower.is_over |= len(follower.keys) > STREAM_KEYS_MAX
+        follower.news.set()
+        return True
+
+    def end(self, stream_id: str, at_ns: int) -> bool:
+        """Note that the process of a stream ends; return whether the stream exists."""
+        follower = self._streams.get(stream_id)
+        if follower is None:
+            return False
+        self.hearing.ends(follower.keys, at_ns)
+        follower.is_over = True
         follower.news.set()
         return True
 
@@ -262,6 +279,7 @@ class EventFeed:
 
     def _register(self, follower: _Follower, asked: Asked, keys: set[_Key]) -> None:
         self._all.add(follower)
+        self.hearing.begins(keys)
         if self._work is None:
             self._work = asyncio.create_task(self._distribute())
         follower.sessions |= asked.sessions
@@ -332,21 +350,27 @@ class EventFeed:
         return [self._news(number, event) for number, event in self._store().events(seq)]
 
     def _news(self, seq: int, event: GateEvent) -> _News:
+        """Return an event as it is sent; a late name of an open gate is its opening once more."""
+        kind, is_over = event.type, False
+        if event.type == "gate_renamed":
+            details = self._store().gate(event.gate)
+            event, is_over = details.event, details.gate.status != "open"
         names = tuple(self._store().names_of(event.task))
         notice = notice_of(event, self._directives, names)
         session = None if service_of(event.task, event.session) is None else event.session
+        keys: set[_Key] = {None, *keys_of(event, names)}
         return _News(
             seq=seq,
             id=event.id,
             task=event.task,
             session=session,
-            keys=frozenset((None, event.task, *names, event.trace_id, (_SESSION, session))),
-            body=f"event: {event.type}\ndata: {_json(notice)}\n\n",
+            keys=frozenset(() if is_over else keys),
+            body=f"event: {kind}\ndata: {_json(notice)}\n\n",
         )
 
 
 def _keys_of(asked: Asked) -> set[_Key]:
-    sessions = {(_SESSION, session) for session in asked.sessions}
+    sessions = map(session_key, asked.sessions)
     return {*asked.tasks, *asked.traces, *sessions, *([None] if asked.is_all else ())}
 
 

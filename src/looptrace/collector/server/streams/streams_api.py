@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -13,13 +14,18 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from looptrace.analyzer.gates.agent_states import AgentKey, AgentWait, session_key
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.text.session_names import session_name
 from looptrace.collector.api_bodies import FollowAnswer, FollowBody
 from looptrace.collector.api_paths import OWN_STREAM_PATH, STREAM_HEADER, STREAM_PATH
 from looptrace.collector.server.api_responses import answer_of, bounded_body, wrong
 from looptrace.collector.server.openapi import JSON, Answer, Parameter, operation
 from looptrace.collector.server.streams.asked_tasks import Asked, asked_of
 from looptrace.collector.server.streams.event_feed import SILENCE_S, EventFeed
+from looptrace.collector.server.streams.hearing import NO_WAITS, Waits
+from looptrace.rules.vocabulary import NS_PER_S
 
 SEVERAL = "Several services have such a session, which the answer names; give `service`."
 SERVICE = Parameter(
@@ -39,6 +45,7 @@ _STREAM = "text/event-stream"
 # Only the client that began a stream knows its id.
 _STREAM_ID_BYTES = 16
 _FOLLOW_BYTES_MAX = 256 * 1024
+_HOST_CHARS_MAX = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ class StreamsApi:
         except (ValueError, msgspec.DecodeError) as error:
             return wrong(HTTPStatus.BAD_REQUEST, str(error))
         asked = await run_in_threadpool(self._asked, body)
-        return self._stream(request, asked, token_hex(_STREAM_ID_BYTES))
+        return self._stream(request, asked, token_hex(_STREAM_ID_BYTES), _waits(body))
 
     @operation(
         "changeStream",
@@ -123,7 +130,11 @@ class StreamsApi:
         except (ValueError, msgspec.DecodeError) as error:
             return wrong(HTTPStatus.BAD_REQUEST, str(error))
         asked = await run_in_threadpool(self._asked, body) if body.tasks else self._asked(body)
-        if not await self.feed.change(request.path_params["stream"], asked, body.dropped):
+        stream_id = request.path_params["stream"]
+        is_there = await self.feed.change(stream_id, asked, body.dropped, _waits(body))
+        if body.ends:
+            self.feed.end(stream_id, time.time_ns())
+        if not is_there:
             return wrong(HTTPStatus.NOT_FOUND, "there is no such stream; begin another one")
         return answer_of(FollowAnswer(len(body.tasks) + len(body.traces)))
 
@@ -134,18 +145,31 @@ class StreamsApi:
         asked = asked_of(self.store_dir, body.tasks, body.service, refuses=False)
         return replace(asked, traces=traces)
 
-    def _stream(self, request: Request, asked: Asked, stream_id: str = "") -> Response:
+    def _stream(
+        self, request: Request, asked: Asked, stream_id: str = "", waits: Waits = NO_WAITS
+    ) -> Response:
         last = request.headers.get("last-event-id", "")
         if last and not (last.isdecimal() and len(last) <= _SEQ_DIGITS_MAX):
             return wrong(
                 HTTPStatus.BAD_REQUEST,
                 "Last-Event-ID must be the id of an event, which is a number",
             )
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        headers = {"X-Accel-Buffering": "no"}
         if stream_id:
             headers[STREAM_HEADER] = stream_id
-        events = self.feed.follow(asked, int(last) if last else None, stream_id)
+        events = self.feed.follow(asked, int(last) if last else None, stream_id, waits)
         return StreamingResponse(events, media_type=_STREAM, headers=headers)
+
+
+def _waits(body: FollowBody) -> Waits:
+    """Return what a process waits for; it knows a session of its service by the id alone."""
+    host = plain(body.host, _HOST_CHARS_MAX) if body.host else None
+    now_ns, waits = time.time_ns(), dict[AgentKey, AgentWait]()
+    for name, seconds in body.waiting.items():
+        own = session_name(name, body.service)
+        wait = AgentWait(now_ns - round(max(0.0, seconds) * NS_PER_S), host)
+        waits |= dict.fromkeys((name, own if own != name else session_key(name)), wait)
+    return waits
 
 
 async def _follow_body(request: Request) -> FollowBody:

@@ -19,10 +19,10 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import BY_TURN, IS_USER, numbered
 from looptrace.collector.store.buckets.finding_rows import finding_table
-from looptrace.collector.store.buckets.judged import Judged
+from looptrace.collector.store.buckets.judged import Judged, judged_of
 from looptrace.collector.store.buckets.placement import Traces
 from looptrace.collector.store.tables.file_contents import Having
-from looptrace.collector.store.tables.parquet import count_bucket, read_bucket
+from looptrace.collector.store.tables.parquet import read_bucket
 from looptrace.collector.store.tables.replacement import replace_rows
 
 # Buckets are normalised together up to so many spans, which are all in memory.
@@ -115,7 +115,7 @@ class Derivation:
         own = set(turns.filter(Having("trace_id", traces).expr)["task"])
         columns, which = ["task", "trace_id"], _of(read.bucket.traces)
         tasks = own | set(read_bucket(self.store_dir, "turns", bucket, columns, which)["task"])
-        before = Judged(source := detection_source(self.policy), *self._counts(bucket))
+        before = judged_of(self.store_dir, bucket, detection_source(self.policy))
         # A whole bucket keeps nothing, so that findings that an earlier version left go, too.
         of_tasks = Having("task", pl.Series(list(tasks), dtype=pl.String))
         gone = None if read.bucket.traces is None else of_tasks
@@ -135,8 +135,13 @@ class Derivation:
         turns_more = replace_rows(
             self.store_dir, "turns", bucket, gone, made, made["start_ns"], BY_TURN, made_with
         )
-        after = Judged(source, before.turns + turns_more, before.findings + findings_more)
-        is_known = after.turns == made.height or self.judged.get(bucket) == before
+        after = before._replace(
+            turns=before.turns + turns_more, findings=before.findings + findings_more
+        )
+        noted = self.judged.get(bucket)  # The new spans are there already.
+        is_known = after.turns == made.height or (
+            noted is not None and noted._replace(spans=before.spans) == before
+        )
         return Derived(
             bucket=bucket,
             spans=dict(read.spans.group_by("trace_id").len().iter_rows()),
@@ -145,13 +150,6 @@ class Derivation:
             joined_names=joined_names(read.spans, self.policy.sameness.sessions),
             judged=after if is_known else None,
         )
-
-    def _counts(self, bucket: int) -> tuple[int, int]:
-        """Return how many turns and findings a bucket has."""
-        turns, findings = (
-            count_bucket(self.store_dir, table, bucket) for table in ("turns", "findings")
-        )
-        return turns, findings
 
 
 def _of(traces: Traces) -> Having | None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
+
+from looptrace.analyzer.gates.decisions import DECISIONS, PROGRESS
+from looptrace.analyzer.gates.resolutions import Resolution
 from looptrace.collector.store.buckets.placement import Traces, tied_to
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.tables.parquet import BUCKETS, read_bucket
@@ -17,6 +21,21 @@ def tasks_gone(store_dir: Path, gates: GateStore) -> set[str]:
     """
     buckets = (read_bucket(store_dir, "turns", bucket, ["task"]) for bucket in range(BUCKETS))
     return gates.tasks().difference(*(turns["task"].unique() for turns in buckets))
+
+
+def decisions_in_turns(store_dir: Path) -> list[Resolution]:
+    """Return the decisions that the turns of a store hold.
+
+    Raises:
+        StoreError: if a file cannot be read.
+    """
+    is_decision = (pl.col("kind") == "user") & pl.col("name").is_in([*DECISIONS, PROGRESS])
+    names = ["task", "session", "trace_id", "span_id", "end_ns", "name", "text"]
+    turns = (
+        read_bucket(store_dir, "turns", bucket, ["call_id", "kind", *names]).filter(is_decision)
+        for bucket in range(BUCKETS)
+    )
+    return [Resolution(*row) for each in turns for row in each.select("call_id", *names).rows()]
 
 
 def decided_or_renamed(store_dir: Path, gates: GateStore) -> dict[int, Traces]:

@@ -22,6 +22,7 @@ class Judged(NamedTuple):
     source: str  # `detection_source`
     turns: int
     findings: int
+    spans: int = -1  # Earlier versions did not note them.
 
 
 def judged_of(store_dir: Path, bucket: int, source: str) -> Judged:
@@ -30,7 +31,7 @@ def judged_of(store_dir: Path, bucket: int, source: str) -> Judged:
     Raises:
         StoreError: if a file is not what looptrace wrote.
     """
-    counts = (count_bucket(store_dir, table, bucket) for table in ("turns", "findings"))
+    counts = (count_bucket(store_dir, table, bucket) for table in ("turns", "findings", "spans"))
     return Judged(source, *counts)
 
 
@@ -47,6 +48,22 @@ def read_judged(store_dir: Path) -> dict[int, Judged]:
         return {}
     except (OSError, msgspec.DecodeError) as error:
         raise StoreError(f"{path}: cannot be read ({error}); delete it.") from error
+
+
+def buckets_short(store_dir: Path, judged: Mapping[int, Judged]) -> tuple[list[int], list[int]]:
+    """Return the buckets that lack turns or findings, and those that lack spans.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote.
+    """
+    derived, spans = list[int](), list[int]()
+    for bucket, noted in judged.items():
+        left = judged_of(store_dir, bucket, noted.source)
+        if left.spans < noted.spans:
+            spans.append(bucket)
+        elif left.turns < noted.turns or left.findings < noted.findings:
+            derived.append(bucket)
+    return derived, spans
 
 
 def write_judged(store_dir: Path, judged: Mapping[int, Judged]) -> None:

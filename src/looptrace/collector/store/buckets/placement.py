@@ -87,7 +87,7 @@ def place(
     came, is_first = ties["trace_id"].unique(), True
     while True:
         stored = stored_ties(store_dir) if known is None else known
-        near = stored if known is None else _connected(stored, pl.concat([came, ties["tie"]]))
+        near = stored if known is None else connected(stored, pl.concat([came, ties["tie"]]))
         buckets = _buckets_of(near, ties)
         strays = near.join(buckets, on="trace_id").filter(pl.col("bucket") != pl.col("place"))
         strays = strays.select("bucket", "trace_id").unique()
@@ -152,8 +152,8 @@ def together(one: Mapping[int, Traces], other: Mapping[int, Traces]) -> dict[int
     return every
 
 
-def _connected(stored: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
-    """Return the stored pairs that lead to one of these names."""
+def connected(stored: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
+    """Return the stored pairs that lead to one of these names, over any number of others."""
     names = names.unique()
     while True:
         of_names = pl.any_horizontal(pl.col("trace_id", "tie").is_in(names.implode()))
@@ -216,9 +216,24 @@ def stored_ties(store_dir: Path) -> pl.DataFrame:
     )
 
 
+def recent_ties(store_dir: Path, since_ns: int) -> pl.DataFrame:
+    """Return the tied pairs of the stored traces that ended since a moment, with their bucket.
+
+    `end_ns` is when each trace ended. Files that were written before have no such trace.
+    """
+    columns, found = ["trace_id", "end_ns", *SPAN_TIES_SCHEMA], []
+    for bucket in range(BUCKETS):
+        spans = read_bucket(store_dir, "spans", bucket, columns, written_since_ns=since_ns)
+        ends = spans.group_by("trace_id").agg(pl.col("end_ns").max())
+        ends = ends.filter(pl.col("end_ns") > since_ns)
+        ties = tie_rows(spans).join(ends, on="trace_id")
+        found.append(ties.with_columns(bucket=pl.lit(bucket, pl.Int32)))
+    return pl.concat(found)
+
+
 def groups_of(ties: pl.DataFrame, stored: pl.DataFrame) -> dict[str, str]:
     """Return the group of each trace with these ties, and of each `stored` one tied to them."""
-    near = _connected(stored, pl.concat([ties["trace_id"], ties["tie"]]))
+    near = connected(stored, pl.concat([ties["trace_id"], ties["tie"]]))
     return dict(_buckets_of(near, ties).select("trace_id", "group").iter_rows())
 
 
@@ -247,7 +262,7 @@ def tied_to(
 ) -> dict[int, Traces]:
     """Return by bucket these traces and those tied to them, where ties are `known` by these."""
     ties = stored_ties(store_dir) if known is None else known
-    return _by(_connected(ties, pl.Series(list(traces), dtype=pl.String)), "bucket")
+    return _by(connected(ties, pl.Series(list(traces), dtype=pl.String)), "bucket")
 
 
 def _replace_spans(store_dir: Path, bucket: int, traces: pl.Series, spans: pl.DataFrame) -> None:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from looptrace.collector.store.locks import StoreError
 from looptrace.errors import InstallError, UnavailableError
+from looptrace.installation import how_to_install
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, PutMode, UpdateVersion
@@ -105,7 +106,7 @@ class Objects:
         except ModuleNotFoundError as error:
             raise InstallError(
                 f"a store at {url} needs {error.name}, which is not installed; "
-                "install all it needs with: pip install 'looptrace[objects]'"
+                f"install all it needs with: {how_to_install('objects')}"
             ) from error
         parts = urlsplit(url)
         if not parts.netloc or set("?#@") & set(url):

@@ -97,7 +97,8 @@ def _freeze(store_dir: Path, folder: Path) -> None:
         # No file is replaced meanwhile.
         with reading(store_dir):
             if not (store_dir / UNFINISHED_FILE).exists():
-                for name in store_files(store_dir):
+                # Gates come last: they may not have less than the notes say.
+                for name in sorted(store_files(store_dir), key=GATES_FILE.__eq__):
                     _link(store_dir / name, folder / name)
                 return
         if time.monotonic() > ends_s:

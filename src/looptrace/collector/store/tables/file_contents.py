@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-MADE_WITH = "looptrace.made_with"  # A note in a file's metadata.
+# Notes in a file's metadata: what all of its rows were made with, and when the last one arrived, in
+# nanoseconds since 1970.
+MADE_WITH, ARRIVED = "looptrace.made_with", "looptrace.arrived_ns"
 # More than a store of a year has; a file's facts take some 100 bytes.
 _FILES_KNOWN = 100_000
 
@@ -42,6 +44,7 @@ class _Facts:
     stamp: Stamp
     rows: int | None = None
     made_with: str | None = None
+    arrived_ns: int | None = None
     hashes: dict[str, Hashes] = field(default_factory=dict)  # by column, sorted
 
 
@@ -59,6 +62,15 @@ def file_made_with(path: Path) -> str:
     if facts.made_with is None:
         facts.made_with = pl.read_parquet_metadata(path).get(MADE_WITH, "")
     return facts.made_with
+
+
+def file_arrived_ns(path: Path) -> int:
+    """Return when the last row of a file arrived; files without a note were written then."""
+    facts = _facts(path)
+    if facts.arrived_ns is None:
+        noted = pl.read_parquet_metadata(path).get(ARRIVED, "")
+        facts.arrived_ns = int(noted) if noted.isdecimal() else facts.stamp[1]
+    return facts.arrived_ns
 
 
 def may_have(path: Path, having: Having) -> bool:

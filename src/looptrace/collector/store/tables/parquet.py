@@ -13,10 +13,11 @@ import polars as pl
 from looptrace.analyzer.schema.findings import FINDING_SCHEMA
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.collector.store.locks import DamagedFileError
+from looptrace.collector.store.locks import EVALUATE, DamagedFileError, StoreError
 from looptrace.collector.store.objects.snapshot import fetch, rows_absent
 from looptrace.collector.store.tables.file_contents import (
     Having,
+    file_arrived_ns,
     file_made_with,
     file_rows,
     may_have,
@@ -61,18 +62,22 @@ def read_bucket(
     bucket: int,
     columns: list[str] | None = None,
     which: Having | None = None,
+    written_since_ns: int = 0,
 ) -> pl.DataFrame:
     """Read the rows of a bucket, or those of a condition, in the order of their days.
 
-    All columns are read, or those that are named, which include the condition's.
+    All columns are read, or those that are named, which include the condition's. Files that were
+    last written before a moment are left out.
 
     Raises:
         StoreError: if a file is not what looptrace wrote.
     """
     schema = TABLES[table]
     wanted = pl.Schema({name: schema[name] for name in columns or schema})
-    paths = files_having(bucket_files(store_dir, table, bucket), which)
-    return read_files(paths, wanted, which).drop(FILE)
+    paths = bucket_files(store_dir, table, bucket)
+    if written_since_ns:
+        paths = [path for path in paths if path.stat().st_mtime_ns >= written_since_ns]
+    return read_files(files_having(paths, which), wanted, which).drop(FILE)
 
 
 def files_having(paths: Sequence[Path], which: Having | None) -> list[Path]:
@@ -133,6 +138,15 @@ def made_with_of(path: Path) -> str:
         DamagedFileError: if it is not what looptrace wrote.
     """
     return _fact(file_made_with, path)
+
+
+def arrived_ns_of(path: Path) -> int:
+    """Return when the last row of a file arrived, in nanoseconds since 1970.
+
+    Raises:
+        DamagedFileError: if it is not what looptrace wrote.
+    """
+    return _fact(file_arrived_ns, path)
 
 
 def rows_of(path: Path) -> int:
@@ -233,10 +247,14 @@ def is_whole(path: Path, columns: pl.Schema) -> bool:
 
 
 def _damaged(path: Path, why: str) -> DamagedFileError:
-    return DamagedFileError(
-        path,
-        f"{path}: cannot be read ({why}); move it away and ingest the traces of its day again.",
-    )
+    return DamagedFileError(path, f"{path}: cannot be read ({why}); {if_damaged(path)}.")
+
+
+def if_damaged(path: Path | str) -> str:
+    """Return what to do with a damaged file, by its table."""
+    if "/spans/" in Path(path).as_posix():
+        return "move it away and ingest the traces of its day again"
+    return f"move it away, and to make it again, {EVALUATE}"
 
 
 def schema_of(path: Path) -> pl.Schema:
@@ -251,9 +269,16 @@ def bucket_files(store_dir: Path, table: str, bucket: int) -> list[Path]:
 
 
 def table_files(store_dir: Path, table: str) -> list[Path]:
-    """Return the files of a table; remote ones are fetched."""
+    """Return the files of a table, of which there is at least one; remote ones are fetched.
+
+    Raises:
+        StoreError: if they are gone.
+    """
     fetch(store_dir, table)
-    return in_order((store_dir / table).glob(ANYWHERE))
+    files = in_order((store_dir / table).glob(ANYWHERE))
+    if not files:
+        raise StoreError(f"{store_dir / table}: has no files; to make them again, {EVALUATE}.")
+    return files
 
 
 def _present_files(store_dir: Path, table: str, bucket: int) -> list[Path]:

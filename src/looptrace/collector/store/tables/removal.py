@@ -1,10 +1,9 @@
-"""What a store lets go: days that are too old, damaged files, and what a killed ingest left."""
+"""What a store lets go: days, damaged files, and what a killed ingest left."""
 
 from __future__ import annotations
 
 import shutil
-from collections import defaultdict
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from looptrace.collector.store.tables.parquet import (
     FIRST_DAY,
     TABLES,
     day_folder,
-    has_rows,
     is_whole,
     template,
 )
@@ -24,38 +22,19 @@ from looptrace.collector.store.tables.writing import ASIDES, prepare_files
 _DAMAGED = ".damaged"
 
 
-def expire(store_dir: Path, days_max: int, bytes_max: int) -> list[str]:
-    """Delete the days before the last `days_max` days, then the oldest until the rest fits.
-
-    The last day stays. Returns the deleted days.
+def delete_days(store_dir: Path, days: Sequence[str]) -> None:
+    """Delete the spans, turns and findings of days; the files that give tables their columns stay.
 
     Raises:
         StoreError: if a file cannot be deleted.
     """
-    sizes: dict[str, int] = defaultdict(int)
-    for table in TABLES:
-        for path in (store_dir / table).glob(ANYWHERE):
-            if path != template(store_dir, table) or has_rows(path):
-                sizes[path.parent.parent.name] += path.stat().st_size
-    oldest = day_folder(str(datetime.now(UTC).date() - timedelta(days=days_max)))
-    gone: list[str] = []
-    for day in sorted(sizes)[:-1]:
-        if day >= oldest and sum(sizes.values()) <= bytes_max:
-            break
-        del sizes[day]
-        gone.append(day)
-    if day_folder(FIRST_DAY) in gone:
-        prepare_files(store_dir)
-    _delete(store_dir, gone)
-    return [day.partition("=")[2] for day in gone]
-
-
-def _delete(store_dir: Path, days: list[str]) -> None:
     if not days:
         return
+    if FIRST_DAY in days:
+        prepare_files(store_dir)
     try:
         with replacing(store_dir):
-            for table, day in product(TABLES, days):
+            for table, day in product(TABLES, map(day_folder, days)):
                 kept, folder = template(store_dir, table).parent, store_dir / table / day
                 for gone in folder.glob("*") if folder == kept.parent else [folder]:
                     if gone != kept and gone.exists():

@@ -8,6 +8,7 @@ this is how log-structured merge trees work (O'Neil et al., 1996).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -20,6 +21,7 @@ from looptrace.collector.store.tables.parquet import (
     FILE,
     FIRST_DAY,
     TABLES,
+    arrived_ns_of,
     bucket_files,
     day_of,
     files_having,
@@ -53,7 +55,8 @@ def replace_rows(
     """Replace the rows of a bucket that fulfil a condition (None: all) by others.
 
     Each row lies on the day of its start. Rows of a file are sorted by `order`. Files note what all
-    their rows were `made_with`, for `bucket_made_with`. Returns by how many rows the bucket grew.
+    their rows were `made_with`, for `bucket_made_with`, and that the new rows arrived now. Returns
+    by how many rows the bucket grew.
 
     Raises:
         StoreError: if a file is not what looptrace wrote, or cannot be written.
@@ -73,7 +76,8 @@ def replace_rows(
         lost, new = _changed(before.with_columns(on_day.alias(_DAY)), after, alike)
     plan = _Plan(files, lost, order)
     for (day,), part in new.partition_by(_DAY, as_dict=True, include_key=False).items():
-        plan.add(folder_of(store_dir, table, str(day), bucket), Content(part, made_with))
+        content = Content(part, made_with, time.time_ns())
+        plan.add(folder_of(store_dir, table, str(day), bucket), content)
     plan.drop_lost()
     write_files(store_dir, plan.contents, plan.merged)
     return new.height - lost.height
@@ -117,9 +121,9 @@ class _Plan:
             number = range_of(last)[1] + 1
             last = folder / file_name(number, number)
             present.append(last)
-            before = Content(content.rows.clear(), "")
+            before = Content(content.rows.clear())
         else:
-            before = self._content(last) if present else Content(content.rows.clear(), "")
+            before = self._content(last) if present else Content(content.rows.clear())
         self._put(last, [before, content])
         if not keeps_one and (alike := self._alike(present)):
             self._merge(alike)
@@ -154,7 +158,10 @@ class _Plan:
         made_with = {part.made_with for part in parts if not part.rows.is_empty()}
         rows = pl.concat(part.rows for part in parts)
         rows = rows.sort(self._order, maintain_order=True) if self._order else rows
-        self.contents[path] = Content(rows, made_with.pop() if len(made_with) == 1 else "")
+        arrived_ns = max(part.arrived_ns for part in parts)
+        self.contents[path] = Content(
+            rows, made_with.pop() if len(made_with) == 1 else "", arrived_ns
+        )
 
     def _rows(self, path: Path) -> int:
         return self.contents[path].rows.height if path in self.contents else rows_of(path)
@@ -167,7 +174,7 @@ class _Plan:
         lost = self._lost.get((str(path),))
         if lost is not None:
             rows = _matched("anti", rows, lost, rows.columns)
-        return Content(rows, made_with_of(path))
+        return Content(rows, made_with_of(path), arrived_ns_of(path))
 
 
 def _tier(rows: int) -> int:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 
 from looptrace.collector.store.locks import StoreError, make_folder, replacing, sync_folder
-from looptrace.collector.store.tables.file_contents import MADE_WITH, forget, note
+from looptrace.collector.store.tables.file_contents import ARRIVED, MADE_WITH, forget, note
 from looptrace.collector.store.tables.parquet import (
     FILE,
     TABLES,
+    arrived_ns_of,
     first_line,
     read_files,
     schema_of,
@@ -26,10 +27,16 @@ ASIDES = f".data*.{_ASIDE}*"  # The pattern of unfinished files.
 
 
 class Content(NamedTuple):
-    """The rows of a file, and what all of them were made with, or nothing."""
+    """The rows of a file, what all were made with, or nothing, and when the last arrived."""
 
     rows: pl.DataFrame
     made_with: str = ""
+    arrived_ns: int = 0  # since 1970
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The notes in the metadata of the file."""
+        return {MADE_WITH: self.made_with, ARRIVED: str(self.arrived_ns)}
 
 
 def write_files(
@@ -50,15 +57,13 @@ def write_files(
         for path, content in contents.items():
             make_folder(path.parent)
             with asides[path].open("wb") as file:
-                content.rows.write_parquet(
-                    file, compression="zstd", metadata={MADE_WITH: content.made_with}
-                )
+                content.rows.write_parquet(file, compression="zstd", metadata=content.metadata)
                 file.flush()
                 os.fsync(file.fileno())
         with replacing(store_dir):
             for path, aside in asides.items():
                 aside.replace(path)
-                note(path, *contents[path])
+                note(path, contents[path].rows, contents[path].made_with)
             for folder in {path.parent for path in contents}:
                 sync_folder(folder)
             for path in merged:
@@ -73,15 +78,15 @@ def write_files(
         ) from error
 
 
-def prepare_files(store_dir: Path) -> None:
-    """Write an empty file for each table, which gives it columns before there is a row.
+def prepare_files(store_dir: Path, tables: Iterable[str] = TABLES) -> None:
+    """Write an empty file for tables, which gives them columns before there is a row.
 
     Raises:
         StoreError: if a file cannot be written.
     """
     write_files(
         store_dir,
-        {template(store_dir, table): Content(kind.to_frame()) for table, kind in TABLES.items()},
+        {template(store_dir, table): Content(TABLES[table].to_frame()) for table in tables},
     )
 
 
@@ -99,4 +104,5 @@ def rewrite(
     for path in table_files(store_dir, table):
         rows = read_files([path], earlier).drop(FILE)
         if schema_of(path) != TABLES[table]:
-            write_files(store_dir, {path: Content(complete(rows))})
+            content = Content(complete(rows), arrived_ns=arrived_ns_of(path))
+            write_files(store_dir, {path: content})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from looptrace.analyzer.text.session_names import session_name, session_task
-from looptrace.collector.store.gate_tables import GateFile
+from looptrace.collector.store.gate_file.tables import GateFile
 
 _PUT = """
     INSERT INTO session_names VALUES (?, ?)
@@ -17,6 +17,12 @@ _OF_SESSION = """
     SELECT task FROM tasks WHERE task > ?1 || '@' AND task < ?1 || 'A'
         AND task NOT IN (SELECT name FROM session_names)
     ORDER BY task
+"""
+
+
+_PUT_ALIAS = """
+    INSERT INTO task_aliases VALUES (?, ?)
+    ON CONFLICT (name) DO UPDATE SET task = excluded.task
 """
 
 
@@ -42,6 +48,17 @@ class TaskNames(GateFile):
         """Return the other names of a task that several services share."""
         rows = self._rows("SELECT name FROM session_names WHERE task = ? ORDER BY name", task)
         return [name for (name,) in rows]
+
+    def _put_alias(self, name: str, task: str) -> None:
+        """Let the old name of a task, and those before it, lead to its new one."""
+        self._sql.execute("DELETE FROM task_aliases WHERE name = ?", (task,))
+        self._sql.execute("UPDATE task_aliases SET task = ? WHERE task = ?", (task, name))
+        self._sql.execute(_PUT_ALIAS, (name, task))
+
+    def renamed(self, name: str) -> list[str]:
+        """Return a list of the task that had this name before, empty where there is none."""
+        rows = self._rows("SELECT task FROM task_aliases WHERE name = ?", name)
+        return [task for (task,) in rows]
 
     def tasks_named(self, name: str, service: str | None = None) -> list[str]:
         """Return the tasks that a name may mean: the task of that name, and that of the session.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from looptrace.collector.store.locks import EVALUATE
 from looptrace.collector.store.sqlite_file import Schema, SqliteFile
 
 _OUTBOX = (
@@ -52,6 +53,20 @@ _SESSION_NAMES = (
     """,
     "CREATE INDEX session_names_of_task ON session_names (task)",
 )
+# The tasks that got another name, by their old ones.
+_TASK_ALIASES = """
+    CREATE TABLE task_aliases (
+        name TEXT PRIMARY KEY,
+        task TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID
+"""
+# Ids that another evaluation gave to an event or a gate that was known before.
+_ALIASES = """
+    CREATE TABLE aliases (
+        id TEXT PRIMARY KEY,
+        of TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID
+"""
 # A gate is shown with the person who resolved it, and with the newest notes of other gates.
 _INDEXES_OF_GATES = (
     "CREATE INDEX resolutions_of_gate ON resolutions (gate, at_ns)",
@@ -129,6 +144,8 @@ _TABLES = (
     _OPINIONS,
     *_OUTBOX,
     *_SESSION_NAMES,
+    _TASK_ALIASES,
+    _ALIASES,
 )
 
 # The statements that bring a file of a version to the next one.
@@ -149,14 +166,15 @@ _STEPS = {
     5: ("ALTER TABLE resolutions ADD COLUMN who TEXT",),
     6: _INDEXES_OF_GATES,
     7: _SESSION_NAMES,
+    8: (_TASK_ALIASES, _ALIASES),
 }
 
 GATES = Schema(
     application_id=0x6C6F6F70,  # "loop"
-    version=8,
+    version=9,
     tables=_TABLES,
     steps=_STEPS,
-    if_damaged="move it away: the next ingest finds the gates again, without people's decisions",
+    if_damaged=f"move it away, with its -wal and -shm, and to find the gates again, {EVALUATE}",
 )
 
 
@@ -172,8 +190,13 @@ ADD_EVENT = """
     VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
 """
 # A late name: the records of a task or an agent get another name, and stay the same otherwise.
-RENAME_EVENT = """
-    UPDATE events SET task = ?2, agent = ?3, body = ?4 WHERE id = ?1 AND (task, agent) <> (?2, ?3)
+OLD_NAMES = "SELECT task, agent FROM events WHERE id = ?1 AND (task, agent) <> (?2, ?3)"
+RENAME_EVENT = "UPDATE events SET task = ?2, agent = ?3, body = ?4 WHERE id = ?1"
+WITHOUT_AGENT = "SELECT id FROM events WHERE id = ? AND task = ? AND agent = ''"
+# The other names under which events of a gate were sent.
+SENT_NAMES = """
+    SELECT body ->> 'task_before', body ->> 'agent_before' FROM events
+    WHERE type = 'gate_renamed' AND body ->> 'gate' = ?
 """
 # Where two open gates come to one task, the task's state says which is open.
 PARK_GATE = """
@@ -208,6 +231,14 @@ DECIDED = """
     JOIN gates ON gates.id = resolutions.gate
     WHERE gates.id = ? AND resolutions.at_ns > gates.opened_ns ORDER BY resolutions.at_ns LIMIT 1
 """
+PUT_BACK = """
+    INSERT INTO resolutions
+    SELECT ?1, gates.id, ?2, ?3, ?4, NULL FROM gates JOIN events ON events.id = gates.event
+    WHERE json_extract(events.body, '$.trace_id') = ?5
+        AND json_extract(events.body, '$.span_id') = ?6 AND gates.opened_ns < ?2
+    ORDER BY gates.opened_ns DESC LIMIT 1
+    ON CONFLICT (id) DO NOTHING
+"""
 EVENT = "SELECT seq FROM events WHERE id = ?"
 END_OF_GATE = """
     SELECT events.body FROM gates
@@ -225,7 +256,8 @@ OPEN_GATE = """
 """
 EVENTS = "SELECT seq, body FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?3"
 EVENTS_OF_TASK = """
-    SELECT seq, body FROM events WHERE seq > ?1 AND task = ?2 ORDER BY seq LIMIT ?3
+    SELECT seq, body FROM events WHERE seq > ?1 AND task = ?2 AND type <> 'gate_renamed'
+    ORDER BY seq LIMIT ?3
 """
 PENDING = """
     SELECT json_extract(events.body, '$.trace_id') FROM resolutions
@@ -264,9 +296,12 @@ _GATES = """
 GATE = f"{_GATES} WHERE gates.id = ?"
 # A whole id matches only itself, although it may also begin others.
 IDS_OF_PREFIX = """
-    SELECT id FROM gates
-    WHERE id BETWEEN ?1 AND ?1 || char(0x10FFFF) AND substr(id, 1, length(?1)) = ?1 AND ?1 <> ''
-    ORDER BY id <> ?1, opened_ns DESC, id LIMIT ?2
+    SELECT gates.id FROM gates JOIN (
+        SELECT id, id AS of FROM gates UNION ALL SELECT id, of FROM aliases
+    ) AS named ON named.of = gates.id
+    WHERE named.id BETWEEN ?1 AND ?1 || char(0x10FFFF)
+        AND substr(named.id, 1, length(?1)) = ?1 AND ?1 <> ''
+    GROUP BY gates.id ORDER BY max(named.id = ?1) DESC, opened_ns DESC, gates.id LIMIT ?2
 """
 _LISTED = "(?1 IS NULL OR status = ?1) AND (?2 IS NULL OR task = ?2)"
 _LISTED_ORDER = "status <> 'open', opened_ns DESC, id"
@@ -279,6 +314,12 @@ LISTED_GATES = f"""
 """  # noqa: S608 - All parts are constants.
 COUNT_GATES = f"SELECT count(*) FROM gates WHERE {_LISTED}"  # noqa: S608
 OPENING = "SELECT body FROM events JOIN gates ON event = events.id WHERE gates.id = ?"
+OPENINGS = """
+    SELECT gates.id, events.body FROM gates JOIN events ON events.id = gates.event
+    WHERE gates.status = 'open' AND NOT EXISTS (
+        SELECT 1 FROM resolutions WHERE gate = gates.id AND at_ns > gates.opened_ns
+    )
+"""
 UNJUDGED = """
     SELECT gates.id FROM gates
     JOIN events ON events.id = gates.event

@@ -1,4 +1,4 @@
-"""The backlog at the start of a server: spans without detection, and tasks that may go on.
+"""The backlog at the start of a server: spans without detection.
 
 Spans that share a trace, a session, a task or a link are evaluated together, so that decisions on a
 task depend on all of its turns.
@@ -6,8 +6,7 @@ task depend on all of its turns.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 
 import polars as pl
 
@@ -15,7 +14,6 @@ from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.normalize.span_tree import groups
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.server.ingest_log import IngestLog
-from looptrace.collector.store import reader
 
 # The most spans of the log in memory at a time.
 BACKLOG_SPANS = 200_000
@@ -25,27 +23,15 @@ def logged_names(log: IngestLog, after_seq: int, end_seq: int) -> set[str]:
     """Return the traces, sessions and tasks of the spans of a part of the log."""
     names: set[str] = set()
     while piece := log.read(after_seq, BACKLOG_SPANS, end_seq):
-        names |= Backlog(piece.spans).names()
+        names |= names_of(piece.spans)
         after_seq = piece.seq
     return names
 
 
-def stored_spans(
-    store_dir: Path, traces: Collection[str], since_ns: int
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read the stored spans of these traces, and those of others that ended since then.
-
-    Raises:
-        StoreError: if a file cannot be read.
-    """
-    of_traces = pl.col("trace_id").is_in(list(traces))
-    goes_on = pl.col("end_ns").max().over("trace_id") > since_ns
-    empty = SPAN_SCHEMA.to_frame()
-    asked, others = [empty], [empty]
-    for spans in reader.read_spans(store_dir):
-        asked.append(spans.filter(of_traces))
-        others.append(spans.filter(goes_on & ~of_traces))
-    return pl.concat(asked), pl.concat(others)
+def names_of(spans: pl.DataFrame) -> set[str]:
+    """Return the traces, sessions and tasks of spans (`SPAN_SCHEMA`), and the traces they link."""
+    ties = tie_rows(with_ties(spans))
+    return {*ties["trace_id"], *ties["tie"]}
 
 
 class TasksOfTraces:
@@ -86,10 +72,6 @@ class Backlog:
             "group", as_dict=True, include_key=False, maintain_order=True
         )
         self._parts = {str(name): part for (name,), part in parts.items()}
-
-    def names(self) -> set[str]:
-        """Return the traces, sessions and tasks of the remaining spans."""
-        return {name for name, group in self._group_of.items() if group in self._parts}
 
     def take(self, spans_max: int, tied_to: pl.DataFrame) -> pl.DataFrame:
         """Take the groups that are tied to some spans, and the newest others up to a number."""

@@ -1,0 +1,31 @@
+"""What the responses of loops cost, by the prices of the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.engine.analysis import Money
+from looptrace.analyzer.tuning.backtest import money_of
+from looptrace.analyzer.tuning.prices import Prices
+
+
+def loop_money(findings: Iterable[Finding], turns: pl.DataFrame, prices: Prices) -> Money:
+    """Return what the responses of each loop cost; `turns` has those of tasks with findings."""
+    responses = turns.filter(kind="model")
+    of_task = responses.partition_by("task", as_dict=True)
+    priced = prices.of(responses["name"].drop_nulls().unique().to_list())
+    spent: dict[str, float] = {}
+    unpriced: set[str] = set()
+    for finding in findings:
+        inside = pl.col("turn").is_between(finding.turn_first, finding.turn_last)
+        if finding.agent:
+            inside &= pl.col("agent") == finding.agent
+        mine = of_task.get((finding.task,), responses.clear()).filter(inside)
+        columns = mine.select("name", "input_tokens", "output_tokens")
+        spent[finding.id], missing = money_of(columns, priced)
+        if missing:
+            unpriced.add(finding.id)
+    return Money(prices.currency, spent, frozenset(unpriced))

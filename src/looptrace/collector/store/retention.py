@@ -1,0 +1,170 @@
+"""Retention: which days of a store are deleted, announced a day before, and which were deleted.
+
+A day is as old as its newest span, by when that arrived in the store. Nothing is deleted that was
+not announced a day before, so that nobody loses data to a setting, or to a clock, by surprise.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from looptrace.analyzer.detect.counters import DAY_S
+from looptrace.analyzer.report.wording import counted
+from looptrace.analyzer.text.times import utc_day
+from looptrace.collector.store.layout import RETENTION_FILE, write_note
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.tables.parquet import (
+    ANYWHERE,
+    TABLES,
+    arrived_ns_of,
+    day_of,
+    has_rows,
+    rows_of,
+    template,
+)
+from looptrace.collector.store.tables.removal import delete_days
+from looptrace.rules.vocabulary import NS_PER_S
+
+NOTICE_NS = DAY_S * NS_PER_S
+
+Cause = Literal["age", "size"]
+CAUSES: dict[Cause, str] = {
+    "age": "their spans arrived more than `retention_days` ago",
+    "size": "the store has more than `retention_bytes_max`",
+}
+
+
+class ExpiringDay(msgspec.Struct, frozen=True):
+    """A day that is to be deleted, why, how much it has, and since when that is announced."""
+
+    day: str
+    cause: Cause
+    spans: int
+    turns: int
+    bytes: int
+    announced_ns: int
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """The days of a store that are to be deleted, and why days were deleted."""
+
+    announced: Sequence[ExpiringDay] = ()
+    deleted: dict[str, Cause] = {}
+
+    @property
+    def deletes_ns(self) -> int:
+        """When the first of the announced days are deleted, in nanoseconds since 1970."""
+        return min(each.announced_ns for each in self.announced) + NOTICE_NS
+
+    def cause(self, at_ns: int) -> Cause | None:
+        """Return why the day of a moment was deleted; None where it was not."""
+        return self.deleted.get(utc_day(at_ns))
+
+
+class _Day:
+    """What the files of a day have."""
+
+    def __init__(self) -> None:
+        self.rows = Counter[str]()  # by table
+        self.bytes = 0
+        self.span_arrived_ns = 0
+        self.written_ns = 0
+
+    def add(self, table: str, path: Path) -> None:
+        """Add a file of a table."""
+        self.rows[table] += rows_of(path)
+        self.bytes += path.stat().st_size
+        self.written_ns = max(self.written_ns, path.stat().st_mtime_ns)
+        if table == "spans":
+            self.span_arrived_ns = max(self.span_arrived_ns, arrived_ns_of(path))
+
+    @property
+    def arrived(self) -> str:
+        """The day on which the last span of it arrived; turns may be of spans of another day."""
+        return utc_day(self.span_arrived_ns or self.written_ns)
+
+
+def read_retention(store_dir: Path) -> Retention:
+    """Return what was announced and deleted.
+
+    Raises:
+        StoreError: if the note is not what looptrace wrote.
+    """
+    path = store_dir / RETENTION_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Retention)
+    except FileNotFoundError:
+        return Retention()
+    except (OSError, msgspec.DecodeError) as error:
+        raise StoreError(f"{path}: cannot be read ({error}); delete it.") from error
+
+
+def expire(
+    store_dir: Path, days_max: int, bytes_max: int, now_ns: int
+) -> tuple[Retention, Sequence[ExpiringDay]]:
+    """Delete the days that were announced a day ago, and announce others that are due.
+
+    Due are days whose last span arrived more than `days_max` days ago, and then the oldest until
+    the rest fits. The day of the last arrival stays. Returns what is announced now, and the deleted
+    days.
+
+    Raises:
+        StoreError: if a file cannot be read or deleted, or the note cannot be written.
+    """
+    before = read_retention(store_dir)
+    # A clock that was set back has announced nothing yet.
+    since = {e.day: e.announced_ns for e in before.announced if e.announced_ns <= now_ns}
+    due = [
+        ExpiringDay(name, cause, day.rows["spans"], day.rows["turns"], day.bytes,
+                    since.get(name, now_ns))
+        for name, cause, day in _due(store_dir, days_max, bytes_max, now_ns)
+    ]  # fmt: skip
+    gone = [each for each in due if now_ns - each.announced_ns >= NOTICE_NS]
+    deleted = before.deleted | {each.day: each.cause for each in gone}
+    noted = Retention(due, deleted)
+    if noted != before:  # Before the days are deleted, so that each that is gone is noted.
+        write_note(store_dir / RETENTION_FILE, msgspec.json.encode(noted).decode())
+    delete_days(store_dir, [each.day for each in gone])
+    return Retention([each for each in due if each not in gone], deleted), gone
+
+
+def texts_of(days: Sequence[ExpiringDay]) -> Iterator[str]:
+    """Yield for each cause which days are deleted, how much they have, and why."""
+    for cause, why in CAUSES.items():
+        if some := [day for day in days if day.cause == cause]:
+            names = sorted(day.day for day in some)
+            range_text = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+            spans, turns, size = (
+                sum(getattr(day, name) for day in some) for name in ("spans", "turns", "bytes")
+            )
+            yield (
+                f"{counted(len(names), 'day')} ({range_text}) with {counted(spans, 'span')} and "
+                f"{counted(turns, 'turn')}, {size:,} bytes, because {why}"
+            )
+
+
+def _due(
+    store_dir: Path, days_max: int, bytes_max: int, now_ns: int
+) -> Sequence[tuple[str, Cause, _Day]]:
+    """Return the days that are too old or too much, the oldest first."""
+    days: dict[str, _Day] = defaultdict(_Day)
+    for table in TABLES:
+        for path in (store_dir / table).glob(ANYWHERE):
+            if path != template(store_dir, table) or has_rows(path):
+                days[day_of(path)].add(table, path)
+    kept_bytes = sum(day.bytes for day in days.values())
+    oldest = utc_day(now_ns - days_max * DAY_S * NS_PER_S)
+    due: list[tuple[str, Cause, _Day]] = []
+    # Days that arrived together go by their own time.
+    for name, day in sorted(days.items(), key=lambda each: (each[1].arrived, each[0]))[:-1]:
+        is_old = day.arrived < oldest
+        if not is_old and kept_bytes <= bytes_max:
+            break
+        kept_bytes -= day.bytes
+        due.append((name, "age" if is_old else "size", day))
+    return due

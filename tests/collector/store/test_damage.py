@@ -1,0 +1,274 @@
+"""P2: what a store lost is found again, or a line says what is not, and its advice works."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from looptrace.analyzer.engine.policy import DEFAULT
+from looptrace.cli.main import main
+from looptrace.collector.store import reader, writer
+from looptrace.collector.store.gates import GateStore
+from looptrace.collector.store.layout import GATES_FILE
+from looptrace.collector.store.locks import StoreError
+from tests.collector.store.test_gates import HOOKS
+from tests.collector.store.test_writer import spans_of
+from tests.reliability.serving import OK, SERVE, Served, looping, served, until
+
+SESSIONS = 6
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "absent": Path.unlink,
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "noise": lambda path: path.write_bytes(
+        random.Random(path.name).randbytes(max(path.stat().st_size, 16))
+    ),
+}
+NOTES = ["gates.db", "json", "judged", "key", "lock", "rules"]
+TABLES = ["spans", "turns", "findings"]
+FILES = [
+    *(f"looptrace-store.{name}" for name in NOTES),
+    *(f"{table}/day=1970-01-01/bucket=00/data.parquet" for table in TABLES),
+    *(f"{table}/day=2026-03-02" for table in TABLES),
+]
+Gates = list[tuple[str, str, str | None, str | None]]
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    """Run a command; returns its code and all that it wrote."""
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def gates_of(store: Path) -> Gates:
+    """Return the gates with their decisions."""
+    with reader.open_gates(store) as gates:
+        return sorted((g.id, g.status, g.decision, g.note) for g in gates.gates())
+
+
+def figures(store: Path) -> list[list[tuple[Any, ...]]]:
+    """Return the turns and the findings of a store."""
+    turns = [row for part in reader.read_turns(store) for row in part.select("task", "turn").rows()]
+    found = reader.read_rows(store, "findings", pl.lit(value=True), ["id", "attempts"])
+    return [sorted(turns), sorted(found.rows())]
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with looping agents."""
+    folder = tmp_path_factory.mktemp("traces")
+    for number in range(SESSIONS):
+        trace = looping(f"s{number}", 6, name=f"s{number}")
+        (folder / f"{number}.json").write_text(json.dumps(trace.request()), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a store with open gates and one that a person has resolved."""
+    store = tmp_path_factory.mktemp("whole") / "store"
+    assert run("ingest", traces, "--store", store)[0] == 0
+    gate = gates_of(store)[0][0]
+    decided = ["--decision", "continue", "--note", "Ask the vault.", "--by", "Ada"]
+    assert run("gates", "resolve", store, gate, *decided)[0] == 0
+    assert run("ingest", "--store", store)[0] == 0
+    return store
+
+
+def hit(store: Path, name: str) -> Path:
+    """Return the file of a name, or of a day the first."""
+    path = store / name
+    return path if not name[-1].isdigit() else min(path.glob("*/data*.parquet"))
+
+
+def follow(error: str, store: Path, traces: Path) -> None:
+    """Do what an error advises, and nothing else."""
+    paths = [Path(each) for each in re.findall(rf"{re.escape(str(store))}[^\s:,']*", error)]
+    if "delete it" in error:
+        paths[0].unlink()
+    elif "move it away" in error:
+        also = ["-wal", "-shm"] if "-wal and -shm" in error else []
+        for path in (paths[0], *(Path(f"{paths[0]}{end}") for end in also)):
+            if path.exists():
+                path.rename(store.parent / path.name)
+    if "ingest the traces" in error:
+        run("ingest", traces, "--store", store)
+    elif "`looptrace ingest --store STORE`" in error:
+        run("ingest", "--store", store)
+
+
+@pytest.mark.parametrize(("name", "damage"), list(product(FILES, DAMAGES)))
+def test_what_is_lost_is_found_again_or_the_advice_brings_it_back(
+    whole: Path, traces: Path, tmp_path: Path, name: str, damage: str
+) -> None:
+    """Gates, decisions, turns and findings are those before, after what the error says to do."""
+    store = tmp_path / "store"
+    shutil.copytree(whole, store)
+    DAMAGES[damage](hit(store, name))
+    for reading in (["gates", "list", store], ["query", "gates", "--store", store]):
+        code, said = run(*reading)
+        if "gates.db" in name or code:
+            assert code == 2
+            assert "\n" not in said.strip()
+            assert re.search("looptrace ingest|ingest the traces|delete it|move it", said)
+    for _ in range(3):  # One damage may show another.
+        code, said = run("ingest", "--store", store)
+        if not code and "ingest the traces" not in said:
+            break
+        follow(said, store, traces)
+    assert gates_of(store) == gates_of(whole)
+    assert figures(store) == figures(whole)
+
+
+@pytest.mark.parametrize("damage", ["absent", "empty", "moved"])
+def test_the_line_says_what_of_the_gates_is_not_found_again(
+    whole: Path, tmp_path: Path, damage: str
+) -> None:
+    """A person must know which decisions to make again, and where names are missing."""
+    store = tmp_path / "store"
+    shutil.copytree(whole, store)
+    with reader.open_gates(store) as gates:
+        gates.resolve(gates.gates("open")[0].id, "cancel", None)
+    undecided = [gate[0] for gate in gates_of(whole) if gate[1] == "open"]
+    path = store / GATES_FILE
+    path.write_bytes(b"") if damage == "empty" else path.rename(tmp_path / "gates.db")
+    _, said = run("ingest", "--store", store)
+    assert f"{SESSIONS} gates were found again, {SESSIONS - 1} of them open" in said
+    assert "with 1 of 1 decisions that were counted" in said
+    assert "Lost are decisions since then, who decided" in said
+    assert [gate[0] for gate in gates_of(store) if gate[1] == "open"] == undecided
+    with reader.open_gates(store) as gates:
+        (decided,) = gates.gates("resolved")
+        assert (decided.note, decided.resolved_by) == ("Ask the vault.", None)
+    assert "were found again" not in run("ingest", "--store", store)[1]
+
+
+def rows_waiting(store: Path) -> list[str]:
+    """Return the types of the events that wait for a webhook."""
+    sql = "SELECT type FROM events JOIN outbox ON event = id"
+    with closing(sqlite3.connect(store / GATES_FILE)) as gates:
+        return [kind for (kind,) in gates.execute(sql)]
+
+
+def test_openings_of_open_gates_are_sent_once_more(whole: Path, tmp_path: Path) -> None:
+    """The outbox is lost with the gates, and an open gate that nobody hears of stays open."""
+    store = tmp_path / "store"
+    shutil.copytree(whole, store)
+    (store / GATES_FILE).unlink()
+    writer.ingest(spans_of().clear(), store, DEFAULT, HOOKS)
+    assert rows_waiting(store) == ["gate_opened"] * (SESSIONS - 1) * len(HOOKS)
+
+
+def test_a_file_that_was_put_back_from_before_gets_the_rest(whole: Path, tmp_path: Path) -> None:
+    """Also an old backup, or a log of SQLite that is gone, loses no gate and no decision."""
+    store, old = tmp_path / "store", tmp_path / "old"
+    writer.ingest(spans_of(looping("s9", 6, name="s9")), old)
+    shutil.copytree(whole, store)
+    shutil.copy(old / GATES_FILE, store / GATES_FILE)
+    with pytest.raises(StoreError, match="lacks events"):
+        reader.open_gates(store)
+    assert "were found again" in run("ingest", "--store", store)[1]
+    assert [gate for gate in gates_of(store) if gate[1] != "withdrawn"] == gates_of(whole)
+
+
+def test_a_kill_while_gates_are_found_again_loses_no_decision(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The decisions are in the turns until the gates have them."""
+    record = GateStore.record
+    for moment in range(1, 6):
+        store = tmp_path / str(moment)
+        shutil.copytree(whole, store)
+        (store / GATES_FILE).unlink()
+        left = iter(range(moment))
+
+        def killed(*given: Any, left: Iterator[int] = left, **named: Any) -> Any:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return record(*given, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(GateStore, "record", killed)
+            with pytest.raises(KeyboardInterrupt):
+                writer.ingest(spans_of().clear(), store)
+        with pytest.raises(StoreError, match="lacks events"):
+            reader.open_gates(store)
+        assert "were found again" in run("ingest", "--store", store)[1]
+        assert gates_of(store) == gates_of(whole)
+
+
+# --- With a server -------------------------------------------------------------------------------
+
+
+def gates_served(server: Served) -> list[str]:
+    """Return the ids of the open gates, none while they are found again."""
+    code, answer = server.ask("GET", "/v1/gates?status=open")
+    return sorted(gate["id"] for gate in answer["gates"]) if code == OK else []
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """Return the store of a killed server, with gates in a log of SQLite, and their ids."""
+    store = tmp_path_factory.mktemp("killed") / "store"
+    server = Served(store, "--no-grpc")
+    now = datetime.now(UTC).isoformat()
+    for number in range(SESSIONS):
+        assert server.send(looping(f"s{number}", 6, name=f"s{number}", at=now).request()) == OK
+    until(lambda: len(server.ask("GET", "/v1/gates")[1]["gates"]) == SESSIONS)
+    until(lambda: server.number("looptrace_log_spans") == 0)
+    ids = gates_served(server)
+    server.kill()
+    return store, ids
+
+
+def refusal(store: Path) -> str:
+    """Return the error with which a server does not start, nothing where it does."""
+    command = [*SERVE, "--store", str(store), "--http-port", "0", "--no-grpc"]
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) as server:
+        assert server.stdout
+        assert server.stderr
+        if server.stdout.readline():
+            server.terminate()
+            server.wait()
+            return ""
+        return server.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *product([GATES_FILE, f"{GATES_FILE}-wal"], DAMAGES),
+        ("looptrace-store.log.db", "absent"),
+        ("looptrace-store.log.db", "noise"),
+    ],
+)
+def test_a_server_starts_or_its_advice_works(
+    killed: tuple[Path, list[str]], tmp_path: Path, name: str, damage: str
+) -> None:
+    """It serves all open gates again, with their ids."""
+    store = tmp_path / "store"
+    before, ids = killed
+    assert len(ids) == SESSIONS
+    shutil.copytree(before, store)
+    DAMAGES[damage](store / name)
+    if error := refusal(store):
+        assert "move it away" in error
+        follow(error, store, store)
+    with served(store, "--no-grpc") as server:
+        assert until(lambda: gates_served(server)) == ids

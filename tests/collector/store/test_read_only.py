@@ -1,0 +1,79 @@
+"""A store on a file system that is mounted to be read only is read like any other."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import looptrace
+from looptrace.cli.main import main
+from looptrace.collector.store import reader, writer
+from looptrace.collector.store.locks import StoreError
+from tests.collector.store.earlier_stores import ARCHIVE
+from tests.collector.store.test_writer import looping, spans_of
+
+
+@contextmanager
+def mounted(store: Path, at: Path) -> Iterator[Path]:
+    """Mount a folder a second time, to be read only."""
+    at.mkdir()
+    if subprocess.run(["mount", "--bind", store, at], check=False, capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount a folder")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", at], check=True)
+        yield at
+    finally:
+        subprocess.run(["umount", at], check=True)
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    """Run a command; returns its code and what it wrote."""
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("made_by", ["now", "gates_3", "gates_8", "killed"])
+def test_a_store_on_a_read_only_mount_is_read(tmp_path: Path, made_by: str) -> None:
+    """An archive is kept so that nobody can change it, and may be of an earlier version."""
+    store = tmp_path / "store"
+    if made_by.startswith("gates"):
+        shutil.unpack_archive(ARCHIVE, tmp_path, filter="data")
+        shutil.copytree(tmp_path / made_by, store)
+    else:
+        original = tmp_path / "original"
+        writer.ingest(spans_of(looping("s1")), original)
+        if made_by == "killed":
+            with reader.open_gates(original) as gates:  # Its log is not in the file yet.
+                gates.resolve(gates.gates("open")[0].id, "cancel", None)
+                shutil.copytree(original, store)
+        else:
+            shutil.copytree(original, store)
+    with mounted(store, tmp_path / "fixed") as fixed:
+        with reader.open_gates(fixed) as gates:
+            gate = gates.gates()[0]
+            assert (gate.decision == "cancel") == (made_by == "killed")
+        shown = [
+            run("gates", "list", fixed, "--all"),
+            run("gates", "show", fixed, gate.id),
+            run("query", "gates", "--store", fixed),
+            run("analyze", fixed),
+            run("explain", fixed, "--task", gate.task),
+        ]
+        assert [code for code, _ in shown] == [0] * len(shown), shown
+        assert all(gate.task in said for _, said in shown[:3])
+        assert run("doctor", "--store", fixed)[1]
+        opened = looptrace.open(str(fixed))
+        assert gate.id in {each.id for each in opened.gates}
+        assert opened.task(gate.task).turns
+        refused = run("gates", "resolve", fixed, gate.id, "--decision", "reviewed")
+        assert refused[0] == 2
+        assert "\n" not in refused[1].strip()
+        with pytest.raises(StoreError, match="Read-only file system"):
+            writer.ingest(spans_of(looping("s2")), fixed)

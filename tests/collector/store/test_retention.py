@@ -1,0 +1,265 @@
+"""Retention goes by when spans arrived, and deletes only what it announced a day before."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import polars as pl
+import pytest
+from msgspec.structs import replace
+
+from looptrace.collector.store import reader, retention, writer
+from looptrace.collector.store.layout import RETENTION_FILE
+from looptrace.collector.store.retention import Retention, read_retention
+from looptrace.collector.store.sql import ask_typed
+from looptrace.collector.store.tables import parquet, replacement
+from looptrace.collector.store.tables.file_contents import Having
+from looptrace.collector.store.tables.replacement import replace_rows
+from looptrace.collector.store.writer import writing
+from tests.collector.store.test_writer import looping, spans_of
+from tests.reliability.serving import DEADLINE_S, Served, served, until
+
+DAY_NS = 86_400 * 10**9
+LIMIT_DAYS, MUCH = 30, 1 << 60
+FIRST, LAST = "2026-03-02", "2026-03-09"
+
+
+def arrive(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, at_ns: int, *days: str, name: str = ""
+) -> None:
+    """Let a looping trace of each day arrive at a moment."""
+    spans = spans_of(*(looping(name or day, at=f"{day}T09:00:00+00:00") for day in days))
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: at_ns)
+        writer.ingest(spans, folder)
+
+
+def look(
+    folder: Path, at_ns: int, days_max: int = LIMIT_DAYS, bytes_max: int = MUCH
+) -> tuple[list[str], list[str]]:
+    """Return the days that a look at a moment announces, and those that it deletes."""
+    with writing(folder) as store:
+        state, gone = store.expire(days_max, bytes_max, at_ns)
+    return [each.day for each in state.announced], [each.day for each in gone]
+
+
+def stored_days(folder: Path) -> set[str]:
+    """Return the days that have rows in some table."""
+    found = (path for table in parquet.TABLES for path in (folder / table).glob(parquet.ANYWHERE))
+    return {parquet.day_of(path) for path in found if parquet.has_rows(path)}
+
+
+@pytest.fixture
+def now_ns() -> int:
+    """Return a moment that is far from midnight."""
+    return int(datetime(2026, 11, 26, 12, tzinfo=UTC).timestamp()) * 10**9
+
+
+def test_old_traces_that_arrive_now_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
+) -> None:
+    """Following the README, `ingest` and then `serve`, deleted all but the last day."""
+    days = ("1970-01-01", FIRST, LAST, "2031-01-01")
+    arrive(tmp_path, monkeypatch, now_ns, *days)
+    for after in (0, 1, 25, LIMIT_DAYS):
+        assert look(tmp_path, now_ns + after * DAY_NS) == ([], [])
+    due_ns = now_ns + (LIMIT_DAYS + 1) * DAY_NS
+    assert look(tmp_path, due_ns) == ([*days[:-1]], [])
+    assert look(tmp_path, due_ns + DAY_NS) == ([], [*days[:-1]])
+    assert stored_days(tmp_path) == {days[-1]}
+
+
+def test_nothing_goes_that_was_not_announced_for_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
+) -> None:
+    """A restart neither skips nor repeats the wait, and other limits withdraw an announcement."""
+    old_ns = now_ns - 60 * DAY_NS
+    arrive(tmp_path, monkeypatch, old_ns, FIRST)
+    arrive(tmp_path, monkeypatch, old_ns + DAY_NS, "2026-03-05")
+    arrive(tmp_path, monkeypatch, now_ns, LAST)
+    assert look(tmp_path, now_ns) == ([FIRST, "2026-03-05"], [])
+    assert look(tmp_path, now_ns + DAY_NS - 1) == ([FIRST, "2026-03-05"], [])
+    assert look(tmp_path, now_ns + DAY_NS - 1, days_max=60) == ([FIRST], [])
+    assert look(tmp_path, now_ns + DAY_NS) == (["2026-03-05"], [FIRST])
+    assert stored_days(tmp_path) == {"2026-03-05", LAST}
+    assert read_retention(tmp_path).deleted == {FIRST: "age"}
+
+
+def test_the_clock_is_set_back_or_forward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
+) -> None:
+    """A server that believes for an hour that it is 2099 deletes nothing."""
+    arrive(tmp_path, monkeypatch, now_ns, FIRST, LAST)
+    wrong_ns = now_ns + 70 * 365 * DAY_NS
+    assert look(tmp_path, wrong_ns) == ([FIRST], [])
+    assert look(tmp_path, now_ns) == ([], [])
+    assert look(tmp_path, wrong_ns + 2 * DAY_NS) == ([FIRST], [])
+    arrive(tmp_path, monkeypatch, wrong_ns, FIRST, name="later")
+    assert look(tmp_path, now_ns) == ([], [])
+    assert stored_days(tmp_path) == {FIRST, LAST}
+
+
+def test_an_announcement_of_a_wrong_clock_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
+) -> None:
+    """The day of waiting begins when the clock was set back."""
+    arrive(tmp_path, monkeypatch, now_ns - 60 * DAY_NS, FIRST)
+    arrive(tmp_path, monkeypatch, now_ns, LAST)
+    assert look(tmp_path, now_ns + 9 * DAY_NS) == ([FIRST], [])
+    assert look(tmp_path, now_ns) == ([FIRST], [])
+    assert look(tmp_path, now_ns + DAY_NS) == ([], [FIRST])
+
+
+def test_a_day_that_gets_spans_again_is_as_old_as_these(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
+) -> None:
+    """Spans that come late or are dated back are kept as long as others."""
+    arrive(tmp_path, monkeypatch, now_ns - 60 * DAY_NS, FIRST, LAST)
+    arrive(tmp_path, monkeypatch, now_ns - 50 * DAY_NS, "2026-03-05")
+    assert look(tmp_path, now_ns) == ([FIRST, LAST], [])
+    arrive(tmp_path, monkeypatch, now_ns, FIRST, name="late")
+    assert look(tmp_path, now_ns + DAY_NS) == (["2026-03-05"], [LAST])
+
+
+def test_the_same_files_again_are_no_arrival(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
+) -> None:
+    """A job that ingests a folder every night would keep it for ever."""
+    arrive(tmp_path, monkeypatch, now_ns - 60 * DAY_NS, FIRST)
+    arrive(tmp_path, monkeypatch, now_ns, FIRST, LAST)
+    assert look(tmp_path, now_ns) == ([FIRST], [])
+
+
+def test_the_oldest_by_arrival_go_where_there_is_too_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
+) -> None:
+    """Of days that arrived together the first go; the last day stays, whatever the limit."""
+    arrive(tmp_path, monkeypatch, now_ns - 2 * DAY_NS, LAST)
+    arrive(tmp_path, monkeypatch, now_ns, "2026-03-05", FIRST)
+    assert look(tmp_path, now_ns, bytes_max=1) == ([LAST, FIRST], [])
+    assert look(tmp_path, now_ns + DAY_NS, bytes_max=1) == ([], [LAST, FIRST])
+    assert stored_days(tmp_path) == {"2026-03-05"}
+    assert read_retention(tmp_path).deleted == {LAST: "size", FIRST: "size"}
+    with reader.open_gates(tmp_path) as gates:
+        assert len(gates.gates()) == 3
+
+
+def test_arrival_outlives_merges_new_rules_and_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
+) -> None:
+    """The note is in the files, which are written again, and whose times a copy loses."""
+    monkeypatch.setattr(replacement, "ROWS_MIN", 1)
+    monkeypatch.setattr(replacement, "FILES_ALIKE", 3)
+    folder, copy = tmp_path / "store", tmp_path / "copy"
+    for number in range(7):
+        arrive(folder, monkeypatch, now_ns + number, FIRST, name=f"s{number % 2}-{number}")
+    arrive(folder, monkeypatch, now_ns + 40 * DAY_NS, LAST)
+    for bucket in range(parquet.BUCKETS):  # Rows that go leave the others as they were.
+        rows = parquet.read_bucket(folder, "spans", bucket)
+        some = rows.join(rows[:1], on="trace_id", how="semi")
+        which = Having("trace_id", some["trace_id"].unique())
+        replace_rows(folder, "spans", bucket, which, some[1:], some["start_ns"][1:])
+    shutil.copytree(folder, copy, copy_function=shutil.copy)
+    (copy / "looptrace-store.rules").unlink()  # All of it is evaluated again.
+    writer.ingest(pl.DataFrame(schema=spans_of(looping("none")).schema), copy)
+    assert look(copy, now_ns + (LIMIT_DAYS + 1) * DAY_NS) == ([FIRST], [])
+    assert look(copy, now_ns + LIMIT_DAYS * DAY_NS) == ([], [])
+
+
+def test_files_without_the_note_arrived_when_they_were_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
+) -> None:
+    """A store of an earlier version keeps its days until their files are old."""
+    with monkeypatch.context() as patched:
+        patched.setattr("looptrace.collector.store.tables.writing.ARRIVED", "something else")
+        arrive(tmp_path, monkeypatch, now_ns, FIRST, LAST)
+    written_ns = time.time_ns()
+    assert look(tmp_path, written_ns + LIMIT_DAYS * DAY_NS) == ([], [])
+    assert look(tmp_path, written_ns + (LIMIT_DAYS + 1) * DAY_NS) == ([FIRST], [])
+    for path in (tmp_path / "spans").glob(f"day={FIRST}/*/*.parquet"):
+        os.utime(path, ns=(now_ns, written_ns + 9 * DAY_NS))
+    assert look(tmp_path, written_ns + (LIMIT_DAYS + 1) * DAY_NS) == ([LAST], [])
+
+
+def test_spans_of_a_clock_that_was_not_set_go_like_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
+) -> None:
+    """1970 is the day of the files that give tables their columns, which stay."""
+    names = [f"1970 {number}" for number in range(8)]  # in several buckets
+    spans = spans_of(*(looping(name, at="1970-01-01T09:00:00+00:00") for name in names))
+    writer.ingest(spans, tmp_path)
+    arrive(tmp_path, monkeypatch, now_ns + DAY_NS, LAST)
+    late_ns = time.time_ns() + 90 * DAY_NS
+    assert look(tmp_path, late_ns)[0] == ["1970-01-01"]
+    assert look(tmp_path, late_ns + DAY_NS) == ([], ["1970-01-01"])
+    assert look(tmp_path, late_ns + DAY_NS) == ([], [])
+    assert set(pl.concat(reader.read_turns(tmp_path))["task"]) == {LAST}
+    with ask_typed(tmp_path, "SELECT count(*) FROM spans WHERE start_ns < 1e15") as answer:
+        assert [row for batch in answer.batches for row in batch] == [(0,)]
+
+
+def test_it_says_what_goes_and_how_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
+) -> None:
+    """In one sentence for each cause, with the range of days."""
+    arrive(tmp_path, monkeypatch, now_ns - 60 * DAY_NS, FIRST, "2026-03-05")
+    arrive(tmp_path, monkeypatch, now_ns, LAST)
+    with writing(tmp_path) as store:
+        state, _ = store.expire(LIMIT_DAYS, MUCH, now_ns)
+    (text,) = retention.texts_of(state.announced)
+    size = sum(each.bytes for each in state.announced)
+    spans = spans_of(looping(FIRST)).height * 2
+    assert text == (
+        f"2 days ({FIRST} to 2026-03-05) with {spans} spans and {spans} turns, {size:,} bytes, "
+        "because their spans arrived more than `retention_days` ago"
+    )
+
+
+def page(server: Served, path: str) -> str:
+    """Return a page of a server."""
+    with closing(http.client.HTTPConnection(server.address, timeout=DEADLINE_S)) as connection:
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+
+
+def write_old(folder: Path, now_ns: int) -> None:
+    """Say in each file of the first day that its spans arrived long ago."""
+    for path in (folder / "spans").glob(f"day={FIRST}/*/*.parquet"):
+        rows = pl.read_parquet(path, hive_partitioning=False)
+        rows.write_parquet(path, metadata={"looptrace.arrived_ns": str(now_ns - 60 * DAY_NS)})
+
+
+def test_a_server_announces_and_deletes_and_says_which(tmp_path: Path) -> None:
+    """It announces at its first start, deletes a day later, and names the cause where it knows."""
+    store, now_ns = tmp_path / "store", time.time_ns()
+    names = (FIRST, LAST)
+    writer.ingest(spans_of(*(looping(n, at=f"{n}T09:00:00+00:00") for n in names)), store)
+    write_old(store, now_ns)
+    with served(store, "--no-grpc") as server:
+        until(lambda: "Soon to be deleted: 1 day" in page(server, "/health"))
+        for path in ("/tasks", "/overview"):
+            assert f"1 day ({FIRST}) with" in page(server, path)
+        assert 'looptrace_storing_expired_parts_total{cause="age"} 0.0' in page(server, "/metrics")
+    assert stored_days(store) == {FIRST, LAST}
+    note = read_retention(store)
+    earlier = [replace(each, announced_ns=now_ns - DAY_NS - 1) for each in note.announced]
+    (store / RETENTION_FILE).write_bytes(msgspec.json.encode(Retention(earlier)))
+    with served(store, "--no-grpc") as server:
+        until(lambda: 'expired_parts_total{cause="age"} 1.0' in page(server, "/metrics"))
+        assert 'looptrace_storing_expired_parts_total{cause="size"} 0.0' in page(server, "/metrics")
+        gone, unknown = page(server, f"/task?id={FIRST}"), page(server, "/task?id=never")
+    assert stored_days(store) == {LAST}
+    assert "deleted, because of <code>retention_days</code>" in gone
+    assert "deleted" not in unknown
+    shutil.rmtree(store / "turns" / f"day={LAST}")
+    with served(store, "--no-grpc") as server:
+        lost = page(server, f"/task?id={LAST}")
+    assert "The store has no turns of this." in lost
+    assert "deleted" not in lost

@@ -1,0 +1,152 @@
+"""What a server says of the agent of an open gate: it waits, went on, ended, or is not known.
+
+The server, its streams, the span processor and the receiver of webhooks are real.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from opentelemetry import trace
+
+from looptrace.cli.main import main
+from looptrace.collector import LoopSpanProcessor
+from tests.reliability.serving import OK, served, until
+from tests.reliability.test_late_names import CALL, ROOT, Watched, tracer_with, watched
+
+HOST = socket.gethostname()
+
+
+def state_of(at: Watched) -> dict[str, Any]:
+    """Return the state of the agent of the only gate."""
+    return dict(at.gate()["agent_state"])
+
+
+def until_state(at: Watched, state: str) -> dict[str, Any]:
+    """Wait until the agent of the only gate is in a state."""
+    return dict(until(lambda: (now := state_of(at))["state"] == state and now))
+
+
+def test_an_agent_that_waits_is_shown_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its host and since when; the wait ends with the decision."""
+    with watched(tmp_path, monkeypatch, "standard") as at:
+        processor = LoopSpanProcessor.forward(f"http://{at.server.address}")
+        began_ns = time.time_ns()
+        Watched(at.server, at.receiver, tracer_with(processor)).loop()
+        gate = processor.gate("conv")
+        until(lambda: gate.check().open)
+        assert state_of(at)["state"] == "unknown"
+        waiter = threading.Thread(target=gate.wait, args=(60.0,))
+        waiter.start()
+
+        state = until_state(at, "waits")
+        assert state["host"] == HOST
+        assert began_ns < state["since_ns"] <= time.time_ns()
+        said = f"on {HOST}"
+        assert said in at.page("/")[1]
+        assert said in at.page(f"/gates/{at.gate()['id']}")[1]
+        for command in (["list"], ["show"]):
+            ids = [at.gate()["id"]] if command == ["show"] else []
+            where = ["--server", f"http://{at.server.address}"]
+            shown = CliRunner().invoke(main, ["gates", *command, *where, *ids])
+            assert said in shown.output
+
+        path = f"/v1/gates/{at.gate()['id']}/resolve"
+        assert at.server.ask("POST", path, b'{"decision": "reviewed"}')[0] == OK
+        waiter.join(60.0)
+        assert not waiter.is_alive()
+        until(lambda: at.gate()["agent_state"] is None)
+        processor.shutdown()
+
+
+def test_a_wait_is_said_again_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server keeps it in memory alone, and knows since when."""
+    with watched(tmp_path, monkeypatch, "standard") as at:
+        processor = LoopSpanProcessor.forward(f"http://{at.server.address}")
+        Watched(at.server, at.receiver, tracer_with(processor)).loop()
+        gate = processor.gate("conv")
+        until(lambda: gate.check().open)
+        waiter = threading.Thread(target=gate.wait, args=(60.0,))
+        waiter.start()
+        before = until_state(at, "waits")
+        at.server.stop()
+        port = at.server.address.rpartition(":")[2]
+        with served(tmp_path / "store", "--http-port", port) as server:
+            again = until_state(Watched(server, at.receiver, at.tracer), "waits")
+            assert abs(again["since_ns"] - before["since_ns"]) < 5_000_000_000
+            path = f"/v1/gates/{at_gate(server)}/resolve"
+            assert server.ask("POST", path, b'{"decision": "reviewed"}')[0] == OK
+            waiter.join(60.0)
+            processor.shutdown()
+
+
+def at_gate(server: Any) -> str:
+    """Return the id of the only gate."""
+    return str(server.ask("GET", "/v1/gates")[1]["gates"][0]["id"])
+
+
+def test_an_agent_that_never_asks_goes_on_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the span processor its calls and its root span say so; alerts have it as well."""
+    with watched(tmp_path, monkeypatch, "standard", "slack") as at:
+        root = at.loop(calls=3)
+        until(lambda: len(at.told()) == 2)
+        (alert,) = [each for each in at.told() if "data" in each]
+        assert alert["data"]["agent_state"]["state"] == "unknown"
+        assert any("not known whether an agent waits" in str(each) for each in at.told())
+        assert state_of(at)["state"] == "unknown"
+        for _ in range(2):
+            above = trace.set_span_in_context(root)
+            at.tracer.start_span("execute_tool", above, attributes=CALL).end()
+        until_state(at, "went_on")
+        until(lambda: state_of(at)["calls"] == 2)
+        assert "went on without asking: 2 calls since" in at.page("/")[1]
+        root.end()
+        assert until_state(at, "ended")["calls"] == 2
+
+
+def test_a_process_that_ends_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its root span is still open, so that nothing else would."""
+    with watched(tmp_path, monkeypatch, "standard") as at:
+        processor = LoopSpanProcessor.forward(f"http://{at.server.address}")
+        Watched(at.server, at.receiver, tracer_with(processor)).loop()
+        until(lambda: processor.gate("conv").check().open)
+        assert state_of(at)["state"] == "unknown"
+        processor.shutdown()
+        until_state(at, "ended")
+
+
+def test_gates_for_which_an_agent_waits_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are older than the others, which nobody waits for."""
+    with watched(tmp_path, monkeypatch, "standard") as at:
+        processor = LoopSpanProcessor.forward(f"http://{at.server.address}")
+        first = Watched(at.server, at.receiver, tracer_with(processor))
+        first.loop({**ROOT, "gen_ai.conversation.id": "waiting"}, every_s=2)
+        gate = processor.gate("waiting")
+        until(lambda: gate.check().open)
+        waiter = threading.Thread(target=gate.wait, args=(60.0,))
+        waiter.start()
+        until_state(at, "waits")
+        first.loop({**ROOT, "gen_ai.conversation.id": "alone"})
+        until(lambda: len(at.server.ask("GET", "/v1/gates")[1]["gates"]) == 2)
+        page = until(lambda: "alone@shop" in (text := at.page("/")[1]) and text)
+        assert page.index("waiting@shop") < page.index("alone@shop")
+        gates = at.server.ask("GET", "/v1/gates")[1]["gates"]
+        waiting = next(each["id"] for each in gates if each["task"] == "waiting@shop")
+        path = f"/v1/gates/{waiting}/resolve"
+        assert at.server.ask("POST", path, b'{"decision": "reviewed"}')[0] == OK
+        waiter.join(60.0)
+        processor.shutdown()
