@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace.rules.turns import TWINS, UNKNOWN, Codes, Flags, Lane, LaneSpec, Meanings, Turns
+from looptrace.rules.turns import UNKNOWN, Codes, Flags, Lane, LaneSpec, Meanings, Turns
 from looptrace.rules.vocabulary import (
     NS_PER_S,
     alike_in_a_row,
@@ -76,7 +76,10 @@ def columns(rows: list[Row]) -> Turns:
         transitions_seen=call,
         converging=call,
         iteration=call,
-        **dict.fromkeys(TWINS, np.zeros(len(rows), dtype=np.bool_)),
+        twin=np.zeros(len(rows), dtype=np.bool_),
+        twin_signature=outcome == FAILED,
+        twin_failure=outcome == FAILED,
+        twin_external=outcome == FAILED,
         steps=call,
         busy_ns=call,
         errors=call,

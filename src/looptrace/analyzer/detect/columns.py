@@ -126,11 +126,11 @@ def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
         "mendable": kind.is_in(MENDABLE) | own_server,
         "sleeps": arguments.str.contains(SLEEPS),
         "waits": arguments.str.contains(WAITING_ARGUMENTS),
-        "goes_on": pl.Series(_goes_on(turns), dtype=pl.Boolean),
     }
     return turns.select(
         *("external", "call_code", "outcome_code", *_ToolMarks._fields),
         call=pl.col("kind") == "tool",
+        goes_on=pl.Series(_goes_on(turns), dtype=pl.Boolean),
         **{name: holds.fill_null(value=False) for name, holds in says.items()},
     ).to_dict()
 

@@ -292,7 +292,8 @@ def _twins(rows: Columns, tasks: Parts) -> None:
         ordered_ns = parts.sorted(rows["order_ns"])
         parallel &= rows["order_ns"] == parts.by_row(ordered_ns[parts.first])
     alone = is_call & ~parallel & (rows["responses_heard"] > 0)
-    step = np.where(parallel, rows["step_code"], rows["steps_heard"])
+    step: Codes = rows["steps_heard"].copy()
+    step[parallel] = rows["step_code"][parallel]
     key = (rows["task"], parallel, step, rows["agent_code"])
     rows["step_calls"] = np.zeros(len(step), dtype=np.int64)
     Parts(rows, by=key[:3], only=alone.nonzero()[0]).count(step_calls=alone)

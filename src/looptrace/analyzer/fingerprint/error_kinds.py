@@ -19,12 +19,14 @@ FAILURE_EXIT = (
 FAILED_TEST = r"(?m)^--- FAIL: \S+ \(\d"
 # An exit code of 1 and nothing else: the answer of a command that says yes or no by it.
 _NOTHING = r"(?:\(?no output\)?|\(?empty\)?|none|null)?"
+_SIGNS = "[^a-zA-Z0-9]"
 BARE_ANSWER = (
-    rf"(?i)^\W*(?:(?:error|process|command|bash|tool)\W+){{0,3}}(?:(?:failed|finished|completed|done) "
-    rf"(?:with )?)?{_EXIT}\s*[:=]?\s*1\W*{_NOTHING}\W*$"
-    r"|^\s*\{(?:\s*\"(?:(?:std)?(?:out|err)(?:put)?|output|result|content|text|aggregated_output)\":"
-    r"\s*\"\s*\"\s*,?|\s*\"(?:exit_?code|exit_?status|return_?code)\":\s*1\s*,?"
-    r"|\s*\"\w{1,40}\":\s*(?:false|true|null|[0-9.]{1,20})\s*,?){1,20}\s*\}\s*$"
+    rf"(?i)^{_SIGNS}*(?:(?:error|process|command|bash|tool){_SIGNS}+)*"
+    rf"(?:(?:failed|finished|completed|done) )?(?:with )?{_EXIT}\s*[:=]?\s*1{_SIGNS}*"
+    rf"{_NOTHING}{_SIGNS}*$"
+    r"|^\s*\{(?:\s*\"(?:(?:std)?(?:out|err)(?:put)?|output|result|content|text|aggregated_output)\""
+    r":\s*\"\s*\",?|\s*\"(?:exit_?code|exit_?status|return_?code)\":\s*1,?"
+    r"|\s*\"[a-z_]+\":\s*(?:false|true|null|[0-9.]+),?)+\s*\}\s*$"
 )
 ERROR_TYPE = r"\b([A-Z]\w*(?:Error|Exception|Failure))\b"
 
@@ -34,9 +36,10 @@ ERROR_TYPE = r"\b([A-Z]\w*(?:Error|Exception|Failure))\b"
 ERROR_KINDS = (
     (
         "rate_limit",
-        r"(?i)rate.?limit|too many requests|\b429\b|quota|\b(?:usage|spend(?:ing)?|plan|daily|weekly"
-        r"|monthly|hour(?:ly)?|session|account|api)[ -]limit|\b(?:hit|reached|exceeded) your [^\n]{0,30}"
-        r"limit|credit balance|insufficient[ _](?:credits?|funds|balance)|out of credits",
+        r"(?i)rate.?limit|too many requests|\b429\b|quota|\b(?:usage|spend(?:ing)?|plan|daily"
+        r"|weekly|monthly|hour(?:ly)?|session|account|api)[ -]limit"
+        r"|\b(?:hit|reached|exceeded) your [^\n]{0,30}limit|credit balance|out of credits"
+        r"|insufficient[ _](?:credits?|funds|balance)",
     ),
     ("authentication", r"(?i)authenticat|unauthori[sz]ed|\b401\b|invalid.{0,10}(api.?key|token)"),
     ("permission", r"(?i)permission|forbidden|\b403\b|access denied|not permitted"),
