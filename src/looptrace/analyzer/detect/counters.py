@@ -280,18 +280,21 @@ def _busy(rows: Columns, epochs: Parts) -> None:
 def _twins(rows: Columns, tasks: Parts) -> None:
     """Add `TWINS`: which calls repeat an earlier one of the same step, in each sense.
 
-    A step is what one response asked for: calls in parallel, or all calls up to the next response,
-    among them those that a tool or a wrapper tried again by itself. Where no response was heard
-    before, only parallel calls are known to be a step.
+    A step is what one response asked for: calls in parallel, or all calls up to the next turn of
+    another kind, among them those that a tool or a wrapper tried again by itself. Where the turn
+    before the calls is no response in their trace, only parallel calls are known to be a step.
     """
     is_call = rows["kind"] == _TOOL
-    tasks.count(steps_heard=~is_call, responses_heard=rows["kind"] == _MODEL)
+    tasks.count(steps_heard=~is_call)
+    opener = tasks.last(~is_call)
+    opened = (opener >= 0) & (rows["kind"][opener] == _MODEL)
+    opened &= rows["trace_code"][opener] == rows["trace_code"]
     parallel = rows["step_code"] != UNKNOWN
     if parallel.any():
         parts = Parts(rows, by=(rows["task"], rows["step_code"]), only=parallel.nonzero()[0])
         ordered_ns = parts.sorted(rows["order_ns"])
         parallel &= rows["order_ns"] == parts.by_row(ordered_ns[parts.first])
-    alone = is_call & ~parallel & (rows["responses_heard"] > 0)
+    alone = is_call & ~parallel & opened
     step: Codes = rows["steps_heard"].copy()
     step[parallel] = rows["step_code"][parallel]
     key = (rows["task"], parallel, step, rows["agent_code"])

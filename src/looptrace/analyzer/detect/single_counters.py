@@ -109,7 +109,7 @@ class SingleCounters:
         *(
             "epoch",
             "how",
-            "is_heard",
+            "asked_in",
             "parallel",
             "step",
             "step_calls",
@@ -133,7 +133,7 @@ class SingleCounters:
         # The calls of the last parallel step and of the last response, in each sense of `TWINS`.
         self.parallel: frozenset[tuple[Twin, int, object]] = frozenset()
         self.alone: frozenset[tuple[Twin, int, object]] = frozenset()
-        self.is_heard = False
+        self.asked_in: int | None = None  # trace of the response before the calls
         self.step, self.step_calls = UNKNOWN, 0
         self.attempt_trace: int | None = None  # of the last attempt
         self.messages: BoundedDict[int, None] | None = None  # the words of earlier ones
@@ -267,7 +267,7 @@ class SingleCounters:
         """Set `TWINS`, as `counters._twins` does."""
         one.twin = one.twin_signature = one.twin_failure = one.twin_external = False
         if one.kind != _TOOL:
-            self.is_heard = self.is_heard or one.kind == _MODEL
+            self.asked_in = one.trace if one.kind == _MODEL else None
             self.alone, self.step_calls = frozenset(), 0
         if one.step != self.step:
             self.step, self.parallel = one.step, frozenset()
@@ -276,7 +276,7 @@ class SingleCounters:
             return
         is_parallel = one.step != UNKNOWN and one.order_ns == first_ns
         if not is_parallel:
-            if not self.is_heard:
+            if self.asked_in != one.trace:
                 return
             self.step_calls += 1
             if self.step_calls > STEP_CALLS_MAX:

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
+import polars as pl
+
+from looptrace.analyzer.fingerprint.masks import blank, map_distinct
+from looptrace.analyzer.fingerprint.tool_kinds import CHANGES, FILE_LOOK
+
 # A result with this beginning reports a failure although its span's status does not.
 FAILURE_HEAD = (
     r"^\s*([\w.]*(Error|Exception)\s*[:(-]|ERROR\b|[Ee]rror:|fatal:|panic:"
@@ -80,3 +88,50 @@ MODEL_SERVER = (
 # Figures in the text of a model's failure, such as how many tokens were too many.
 FIGURES = r"[0-9][0-9,.]*"
 UNTOLD = "untold"
+
+_WORDS: Any = {"separator": ": ", "ignore_nulls": True}
+# A call that failed, and a response that did not come.
+FAILED = pl.col("kind").is_in(["tool", "model"]) & pl.col("failed")
+# No type needs more.
+_TYPE_CHARS_MAX = 200
+
+
+def kind_of_type(error_type: str) -> str | None:
+    """Return the kind of a type of error by its name; the word "error" in it says nothing."""
+    *kinds, _ = ERROR_KINDS
+    if any(name == error_type for name, _ in kinds):
+        return error_type
+    head = error_type[:_TYPE_CHARS_MAX]
+    return next((name for name, pattern in kinds if re.search(pattern, head)), None)
+
+
+def error_kinds_of(turns: pl.DataFrame) -> pl.Series:
+    """Return the kind of each failed call and response; a failing test is one of logic."""
+    rows = turns.select(FAILED).to_series().arg_true()
+    columns = pl.col("kind", "name", "arguments", "failing", "hidden", "error", "error_type")
+    failures = turns.select(columns.gather(rows))
+    error, text = pl.col("error"), pl.concat_str("error_type", "error", **_WORDS)
+    lines = (error.str.extract(FIRST_LINE), error.str.extract(LAST_LINE))
+    head = pl.when(~_is_local(failures)).then(pl.concat_str("error_type", *lines, **_WORDS))
+    fits = [
+        pl.when((head if name in EXTERNAL else text).str.contains(pattern)).then(pl.lit(name))
+        for name, pattern in ERROR_KINDS
+    ]
+    by_type = map_distinct(failures["error_type"], kind_of_type)
+    kind = (
+        pl.when(pl.col("failing") > 0)
+        .then(pl.lit("logic"))
+        .when((pl.col("kind") == "model") & text.str.contains(MODEL_SERVER))
+        .then(pl.lit("network"))
+        .when(pl.col("error").is_null() | pl.col("hidden"))
+        .then(pl.lit(UNTOLD))
+        .otherwise(pl.coalesce(by_type, *fits, pl.lit("unknown")))
+    )
+    return blank(turns.height).scatter(rows, failures.select(kind.alias("kind")).to_series())
+
+
+def _is_local(failures: pl.DataFrame) -> pl.Expr:
+    """Mark calls that edit, or look at stored text: their failures quote it, and are their own."""
+    edits = [name for name in failures["name"].drop_nulls().unique() if CHANGES.search(name)]
+    local = pl.col("name").is_in(edits) | pl.col("arguments").str.contains(FILE_LOOK)
+    return ((pl.col("kind") == "tool") & local).fill_null(value=False)

@@ -19,6 +19,7 @@ from looptrace.analyzer.fingerprint.error_kinds import (
     LAST_LINE,
     MODEL_SERVER,
     UNTOLD,
+    kind_of_type,
 )
 from looptrace.analyzer.fingerprint.masks import _ID
 from looptrace.analyzer.fingerprint.signatures import (
@@ -26,7 +27,6 @@ from looptrace.analyzer.fingerprint.signatures import (
     FILE_OF_PLACE,
     FORM_CHARS_MAX,
     GIST_CHARS_MAX,
-    _kind_of_type,
 )
 from looptrace.analyzer.fingerprint.single_texts import (
     found,
@@ -203,7 +203,7 @@ def _error_kind(failure: Failure) -> str:
         return "network"
     if failure.error is None or failure.hidden:
         return UNTOLD
-    by_type = None if failure.error_type is None else _kind_of_type(failure.error_type)
+    by_type = None if failure.error_type is None else kind_of_type(failure.error_type)
     if by_type:
         return by_type
     lines = (found(_FIRST, failure.error), found(_LAST, failure.error))

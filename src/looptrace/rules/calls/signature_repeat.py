@@ -28,8 +28,6 @@ class SignatureRepeat(Rule):
     - `run_tests()->"3 failed" run_tests()->"2 failed" run_tests()->"1 failed"`: fewer failures.
     - `say("All five.") [load(a)->!"no permit" load(b)->!"no permit" load(c)->!"no permit"]`: calls
       of one response are one try.
-    - `say("Load it.") load(a)->!"KeyError: 'email'" load(b)->!"KeyError: 'email'"
-      load(c)->!"KeyError: 'email'"`: a tool tried again by itself.
     - `load(users_{n}.csv)->!? x4`: the error is unknown.
     - `load(users_{n}.csv)->!"connection refused" x4`: the failure is external.
     - `load(users_{n}.csv)->!"An error occurred. Please try again." x4`: a text that says nothing.
