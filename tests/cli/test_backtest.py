@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from looptrace.analyzer.text.session_names import bounded_name
 from looptrace.cli.main import main
 from looptrace.rules.contract import ACTIONS
 from tests.analyzer.report.test_report import HOSTILE
@@ -225,7 +226,7 @@ def test_the_report_obeys_no_trace(hostile: str, tmp_path: Path) -> None:
     assert "gate at turn 3" in text
     assert all(line.isprintable() and len(line) <= 80 for line in text.splitlines())
     report = as_json(str(path), "--b", "balanced")
-    assert report["gates"][0]["task"] == hostile[:1000]
+    assert report["gates"][0]["task"] == bounded_name(hostile[:1000])
 
 
 def test_a_reason_obeys_no_trace(tmp_path: Path) -> None:

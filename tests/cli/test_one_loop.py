@@ -43,7 +43,7 @@ def row_of(store: str, name: str) -> dict[str, Any]:
 
 def test_reports_name_one_loop_and_one_number() -> None:
     """The events beside it say at which time they came, and not how often again."""
-    text = run("analyze", LOOPING)
+    text = " ".join(run("analyze", LOOPING).split())
 
     assert f"{HEADLINE}, turns 6–18" in text
     assert "1 loop in 1 of 1 task" in text
@@ -54,7 +54,8 @@ def test_reports_name_one_loop_and_one_number() -> None:
     report = json.loads(run("analyze", LOOPING, "--format", "json"))
     (loop,) = {finding["loop"] for finding in report["findings"]}
     (lead,) = [finding for finding in report["findings"] if finding["id"] == loop]
-    assert (len(report["findings"]), lead["attempts"], lead["cost"]) == (5, TIMES, COST)
+    cost = COST | {"money": None}
+    assert (len(report["findings"]), lead["attempts"], lead["cost"]) == (5, TIMES, cost)
 
 
 def test_queries_count_it_once(store: str) -> None:

@@ -486,7 +486,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     folder = add(tmp_path, trace("s", "2026-03-02T09:00:00+00:00", "a", [("t", "x", None)]))
     (victim,) = folder.glob("turns/day=2026-03-02/*/data.parquet")
     victim.write_bytes(b"garbage")
-    with pytest.raises(StoreError, match="move that file away") as caught:
+    with pytest.raises(StoreError, match="move it away") as caught:
         rows_of(folder, "recurring_failures")
     assert str(victim) in str(caught.value)
     assert "\n" not in str(caught.value)

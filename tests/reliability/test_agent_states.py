@@ -1,4 +1,4 @@
-"""What a server says of the agent of an open gate: it waits, went on, ended, or is not known.
+"""P29: what a server says of the agent of a gate: it waits, went on, ended, or is not known.
 
 The server, its streams, the span processor and the receiver of webhooks are real.
 """

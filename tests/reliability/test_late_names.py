@@ -1,4 +1,4 @@
-"""The names of a gate that only the root span of a trace has, from exporter to pager and page.
+"""P3: the names of a gate that only the root span of a trace has, from exporter to page.
 
 Everything is real and on loopback: the server, the official exporter, and the receiver.
 """

@@ -87,7 +87,8 @@ def test_an_agent_asks_whether_it_loops(store_dir: Path) -> None:
     assert [failed for failed, _ in answers] == [False] * 3
     loops, why, shown = (json.loads(text) for _, text in answers)
     assert loops["status"] == "paused_for_intervention"
-    assert gate["rule"] in {loop["rule"] for loop in loops["loops"]}
+    rules = {rule for loop in loops["loops"] for rule in (loop["rule"], *loop["also"])}
+    assert gate["rule"] in rules
     assert why["turns"]
     assert shown["event"]["gate"] == gate["id"]
 

@@ -65,7 +65,7 @@ def test_showing_a_gate_runs_no_rule(
         status, body = shown(tmp_path, gate_id, media_type)
         assert status == 200
         assert b"run_tests" in body
-    done = CliRunner().invoke(gates_command, ["show", str(tmp_path), gate_id])
+    done = CliRunner().invoke(gates_command, ["show", "--store", str(tmp_path), gate_id])
     assert done.exit_code == 0, done.output
 
 
@@ -79,6 +79,7 @@ def test_a_gate_of_the_version_before_is_shown_as_it_was(
         sql.execute("DROP TABLE opinions")
         sql.execute("DROP TABLE session_names")
         sql.execute("DROP TABLE task_aliases")
+        sql.execute("DROP TABLE aliases")
         sql.execute("DROP INDEX resolutions_of_gate")
         sql.execute("DROP INDEX gates_with_note")
         sql.execute("ALTER TABLE resolutions DROP COLUMN who")

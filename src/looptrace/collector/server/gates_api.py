@@ -62,6 +62,7 @@ from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store import reader
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, standing_of
 from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
+from looptrace.collector.store.sqlite_file import is_read_only
 
 GATES_PATH = "/v1/gates"
 TASKS_PATH = "/v1/tasks"
@@ -69,6 +70,9 @@ TASK_PATH = TASKS_PATH + "/{id:path}"
 GATES_MAX = TASKS_MAX = 1_000
 _MARKDOWN = "text/markdown"
 _NO_GATE = "There is no such gate, or the id is the beginning of several."
+_READ_ONLY = (
+    "Nothing was decided: the store is on a read-only file system, where no decision can be kept."
+)
 _NO_TURNS = "Markdown was asked for, and the turns are not in the store yet; ask again."
 
 
@@ -141,7 +145,8 @@ class GatesApi:
         {
             HTTPStatus.BAD_REQUEST: "The body is not a decision.",
             HTTPStatus.NOT_FOUND: _NO_GATE,
-            HTTPStatus.CONFLICT: "The gate is not open, or the decision is not valid.",
+            HTTPStatus.CONFLICT: "The gate is not open, the decision is not valid, or the store is "
+            "read-only.",
         },
         body=DecisionBody,
     )
@@ -266,8 +271,11 @@ class GatesApi:
         """Record the decision of a person, and notify the agent at once.
 
         Raises:
-            GateError: if there is no such gate or decision, or the gate is no longer open.
+            GateError: if there is no such gate or decision, the gate is no longer open, or the
+                store cannot be written.
         """
+        if is_read_only(self.store_dir):
+            raise GateError(_READ_ONLY)
         with reader.open_gates(self.store_dir) as gates:
             gate = gates.resolve(gate_id, decision, note, who=who)
         self.decided()

@@ -30,7 +30,7 @@ from looptrace.collector.server.receiver.sink import SinkFull
 from looptrace.collector.server.reserve import Reserve
 from looptrace.collector.store.layout import read_evaluated, write_evaluated
 from looptrace.collector.store.locks import NAME, StoreError
-from looptrace.collector.store.sqlite_file import connect, explained
+from looptrace.collector.store.sqlite_file import connect, explained, is_read_only
 from looptrace.collector.worker import Worker
 
 _logger = logging.getLogger(__name__)
@@ -127,7 +127,13 @@ def log_of(store_dir: Path, bytes_max: int) -> IngestLog:
             path,
         )
     log = IngestLog(path, bytes_max)
-    if not noted.is_served:
+    if log.is_fixed:
+        _logger.warning(
+            "%s: is on a read-only file system; spans and decisions are refused until it can be "
+            "written and the server is started again",
+            store_dir,
+        )
+    elif not noted.is_served:
         write_evaluated(store_dir, noted._replace(is_served=True))
     return log
 
@@ -136,14 +142,15 @@ class IngestLog:
     """The log of one store, for one process."""
 
     def __init__(self, path: Path, bytes_max: int) -> None:
-        """Open the log, or create it; a full disk only blocks it.
+        """Open the log, or create it; a full disk only blocks it, and a read-only one for good.
 
         Raises:
             StoreError: if the file is something else or cannot be used.
         """
         self.path = path
         self.bytes_max = bytes_max
-        self.is_blocked = False  # whether nothing can be written now
+        self.is_fixed = is_read_only(path.parent)
+        self.is_blocked = self.is_fixed  # whether nothing can be written now
         self.damaged = 0  # rows that could not be read and were set aside
         self.appended_s = time.monotonic()  # when spans came last
         self.committed = threading.Event()  # set when there is something new
@@ -155,10 +162,12 @@ class IngestLog:
         self._has_taken_back = False
         self._reader = connect(path, LOG, one_thread=False)
         with explained(path, LOG):
-            self._unblock(self._reader)
+            if not self.is_fixed:
+                self._unblock(self._reader)
             self.bytes, self.spans = self._reader.execute(_SIZES).fetchone()
         self._worker = Worker("looptrace-log", self._write)
-        self._worker.start()
+        if not self.is_fixed:
+            self._worker.start()
 
     def instruments(self) -> list[Instrument]:
         """Return the instruments of what waits in the log."""
@@ -193,7 +202,7 @@ class IngestLog:
         if self.bytes > self.bytes_max:
             raise SinkFull(RETRY_AFTER_S)
         if self.is_blocked:
-            raise self._unwritable("there is no room")
+            raise self._unwritable("it is read-only" if self.is_fixed else "there is no room")
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[None] = loop.create_future()
 

@@ -134,12 +134,12 @@ class Service:
         wakes = (self.detector.wake, self.archiver.ask)
         judge = options.judge
         self.judge = GateJudge(options.store_dir, judge, settings.judge, *wakes) if judge else None
-        self.archiver.start()  # All listeners of events exist now.
-        self.dispatcher.start()
-        if self.exporter:
-            self.exporter.start()
-        if self.judge:
-            self.judge.start()
+        if not self.log.is_fixed:
+            self.archiver.start()  # All listeners of events exist now.
+            self.dispatcher.start()
+            for part in (self.exporter, self.judge):
+                if part:
+                    part.start()
         reduced = partial(with_content, content=options.content, key=key)
         self.shards = self._shards(options, key)
         self.pipeline = Pipeline(self.shards or self.log, settings.server, self.counts, reduced)
@@ -156,6 +156,8 @@ class Service:
         return Dispatcher(path, settings.webhooks, os.environ, page=settings.page, heard=heard)
 
     def _shards(self, options: Options, key: bytes) -> Shards | None:
+        if self.log.is_fixed:  # Spans of other servers are refused, too.
+            return None
         others = (options.shard, options.access.tokens, options.content, key)
         return shards_of(options.store_dir, options.settings, self.log, *others)
 
@@ -171,7 +173,9 @@ class Service:
         ]
 
     def checks(self) -> dict[str, Callable[[], bool]]:
-        """Return the health check of each part."""
+        """Return the health check of each part; where the store is only read, none runs."""
+        if self.log.is_fixed:
+            return {"writable": lambda: False}
         return {
             "detection": lambda: self.detector.is_alive and self.detector.counts.is_current == 1,
             "storing": lambda: self.archiver.is_alive and not self.archiver.counts.is_blocked,
@@ -220,6 +224,8 @@ class Service:
 
     async def _stored(self) -> None:
         """Wait until the store has the processed spans, for a limited time."""
+        if self.log.is_fixed:
+            return
         detected, deadline_s = self.detector.counts, time.monotonic() + _STORED_WAIT_S
         while not detected.is_current and time.monotonic() < deadline_s:
             await asyncio.sleep(_STORED_LOOK_S)
@@ -233,12 +239,8 @@ class Service:
         self.pipeline.close()
         self.feed.close()
         ends = [self.detector.close, self.dispatcher.close, self.archiver.close]
-        if self.exporter:
-            ends.append(self.exporter.close)
-        if self.judge:
-            ends.append(self.judge.close)
-        if self.shards:
-            ends.append(self.shards.close)
+        optional = (self.exporter, self.judge, self.shards)
+        ends += [part.close for part in optional if part]
         with ThreadPoolExecutor(len(ends)) as pool:
             for end in ends:
                 pool.submit(end, _PARTS_END_S)

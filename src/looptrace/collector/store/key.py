@@ -11,6 +11,7 @@ from looptrace.analyzer.text.digests import digest
 from looptrace.collector.content.redaction import KEY_BYTES
 from looptrace.collector.store.layout import read_evaluated, write_evaluated
 from looptrace.collector.store.locks import NAME, StoreError
+from looptrace.collector.store.sqlite_file import is_read_only
 
 _KEY_FILE = f"{NAME}.key"
 _logger = logging.getLogger(__name__)
@@ -25,12 +26,17 @@ _LOST = (
 def content_key(store_dir: Path) -> bytes:
     """Return the key of a store's hashes; the first call draws it, and also where it was lost.
 
+    Where nothing can be written, each call draws another one.
+
     Raises:
         StoreError: if it cannot be read or written.
     """
     path, noted = store_dir / _KEY_FILE, read_evaluated(store_dir)
+    is_fixed = is_read_only(store_dir)
     try:
         if not path.exists():
+            if is_fixed:
+                return secrets.token_bytes(KEY_BYTES)
             _draw_key(path)
             if noted.key:
                 _logger.warning("%s: was lost, and a new one is drawn; %s.", path, _LOST)
@@ -45,7 +51,7 @@ def content_key(store_dir: Path) -> bytes:
             f"{path}: is not the key of this store; put the right one back, or move it away: "
             f"then a new one is drawn, and {_LOST}."
         )
-    if not noted.key:
+    if not noted.key and not is_fixed:
         write_evaluated(store_dir, noted._replace(key=digest(key)))
     return key
 

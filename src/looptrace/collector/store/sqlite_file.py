@@ -87,14 +87,17 @@ class SqliteFile:
 def connect(
     path: Path, schema: Schema, *, one_thread: bool = True, create: bool = True
 ) -> sqlite3.Connection:
-    """Connect to a file; `create` it, if it is absent or empty.
+    """Connect to a file; `create` it, if it is absent or empty; in memory if it cannot be written.
 
     Raises:
         StoreError: if the file is something else, of a newer version, or cannot be used.
     """
     with explained(path, schema):
         is_fixed = is_read_only(path.parent)
-        mode = _mode_fixed(path) if is_fixed else "mode=rwc" if create else "mode=rw"
+        is_absent = not (path.is_file() and path.stat().st_size)
+        mode = "mode=rwc" if create else "mode=rw"
+        if is_fixed:
+            mode = "mode=memory" if create and is_absent else _mode_fixed(path)
         sql = sqlite3.connect(
             f"{path.absolute().as_uri()}?{mode}",
             uri=True,
@@ -105,7 +108,7 @@ def connect(
         try:
             if is_fixed and _pragma(sql, "user_version") in schema.steps:
                 sql = _in_memory(sql, one_thread=one_thread)
-            _prepare(path, sql, schema, create=create and not is_fixed)
+            _prepare(path, sql, schema, create=create)
             if is_fixed:
                 sql.execute("PRAGMA query_only = ON")  # A decision in memory would be lost.
         except BaseException:

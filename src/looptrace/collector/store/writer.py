@@ -33,10 +33,7 @@ from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.content.policy import Content, with_content
 from looptrace.collector.store.buckets.derivation import ChangedBucket, Derivation, Derived
-from looptrace.collector.store.buckets.gated_tasks import (
-    decided_or_renamed,
-    tasks_gone,
-)
+from looptrace.collector.store.buckets.gated_tasks import decided_or_renamed, tasks_gone
 from looptrace.collector.store.buckets.judged import (
     Judged,
     judged_of,
@@ -58,6 +55,7 @@ from looptrace.collector.store.key import content_key
 from looptrace.collector.store.layout import (
     GATES_FILE,
     UNFINISHED_FILE,
+    gates_path,
     is_store,
     write_note,
 )
@@ -65,6 +63,7 @@ from looptrace.collector.store.locks import NAME, StoreError, ingesting, make_fo
 from looptrace.collector.store.migration import prepare_store
 from looptrace.collector.store.reader import count_rows
 from looptrace.collector.store.retention import ExpiringDay, Retention, expire
+from looptrace.collector.store.sqlite_file import is_read_only
 from looptrace.collector.store.tables.parquet import (
     BUCKETS,
     TABLES,
@@ -97,11 +96,14 @@ class Ingested:
 
 
 def prepare(store_dir: Path) -> None:
-    """Create a store where there is none.
+    """Create a store where there is none; one that cannot be written must be there.
 
     Raises:
         StoreError: if the folder is something else, or another process writes to it.
     """
+    if is_read_only(store_dir):
+        gates_path(store_dir)
+        return
     with _locked(store_dir):
         pass
 
