@@ -60,8 +60,8 @@ def test_a_store_on_a_read_only_mount_is_read(tmp_path: Path, made_by: str) -> N
             gate = gates.gates()[0]
             assert (gate.decision == "cancel") == (made_by == "killed")
         shown = [
-            run("gates", "list", fixed, "--all"),
-            run("gates", "show", fixed, gate.id),
+            run("gates", "list", "--store", fixed, "--all"),
+            run("gates", "show", "--store", fixed, gate.id),
             run("query", "gates", "--store", fixed),
             run("analyze", fixed),
             run("explain", fixed, "--task", gate.task),
@@ -72,7 +72,7 @@ def test_a_store_on_a_read_only_mount_is_read(tmp_path: Path, made_by: str) -> N
         opened = looptrace.open(str(fixed))
         assert gate.id in {each.id for each in opened.gates}
         assert opened.task(gate.task).turns
-        refused = run("gates", "resolve", fixed, gate.id, "--decision", "reviewed")
+        refused = run("gates", "resolve", "--store", fixed, gate.id, "--decision", "reviewed")
         assert refused[0] == 2
         assert "\n" not in refused[1].strip()
         with pytest.raises(StoreError, match="Read-only file system"):
