@@ -43,7 +43,6 @@ NOTES = ["gates.db", "json", "judged", "key", "lock", "rules"]
 TABLES = ["spans", "turns", "findings"]
 FILES = [
     *(f"looptrace-store.{name}" for name in NOTES),
-    *(f"{table}/day=1970-01-01/bucket=00/data.parquet" for table in TABLES),
     *(f"{table}/day=2026-03-02" for table in TABLES),
 ]
 Gates = list[tuple[str, str, str | None, str | None]]
@@ -86,7 +85,7 @@ def whole(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run("ingest", traces, "--store", store)[0] == 0
     gate = gates_of(store)[0][0]
     decided = ["--decision", "continue", "--note", "Ask the vault.", "--by", "Ada"]
-    assert run("gates", "resolve", store, gate, *decided)[0] == 0
+    assert run("gates", "resolve", "--store", store, gate, *decided)[0] == 0
     assert run("ingest", "--store", store)[0] == 0
     return store
 
@@ -121,7 +120,7 @@ def test_what_is_lost_is_found_again_or_the_advice_brings_it_back(
     store = tmp_path / "store"
     shutil.copytree(whole, store)
     DAMAGES[damage](hit(store, name))
-    for reading in (["gates", "list", store], ["query", "gates", "--store", store]):
+    for reading in (["gates", "list", "--store", store], ["query", "gates", "--store", store]):
         code, said = run(*reading)
         if "gates.db" in name or code:
             assert code == 2

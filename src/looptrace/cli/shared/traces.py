@@ -155,7 +155,7 @@ def _check_sources(notes: SpansRead | ReadNotes) -> None:
     Raises:
         InputError: if there is no source.
     """
-    if not notes.sources:
+    if notes.skipped and not notes.sources:  # Without paths, `ingest` evaluates what is stored.
         raise InputError(f"{'; '.join(f'{part.where}: {part.why}' for part in notes.skipped)}.")
 
 
