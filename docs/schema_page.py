@@ -26,10 +26,11 @@ _HEAD = f"""# Schema of the store
 collector/store/gate_views.py. -->
 
 A store is a folder. Spans, turns and findings are Parquet files by day and bucket:
-`TABLE/day=YYYY-MM-DD/bucket=NN/data*.parquet`, of which a busy day has several. Events, gates,
-pivots, opinions and tasks are in `{GATES_FILE}`, which is SQLite; SQL sees them as the
-views below, and programs should read them there, because the tables of the file may change. Read
-everything with [`looptrace query`](commands.md#looptrace-query):
+`TABLE/day=YYYY-MM-DD/bucket=NN/data*.parquet`, of which a busy day has several, and a table without
+rows may have none. Events, gates, pivots, opinions and tasks are in `{GATES_FILE}`,
+which is SQLite; SQL sees them as the views below, and programs should read them there, because the
+tables of the file may change. Read everything with
+[`looptrace query`](commands.md#looptrace-query):
 
 ```sh
 looptrace ingest examples/traces --store store

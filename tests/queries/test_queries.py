@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from looptrace.collector.store import sql, writer
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import open_gates
 from looptrace.collector.store.sql import QueryError, ask, ask_each, ask_typed, connect
+from looptrace.collector.store.tables.parquet import TABLES
 from tests.otlp import Trace
 
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
@@ -194,6 +196,23 @@ def test_several_queries_have_one_answer_each(decided: Path) -> None:
     answers = ask_each(decided, {name: queries.load(name).sql for name in names})
 
     assert {name: rows_of(decided, name) for name in names} == answers
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_without_files_has_the_columns_of_one_with_rows(
+    tmp_path: Path, folder: Path, table: str
+) -> None:
+    """SQL that was written for a full store must also run on a new one, and on both together."""
+    writer.ingest(SPAN_SCHEMA.to_frame(), tmp_path)
+    late_buckets = shutil.copytree(folder, tmp_path.with_name(f"{tmp_path.name}-late"))
+    for early in late_buckets.glob("*/day=*/bucket=0*"):
+        shutil.rmtree(early)
+    assert list(late_buckets.glob(f"{table}/*/*/*.parquet"))
+    described = [typed(one, f"DESCRIBE {table}") for one in (tmp_path, folder, late_buckets)]
+    assert described == [described[0]] * 3
+    counting = f"SELECT count(*) FROM {table}"  # noqa: S608 - It is a constant.
+    with ask_typed([tmp_path, folder], counting) as both:
+        assert next(both.batches) == typed(folder, counting) != [(0,)]
 
 
 @pytest.mark.parametrize("name", queries.names())

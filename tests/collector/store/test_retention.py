@@ -22,6 +22,7 @@ from looptrace.collector.store.sql import ask_typed
 from looptrace.collector.store.tables import parquet, replacement
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.replacement import replace_rows
+from looptrace.collector.store.tables.writing import Content, write_files
 from looptrace.collector.store.writer import writing
 from tests.collector.store.test_writer import looping, spans_of
 from tests.reliability.serving import DEADLINE_S, Served, served, until
@@ -53,7 +54,7 @@ def look(
 def stored_days(folder: Path) -> set[str]:
     """Return the days that have rows in some table."""
     found = (path for table in parquet.TABLES for path in (folder / table).glob(parquet.ANYWHERE))
-    return {parquet.day_of(path) for path in found if parquet.has_rows(path)}
+    return {parquet.day_of(path) for path in found}
 
 
 @pytest.fixture
@@ -191,7 +192,7 @@ def test_files_without_the_note_arrived_when_they_were_written(
 def test_spans_of_a_clock_that_was_not_set_go_like_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
 ) -> None:
-    """1970 is the day of the files that give tables their columns, which stay."""
+    """Their day is 1970, and the tables of a store may lose all of their rows of a day."""
     names = [f"1970 {number}" for number in range(8)]  # in several buckets
     spans = spans_of(*(looping(name, at="1970-01-01T09:00:00+00:00") for name in names))
     writer.ingest(spans, tmp_path)
@@ -220,6 +221,24 @@ def test_it_says_what_goes_and_how_much(
         f"2 days ({FIRST} to 2026-03-05) with {spans} spans and {spans} turns, {size:,} bytes, "
         "because their spans arrived more than `retention_days` ago"
     )
+
+
+def test_an_empty_file_of_an_earlier_version_is_no_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
+) -> None:
+    """Earlier versions had one in each table, for its columns, which is read like others."""
+    for table, schema in parquet.TABLES.items():
+        path = parquet.folder_of(tmp_path, table, "1970-01-01", 0) / "data.parquet"
+        write_files(tmp_path, {path: Content(schema.to_frame())})
+    arrive(tmp_path, monkeypatch, now_ns, FIRST, LAST)
+    assert look(tmp_path, time.time_ns() + 90 * DAY_NS)[0] == [FIRST]
+    with ask_typed(tmp_path, "SELECT DISTINCT day::VARCHAR FROM spans ORDER BY ALL") as answer:
+        assert next(answer.batches) == [(FIRST,), (LAST,)]
+    noted = {parquet.bucket_made_with(tmp_path, "turns", n) for n in range(parquet.BUCKETS)}
+    assert len(noted - {None}) == 1
+    late = spans_of(looping("late", at="1970-01-01T09:00:00+00:00"))
+    writer.ingest(late, tmp_path)
+    assert pl.concat(reader.read_spans(tmp_path))["end_ns"].lt(DAY_NS).sum() == late.height
 
 
 def page(server: Served, path: str) -> str:

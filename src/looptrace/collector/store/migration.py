@@ -19,8 +19,7 @@ from looptrace.collector.store.layout import (
     write_marker,
 )
 from looptrace.collector.store.locks import MARKER
-from looptrace.collector.store.tables.parquet import TABLES, template
-from looptrace.collector.store.tables.writing import prepare_files, rewrite
+from looptrace.collector.store.tables.writing import rewrite
 
 
 def prepare_store(store_dir: Path) -> None:
@@ -29,7 +28,6 @@ def prepare_store(store_dir: Path) -> None:
     Raises:
         StoreError: if it is of a newer version, or a file cannot be read or written.
     """
-    prepare_files(store_dir, [t for t in TABLES if not template(store_dir, t).exists()])
     if not (store_dir / MARKER).is_file():
         write_marker(store_dir, 1)  # It may have been lost, and files may have any schema.
     migrate(store_dir)

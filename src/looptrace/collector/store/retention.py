@@ -23,9 +23,7 @@ from looptrace.collector.store.tables.parquet import (
     TABLES,
     arrived_ns_of,
     day_of,
-    has_rows,
     rows_of,
-    template,
 )
 from looptrace.collector.store.tables.removal import delete_days
 from looptrace.rules.vocabulary import NS_PER_S
@@ -155,7 +153,7 @@ def _due(
     days: dict[str, _Day] = defaultdict(_Day)
     for table in TABLES:
         for path in (store_dir / table).glob(ANYWHERE):
-            if path != template(store_dir, table) or has_rows(path):
+            if rows_of(path):
                 days[day_of(path)].add(table, path)
     kept_bytes = sum(day.bytes for day in days.values())
     oldest = utc_day(now_ns - days_max * DAY_S * NS_PER_S)

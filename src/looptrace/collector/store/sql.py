@@ -28,7 +28,6 @@ from looptrace.collector.store.tables.parquet import (
     TURN_COLUMNS_ADDED,
     file_patterns,
     if_damaged,
-    table_files,
 )
 from looptrace.errors import InputError
 from looptrace.queries import Query
@@ -61,6 +60,10 @@ _FINDINGS = """
     SELECT stored.*, coalesce(loop, id) AS loop, coalesce(loop, id) = id AS leads
     FROM parts.findings AS stored LEFT JOIN parts.loops USING (id)
 """
+# The folders of a row, as columns.
+_PLACE = {"day": pl.Date(), "bucket": pl.String()}
+# DuckDB takes buckets for numbers where none begins with 0.
+_BUCKET = duckdb.ColumnExpression("bucket").cast("VARCHAR").alias("bucket")
 _TIME_WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
 
 
@@ -84,7 +87,8 @@ def connect(*stores: Path) -> duckdb.DuckDBPyConnection:
     """Open `spans`, `turns` and `findings` of stores, as if they were one, and its `GATE_VIEWS`.
 
     The connection reads no file outside the stores and loads no extension, and its settings cannot
-    be changed. Its SQL could still write into a store's folder, which `ask_typed` prevents.
+    be changed. Its SQL could still write into a store's folder, which `ask_typed` prevents. The
+    caller keeps writers from the stores, because a table may lose its last file.
 
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
@@ -105,16 +109,16 @@ def connect(*stores: Path) -> duckdb.DuckDBPyConnection:
     connection.execute(f"SET allowed_directories = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     try:
-        with _reading_all(folders):
-            for table, columns in tables.items():
-                connection.execute(f"USE {'parts' if table == 'findings' else 'main'}")
-                for folder in folders:
-                    table_files(folder, table)  # The tables exist from here on.
-                patterns = [each for folder in folders for each in file_patterns(folder, table)]
+        for table, columns in tables.items():
+            connection.execute(f"USE {'parts' if table == 'findings' else 'main'}")
+            if patterns := [each for folder in folders for each in file_patterns(folder, table)]:
                 files = connection.read_parquet(patterns, hive_partitioning=True)
-                files.select(*columns, "day", "bucket").create_view(table)
-            connection.execute("USE main")
-            connection.execute(_FINDINGS)
+                files.select(*columns, "day", _BUCKET).create_view(table)
+            else:
+                empty = pl.Schema({**TABLES[table], **_PLACE}).to_frame()
+                create_table(connection, table, empty.select(*columns, *_PLACE))
+        connection.execute("USE main")
+        connection.execute(_FINDINGS)
     except duckdb.Error as error:
         connection.close()
         raise _explained(error) from error
@@ -144,8 +148,11 @@ def ask(
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
     folders = [stores] if isinstance(stores, Path) else stores
-    with connect(*folders) as connection:
-        yield _answered(connection, folders, sql, values)
+    with ExitStack() as stack:
+        with _reading_all(folders):
+            connection = stack.enter_context(connect(*folders))
+            answer = _answered(connection, sql, values)
+        yield answer
 
 
 def ask_query(
@@ -172,23 +179,19 @@ def ask_each(store_dir: Path, queries: Mapping[str, str]) -> dict[str, list[dict
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
     answers: dict[str, list[dict[str, Any]]] = {}
-    with connect(store_dir) as connection:
+    with reading(store_dir), connect(store_dir) as connection:
         for name, sql in queries.items():
-            result = _answered(connection, [store_dir], sql, {})
+            result = _answered(connection, sql, {})
             rows = chain.from_iterable(result.batches)
             answers[name] = [dict(zip(result.columns, row, strict=True)) for row in rows]
     return answers
 
 
 def _answered(
-    connection: duckdb.DuckDBPyConnection,
-    stores: Iterable[Path],
-    sql: str,
-    values: Mapping[str, str],
+    connection: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, str]
 ) -> QueryResult:
     """Compute the whole answer, so that the stores' files are no longer needed."""
-    with _reading_all(stores):
-        _heard(connection, lambda: connection.execute(f"{_ANSWER}{sql}", dict(values)))
+    _heard(connection, lambda: connection.execute(f"{_ANSWER}{sql}", dict(values)))
     answer = connection.execute("FROM answer")
     columns = answer.description or []
     for name, kind, *_ in columns:

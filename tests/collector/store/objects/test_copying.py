@@ -51,6 +51,24 @@ def test_the_store_of_a_server_at_work_is_copied_again_and_again(tmp_path: Path,
         assert tables(copy) == tables(folder)
 
 
+def test_a_store_without_spans_is_copied_and_read(tmp_path: Path, url: str) -> None:
+    """A deployment is set up before its first agent runs."""
+    folder = tmp_path / "store"
+    writer.ingest(spans_of(looping("one")).clear(), folder)
+    sent = copy_store(folder, url)
+    assert [each.object for each in sent if "parquet" in each.object] == []
+    asked = "SELECT count(*), count(day) FROM turns FULL JOIN findings USING (task)"
+    for command in (
+        ["query", "--sql", asked, "--store"],
+        ["analyze"],
+        ["gates", "list", "--store"],
+    ):
+        assert run(*command, url).output == run(*command, folder).output
+    writer.ingest(spans_of(looping("one")), folder)
+    copy_store(folder, url)
+    assert sessions_at(url) == {"one"}
+
+
 def test_what_retention_deletes_stays_in_the_copy(store: Path, url: str) -> None:
     """A bucket is where one keeps what a server's disk has no room for."""
     copy_store(store, url)

@@ -13,7 +13,7 @@ import polars as pl
 from looptrace.analyzer.schema.findings import FINDING_SCHEMA
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.collector.store.locks import EVALUATE, DamagedFileError, StoreError
+from looptrace.collector.store.locks import EVALUATE, DamagedFileError
 from looptrace.collector.store.objects.snapshot import fetch, rows_absent
 from looptrace.collector.store.tables.file_contents import (
     Having,
@@ -22,7 +22,7 @@ from looptrace.collector.store.tables.file_contents import (
     file_rows,
     may_have,
 )
-from looptrace.collector.store.tables.file_names import ANY_DATA, DATA, covered, in_order
+from looptrace.collector.store.tables.file_names import ANY_DATA, covered, in_order
 
 T = TypeVar("T")
 
@@ -39,7 +39,6 @@ TABLES = {"spans": STORED_SPAN_SCHEMA, "turns": TURN_SCHEMA, "findings": FINDING
 # memory. It never changes, because it decides the place of a task.
 BUCKETS = 16
 
-FIRST_DAY = "1970-01-01"
 FILE = "looptrace file"  # The column with the file of a row.
 _ALL = pl.lit(value=True)
 ANYWHERE = f"day=*/bucket=*/{ANY_DATA}"
@@ -49,11 +48,15 @@ BAD_PARQUET = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
 def file_patterns(store_dir: Path, table: str) -> list[str]:
-    """Return the glob pattern of a table's files, or their names where some of them are covered."""
+    """Return the glob pattern of a table's files, or their names where some of them are covered.
+
+    There is none where the table has no files; remote ones are fetched.
+    """
+    fetch(store_dir, table)
     found = list((store_dir / table).glob(ANYWHERE))
-    if covered(found):
-        return [glob.escape(str(path)) for path in in_order(found)]
-    return [str(Path(glob.escape(str(store_dir)), table, ANYWHERE))]
+    if found and not covered(found):
+        return [str(Path(glob.escape(str(store_dir)), table, ANYWHERE))]
+    return [glob.escape(str(path)) for path in in_order(found)]
 
 
 def read_bucket(
@@ -109,11 +112,12 @@ def read_where(
     paths = table_files(store_dir, table)
     scan = partial(pl.scan_parquet, glob=False, hive_partitioning=False)
     try:
-        if not columns:
+        if paths and not columns:
             rows = scan(paths, include_file_paths=FILE)
             files = rows.filter(which).select(pl.col(FILE).unique()).collect()
-            # Where no file has such a row, one file gives the columns.
-            paths = [Path(path) for path in sorted(files[FILE])] or paths[:1]
+            paths = [Path(path) for path in sorted(files[FILE])]
+        if not paths:
+            return TABLES[table].to_frame().select(names)
         return scan(paths).filter(which).select(names).collect()
     except BAD_PARQUET:  # Reading bucket by bucket shows which file it is.
         parts = [read_bucket(store_dir, table, bucket) for bucket in range(BUCKETS)]
@@ -127,7 +131,7 @@ def bucket_made_with(store_dir: Path, table: str, bucket: int) -> str | None:
         StoreError: if a file is not what looptrace wrote.
     """
     files = bucket_files(store_dir, table, bucket)
-    noted = {made_with_of(path) for path in files if has_rows(path)}
+    noted = {made_with_of(path) for path in files if rows_of(path)}
     return noted.pop() or None if len(noted) == 1 else None
 
 
@@ -269,16 +273,9 @@ def bucket_files(store_dir: Path, table: str, bucket: int) -> list[Path]:
 
 
 def table_files(store_dir: Path, table: str) -> list[Path]:
-    """Return the files of a table, of which there is at least one; remote ones are fetched.
-
-    Raises:
-        StoreError: if they are gone.
-    """
+    """Return the files of a table in the order of their days; remote ones are fetched."""
     fetch(store_dir, table)
-    files = in_order((store_dir / table).glob(ANYWHERE))
-    if not files:
-        raise StoreError(f"{store_dir / table}: has no files; to make them again, {EVALUATE}.")
-    return files
+    return in_order((store_dir / table).glob(ANYWHERE))
 
 
 def _present_files(store_dir: Path, table: str, bucket: int) -> list[Path]:
@@ -288,19 +285,6 @@ def _present_files(store_dir: Path, table: str, bucket: int) -> list[Path]:
 def folder_of(store_dir: Path, table: str, day: str, bucket: int) -> Path:
     """Return the folder with the files of a bucket and day."""
     return store_dir / table / day_folder(day) / _bucket_folder(bucket)
-
-
-def template(store_dir: Path, table: str) -> Path:
-    """Return the file that gives a table its columns; it may also have rows."""
-    return folder_of(store_dir, table, FIRST_DAY, 0) / DATA
-
-
-def has_rows(path: Path) -> bool:
-    """Return whether a file has rows; an unreadable file counts as one with rows."""
-    try:
-        return file_rows(path) > 0
-    except BAD_PARQUET:
-        return True
 
 
 def day_of(path: Path) -> str:

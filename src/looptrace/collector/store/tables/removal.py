@@ -11,34 +11,28 @@ from looptrace.collector.store.locks import StoreError, replacing
 from looptrace.collector.store.tables.file_names import covered
 from looptrace.collector.store.tables.parquet import (
     ANYWHERE,
-    FIRST_DAY,
     TABLES,
     day_folder,
     is_whole,
-    template,
 )
-from looptrace.collector.store.tables.writing import ASIDES, prepare_files
+from looptrace.collector.store.tables.writing import ASIDES
 
 _DAMAGED = ".damaged"
 
 
 def delete_days(store_dir: Path, days: Sequence[str]) -> None:
-    """Delete the spans, turns and findings of days; the files that give tables their columns stay.
+    """Delete the spans, turns and findings of days.
 
     Raises:
         StoreError: if a file cannot be deleted.
     """
     if not days:
         return
-    if FIRST_DAY in days:
-        prepare_files(store_dir)
     try:
         with replacing(store_dir):
             for table, day in product(TABLES, map(day_folder, days)):
-                kept, folder = template(store_dir, table).parent, store_dir / table / day
-                for gone in folder.glob("*") if folder == kept.parent else [folder]:
-                    if gone != kept and gone.exists():
-                        shutil.rmtree(gone)
+                if (folder := store_dir / table / day).exists():
+                    shutil.rmtree(folder)
     except OSError as error:
         raise StoreError(
             f"{error.filename}: cannot be deleted ({error.strerror}); check permissions."

@@ -19,7 +19,6 @@ from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.file_names import file_name, range_of
 from looptrace.collector.store.tables.parquet import (
     FILE,
-    FIRST_DAY,
     TABLES,
     arrived_ns_of,
     bucket_files,
@@ -115,9 +114,7 @@ class _Plan:
         """Add rows to the last file of a folder, or to a new one, and merge files of like size."""
         present = [path for path in self._files if path.parent == folder]
         last = present[-1] if present else folder / file_name(0, 0)
-        # The file that gives a table its columns keeps its name.
-        keeps_one = day_of(last) == FIRST_DAY
-        if present and rows_of(last) >= ROWS_MIN and not keeps_one:
+        if present and rows_of(last) >= ROWS_MIN:
             number = range_of(last)[1] + 1
             last = folder / file_name(number, number)
             present.append(last)
@@ -125,7 +122,7 @@ class _Plan:
         else:
             before = self._content(last) if present else Content(content.rows.clear())
         self._put(last, [before, content])
-        if not keeps_one and (alike := self._alike(present)):
+        if alike := self._alike(present):
             self._merge(alike)
 
     def drop_lost(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,6 @@ from looptrace.collector.store.tables.parquet import (
     read_files,
     schema_of,
     table_files,
-    template,
 )
 
 _ASIDE = "tmp-"
@@ -76,18 +75,6 @@ def write_files(
             f"{path}: cannot be written ({first_line(error)}); "
             "check space and permissions, then try again."
         ) from error
-
-
-def prepare_files(store_dir: Path, tables: Iterable[str] = TABLES) -> None:
-    """Write an empty file for tables, which gives them columns before there is a row.
-
-    Raises:
-        StoreError: if a file cannot be written.
-    """
-    write_files(
-        store_dir,
-        {template(store_dir, table): Content(TABLES[table].to_frame()) for table in tables},
-    )
 
 
 def rewrite(
