@@ -34,6 +34,7 @@ from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.near_names import did_you_mean
+from looptrace.analyzer.text.session_names import session_name
 from looptrace.collector.content.redaction import redact_text
 from looptrace.collector.store.gate_file import tables as queries
 from looptrace.collector.store.gate_file.identities import Identities
@@ -247,6 +248,9 @@ class GateStore(Identities):
             if status == "withdrawn":
                 continue
             opening = replace(self._opening(gate_id), action=None)
+            # A session had no service in its name once, and an upgrade is no news to a receiver.
+            if (opening.task, opening.agent) == (session_name(task, opening.service), agent):
+                continue
             if status != "open":
                 opening = replace(opening, status="active")
             self._tell_again(
