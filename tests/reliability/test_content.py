@@ -203,10 +203,11 @@ def test_no_secret_of_a_person_is_kept_or_sent(
             first, *others = [gate["id"] for gate in server.ask("GET", "/v1/gates")[1]["gates"]]
             body = json.dumps({"decision": "continue", "note": written(0), "who": written(1)})
             assert server.ask("POST", f"/v1/gates/{first}/resolve", body.encode())[0] == OK
-            for number, place in ((2, f"http://{server.address}"), (4, str(store))):
+            at_server = ("--server", f"http://{server.address}")
+            for number, place in ((2, at_server), (4, ("--store", str(store)))):
                 words = ["--note", written(number), "--by", written(number + 1)]
                 gate = others.pop()
-                options = ["gates", "resolve", place, gate, "--decision", "continue", *words]
+                options = ["gates", "resolve", *place, gate, "--decision", "continue", *words]
                 assert CliRunner().invoke(main, options).exit_code == 0
             until(lambda: len(receiver.hits) == 6)
             listed = json.dumps(server.ask("GET", "/v1/gates")[1])
@@ -654,13 +655,13 @@ def test_no_stored_text_is_long() -> None:
 def test_the_key_is_drawn_once_for_its_owner_alone(tmp_path: Path) -> None:
     """P17: hashes that anyone can make can be guessed."""
     key = content_key(tmp_path)
-    (path,) = tmp_path.iterdir()
+    path = tmp_path / "looptrace-store.key"
 
     assert content_key(tmp_path) == key != content_key_elsewhere(tmp_path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
     path.write_bytes(b"short")
-    with pytest.raises(StoreError, match="is not a key of looptrace"):
+    with pytest.raises(StoreError, match="is not the key of this store"):
         content_key(tmp_path)
 
 

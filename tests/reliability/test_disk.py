@@ -155,7 +155,7 @@ def test_a_server_starts_on_a_full_file_system(disk: Path, *, is_killed: bool) -
         assert (status, ready["checks"]["log"]) == (UNAVAILABLE, False)
         assert server.send(looping("s2", 6).request()) == UNAVAILABLE
         (gate,) = server.ask("GET", "/v1/gates")[1]["gates"]
-        listed = CliRunner().invoke(main, ["gates", "list", str(folder)])
+        listed = CliRunner().invoke(main, ["gates", "list", "--store", str(folder)])
         assert gate["id"] in listed.output
         for path in ("/", "/tasks", "/overview", "/health"):
             with closing(http.client.HTTPConnection(server.address, timeout=DEADLINE_S)) as asked:

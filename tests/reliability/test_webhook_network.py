@@ -26,6 +26,7 @@ from typing import Any
 import pytest
 
 from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.outbox import Outbox
 from looptrace.collector.webhooks import client
 from looptrace.collector.webhooks.address_policy import may_be_reached
@@ -332,6 +333,8 @@ def test_one_endpoint_that_hangs_delays_none_of_nine(tmp_path: Path) -> None:
     What hangs stays in the outbox, and comes with the next start.
     """
     path, over, hung = tmp_path / "gates.db", threading.Event(), threading.Event()
+    with GateStore.open(path):
+        pass  # The dispatcher makes no store.
 
     def hanging(_: BaseHTTPRequestHandler) -> None:
         hung.set()
@@ -427,6 +430,8 @@ def test_sigkill_loses_no_event(tmp_path: Path) -> None:
 def test_a_deliverer_that_has_nothing_to_do_stops_at_once(tmp_path: Path) -> None:
     """P25: whether it was started or not, and also twice."""
     path = tmp_path / "gates.db"
+    with GateStore.open(path):
+        pass  # The dispatcher makes no store.
     idle = Dispatcher(path, hooks_of(["http://127.0.0.1:9/"]), {})
     assert idle.close(5.0)
     idle.start()

@@ -47,6 +47,7 @@ from looptrace.collector.server.receiver.grpc_receiver import grpc_server
 from looptrace.collector.server.receiver.http_receiver import BACKLOG, otlp_routes, uvicorn_options
 from looptrace.collector.server.receiver.pipeline import Pipeline
 from looptrace.collector.server.receiver.receiver_metrics import Instrument, ReceiverCounts
+from looptrace.collector.server.reserve import Reserve
 from looptrace.collector.server.shards.router import Shards, shards_of
 from looptrace.collector.server.streams.event_feed import Changes, EventFeed
 from looptrace.collector.store import layout, writer
@@ -108,6 +109,7 @@ class Service:
             SecretError: if a webhook's secret cannot be read.
         """
         settings = options.settings
+        Reserve(options.store_dir)  # On a full disk it gives room to open the files.
         writer.prepare(options.store_dir)
         self.changes = Changes()
         self.counts = ReceiverCounts()
