@@ -50,3 +50,9 @@ class Reserve:
     def give_up(self) -> None:
         """Make its space free for what must be written now."""
         self._path.unlink(missing_ok=True)
+
+
+def make_room(store_dir: Path) -> None:
+    """Give up the reserve of a store on a full disk, so that there is room to open its files."""
+    if (store_dir / FILE_NAME).exists():
+        Reserve(store_dir)

@@ -25,7 +25,7 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.content.policy import Content, with_content
 from looptrace.collector.gate_exporter import GateExporter, Target
 from looptrace.collector.judge.gate_judge import GateJudge
-from looptrace.collector.server import metrics, process
+from looptrace.collector.server import metrics, process, reserve
 from looptrace.collector.server.access import (
     Access,
     AccessInterceptor,
@@ -47,7 +47,6 @@ from looptrace.collector.server.receiver.grpc_receiver import grpc_server
 from looptrace.collector.server.receiver.http_receiver import BACKLOG, otlp_routes, uvicorn_options
 from looptrace.collector.server.receiver.pipeline import Pipeline
 from looptrace.collector.server.receiver.receiver_metrics import Instrument, ReceiverCounts
-from looptrace.collector.server.reserve import Reserve
 from looptrace.collector.server.shards.router import Shards, shards_of
 from looptrace.collector.server.streams.event_feed import Changes, EventFeed
 from looptrace.collector.store import layout, writer
@@ -109,7 +108,7 @@ class Service:
             SecretError: if a webhook's secret cannot be read.
         """
         settings = options.settings
-        Reserve(options.store_dir)  # On a full disk it gives room to open the files.
+        reserve.make_room(options.store_dir)
         writer.prepare(options.store_dir)
         self.changes = Changes()
         self.counts = ReceiverCounts()
