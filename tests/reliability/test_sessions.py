@@ -66,10 +66,10 @@ def test_a_decision_of_one_service_touches_no_other(tmp_path: Path) -> None:
         until(lambda: len(gates(server, "")) == 2)
 
         status, answer = server.ask("GET", "/v1/gates?task=1")
-        assert (status, "'desk', 'shop'" in answer["error"]) == (CONFLICT, True)
+        assert (status, "1@desk, 1@shop" in answer["error"]) == (CONFLICT, True)
         assert server.ask("GET", "/v1/gates/stream?task=1")[0] == CONFLICT
         assert server.ask("GET", "/v1/tasks/1")[0] == CONFLICT
-        with pytest.raises(OSError, match="'desk', 'shop'"):
+        with pytest.raises(OSError, match="1@desk, 1@shop"):
             Server(url).open_gates("1", None, 5)
 
         (gate,) = gates(server, "task=1&service=shop")
