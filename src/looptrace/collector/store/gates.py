@@ -41,7 +41,7 @@ from looptrace.collector.store.gate_file.identities import Identities
 from looptrace.collector.store.gate_file.tables import GATES
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.outbox import enqueue
-from looptrace.collector.store.sqlite_file import connect, read_json
+from looptrace.collector.store.sqlite_file import connect, json_of, read_json
 
 GateStatus = Literal["open", "resolved", "withdrawn"]
 
@@ -203,7 +203,7 @@ class GateStore(Identities):
             self._sql.execute("INSERT INTO pivots VALUES (?, ?, ?, ?, ?)", pivot)
         elif event.type == "gate_opened":
             of = (event.gate, event.id, event.task, event.rule, event.signature, event.why)
-            at = (event.loop_count, event.at_ns, finding and _json(finding))
+            at = (event.loop_count, event.at_ns, finding and json_of(finding))
             self._sql.execute(queries.ADD_GATE, (*of, *at))
         elif event.type == "gate_resolved":
             said = (event.at_ns, event.decision, event.note, event.gate)
@@ -226,14 +226,14 @@ class GateStore(Identities):
 
     def _insert(self, event: GateEvent) -> bool:
         about = (event.id, event.type, event.task, event.agent, event.rule, event.finding)
-        row = (*about, event.at_ns, _json(event))
+        row = (*about, event.at_ns, json_of(event))
         return self._sql.execute(queries.ADD_EVENT, row).rowcount > 0
 
     def _rename(self, event: GateEvent, late: _LateNames) -> None:
         """Give a known event the late names of its task and agent."""
         names = (event.id, event.task, event.agent)
         for task, agent in self._rows(queries.OLD_NAMES, *names):
-            self._sql.execute(queries.RENAME_EVENT, (*names, _json(event)))
+            self._sql.execute(queries.RENAME_EVENT, (*names, json_of(event)))
             late.parked.update(id_ for (id_,) in self._rows(queries.PARK_GATE, *names[:2]))
             self._sql.execute(queries.RENAME_GATE, (event.task, event.id))
             if task != event.task:
@@ -281,7 +281,7 @@ class GateStore(Identities):
         """
         body = msgspec.to_builtins(state)
         body["granted"] = sorted(state.granted)  # Sets are unordered.
-        columns = (state.task, state.status, state.pivots, state.loop_count, _json(body))
+        columns = (state.task, state.status, state.pivots, state.loop_count, json_of(body))
         self._sql.execute(queries.PUT_STATE, columns)
         opens = self._id(state.gate.id) if state.gate else ""
         for (gate_id,) in self._rows(queries.OPEN_GATES, state.task, opens):
@@ -542,10 +542,6 @@ class GateStore(Identities):
     def table(self, sql: str, schema: pl.Schema) -> pl.DataFrame:
         """Return the result of a query as a table."""
         return pl.DataFrame(self._rows(sql), schema, orient="row")
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _notes_for(

@@ -141,6 +141,11 @@ def _in_memory(sql: sqlite3.Connection, *, one_thread: bool) -> sqlite3.Connecti
     return copy
 
 
+def json_of(value: object) -> str:
+    """Return a value as the JSON of a column."""
+    return msgspec.json.encode(value).decode()
+
+
 def read_json(body: str, kind: type[T], path: Path, schema: Schema) -> T:
     """Decode the JSON of a column.
 

@@ -11,13 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-import msgspec
-
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.collector.store.gate_file.tables import GATES
 from looptrace.collector.store.gate_file.task_names import TaskNames
-from looptrace.collector.store.sqlite_file import read_json
+from looptrace.collector.store.sqlite_file import json_of, read_json
 
 _KNOWN_AS = "SELECT of FROM aliases WHERE id = ?"
 _KNOW_AS = "INSERT OR REPLACE INTO aliases VALUES (?, ?)"
@@ -95,9 +93,9 @@ class Identities(TaskNames):
             self._sql.execute(_KNOW_AS, (event.gate, earlier.gate))
         now = replace(event, id=earlier.id, gate=earlier.gate)
         now = replace(now, task=earlier.task, agent=earlier.agent)
-        row = (now.rule, now.finding, now.at_ns, _json(now), now.id)
+        row = (now.rule, now.finding, now.at_ns, json_of(now), now.id)
         self._sql.execute(_SET_EVENT, row)
-        said = (now.rule, now.signature, now.why, now.loop_count, opening and _json(opening))
+        said = (now.rule, now.signature, now.why, now.loop_count, opening and json_of(opening))
         if event.type == "gate_opened":
             self._sql.execute(_SET_GATE, (*said, now.gate))
         self._sql.execute(_SET_PIVOT, (now.pivots, now.entropy_count, now.at_ns, now.id))
@@ -123,7 +121,3 @@ def _gated(earlier: GateEvent, event: GateEvent) -> bool:
 def _distance(one: GateEvent, other: GateEvent) -> tuple[bool, bool, int]:
     other_span = (one.trace_id, one.span_id) != (other.trace_id, other.span_id)
     return other_span, one.rule != other.rule, abs(one.at_ns - other.at_ns)
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
