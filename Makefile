@@ -14,7 +14,7 @@ quick test test-slow soak: export POLARS_MAX_THREADS := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: check-style check-types demo site quick coverage test test-slow test-deploy test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
-	docs bench load scale simulation soak examples requirements npm-exporters azurite bench-page \
+	docs bench ratios load scale simulation soak examples requirements npm-exporters azurite bench-page \
 	screenshots clean
 
 demo: $(VENV)/installed ## analyse the example traces
@@ -83,6 +83,9 @@ site: $(VENV)/installed-site ## the documentation as a site, into build/site; ne
 
 bench: $(VENV)/installed-dev ## every figure of docs/benchmarks.md; OPTIONS="--quick"
 	$(BIN)/python -m benchmarks.speed.table $(OPTIONS)
+
+ratios: $(VENV)/installed-dev ## what everything costs beside a plain way, and beside what was recorded
+	$(BIN)/python -m benchmarks.speed.smoke $(OPTIONS)
 
 load: $(VENV)/installed-dev ## a server under load for a minute: nothing lost, answers in time; OPTIONS="--batch 5 100 512"
 	$(BIN)/python -m benchmarks.load $(OPTIONS)

@@ -1,5 +1,3 @@
-import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +9,7 @@ from benchmarks import plain, simulation
 from benchmarks.generate import turns
 from benchmarks.plain import RULES
 from benchmarks.span_shapes import SHAPES, write_files
-from benchmarks.speed import plain_reader, smoke
+from benchmarks.speed import plain_reader
 from benchmarks.speed.rules import loops_by_looptrace, loops_by_plain, rules_compared, settings_of
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import detect
@@ -23,12 +21,10 @@ from looptrace.rules.calls.cycle import Cycle
 from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.calls.signature_repeat import SignatureRepeat
 from looptrace.rules.responses.response_repeat import ResponseRepeat
-from tests.paths import ROOT
 
 TURNS = 20_000
 SEEDS = (1, 2, 3)
 SPANS = 3_000
-MEASURED_AGAIN_MAX = 2
 
 # About 12 % of the sessions are given a loop; 20,000 turns are only some 500 sessions.
 SHARE_MIN, SHARE_MAX = 0.08, 0.17
@@ -131,30 +127,6 @@ def test_plain_reader_reads_json_as_protobuf(tmp_path: Path) -> None:
 def test_settings_of_the_plain_loop_are_those_of_the_rules() -> None:
     """The plain reader, which imports nothing of looptrace, loops by looptrace's defaults."""
     assert settings_of(rules_compared()) == plain.DEFAULT
-
-
-def test_no_ratio_fell_to_a_half() -> None:
-    """Everything is at least half as fast, beside a plain way, as when it was recorded.
-
-    What a crowded machine slows down once is measured again; code that is slow stays slow.
-    """
-    recorded = json.loads((ROOT / "docs/benchmarks.json").read_text(encoding="utf-8"))["smoke"]
-    best = smoke.ratios()
-    assert best.keys() == recorded.keys()
-    for _ in range(MEASURED_AGAIN_MAX):
-        if not _slow(best, recorded):
-            break
-        again = smoke.ratios()
-        best = {name: max(ratio, again[name]) for name, ratio in best.items()}
-    assert not _slow(best, recorded)
-
-
-def _slow(measured: Mapping[str, float], recorded: Mapping[str, float]) -> dict[str, str]:
-    return {
-        name: f"{ratio:.3g}, recorded {recorded[name]:.3g}"
-        for name, ratio in measured.items()
-        if ratio * smoke.SLOWER_MAX < recorded[name]
-    }
 
 
 @pytest.mark.slow

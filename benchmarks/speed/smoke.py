@@ -1,11 +1,16 @@
-"""Ratios to the plain reader and loop at small sizes, which a test compares with recorded ones.
+"""Ratios to the plain reader and loop at small sizes, beside the ones in docs/benchmarks.json.
 
 Processor time of two ways that do the same work, one right after the other, hardly depends on the
-machine and its load; the least of some rounds depends on them least.
+machine and its load; the least of some rounds depends on them least. `make ratios` fails where one
+is less than half of the recorded one.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import math
+import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -29,6 +34,7 @@ from looptrace.analyzer.report.json import json_report
 from looptrace.collector.files.reader import read_spans
 
 PLAIN = "plain"
+RECORDED = Path(__file__).parents[2] / "docs/benchmarks.json"
 SPANS, TURNS, ROUNDS = 1_500, 20_000, 5
 LENGTHS, TICKS = (100, 3_000), 40
 SHARED_LENGTH, LATE_S = 3_000, (0, 5)
@@ -99,3 +105,22 @@ def _compared(*cases: live.Case) -> float:
     """Return what a tick of the first case costs, as a multiple of one of the other."""
     one, other = (float(np.quantile(live.measured(case), 0.25)) for case in cases)
     return one / other
+
+
+def main() -> int:
+    """Print each ratio beside the recorded one, and return 1 where one fell to a half."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="record the ratios")
+    options = parser.parse_args()
+    figures = json.loads(RECORDED.read_text(encoding="utf-8"))
+    recorded, measured = figures["smoke"], ratios()
+    for name, ratio in measured.items():
+        print(f"{name:34} {ratio:8.3f}   recorded {recorded.get(name, math.nan):8.3f}")
+    if options.write:
+        RECORDED.write_text(json.dumps({**figures, "smoke": measured}, indent=1) + "\n", "utf-8")
+        return 0
+    return int(any(ratio * SLOWER_MAX < recorded[name] for name, ratio in measured.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.speed import rows, served, smoke
+from benchmarks.speed import rows, served
 from benchmarks.speed.figures import PEAK, Figure, Measured, Row
 from benchmarks.speed.processes import ROOT
 
@@ -62,8 +62,6 @@ def main() -> None:
             if options.write:
                 write(options.write, {name: {"about": about(share), **figures}})
     print(f"{time.perf_counter() - began_s:.0f} s")
-    if options.write and not options.row:
-        write(options.write, {}, smoke.ratios())
 
 
 def about(share: float) -> dict[str, Any]:
@@ -167,15 +165,10 @@ def _print_line(cells: Cells) -> None:
     print(" ".join(aligned).rstrip(), flush=True)
 
 
-def write(
-    path: Path, measured: Mapping[str, Any], smoke_ratios: Mapping[str, float] | None = None
-) -> None:
-    """Write the figures of rows, and the ratios of the smoke test; other rows stay."""
-    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    written = {
-        "rows": before.get("rows", {}) | dict(measured),
-        "smoke": before.get("smoke", {}) | dict(smoke_ratios or {}),
-    }
+def write(path: Path, measured: Mapping[str, Any]) -> None:
+    """Write the figures of rows; what else the file has stays."""
+    written = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    written["rows"] = written.get("rows", {}) | dict(measured)
     path.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
 
 
