@@ -113,7 +113,7 @@ def test_guards_stand_around_the_loops() -> None:
     ("turns", "said"),
     [
         ('read({n})->"text {n}" x1001', "max_iterations (1000) with 1001 turns"),
-        ('read(a)->"text" ~28800 read(b)->"text"', "max_runtime (28800 s) with 2 turns"),
+        ('(~200 read({n})->"text {n}") x145', "max_runtime (28800 s) with 145 turns"),
         ('run({n})->!"boom {n}" x11', "consecutive_errors (10) with 11"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations, takewhile
+from itertools import combinations
 
 import numpy as np
 from hypothesis import given
@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from looptrace.rules.turns import UNKNOWN, Codes, Flags, Lane, LaneSpec, Meanings, Turns
 from looptrace.rules.vocabulary import (
-    BACK_OFF,
     NS_PER_S,
-    OWN_LOOKBACK,
     alike_in_a_row,
     attempts_among,
     gathered,
@@ -79,15 +77,18 @@ def columns(rows: list[Row]) -> Turns:
         converging=call,
         iteration=call,
         twin=np.zeros(len(rows), dtype=np.bool_),
+        twin_signature=outcome == FAILED,
+        twin_failure=outcome == FAILED,
+        twin_external=outcome == FAILED,
         steps=call,
-        began_ns=call,
+        busy_ns=call,
         errors=call,
         errors_before=call,
         tests_total=call.astype(np.float64),
         tests_failed=call.astype(np.float64),
         coverage=call.astype(np.float64),
-        looks=call == 1,
-        pauses=call == 2,
+        polls=call == 1,
+        waited_ns=call,
         waits_seen=np.cumsum(outcome == 1),
         changes_seen=np.cumsum(outcome == 1),
         calls_seen=np.cumsum(outcome == 1),
@@ -402,30 +403,13 @@ def test_own(rows: list[Row], progress: bool) -> None:
         UNKNOWN not in (call, code) for call, code in zip(calls, own(lane, lane.call), strict=True)
     ]
     assert counts == [
-        call != UNKNOWN and not lane.external[i] and not is_poll(lane, i)
+        call != UNKNOWN and not lane.external[i] and not lane.polls[i]
         for i, call in enumerate(calls)
     ]
     codes = own(lane, lane.call).tolist()
     for i, j in combinations(np.flatnonzero(counts).tolist(), 2):
         same = (calls[i], better[i]) == (calls[j], better[j])
         assert (codes[i] == codes[j]) == same
-
-
-def is_poll(lane: Lane, place: int) -> bool:
-    """Return whether a call repeats an earlier look after nothing but looks and waits."""
-    if not lane.looks[place] or lane.call[place] == UNKNOWN:
-        return False
-    backs = range(1, min(OWN_LOOKBACK, int(lane.position[place])) + 1)
-    quiet = takewhile(lambda back: (lane.looks | lane.pauses)[place - back], backs)
-    equal = [back for back in quiet if lane.call[place - back] == lane.call[place]]
-    if not equal:
-        return False
-    if lane.waits_seen[place] > lane.waits_seen[place - equal[0]]:
-        return True
-    if equal[0] > 1 or lane.position[place] < 2 or lane.call[place - 2] != lane.call[place]:
-        return False
-    gap, before = (lane.end_ns[at] - lane.end_ns[at - 1] for at in (place, place - 1))
-    return bool(0 < before * BACK_OFF <= gap and gap >= NS_PER_S)
 
 
 @given(turns)

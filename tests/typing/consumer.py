@@ -256,7 +256,7 @@ class TooPolite(Rule):
     @property
     def lookback(self) -> int:
         """As many responses as make a loop."""
-        return self.attempts_min + vocabulary.OWN_LOOKBACK
+        return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count equal responses."""
@@ -280,7 +280,7 @@ def words(lane: Lane, codes: Codes, figures: Figures) -> list[Flags]:
         vocabulary.alike_in_a_row(lane, codes, 5),
         vocabulary.answers_in_a_row(lane, codes, 3),
         vocabulary.recent(lane, codes, 3, seconds=60),
-        vocabulary.streak(lane, vocabulary.polls(lane, codes)),
+        vocabulary.streak(lane, lane.polls),
         vocabulary.gathered(codes, pattern.period),
     )
     evaluations: list[Evaluation] = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from looptrace.errors import InstallError
 __all__ = [
     "KINDS",
     "STATUSES",
+    "TWINS",
     "UNKNOWN",
     "Codes",
     "Figures",
@@ -28,6 +29,7 @@ __all__ = [
     "Meanings",
     "NewTurn",
     "Turns",
+    "Twin",
 ]
 
 Codes = npt.NDArray[np.int64]
@@ -43,6 +45,9 @@ UNKNOWN = 0
 KINDS = ("tool", "model", "handoff", "attempt", "progress", "switch", "user")
 # How an attempt at a task ended, as its author recorded it.
 STATUSES = ("pending", "in_progress", "blocked", "done")
+# In which sense two calls of one response are the same.
+Twin = Literal["twin", "twin_signature", "twin_failure", "twin_external"]
+TWINS: tuple[Twin, ...] = get_args(Twin)
 Kind = Literal["tool", "model", "handoff", "attempt", "progress", "switch", "user"]
 
 
@@ -51,11 +56,12 @@ class LaneSpec:
     """The turns that a rule looks at: those of each agent of a task, of the task, or of a sub-task.
 
     `failures` keeps only known failures, `entering` only turns that enter a phase, and `measured`
-    only turns with figures. Of equal calls that one response asked for in parallel only the first
-    is in the lane: they are one try.
+    only turns with figures. Of the calls of one response that are the same in the sense of `once`
+    only the first is in the lane: they are one try, because the model could not react in between.
 
     A lane ends where the counts of its task are reset: at a person's message, after a long pause,
-    and, unless it is a lane of attempts, where the task was completed.
+    and, unless it is a lane of attempts or of `runs`, where the task was completed or a new run of
+    it began.
     """
 
     by: Literal["agent", "task", "subtask"]
@@ -63,16 +69,18 @@ class LaneSpec:
     failures: bool = False
     entering: bool = False
     measured: bool = False
+    once: Twin = "twin"
+    runs: bool = False
 
     @property
     def outlasts_completion(self) -> bool:
-        """Whether the lane goes on after an attempt that completes the task."""
-        return all(kind in ("attempt", "switch") for kind in self.kinds)
+        """Whether the lane goes on after a run of the task, or an attempt that completes it."""
+        return self.runs or all(kind in ("attempt", "switch") for kind in self.kinds)
 
     def has(self, turn: NewTurn) -> bool:
         """Return whether a turn of one of the lane's kinds is in it, as `Turns.among` does."""
         return not (
-            turn.twin
+            getattr(turn, self.once)
             or (self.failures and not turn.failed)
             or (self.entering and not turn.enters)
             or (self.measured and turn.measured == UNKNOWN)
@@ -96,7 +104,7 @@ class Meanings:
 class NewTurn(Protocol):
     """The last turn of its task, for `Rule.may_fire`: some of the columns of `Turns`."""
 
-    began_ns: int
+    busy_ns: int
     chant_times: int
     end_ns: int
     enters: bool
@@ -112,7 +120,11 @@ class NewTurn(Protocol):
     tries_since_progress: int
     turns_since_best: int
     twin: bool
+    twin_external: bool
+    twin_failure: bool
+    twin_signature: bool
     visits: int
+    waited_ns: int
 
     def again(self, *columns: str) -> bool:
         """Return whether an earlier turn of its task is known to equal it in all these columns.
@@ -130,7 +142,7 @@ class Turns:
     agent: Codes
     subtask: Codes  # the declared task, if its counters are those of another
     epoch: Codes  # counts the resets up to the turn, within the task: `counters.RESETS`
-    resets_seen: Codes  # counts those of them that are not completions of the task
+    resets_seen: Codes  # counts those of them that are neither completions nor runs of the task
     kind: Codes  # index into KINDS
     end_ns: Codes
     failed: Flags  # known to have failed
@@ -145,17 +157,20 @@ class Turns:
     iteration: Codes  # of the orchestrator, as declared by its author
     visits: Codes  # how often the phase was entered in the epoch
     transitions_seen: Codes  # how often from `phase_before`
-    twin: Flags  # the same call and outcome as the turn before it, in one parallel step
+    twin: Flags  # the same call and outcome as one before it, of the same response
+    twin_signature: Flags  # the same signature as one before it, of the same response
+    twin_failure: Flags  # the same message of a failure
+    twin_external: Flags  # an external failure, like one before it
     steps: Codes  # counts the turns of the epoch, up to this one
-    began_ns: Codes  # when the first turn of the epoch ended
+    busy_ns: Codes  # time of the epoch up to this turn, without the time at rest
     errors: Codes  # own failures of calls in a row, up to this turn
     errors_before: Codes  # those of the epoch before the row began
     tests_failed: Figures
     tests_total: Figures
     coverage: Figures  # percent
-    looks: Flags  # a call that only looks at something, until it has done so for too long
-    pauses: Flags  # a call of a tool that only waits
-    waits_seen: Codes  # counts the times that the task was idle or paused, up to this turn
+    polls: Flags  # a call that waits, or looks again after a wait at something unchanged
+    waited_ns: Codes  # at a poll, how long its agent has waited; else 0
+    waits_seen: Codes  # counts the times that the task was idle or waited, up to this turn
     changes_seen: Codes  # counts the calls of the task that changed something, up to this turn
     calls_seen: Codes  # counts the calls of the task that did not fail or wait, up to this turn
     works_seen: Codes  # counts the calls of the task that did more than look or wait, up to it
@@ -185,8 +200,9 @@ class Turns:
     def among(self, spec: LaneSpec) -> Flags:
         """Return which turns are in `spec`."""
         seen = _chosen(spec.kinds)[self.kind]
-        if self.twin.any():
-            seen = seen & ~self.twin
+        twins: Flags = getattr(self, spec.once)
+        if twins.any():
+            seen = seen & ~twins
         if spec.failures:
             seen = seen & self.failed
         if spec.entering:
@@ -262,14 +278,9 @@ class Lane:
         return self.turns.external[self.rows]
 
     @property
-    def looks(self) -> Flags:
-        """Which turns of the lane only look at something."""
-        return self.turns.looks[self.rows]
-
-    @property
-    def pauses(self) -> Flags:
-        """Which turns of the lane only wait."""
-        return self.turns.pauses[self.rows]
+    def polls(self) -> Flags:
+        """Which turns of the lane wait, or look again after a wait at something unchanged."""
+        return self.turns.polls[self.rows]
 
     @property
     def waits_seen(self) -> Codes:

@@ -18,7 +18,6 @@ from looptrace.rules.turns import UNKNOWN, Codes, Figures, Flags, Lane, Meanings
 
 __all__ = [
     "NS_PER_S",
-    "OWN_LOOKBACK",
     "Pattern",
     "alike_in_a_row",
     "answers_in_a_row",
@@ -28,7 +27,6 @@ __all__ = [
     "mirrored",
     "own",
     "pair",
-    "polls",
     "recent",
     "rises",
     "rounds",
@@ -49,13 +47,6 @@ class Pattern:
 
 
 NS_PER_S = 1_000_000_000
-
-# Back-offs usually double the pause; the time of the calls themselves makes it look less.
-BACK_OFF = 1.5
-
-# So many earlier turns decide on the code of a turn that `own` returns: as many looks may be one
-# round of polling.
-OWN_LOOKBACK = 8
 
 # The fewest answers that can be a loop.
 _PAIR = 2
@@ -128,42 +119,13 @@ def _same_places(lane: Lane, codes: Codes, back: int, known: Flags | None = None
 def own(lane: Lane, codes: Codes) -> Codes:
     """Return the codes of turns that an agent may repeat; they change after progress.
 
-    They are unknown for external failures, which count for no agent, and for polls. A code depends
-    on `OWN_LOOKBACK` turns before its own.
+    They are unknown for external failures, which count for no agent, and for polls: what waits
+    repeats nothing.
     """
-    counted = np.where(lane.external | polls(lane, codes), UNKNOWN, codes)
+    counted = np.where(lane.external | lane.polls, UNKNOWN, codes)
     better = lane.improvements
     # By turn, because other tasks must not change the code of a turn.
     return np.where(better > 0, pair(counted, better + 1), counted) if better.any() else counted
-
-
-def polls(lane: Lane, codes: Codes) -> Flags:
-    """Return which turns are polls: they look again, after a wait, at something unchanged.
-
-    Since the equal look the agent only looked and waited: its task was idle for long, a call
-    paused, a look took long or said that something is running, or the time between looks grows as
-    in a back-off. The agent may have looked at several things in between.
-    """
-    polling = np.zeros(len(codes), dtype=np.bool_)
-    quiet = streak(lane, lane.looks | lane.pauses)
-    places = (lane.looks & (quiet > 1) & (codes != UNKNOWN)).nonzero()[0]
-    waits, asked = lane.waits_seen, places
-    for back in range(1, OWN_LOOKBACK + 1):  # Only a few places are compared.
-        asked = asked[quiet[asked] > back]
-        if not len(asked):
-            break
-        same = codes[asked] == codes[asked - back]
-        again = asked[same]
-        polling[again] = waits[again] > waits[again - back]
-        asked = asked[~same]
-    twice = places[(lane.position[places] > 1) & ~polling[places]]
-    twice = twice[(codes[twice] == codes[twice - 1]) & (codes[twice] == codes[twice - 2])]
-    if not len(twice):
-        return polling
-    gap, gap_before = (lane.end_ns[twice - i] - lane.end_ns[twice - i - 1] for i in range(2))
-    grows = (gap >= BACK_OFF * gap_before) & (gap_before > 0) & (gap >= NS_PER_S)
-    polling[twice[grows]] = True
-    return polling
 
 
 def streak(lane: Lane, holds: Flags) -> Codes:
@@ -197,9 +159,9 @@ def answers_in_a_row(lane: Lane, responses: Codes, least: int) -> Codes:
 
     The input before the first response may be anything: it is the task. If two responses are enough
     (`least`), both must have the same input, or any two equal responses would do. Known responses
-    to unknown input count 1.
+    to unknown input count 1. A wait between two responses is news.
     """
-    nothing_new = streak(lane, same_as(lane, lane.call, 1))
+    nothing_new = streak(lane, same_as(lane, lane.call, 1) & same_as(lane, lane.waits_seen + 1, 1))
     answering = nothing_new + 1 + (least > _PAIR)
     answers = np.minimum(in_a_row(lane, responses), answering)
     return np.where(lane.call == UNKNOWN, np.minimum(answers, 1), answers)

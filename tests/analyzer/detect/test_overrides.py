@@ -172,7 +172,7 @@ def test_live_keeps_as_many_turns_as_any_form_looks_back_on() -> None:
     """Where turns settle one by one, the most lenient form still sees its whole loop."""
     rule_set = overriding(Override({"repeated_call": LENIENT}, phase="refine"))
     # A gate shows failures, so that they are kept whatever the rules look back on.
-    fine = {"failed": False, "error": None, "error_kind": None}
+    fine = {"failed": False, "error": None, "error_kind": None, "tests_failed": 1}
     apart = turns(steps(6, phase="refine", **fine), gap_s=2 * HORIZON_S)
 
     assert spans(found(apart, rule_set)) == [("repeated_call", 1, 6)]

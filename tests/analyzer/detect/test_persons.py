@@ -110,9 +110,11 @@ def test_a_message_resets_where_only_decisions_resolve() -> None:
 @pytest.mark.parametrize("pause_s", [1, 2 * HORIZON_S])
 def test_words_are_remembered_in_a_bounded_memory(pause_s: int) -> None:
     """As many texts are compared as the setting says, in batch as live, settled or not."""
-    other = "".join(f'~{pause_s} prompt("Do {word}.") {LOOP} ' for word in ("this", "that"))
-    turns = turns_in(f'prompt("Fix it.") {LOOP} {other} ~{pause_s} prompt("Fix it.") {LOOP} x2')
-    assert gates(turns, policy(messages_kept=3)) == [("gate_opened", 5)]
+    # The pause lies within each iteration: after it, the same prompt would begin a new run.
+    work = f"{LOOP} ~{pause_s} read(a)->ok"
+    other = "".join(f'prompt("Do {word}.") {work} ' for word in ("this", "that"))
+    turns = turns_in(f'prompt("Fix it.") {work} {other} prompt("Fix it.") {LOOP} x2')
+    assert gates(turns, policy(messages_kept=3)) == [("gate_opened", 8)]
     assert gates(turns, policy(messages_kept=2)) == []
 
 

@@ -327,7 +327,7 @@ def test_an_order_to_move_on_clears_what_every_rule_has_counted() -> None:
     rules = (RepeatedCall(), NoProgressRepeat(ladder=(Rung(3, "force_next"),)))
     work = "attempt(pending)->page"
     for pause in ("", "~300 "):
-        text = f"run(a)->same x3 {work} x3 {pause}run(a)->same x5"
+        text = f"run(a)->!boom x3 {work} x3 {pause}run(a)->!boom x5"
         assert brief(told(text, *rules)) == ["warn 3", "force_next 6", "warn 9", "gate 11"]
 
 

@@ -34,7 +34,7 @@ NOW_NS = 100 * DAY_S * NS_PER_S
 
 BRIEF = "read(a)->text edit(a)->ok"
 # A person would not call this a loop, and three in a row are one by default.
-PATIENT = "(wait(60)->ok) x{times} edit(a)->ok"
+PATIENT = "(ping(60)->ok) x{times} edit(a)->ok"
 STUCK = "read(a)->text x9"
 
 
@@ -70,7 +70,7 @@ def thresholds(calibration: Calibration) -> dict[tuple[str | None, str], tuple[i
 
 @pytest.mark.requirement("B10")
 def test_a_kind_of_task_that_repeats_more_gets_a_higher_threshold() -> None:
-    """Work that waits four times in a row is well where all of it does so, and only there."""
+    """Work that pings four times in a row is well where all of it does so, and only there."""
     waits, briefs = many("ops", PATIENT.format(times=4), 200), many("code", BRIEF, 200)
     proposed = found([*waits, *briefs])
     told = thresholds(proposed)

@@ -233,3 +233,18 @@ def test_odd_contents_raise_nothing(odd: Any, write: Write) -> None:
     ]
 
     assert read_spans([write("rollout.jsonl", lines(items))]).skipped == ()
+
+
+def test_a_failure_that_a_stream_writes_twice_is_one(write: Write) -> None:
+    """`codex exec` writes a failed request as `error`, and again as the end of its turn."""
+    failure = "You've hit your usage limit. Try again at 9:01."
+    restart: list[Line] = [
+        {"type": "thread.started", "thread_id": SESSION},
+        {"type": "turn.started"},
+        {"type": "error", "message": failure},
+        {"type": "turn.failed", "error": {"message": failure}},
+    ]
+    path = write("exec.jsonl", lines(restart * 3))
+
+    assert read_spans([path]).spans.height == 3
+    assert rules([path]) == {"model_outage"}

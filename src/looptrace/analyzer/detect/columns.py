@@ -24,18 +24,24 @@ from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
     CHANGES,
+    FILE_LOOK,
     FOUND_NOTHING,
-    PAUSES,
     QUERIES,
     READS,
     SEARCHES,
-    SLEEPS,
-    UNFINISHED,
     UNTESTED,
+)
+from looptrace.analyzer.fingerprint.waiting import (
+    LOG_FILE,
+    PAUSES,
+    SLEEPS,
+    WAITING_ARGUMENTS,
+    WATCHES,
+    is_unfinished,
 )
 from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.analyzer.schema.turns import SILENCE
-from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Figures, Turns
+from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Figures, Flags, Turns
 from looptrace.rules.vocabulary import pair
 
 # Columns of turns that get a code, which is the hash of the column.
@@ -113,18 +119,31 @@ def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
     """Return the columns that `_marks` reads."""
     kind = pl.col("error_kind")
     own_server = (kind == "network") & pl.col("error").str.contains(OWN_SERVER)
+    arguments = pl.col("arguments")
     says = {
         "failed": pl.col("failed"),
         "told": kind != UNTOLD,
         "mendable": kind.is_in(MENDABLE) | own_server,
-        "sleeps": pl.col("arguments").str.contains(SLEEPS),
-        "unfinished": pl.col("result").str.contains(UNFINISHED),
+        "sleeps": arguments.str.contains(SLEEPS),
+        "waits": arguments.str.contains(WAITING_ARGUMENTS),
     }
     return turns.select(
         *("external", "call_code", "outcome_code", *_ToolMarks._fields),
         call=pl.col("kind") == "tool",
+        goes_on=pl.Series(_goes_on(turns), dtype=pl.Boolean),
         **{name: holds.fill_null(value=False) for name, holds in says.items()},
     ).to_dict()
+
+
+def _goes_on(turns: pl.DataFrame) -> Flags:
+    """Mark the calls whose result or error says that something goes on, but for looks at files."""
+    arguments: pl.Expr = pl.col("arguments").fill_null("")
+    is_file = arguments.str.contains(FILE_LOOK) & ~arguments.str.contains(LOG_FILE)
+    shown = pl.when((pl.col("kind") == "tool") & ~is_file).then(pl.coalesce("error", "result"))
+    texts = turns.select(shown=shown)["shown"]
+    distinct = texts.drop_nulls().unique()
+    goes_on = pl.Series([is_unfinished(text) for text in distinct], dtype=pl.Boolean)
+    return texts.replace_strict(distinct, goes_on, default=False).to_numpy()
 
 
 class _ToolMarks(NamedTuple):
@@ -134,19 +153,21 @@ class _ToolMarks(NamedTuple):
     searches: bool
     reads: bool
     pauses: bool
+    watches: bool
 
 
 @lru_cache(CODES_KEPT_MAX)
 def tool_marks(name: str | None) -> _ToolMarks:
     """Return what the name of a tool says about it; no mark is set without a name."""
     if name is None:
-        return _ToolMarks(changes=False, searches=False, reads=False, pauses=False)
+        return _ToolMarks(*[False] * len(_ToolMarks._fields))
     changes = bool(CHANGES.search(name))
     return _ToolMarks(
         changes=changes,
         searches=bool(SEARCHES.search(name)) and not changes,
         reads=bool(READS.search(name)) and not changes,
-        pauses=bool(PAUSES.search(name)),
+        pauses=bool(re.search(PAUSES, name)),
+        watches=bool(re.search(WATCHES, name)) and not changes,
     )
 
 
@@ -166,12 +187,17 @@ def _marks(columns: Columns) -> Columns:
     """Return the marks and codes that follow from others.
 
     Besides coded columns the input has `call`, `failed`, `told` (no framework hides the failure),
-    `mendable` (the agent may end the failure by its edits), `sleeps` (a command that only waits)
-    and `unfinished` (a result that says that something goes on).
+    `mendable` (the agent may end the failure by its edits), `sleeps` (a command that only waits),
+    `waits` (arguments of a call that waits by itself) and `goes_on` (a result that says that
+    something has not ended).
     """
-    call, failed = columns["call"], columns["failed"]
-    looks = columns["searches"] | columns["reads"]
+    call = columns["call"]
     pauses = call & (columns["pauses"] | columns["sleeps"])
+    watches = call & (columns["watches"] | (columns["waits"] & ~columns["changes"])) & ~pauses
+    # A wait that timed out may exit with an error.
+    unfinished = columns["goes_on"] & call & (~columns["failed"] | watches | pauses)
+    failed = columns["failed"] & ~unfinished
+    looks = columns["searches"] | columns["reads"] | watches | unfinished
     own, fine = failed & ~columns["external"], call & ~failed
     # "404 Not Found" for one page after another is a search, so the error of a look has its call.
     outcome, asked = columns["outcome_code"], columns["call_code"]
@@ -181,7 +207,8 @@ def _marks(columns: Columns) -> Columns:
         "changes": fine & columns["changes"],
         "works": fine & ~(looks | pauses),
         "only_reads": fine & columns["reads"],
-        "unfinished": fine & columns["unfinished"],
+        "unfinished": unfinished,
+        "watches": watches & ~failed,
         "pauses": pauses,
         "error_code": np.where(own & columns["told"], error, UNKNOWN),
         "mendable_code": np.where(call & columns["mendable"], columns["outcome_code"], UNKNOWN),

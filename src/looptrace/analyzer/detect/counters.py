@@ -26,30 +26,42 @@ from looptrace.analyzer.detect.phases import Converging, count_phases, own_figur
 from looptrace.analyzer.schema.columns import COUNTED
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.turns import KINDS, STATUSES, UNKNOWN, Codes, Figures, Flags
-from looptrace.rules.vocabulary import NS_PER_S, OWN_LOOKBACK
+from looptrace.rules.vocabulary import NS_PER_S, pair
 
 TOKENS = ("input_tokens", "output_tokens")
 DAY_S = 86_400
 # Why counts start again. A completion resets the counts for the turns after it. "message" stands in
-# place of "person" if messages may not resolve a gate.
-RESETS = ("person", "message", "completed", "idle")
+# place of "person" if messages may not resolve a gate. A run is begun by the same prompt after a
+# pause: a heartbeat, a schedule, a restart.
+RESETS = ("person", "message", "completed", "idle", "run")
+# Those that leave a lane of whole tasks alone: the task goes on in another run.
+_WITHIN_TASK = tuple(RESETS.index(name) + 1 for name in ("completed", "run"))
 
 # The codes, marks and columns of a turn that are used for counting.
 _CODED_USED = (
     *("trace_code", "has_id"),
     *("agent_code", "subtask_code", "phase_code", "call_code", "outcome_code", "status_code"),
-    *("own", "changes", "works", "pauses", "only_reads", "unfinished"),
+    *("own", "changes", "works", "pauses", "only_reads", "unfinished", "watches"),
+    *("signature_code", "error_code", "mendable_code", "external"),
     *("step_code", "start_ns", "end_ns", "order_ns"),
 )
 _SUMMED = (*TOKENS, "markers")
 _FIGURES = ("tests_failed", "coverage")
 
-_TOOL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
-    KINDS.index(kind) for kind in ("tool", "attempt", "progress", "switch", "user")
+_TOOL, _MODEL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
+    KINDS.index(kind) for kind in ("tool", "model", "attempt", "progress", "switch", "user")
 )
 _DONE = STATUSES.index("done") + 1
 # Figures of unknown calls are compared with one another, too.
 _ANY_CALL = 1
+# An agent may look at so many things in turn while it waits.
+CALLS_COMPARED = 8
+# Back-offs usually double the pause; the time of the calls themselves makes it look less.
+BACK_OFF = 1.5
+# More calls than these after one response are not all of it: later responses were not recorded.
+STEP_CALLS_MAX = 8
+# A pause of the task from which on it is at rest: nobody works while a person or a machine sleeps.
+REST_S = 300
 # Before all times: no span around the turn declares its phase.
 NEVER_NS = -1
 
@@ -74,20 +86,19 @@ class Counting:
         "the time of the call itself counts, too.",
     )
     pending_wait_s: int = setting(
-        5,
+        3,
         ge=1,
         le=86_400,
         doc="Seconds between two looks after which the second is a poll if its result says that "
-        "something is running, pending or queued.",
+        "something is running, pending or queued, or if its call waits for something.",
     )
-    poll_limit_s: int = setting(
-        3_600,
-        ge=60,
-        le=2_592_000,
-        doc="Seconds after which looking again, at one thing or at several in turn, is no longer a "
-        "poll if nothing changes.",
+    run_pause_s: int = setting(
+        60,
+        ge=1,
+        le=86_400,
+        doc="Seconds of idle time after which the same prompt begins a new run of the task, as "
+        "schedules and heartbeats do; counts begin anew with it.",
     )
-
     persons: Persons = field(default_factory=Persons)
 
     def __post_init__(self) -> None:
@@ -153,17 +164,18 @@ def continue_counters(rows: Columns, how: Counting) -> Codes:
     resets = rows["reset_code"]
     tasks.count(turn=rows["kind"] != _USER, epoch=resets != 0)
     epochs = Parts(rows, changes(rows["task"], rows["epoch"]))
-    agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
+    _polls(rows, tasks, how)
     tasks.count(
-        waits_seen=_waits(rows, tasks, how.poll_wait_s) | _looks(rows, agents, how),
         changes_seen=rows["changes"],
-        calls_seen=_calls(rows) & ~rows["failed"],
+        calls_seen=(rows["kind"] == _TOOL) & ~rows["pauses"] & ~rows["failed"],
         works_seen=rows["works"],
-        resets_seen=(resets != 0) & (resets != RESETS.index("completed") + 1),
+        resets_seen=(resets != 0) & ~np.isin(resets, _WITHIN_TASK),
         **{f"{name}_total": rows[name] for name in TOKENS},
     )
+    agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
     agents.count(**{f"{name}_sum": rows[name] for name in TOKENS})
-    rows["twin"] = _twin(rows, tasks)
+    _busy(rows, epochs)
+    _twins(rows, tasks)
     marks = _progress(rows, epochs)
     _tries(rows, epochs, marks)
     return count_phases(rows, epochs, how.converging)
@@ -176,9 +188,12 @@ def _reset(rows: Columns, tasks: Parts, how: Counting) -> Codes:
     done &= rows["subtask_code"] == UNKNOWN
     reasons = np.zeros(len(end_ns), dtype=np.int64)
     reasons[1:][goes_on[1:] & done[:-1]] = RESETS.index("completed") + 1
+    speaker = rows["speaker_code"]
+    again = (speaker == SPEAKERS.index("same_words") + 1) & goes_on
+    again[1:] &= rows["start_ns"][1:] - end_ns[:-1] >= how.run_pause_s * NS_PER_S
+    reasons[again] = RESETS.index("run") + 1
     paused = goes_on[1:] & (end_ns[1:] - end_ns[:-1] > how.idle_s * NS_PER_S)
     reasons[1:][paused] = RESETS.index("idle") + 1
-    speaker = rows["speaker_code"]
     for name in PERSONS:
         reasons[speaker == SPEAKERS.index(name) + 1] = RESETS.index("person") + 1
     if how.persons.resolved_by == "decision":
@@ -186,85 +201,121 @@ def _reset(rows: Columns, tasks: Parts, how: Counting) -> Codes:
     return reasons
 
 
-def _waits(rows: Columns, tasks: Parts, wait_s: int) -> Flags:
-    """Mark turns that start after a wait of the task, and turns that are pauses themselves."""
-    waits: Flags = rows["pauses"].copy()
-    still = rows["start_ns"][1:] - rows["end_ns"][:-1] >= wait_s * NS_PER_S
-    waits[1:] |= still & ~tasks.starts[1:]
-    return waits
+def _polls(rows: Columns, tasks: Parts, how: Counting) -> None:
+    """Add `waits_seen`, `polls` and `waited_ns`.
 
-
-def _calls(rows: Columns) -> Flags:
-    """Mark the calls that do more than wait."""
-    calls: Flags = (rows["kind"] == _TOOL) & ~rows["pauses"]
-    return calls
-
-
-def _looks(rows: Columns, agents: Parts, how: Counting) -> Flags:
-    """Add which calls only look, and have not done so for too long; return which are waits.
-
-    An agent may look at several things in turn. The time starts again with another call of the
-    agent, with anything that it has not just seen, and with a reset.
+    A call is quiet if it only looks at something or shows what goes on, or if it does not fail and
+    equals a call shortly before. A quiet call that equals an earlier one, with only quiet calls
+    since, is a poll if its task waited in between: the task stood still, a call waited, a look took
+    long, what goes on was looked at again after a moment, or the time between looks grows.
     """
-    looks: Flags = rows["only_reads"] | rows["unfinished"]
-    calls = _calls(rows)
-    agents.count(calls_made=calls, calls_doing=calls & ~looks)
-    rows["looks"] = looks
-    if not looks.any():
-        return looks
-    earlier = _earlier_looks(rows, agents, calls)
-    calls, looks, ends_ns = (agents.sorted(each) for each in (calls, looks, rows["end_ns"]))
-    seen = looks & (earlier >= 0)
-    begins = agents.last(calls & ~seen)
-    since_ns = np.where(begins < 0, ends_ns, ends_ns[begins])
-    rows["looks"] = agents.by_row(looks & (ends_ns - since_ns <= how.poll_limit_s * NS_PER_S))
-    took_ns = ends_ns - agents.sorted(rows["start_ns"])
-    between_ns = np.where(seen, ends_ns - ends_ns[earlier], 0)
-    pending = agents.sorted(rows["unfinished"]) & seen
-    waits = looks & (took_ns >= how.poll_wait_s * NS_PER_S)
+    agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
+    pauses, looks = rows["pauses"], rows["only_reads"] | rows["unfinished"] | rows["watches"]
+    calls = (rows["kind"] == _TOOL) & ~pauses
+    nearest = _nearest_equal(rows, agents, calls)
+    fine = calls & ~rows["failed"] & ~(rows["tests_failed"] > 0)
+    quiet = looks | (fine & agents.by_row(nearest >= 0))
+    agents.count(calls_doing=calls & ~quiet)
+    doing = agents.sorted(rows["calls_doing"])
+    seen = agents.sorted(quiet) & (nearest >= 0)
+    seen[seen] = doing[seen] == doing[nearest[seen]]
+    ends_ns, starts_ns = agents.sorted(rows["end_ns"]), agents.sorted(rows["start_ns"])
+    between_ns = np.where(seen, ends_ns - ends_ns[nearest], 0)
+    waits = agents.sorted(quiet) & (ends_ns - starts_ns >= how.poll_wait_s * NS_PER_S)
+    pending = seen & agents.sorted(rows["unfinished"] | rows["watches"])
     waits |= pending & (between_ns >= how.pending_wait_s * NS_PER_S)
-    waited: Flags = agents.by_row(waits)
-    return waited
+    before_ns = np.where(seen, between_ns[nearest], 0)
+    grows = (between_ns >= BACK_OFF * before_ns) & (before_ns > 0) & (between_ns >= NS_PER_S)
+    waits |= agents.sorted(looks) & grows
+    tasks.count(waits_seen=pauses | _stands_still(rows, tasks, how) | agents.by_row(waits))
+    waited = agents.sorted(rows["waits_seen"])
+    polls = seen & (waited > waited[nearest])
+    begins = agents.last(agents.sorted(calls) & ~seen)
+    since_ns = ends_ns[np.where(begins < 0, agents.first, begins)]
+    polls |= agents.sorted(pauses)
+    rows["polls"] = agents.by_row(polls)
+    rows["waited_ns"] = agents.by_row(np.where(polls, ends_ns - since_ns, 0))
 
 
-def _earlier_looks(rows: Columns, agents: Parts, calls: Flags) -> Codes:
-    """Return for each turn of the agents' parts the place of the last equal look.
+def _stands_still(rows: Columns, tasks: Parts, how: Counting) -> Flags:
+    """Mark turns that start after a wait of the task."""
+    still = np.zeros(len(rows["task"]), dtype=np.bool_)
+    idle_ns = rows["start_ns"][1:] - rows["end_ns"][:-1]
+    still[1:] = (idle_ns >= how.poll_wait_s * NS_PER_S) & ~tasks.starts[1:]
+    return still
 
-    Only the last `OWN_LOOKBACK` calls of the agent are searched, with nothing but looks since; -1
-    if there is none. The rules' vocabulary looks back as far to recognise a poll.
+
+def _nearest_equal(rows: Columns, agents: Parts, calls: Flags) -> Codes:
+    """Return for each turn of the agents' parts the place of the last equal call; -1 without one.
+
+    Only the last `CALLS_COMPARED` calls of the agent since the last reset are searched.
     """
-    earlier = np.full(len(calls), -1)
+    nearest = np.full(len(calls), -1)
     places = agents.sorted(calls).nonzero()[0]
-    names = ("epoch", "calls_made", "calls_doing", "call_code", "outcome_code")
-    epoch, made, doing, call, outcome = (agents.sorted(rows[name])[places] for name in names)
+    names = ("epoch", "call_code", "outcome_code")
+    epoch, call, outcome = (agents.sorted(rows[name])[places] for name in names)
     part = agents.number[places]
-    asked = np.arange(len(places))
-    for back in range(1, OWN_LOOKBACK + 1):
+    asked = ((call != UNKNOWN) & (outcome != UNKNOWN)).nonzero()[0]
+    for back in range(1, CALLS_COMPARED + 1):
         asked = asked[asked >= back]
         was = asked - back
-        near = (part[asked] == part[was]) & (made[asked] - made[was] <= OWN_LOOKBACK)
-        near &= (doing[asked] == doing[was]) & (epoch[asked] == epoch[was])
+        near = (part[asked] == part[was]) & (epoch[asked] == epoch[was])
         asked, was = asked[near], was[near]
         same = (call[asked] == call[was]) & (outcome[asked] == outcome[was])
-        earlier[places[asked[same]]] = places[was[same]]
+        nearest[places[asked[same]]] = places[was[same]]
         asked = asked[~same]
-    return earlier
+    return nearest
 
 
-def _twin(rows: Columns, tasks: Parts) -> Flags:
-    """Mark turns that repeat the turn before them in the same parallel step."""
-    twin = np.zeros(len(rows["task"]), dtype=np.bool_)
-    steps = rows["step_code"].nonzero()[0]
-    if not len(steps):
-        return twin
-    twin[1:] = ~tasks.starts[1:]
-    for name in ("agent_code", "step_code", "order_ns", "call_code", "outcome_code"):
-        twin[1:] &= (rows[name][1:] == rows[name][:-1]) & (rows[name][1:] != UNKNOWN)
-    parts = Parts(rows, by=(rows["task"], rows["step_code"]), only=steps)
-    ordered_ns = parts.sorted(rows["order_ns"])
-    first_ns = parts.by_row(ordered_ns[parts.first])
-    twin &= rows["order_ns"] == first_ns
-    return twin
+def _busy(rows: Columns, epochs: Parts) -> None:
+    """Add `busy_ns`: the time since the first turn of the epoch, without the time at rest."""
+    advance = np.zeros(len(rows["task"]), dtype=np.int64)
+    ends_ns = rows["end_ns"]
+    idle_ns = rows["start_ns"][1:] - ends_ns[:-1]
+    advance[1:] = ends_ns[1:] - ends_ns[:-1] - np.where(idle_ns >= REST_S * NS_PER_S, idle_ns, 0)
+    advance[epochs.starts] = 0
+    epochs.count(busy_ns=advance)
+
+
+def _twins(rows: Columns, tasks: Parts) -> None:
+    """Add `TWINS`: which calls repeat an earlier one of the same step, in each sense.
+
+    A step is what one response asked for: calls in parallel, or all calls up to the next turn of
+    another kind, among them those that a tool or a wrapper tried again by itself. Where the turn
+    before the calls is no response in their trace, only parallel calls are known to be a step.
+    """
+    is_call = rows["kind"] == _TOOL
+    tasks.count(steps_heard=~is_call)
+    opener = tasks.last(~is_call)
+    opened = (opener >= 0) & (rows["kind"][opener] == _MODEL)
+    opened &= rows["trace_code"][opener] == rows["trace_code"]
+    parallel = rows["step_code"] != UNKNOWN
+    if parallel.any():
+        parts = Parts(rows, by=(rows["task"], rows["step_code"]), only=parallel.nonzero()[0])
+        ordered_ns = parts.sorted(rows["order_ns"])
+        parallel &= rows["order_ns"] == parts.by_row(ordered_ns[parts.first])
+    alone = is_call & ~parallel & opened
+    step: Codes = rows["steps_heard"].copy()
+    step[parallel] = rows["step_code"][parallel]
+    key = (rows["task"], parallel, step, rows["agent_code"])
+    rows["step_calls"] = np.zeros(len(step), dtype=np.int64)
+    Parts(rows, by=key[:3], only=alone.nonzero()[0]).count(step_calls=alone)
+    in_step = is_call & (parallel | (alone & (rows["step_calls"] <= STEP_CALLS_MAX)))
+    codes = {
+        "twin": pair(rows["call_code"], rows["outcome_code"]),
+        "twin_signature": rows["signature_code"],
+        "twin_failure": np.where(
+            rows["error_code"] == UNKNOWN, rows["mendable_code"], rows["error_code"]
+        ),
+        "twin_external": rows["external"].astype(np.int64),
+    }
+    for name, code in codes.items():
+        known = (in_step & (code != UNKNOWN)).nonzero()[0]
+        twins = np.zeros(len(step), dtype=np.bool_)
+        if len(known):
+            parts = Parts(rows, by=(*key, code), only=known)
+            twins = parts.by_row(~parts.starts)
+        rows[name] = twins
 
 
 class _Marks(NamedTuple):
@@ -322,7 +373,7 @@ def _tries(rows: Columns, epochs: Parts, marks: _Marks) -> None:
     """Count the tries since the last progress; equal calls of one step are one try."""
     kind = rows["kind"]
     attempt = kind == _ATTEMPT
-    own = rows["own"] & ~rows["twin"]
+    own = rows["own"] & ~rows["twin_signature"] & ~rows["twin"]
     done = attempt & (rows["status_code"] == _DONE)
     progress = marks.improves | rows["works"] | _new_work(rows, epochs, attempt) | done
     fine = (kind == _TOOL) & ~rows["failed"]
@@ -333,7 +384,6 @@ def _tries(rows: Columns, epochs: Parts, marks: _Marks) -> None:
         turns_since_best=(marks.compares, marks.gains),
         tries_since_progress=(own | attempt | (kind == _PROGRESS), progress),
     )
-    rows["began_ns"] = rows["end_ns"][epochs.first]
 
 
 def _new_work(rows: Columns, epochs: Parts, attempt: Flags) -> Flags:

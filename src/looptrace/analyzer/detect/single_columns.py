@@ -18,14 +18,18 @@ from looptrace.analyzer.fingerprint.error_kinds import EXTERNAL, MENDABLE, OWN_S
 from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
+    FILE_LOOK,
     FOUND_NOTHING,
-    GOES_ON_WORDS,
     QUERIES,
+)
+from looptrace.analyzer.fingerprint.waiting import (
+    LOG_FILE,
     SLEEPS,
-    UNFINISHED,
+    WAITING_ARGUMENTS,
+    is_unfinished,
 )
 from looptrace.analyzer.schema.turns import AT, SILENCE
-from looptrace.rules.turns import KINDS, STATUSES, UNKNOWN
+from looptrace.rules.turns import KINDS, STATUSES, TWINS, UNKNOWN
 
 # Before all times: no span around the turn declares its phase.
 NEVER_NS = -1
@@ -45,15 +49,15 @@ CODED = (
     *CODED_TEXTS,
     *("error", "mendable", "search_result", "look_chars", "status", "trace", "has_id", "step"),
     *("chant_times", "chant_chars", "external", "own", "changes", "works", "only_reads"),
-    *("unfinished", "searches", "pauses", "silent", "only_calls", "untested"),
+    *("unfinished", "watches", "searches", "pauses", "silent", "only_calls", "untested"),
 )
 COUNTED = (
     *("turn", "epoch", "resets_seen", "speaker", "reset", "phase_before", "phase_before_text"),
-    *("enters", "visits", "transitions_seen", "converging", "waits_seen", "looks", "changes_seen"),
-    *("calls_seen", "works_seen", "improvements", "twin", "began_ns", "steps", "errors"),
+    *("enters", "visits", "transitions_seen", "converging", "waits_seen", "polls", "changes_seen"),
+    *("calls_seen", "works_seen", "improvements", *TWINS, "busy_ns", "steps", "errors"),
     *("errors_before", "turns_since_best", "turns_since_best_before", "tries_since_progress"),
     *("tries_since_progress_before", "measured", "figures_compared", "input_tokens_sum"),
-    *("output_tokens_sum", "input_tokens_total", "output_tokens_total"),
+    *("output_tokens_sum", "input_tokens_total", "output_tokens_total", "waited_ns"),
 )
 
 
@@ -92,8 +96,11 @@ class SingleTurn:
 _KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
 _STATUS_CODES = {status: code for code, status in enumerate(STATUSES, 1)}
 _TOOL = _KIND_CODES["tool"]
-_SLEEPS, _UNFINISHED, _ACKNOWLEDGES, _QUERIES, _FOUND_NOTHING, _OWN_SERVER = map(
-    re.compile, (SLEEPS, UNFINISHED, ACKNOWLEDGES, QUERIES, FOUND_NOTHING, OWN_SERVER)
+_SLEEPS, _WAITING, _FILE_LOOK, _LOG_FILE = map(
+    re.compile, (SLEEPS, WAITING_ARGUMENTS, FILE_LOOK, LOG_FILE)
+)
+_ACKNOWLEDGES, _QUERIES, _FOUND_NOTHING, _OWN_SERVER = map(
+    re.compile, (ACKNOWLEDGES, QUERIES, FOUND_NOTHING, OWN_SERVER)
 )
 _texts_of = itemgetter(*(AT[name] for name in (*CODED_TEXTS, "trace_id", "step")))
 _numbers_of = itemgetter(
@@ -176,16 +183,23 @@ def _mark(one: SingleTurn, said: _Said) -> None:
 
 def _mark_call(one: SingleTurn, said: _Said) -> None:
     """Set the marks that follow from a call and its failure, as `columns._marks` does."""
-    tool, is_call = tool_marks(said.name), one.kind == _TOOL
-    looks, fine = tool.searches or tool.reads, is_call and not one.failed
-    sleeps = is_call and said.arguments is not None and bool(_SLEEPS.search(said.arguments))
-    own = one.failed and not one.external
-    one.pauses = is_call and (tool.pauses or sleeps)
+    tool, is_call, arguments = tool_marks(said.name), one.kind == _TOOL, said.arguments or ""
+    one.pauses = is_call and (tool.pauses or bool(_SLEEPS.search(arguments)))
+    waits = tool.watches or (not tool.changes and bool(_WAITING.search(arguments)))
+    one.watches = is_call and waits and not one.pauses
+    one.unfinished = False
+    if is_call and (not one.failed or one.watches or one.pauses):
+        shown = said.result if said.error is None else said.error
+        is_file = _FILE_LOOK.search(arguments) and not _LOG_FILE.search(arguments)
+        one.unfinished = shown is not None and not is_file and is_unfinished(shown)
+    failed = one.failed and not one.unfinished
+    looks = tool.searches or tool.reads or one.watches or one.unfinished
+    one.watches = one.watches and not failed
+    own, fine = failed and not one.external, is_call and not failed
     one.own = is_call and own
     one.changes = fine and tool.changes
     one.works = fine and not (looks or one.pauses)
     one.only_reads = fine and tool.reads
-    one.unfinished = fine and said.result is not None and _is_unfinished(said.result)
     one.error = UNKNOWN
     if own and said.error_kind not in (None, UNTOLD):
         one.error = one.outcome
@@ -195,11 +209,6 @@ def _mark_call(one: SingleTurn, said: _Said) -> None:
     one.search_result = UNKNOWN
     if fine and tool.searches and one.step == UNKNOWN and _tells(said):
         one.search_result = _code(said.name, one.outcome)
-
-
-def _is_unfinished(result: str) -> bool:
-    folded = result.casefold()  # Words are found many times faster than a pattern without a start.
-    return any(word in folded for word in GOES_ON_WORDS) and bool(_UNFINISHED.search(result))
 
 
 def _is_mendable(said: _Said) -> bool:

@@ -8,42 +8,67 @@ the tests that compare batch and live check them, too.
 from __future__ import annotations
 
 from math import isnan, nan
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from looptrace.analyzer.detect.counters import RESETS, Counting
+from looptrace.analyzer.detect.counters import (
+    BACK_OFF,
+    CALLS_COMPARED,
+    RESETS,
+    REST_S,
+    STEP_CALLS_MAX,
+    Counting,
+)
 from looptrace.analyzer.detect.persons import PERSONS, SPEAKERS, speaker_of
 from looptrace.analyzer.detect.phases import METRICS, own_figure
-from looptrace.analyzer.detect.single_columns import SingleTurn
+from looptrace.analyzer.detect.single_columns import NEVER_NS, SingleTurn
 from looptrace.analyzer.schema.turns import AT
 from looptrace.bounded_dict import BoundedDict
-from looptrace.rules.turns import KINDS, STATUSES, UNKNOWN
-from looptrace.rules.vocabulary import NS_PER_S, OWN_LOOKBACK
+from looptrace.rules.turns import KINDS, STATUSES, TWINS, UNKNOWN, Twin
+from looptrace.rules.vocabulary import NS_PER_S
 
-_TOOL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
-    KINDS.index(kind) for kind in ("tool", "attempt", "progress", "switch", "user")
+_TOOL, _MODEL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
+    KINDS.index(kind) for kind in ("tool", "model", "attempt", "progress", "switch", "user")
 )
 _DONE = STATUSES.index("done") + 1
 # Figures of unknown calls are compared with one another, too.
 _ANY_CALL = 1
 _PERSON_CODES = {SPEAKERS.index(speaker) + 1 for speaker in PERSONS}
 _MESSAGE = SPEAKERS.index("message") + 1
-_PERSON, _BY_MESSAGE, _COMPLETED, _IDLE = (RESETS.index(name) + 1 for name in RESETS)
+_SAME = SPEAKERS.index("same_words") + 1
+_PERSON, _BY_MESSAGE, _COMPLETED, _IDLE, _RUN = (RESETS.index(name) + 1 for name in RESETS)
 
 
 T = TypeVar("T")
 
 
+class _Seen(NamedTuple):
+    """A call of an agent, as far as later ones are compared with it."""
+
+    call: int
+    outcome: int
+    end_ns: int
+    between_ns: int  # since the equal call before it, if nothing was done in between; else 0
+    doing: int  # calls of the agent that did more than look, up to it
+    waits_seen: int
+
+
 class _Agent:
     """The counts of one agent in its task."""
 
-    __slots__ = ("epoch", "input_sum", "look_ns", "output_sum", "seen")
+    __slots__ = ("calls", "doing", "epoch", "input_sum", "output_sum", "since_ns")
 
     def __init__(self) -> None:
         self.input_sum = self.output_sum = 0
-        self.look_ns: int | None = None  # end of its last call that did or showed something new
-        self.epoch = 0  # of what was seen
-        # Its last call that did more than look, and the looks since: call, outcome and end of each.
-        self.seen: tuple[tuple[int, int, int], ...] = ()
+        self.since_ns: int | None = None  # end of its last call that did or showed something new
+        self.epoch = self.doing = 0
+        self.calls: tuple[_Seen, ...] = ()  # its last calls since the reset, the newest first
+
+    def last_equal(self, one: SingleTurn) -> _Seen | None:
+        """Return the last call that equals this one, with its outcome."""
+        if UNKNOWN in (one.call, one.outcome):
+            return None
+        equal = (s for s in self.calls if s.call == one.call and s.outcome == one.outcome)
+        return next(equal, None)
 
 
 class _Best:
@@ -59,13 +84,13 @@ class _Epoch:
     """The counts since the last reset."""
 
     __slots__ = (
-        *("began_ns", "steps", "errors", "errors_before", "figures", "figures_before", "tries"),
+        *("busy_ns", "steps", "errors", "errors_before", "figures", "figures_before", "tries"),
         *("tries_before", "work", "improvements", "improved", "best", "phase", "phase_text"),
         *("visits", "transitions", "own"),
     )
 
-    def __init__(self, began_ns: int) -> None:
-        self.began_ns = began_ns
+    def __init__(self) -> None:
+        self.busy_ns = 0
         self.steps = self.errors = self.errors_before = self.figures = self.figures_before = 0
         self.tries = self.tries_before = self.work = self.improvements = 0
         self.improved: dict[str, int] = dict.fromkeys(METRICS, 0)  # by metric
@@ -80,8 +105,20 @@ class SingleCounters:
     """The counts of one task up to a turn; the next turn continues them."""
 
     __slots__ = (
-        *("agents", "attempt_trace", "before", "calls_seen", "changes_seen", "done", "end_ns"),
-        *("epoch", "how", "input_total", "messages", "output_total", "resets", "resets_seen"),
+        *("agents", "alone", "attempt_trace", "calls_seen", "changes_seen", "done", "end_ns"),
+        *(
+            "epoch",
+            "how",
+            "asked_in",
+            "parallel",
+            "step",
+            "step_calls",
+            "input_total",
+            "messages",
+            "output_total",
+            "resets",
+            "resets_seen",
+        ),
         *("steps", "trace", "turn", "waits_seen", "works_seen"),
     )
 
@@ -93,7 +130,11 @@ class SingleCounters:
         self.end_ns: int | None = None  # of the turn before, with what else is needed of it
         self.trace = UNKNOWN
         self.done = False
-        self.before: tuple[int, ...] = ()
+        # The calls of the last parallel step and of the last response, in each sense of `TWINS`.
+        self.parallel: frozenset[tuple[Twin, int, object]] = frozenset()
+        self.alone: frozenset[tuple[Twin, int, object]] = frozenset()
+        self.asked_in: int | None = None  # trace of the response before the calls
+        self.step, self.step_calls = UNKNOWN, 0
         self.attempt_trace: int | None = None  # of the last attempt
         self.messages: BoundedDict[int, None] | None = None  # the words of earlier ones
         self.agents: dict[int, _Agent] = {}
@@ -121,13 +162,17 @@ class SingleCounters:
         self._speak(one)
         begins = self._reset(one) or self.epoch is None
         if begins or self.epoch is None:
-            self.epoch = _Epoch(one.end_ns)
+            self.epoch = _Epoch()
+        elif self.end_ns is not None:
+            idle_ns = one.start_ns - self.end_ns
+            rest_ns = idle_ns if idle_ns >= REST_S * NS_PER_S else 0
+            self.epoch.busy_ns += one.end_ns - self.end_ns - rest_ns
         agent = self.agents.get(one.agent)
         if agent is None:
             agent = self.agents[one.agent] = _Agent()
         self._number(one, agent)
-        self._look(one, agent)
-        one.twin = self._is_twin(one)
+        self._wait(one, agent)
+        self._pair_up(one)
         improves = self._progress(one, self.epoch)
         self._try(one, self.epoch, improves=improves)
         self._phase(one, self.epoch, begins=begins)
@@ -156,6 +201,9 @@ class SingleCounters:
     def _reset(self, one: SingleTurn) -> bool:
         """Set why counts start again at a turn, and return whether they do."""
         one.reset = _COMPLETED if self.done else UNKNOWN
+        pause_ns = self.how.run_pause_s * NS_PER_S
+        if one.speaker == _SAME and self.end_ns is not None:
+            one.reset = _RUN if one.start_ns - self.end_ns >= pause_ns else one.reset
         if self.end_ns is not None and one.end_ns - self.end_ns > self.how.idle_s * NS_PER_S:
             one.reset = _IDLE
         if one.speaker in _PERSON_CODES:
@@ -163,7 +211,7 @@ class SingleCounters:
         if one.speaker == _MESSAGE and self.how.persons.resolved_by == "decision":
             one.reset = _BY_MESSAGE
         self.resets += one.reset != UNKNOWN
-        self.resets_seen += one.reset not in (UNKNOWN, _COMPLETED)
+        self.resets_seen += one.reset not in (UNKNOWN, _COMPLETED, _RUN)
         return bool(one.reset != UNKNOWN)
 
     def _number(self, one: SingleTurn, agent: _Agent) -> None:
@@ -182,39 +230,68 @@ class SingleCounters:
         one.input_tokens_total, one.output_tokens_total = self.input_total, self.output_total
         one.input_tokens_sum, one.output_tokens_sum = agent.input_sum, agent.output_sum
 
-    def _look(self, one: SingleTurn, agent: _Agent) -> None:
-        """Set whether a call only looks, and count waits, as `counters._looks` does."""
-        how, looks = self.how, one.only_reads or one.unfinished
-        waits = one.pauses
-        if self.end_ns is not None:
-            waits = waits or one.start_ns - self.end_ns >= how.poll_wait_s * NS_PER_S
-        seen_ns: int | None = None
-        if one.kind == _TOOL and not one.pauses:
-            if agent.epoch != self.resets:
-                agent.epoch, agent.seen = self.resets, ()
-            this = (one.call, one.outcome, one.end_ns)
-            if looks:
-                same = (each[2] for each in reversed(agent.seen) if each[:2] == this[:2])
-                seen_ns = next(same, None)
-            agent.seen = (*agent.seen[-OWN_LOOKBACK + 1 :], this) if looks else (this,)
-            if seen_ns is None:
-                agent.look_ns = one.end_ns
-        since_ns = one.end_ns if agent.look_ns is None else agent.look_ns
-        one.looks = looks and one.end_ns - since_ns <= how.poll_limit_s * NS_PER_S
-        waits = waits or (looks and one.end_ns - one.start_ns >= how.poll_wait_s * NS_PER_S)
-        if one.unfinished and seen_ns is not None:
-            waits = waits or one.end_ns - seen_ns >= how.pending_wait_s * NS_PER_S
+    def _wait(self, one: SingleTurn, agent: _Agent) -> None:
+        """Count waits, and set whether a call is a poll, as `counters._polls` does."""
+        how, wait_ns = self.how, self.how.poll_wait_s * NS_PER_S
+        waits = one.pauses or (self.end_ns is not None and one.start_ns - self.end_ns >= wait_ns)
+        seen: _Seen | None = None
+        between_ns = 0
+        if agent.epoch != self.resets:
+            agent.epoch, agent.calls = self.resets, ()
+        is_call = one.kind == _TOOL and not one.pauses
+        if is_call:
+            looks = one.only_reads or one.unfinished or one.watches
+            seen = agent.last_equal(one)
+            quiet = looks or (seen is not None and not one.failed and not one.tests_failed > 0)
+            agent.doing += not quiet
+            if not quiet or (seen is not None and seen.doing != agent.doing):
+                seen = None
+            if seen is not None:
+                between_ns = one.end_ns - seen.end_ns
+                pending = one.unfinished or one.watches
+                waits = waits or (pending and between_ns >= how.pending_wait_s * NS_PER_S)
+                grows = between_ns >= max(BACK_OFF * seen.between_ns, NS_PER_S)
+                waits = waits or (looks and grows and seen.between_ns > 0)
+            waits = waits or (quiet and one.end_ns - one.start_ns >= wait_ns)
         self.waits_seen += waits
         one.waits_seen = self.waits_seen
+        one.polls = one.pauses or (seen is not None and self.waits_seen > seen.waits_seen)
+        if agent.since_ns is None or (is_call and seen is None):
+            agent.since_ns = one.end_ns
+        one.waited_ns = one.end_ns - agent.since_ns if one.polls else 0
+        if is_call:
+            this = _Seen(one.call, one.outcome, one.end_ns, between_ns, agent.doing, one.waits_seen)
+            agent.calls = (this, *agent.calls[: CALLS_COMPARED - 1])
 
-    def _is_twin(self, one: SingleTurn) -> bool:
-        before, self.before = self.before, ()
-        if one.step == UNKNOWN:
-            return False
-        first_ns = self.steps.setdefault(one.step, one.order_ns)
-        self.before = (one.agent, one.step, one.order_ns, one.call, one.outcome)
-        same = self.before == before and UNKNOWN not in before
-        return same and one.order_ns == first_ns
+    def _pair_up(self, one: SingleTurn) -> None:
+        """Set `TWINS`, as `counters._twins` does."""
+        one.twin = one.twin_signature = one.twin_failure = one.twin_external = False
+        if one.kind != _TOOL:
+            self.asked_in = one.trace if one.kind == _MODEL else None
+            self.alone, self.step_calls = frozenset(), 0
+        if one.step != self.step:
+            self.step, self.parallel = one.step, frozenset()
+        first_ns = self.steps.setdefault(one.step, one.order_ns) if one.step else NEVER_NS
+        if one.kind != _TOOL:
+            return
+        is_parallel = one.step != UNKNOWN and one.order_ns == first_ns
+        if not is_parallel:
+            if self.asked_in != one.trace:
+                return
+            self.step_calls += 1
+            if self.step_calls > STEP_CALLS_MAX:
+                return
+        call = (one.call, one.outcome) if one.call and one.outcome else UNKNOWN
+        failure = one.mendable if one.error == UNKNOWN else one.error
+        codes = zip(TWINS, (call, one.signature, failure, int(one.external)), strict=True)
+        mine = {(name, one.agent, code) for name, code in codes if code != UNKNOWN}
+        seen = self.parallel if is_parallel else self.alone
+        for name, _, _ in mine & seen:
+            setattr(one, name, True)
+        if is_parallel:
+            self.parallel = seen | mine
+        else:
+            self.alone = seen | mine
 
     def _progress(self, one: SingleTurn, epoch: _Epoch) -> bool:
         """Count figures and improvements; return whether there was progress."""
@@ -251,7 +328,8 @@ class SingleCounters:
 
     def _try(self, one: SingleTurn, epoch: _Epoch, *, improves: bool) -> None:
         """Count the tries since the last progress."""
-        attempt, own = one.kind == _ATTEMPT, one.own and not one.twin
+        attempt = one.kind == _ATTEMPT
+        own = one.own and not one.twin_signature and not one.twin
         progress = improves or one.works or (attempt and one.status == _DONE)
         if attempt and one.outcome != UNKNOWN:
             progress = progress or one.outcome != epoch.work
@@ -263,7 +341,7 @@ class SingleCounters:
         epoch.tries += own or attempt or one.kind == _PROGRESS
         if progress:
             epoch.tries_before = epoch.tries
-        one.began_ns, one.steps = epoch.began_ns, epoch.steps
+        one.busy_ns, one.steps = epoch.busy_ns, epoch.steps
         one.errors, one.errors_before = epoch.errors - epoch.errors_before, epoch.errors_before
         one.tries_since_progress = epoch.tries - epoch.tries_before
         one.tries_since_progress_before = epoch.tries_before

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
+import polars as pl
+
+from looptrace.analyzer.fingerprint.masks import blank, map_distinct
+from looptrace.analyzer.fingerprint.tool_kinds import CHANGES, FILE_LOOK
+
 # A result with this beginning reports a failure although its span's status does not.
 FAILURE_HEAD = (
     r"^\s*([\w.]*(Error|Exception)\s*[:(-]|ERROR\b|[Ee]rror:|fatal:|panic:"
@@ -17,13 +25,30 @@ FAILURE_EXIT = (
 )
 # A failed test in a run that is cut off before its summary.
 FAILED_TEST = r"(?m)^--- FAIL: \S+ \(\d"
+# An exit code of 1 and nothing else: the answer of a command that says yes or no by it.
+_NOTHING = r"(?:\(?no output\)?|\(?empty\)?|none|null)?"
+_SIGNS = "[^a-zA-Z0-9]"
+BARE_ANSWER = (
+    rf"(?i)^{_SIGNS}*(?:(?:error|process|command|bash|tool){_SIGNS}+)*"
+    rf"(?:(?:failed|finished|completed|done) )?(?:with )?{_EXIT}\s*[:=]?\s*1{_SIGNS}*"
+    rf"{_NOTHING}{_SIGNS}*$"
+    r"|^\s*\{(?:\s*\"(?:(?:std)?(?:out|err)(?:put)?|output|result|content|text|aggregated_output)\""
+    r":\s*\"\s*\",?|\s*\"(?:exit_?code|exit_?status|return_?code)\":\s*1,?"
+    r"|\s*\"[a-z_]+\":\s*(?:false|true|null|[0-9.]+),?)+\s*\}\s*$"
+)
 ERROR_TYPE = r"\b([A-Z]\w*(?:Error|Exception|Failure))\b"
 
 # What went wrong, by the first pattern that fits the type, else the type or the message. "untold"
 # means that a framework hides it, "unknown" that no pattern fits. The agent does not cause the
 # external kinds.
 ERROR_KINDS = (
-    ("rate_limit", r"(?i)rate.?limit|too many requests|\b429\b|quota"),
+    (
+        "rate_limit",
+        r"(?i)rate.?limit|too many requests|\b429\b|quota|\b(?:usage|spend(?:ing)?|plan|daily"
+        r"|weekly|monthly|hour(?:ly)?|session|account|api)[ -]limit"
+        r"|\b(?:hit|reached|exceeded) your [^\n]{0,30}limit|credit balance|out of credits"
+        r"|insufficient[ _](?:credits?|funds|balance)",
+    ),
     ("authentication", r"(?i)authenticat|unauthori[sz]ed|\b401\b|invalid.{0,10}(api.?key|token)"),
     ("permission", r"(?i)permission|forbidden|\b403\b|access denied|not permitted"),
     # Before timeouts: a server that cannot be reached in time is an external cause.
@@ -48,6 +73,9 @@ ERROR_KINDS = (
     ("logic", r"(?i)assert|expected\b.*\b(got|but|actual)|[1-9]\d* failed"),
     ("runtime", r"(?i)error|exception|panic|traceback"),
 )
+# What an external cause is read from: the first and the last line. Between them is what a tool
+# quotes, such as the code of an edit that it refuses.
+FIRST_LINE, LAST_LINE = r"^\s*([^\n]{0,300})", r"([^\n]{0,300})\s*$"
 EXTERNAL = ("rate_limit", "authentication", "network", "dependency")
 # The agent may mend these by its own edits: a login, a missing module, a server on its own machine.
 MENDABLE = ("authentication", "dependency")
@@ -60,3 +88,50 @@ MODEL_SERVER = (
 # Figures in the text of a model's failure, such as how many tokens were too many.
 FIGURES = r"[0-9][0-9,.]*"
 UNTOLD = "untold"
+
+_WORDS: Any = {"separator": ": ", "ignore_nulls": True}
+# A call that failed, and a response that did not come.
+FAILED = pl.col("kind").is_in(["tool", "model"]) & pl.col("failed")
+# No type needs more.
+_TYPE_CHARS_MAX = 200
+
+
+def kind_of_type(error_type: str) -> str | None:
+    """Return the kind of a type of error by its name; the word "error" in it says nothing."""
+    *kinds, _ = ERROR_KINDS
+    if any(name == error_type for name, _ in kinds):
+        return error_type
+    head = error_type[:_TYPE_CHARS_MAX]
+    return next((name for name, pattern in kinds if re.search(pattern, head)), None)
+
+
+def error_kinds_of(turns: pl.DataFrame) -> pl.Series:
+    """Return the kind of each failed call and response; a failing test is one of logic."""
+    rows = turns.select(FAILED).to_series().arg_true()
+    columns = pl.col("kind", "name", "arguments", "failing", "hidden", "error", "error_type")
+    failures = turns.select(columns.gather(rows))
+    error, text = pl.col("error"), pl.concat_str("error_type", "error", **_WORDS)
+    lines = (error.str.extract(FIRST_LINE), error.str.extract(LAST_LINE))
+    head = pl.when(~_is_local(failures)).then(pl.concat_str("error_type", *lines, **_WORDS))
+    fits = [
+        pl.when((head if name in EXTERNAL else text).str.contains(pattern)).then(pl.lit(name))
+        for name, pattern in ERROR_KINDS
+    ]
+    by_type = map_distinct(failures["error_type"], kind_of_type)
+    kind = (
+        pl.when(pl.col("failing") > 0)
+        .then(pl.lit("logic"))
+        .when((pl.col("kind") == "model") & text.str.contains(MODEL_SERVER))
+        .then(pl.lit("network"))
+        .when(pl.col("error").is_null() | pl.col("hidden"))
+        .then(pl.lit(UNTOLD))
+        .otherwise(pl.coalesce(by_type, *fits, pl.lit("unknown")))
+    )
+    return blank(turns.height).scatter(rows, failures.select(kind.alias("kind")).to_series())
+
+
+def _is_local(failures: pl.DataFrame) -> pl.Expr:
+    """Mark calls that edit, or look at stored text: their failures quote it, and are their own."""
+    edits = [name for name in failures["name"].drop_nulls().unique() if CHANGES.search(name)]
+    local = pl.col("name").is_in(edits) | pl.col("arguments").str.contains(FILE_LOOK)
+    return ((pl.col("kind") == "tool") & local).fill_null(value=False)

@@ -186,3 +186,10 @@ def map_where(
     rows = turns.select(condition).to_series().arg_true()
     texts = blank(turns.height)
     return texts if rows.is_empty() else texts.scatter(rows, function(turns[column].gather(rows)))
+
+
+def map_distinct(texts: pl.Series, function: Callable[[str], str | None]) -> pl.Series:
+    """Apply a function to each distinct text; null stays null."""
+    distinct = texts.drop_nulls().unique()
+    values = pl.Series([function(text) for text in distinct], dtype=pl.String)
+    return texts.replace_strict(distinct, values, default=None, return_dtype=pl.String)

@@ -15,17 +15,18 @@ import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, compared_arguments
 from looptrace.analyzer.fingerprint.error_kinds import (
-    ERROR_KINDS,
+    BARE_ANSWER,
     ERROR_TYPE,
+    FAILED,
     FAILED_TEST,
     FAILURE_EXIT,
     FAILURE_HEAD,
     FIGURES,
-    MODEL_SERVER,
-    UNTOLD,
+    error_kinds_of,
 )
 from looptrace.analyzer.fingerprint.masks import (
     blank,
+    map_distinct,
     map_where,
     masked,
     masked_results,
@@ -37,6 +38,7 @@ from looptrace.analyzer.fingerprint.runner_output import TESTS, failed_tests, wi
 from looptrace.analyzer.fingerprint.source import fingerprint_source
 from looptrace.analyzer.fingerprint.stack_traces import with_places
 from looptrace.analyzer.fingerprint.tool_kinds import (
+    ANSWERING_COMMAND,
     CHANGES,
     READING_COMMAND,
     READS,
@@ -51,8 +53,6 @@ _SIGNED = (
     *("kind", "name", "request", "result", "error", "message", "answer", "hidden", "error_type"),
     *("location", "failing", "call", "outcome", "subtask"),
 )
-# A call that failed, and a response that did not come.
-_FAILED = pl.col("kind").is_in(["tool", "model"]) & pl.col("failed")
 # Kinds of turn other than calls that have a signature.
 _REPORTED = ("handoff", "attempt", "switch")
 
@@ -109,14 +109,14 @@ def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.Da
         message=pl.when(pl.col("kind") == "model")
         .then(pl.col("message").str.replace_all(FIGURES, "#"))
         .otherwise(pl.concat_str("message", named.fill_null(""))),
-        call=_map_distinct(turns.select(_call(turns, sameness)).to_series(), digest),
+        call=map_distinct(turns.select(_call(turns, sameness)).to_series(), digest),
     )
-    turns = turns.with_columns(outcome=_map_distinct(turns.select(_outcome()).to_series(), digest))
+    turns = turns.with_columns(outcome=map_distinct(turns.select(_outcome()).to_series(), digest))
     return turns.with_columns(
-        error_kind=_error_kind(turns),
+        error_kind=error_kinds_of(turns),
         signature=_signature(turns, sameness),
-        response=_map_distinct(turns["response"], _sha256),
-        talks_on=_map_distinct(turns["talks_on"], _sha256),
+        response=map_distinct(turns["response"], _sha256),
+        talks_on=map_distinct(turns["talks_on"], _sha256),
     ).select(TURN_SCHEMA.names())
 
 
@@ -133,8 +133,11 @@ def compared_by(
 
 
 def _failed(turns: pl.DataFrame) -> pl.Expr:
-    """Return the recorded failure, else what the text says; failing tests make a run fail."""
-    result = pl.col("result")
+    """Return the recorded failure, else what the text says; failing tests make a run fail.
+
+    A command that answers "no" by its exit code has answered.
+    """
+    result, shown = pl.col("result"), pl.coalesce("error", "result")
     by_text = result.str.contains(FAILURE_HEAD) | result.str.contains(FAILURE_EXIT)
     names = [name for name in turns["name"].drop_nulls().unique() if _shows_files(name)]
     tests_fail = (pl.col("failing") > 0) | result.str.contains(FAILED_TEST)
@@ -145,6 +148,8 @@ def _failed(turns: pl.DataFrame) -> pl.Expr:
         .then("failed")
         .when(tests_fail & ~shows.fill_null(value=False))
         .then(pl.lit(value=True))
+        .when(shown.str.contains(BARE_ANSWER) & pl.col("arguments").str.contains(ANSWERING_COMMAND))
+        .then(pl.lit(value=False))
         .otherwise(pl.coalesce("failed", by_text))
         .alias("failed")
     )
@@ -188,40 +193,7 @@ def _outcome() -> pl.Expr:
     failed = pl.concat_str(pl.lit("failed "), "message")
     outcome = pl.when(pl.col("failed")).then(failed).otherwise("answer")
     ends = pl.col("kind").is_in(["tool", "handoff", "attempt", "switch"])
-    return pl.when(ends | _FAILED).then(outcome)
-
-
-def _error_kind(turns: pl.DataFrame) -> pl.Series:
-    """Classify failures of calls and models; a failing test is one, whatever it tests."""
-    rows = turns.select(_FAILED).to_series().arg_true()
-    columns = pl.col("kind", "failing", "hidden", "error", "error_type")
-    failures = turns.select(columns.gather(rows))
-    text = pl.concat_str("error_type", "error", separator=": ", ignore_nulls=True)
-    fits = [pl.when(text.str.contains(pattern)).then(pl.lit(name)) for name, pattern in ERROR_KINDS]
-    by_type = _map_distinct(failures["error_type"], _kind_of_type)
-    kind = (
-        pl.when(pl.col("failing") > 0)
-        .then(pl.lit("logic"))
-        .when((pl.col("kind") == "model") & text.str.contains(MODEL_SERVER))
-        .then(pl.lit("network"))
-        .when(pl.col("error").is_null() | pl.col("hidden"))
-        .then(pl.lit(UNTOLD))
-        .otherwise(pl.coalesce(by_type, *fits, pl.lit("unknown")))
-    )
-    return blank(turns.height).scatter(rows, failures.select(kind.alias("kind")).to_series())
-
-
-def _kind_of_type(error_type: str) -> str | None:
-    """Classify a type of error by its name; the word "error" in it says nothing."""
-    *kinds, _ = ERROR_KINDS
-    declared = [name for name, _ in kinds if name == error_type]
-    return (
-        declared[0]
-        if declared
-        else next(
-            (name for name, pattern in kinds if re.search(pattern, error_type[:_READ_CHARS])), None
-        )
-    )
+    return pl.when(ends | FAILED).then(outcome)
 
 
 def _signature(turns: pl.DataFrame, sameness: Sameness) -> pl.Series:
@@ -239,7 +211,7 @@ def _signature(turns: pl.DataFrame, sameness: Sameness) -> pl.Series:
         .then(pl.lit("test-fail"))
         .when(pl.col("failed"))
         .then(pl.lit("error"))
-        .otherwise(_map_distinct(turns["name"], _form_of))
+        .otherwise(map_distinct(turns["name"], _form_of))
     )
     signed = turns.select(_SIGNED, form=form).with_row_index("row")
     is_signed = pl.col("kind").is_in(["tool", *_REPORTED]) | (pl.col("form") == "error")
@@ -263,7 +235,7 @@ def _write_signatures(
         pl.when(turns["form"] == "other").then(SIGNATURE_CHARS_MAX).otherwise(FORM_CHARS_MAX)
     )
     cut = pl.concat_str(
-        pl.col("head").str.slice(0, chars_max), _map_distinct(parts["whole"], digest), separator="#"
+        pl.col("head").str.slice(0, chars_max), map_distinct(parts["whole"], digest), separator="#"
     )
     says_all = pl.col("says_all") & (pl.col("head").str.len_chars() <= chars_max)
     return parts.select(pl.when(says_all).then("head").otherwise(cut)).to_series()
@@ -384,13 +356,6 @@ def _slug(text: pl.Expr) -> pl.Expr:
 
 def _that_say_nothing(errors: pl.Series) -> list[str]:
     return [error for error in errors.drop_nulls().unique() if says_nothing(error)]
-
-
-def _map_distinct(texts: pl.Series, function: Callable[[str], str | None]) -> pl.Series:
-    """Apply a function to each distinct text; null stays null."""
-    distinct = texts.drop_nulls().unique()
-    values = pl.Series([function(text) for text in distinct], dtype=pl.String)
-    return texts.replace_strict(distinct, values, default=None, return_dtype=pl.String)
 
 
 def _sha256(response: str) -> str:

@@ -13,9 +13,13 @@ from looptrace.analyzer.fingerprint import failure_places, stack_traces
 from looptrace.analyzer.fingerprint.error_kinds import (
     ERROR_KINDS,
     ERROR_TYPE,
+    EXTERNAL,
     FIGURES,
+    FIRST_LINE,
+    LAST_LINE,
     MODEL_SERVER,
     UNTOLD,
+    kind_of_type,
 )
 from looptrace.analyzer.fingerprint.masks import _ID
 from looptrace.analyzer.fingerprint.signatures import (
@@ -23,7 +27,6 @@ from looptrace.analyzer.fingerprint.signatures import (
     FILE_OF_PLACE,
     FORM_CHARS_MAX,
     GIST_CHARS_MAX,
-    _kind_of_type,
 )
 from looptrace.analyzer.fingerprint.single_texts import (
     found,
@@ -34,10 +37,12 @@ from looptrace.analyzer.fingerprint.single_texts import (
     slug,
     stripped,
 )
+from looptrace.analyzer.fingerprint.tool_kinds import CHANGES, FILE_LOOK
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.errors import says_nothing
 
 _TYPE, _SERVER, _FIGURES = map(python_pattern, (ERROR_TYPE, MODEL_SERVER, FIGURES))
+_FIRST, _LAST, _FILE_LOOK = map(python_pattern, (FIRST_LINE, LAST_LINE, FILE_LOOK))
 _KINDS = [(name, python_pattern(pattern)) for name, pattern in ERROR_KINDS]
 _IDS = python_pattern(_ID)
 _FILE, _WORDS_ONLY = python_pattern(FILE_OF_PLACE), python_pattern(_ONLY_WORDS)
@@ -74,6 +79,7 @@ class Failure(NamedTuple):
 
     kind: str  # of the turn
     name: str | None
+    arguments: str | None
     request: str | None
     error: str | None
     error_type: str | None
@@ -96,7 +102,9 @@ def single_failure(row: Mapping[str, Any], request: str | None) -> dict[str, Any
         error = result if error is None else error
         if error_type is None and error is not None:
             error_type = found(_TYPE, error)
-    failure = Failure(kind, row.get("name"), request, error, error_type, result, trace)
+    failure = Failure(
+        kind, row.get("name"), row.get("arguments"), request, error, error_type, result, trace
+    )
     message = _message(failure)
     location, trace_hash = _place(failure)
     return {
@@ -195,8 +203,19 @@ def _error_kind(failure: Failure) -> str:
         return "network"
     if failure.error is None or failure.hidden:
         return UNTOLD
-    by_type = None if failure.error_type is None else _kind_of_type(failure.error_type)
-    return by_type or next((name for name, p in _KINDS if p.search(text)), "unknown")
+    by_type = None if failure.error_type is None else kind_of_type(failure.error_type)
+    if by_type:
+        return by_type
+    lines = (found(_FIRST, failure.error), found(_LAST, failure.error))
+    head = "" if _is_local(failure) else joined_known(": ", failure.error_type, *lines)
+    texts = ((name, pattern, head if name in EXTERNAL else text) for name, pattern in _KINDS)
+    return next((name for name, pattern, where in texts if pattern.search(where)), "unknown")
+
+
+def _is_local(failure: Failure) -> bool:
+    """Do what the function of the same name in `signatures` does."""
+    edits = failure.name is not None and CHANGES.search(failure.name)
+    return failure.kind == "tool" and bool(edits or _FILE_LOOK.search(failure.arguments or ""))
 
 
 def _signature(failure: Failure, message: str | None, location: str | None) -> str | None:

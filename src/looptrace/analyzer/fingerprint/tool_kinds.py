@@ -1,4 +1,4 @@
-"""The purpose of a tool by its name, command and result: to change, look, search or wait."""
+"""The purpose of a tool by its name, command and result: to change, look or search."""
 
 from __future__ import annotations
 
@@ -19,24 +19,19 @@ READING_COMMAND = (
     r"(?:cd [^;&|]*(?:&&|;) *)?(?:bat|cat|head|tail|less|more|[ef]?grep|rg|sed|awk|ls|nl|diff|echo"
     r"|jq|type|Get-Content|git (?:show|log|diff|blame|grep))\b[^;&]*$"
 )
-# Tools that do nothing but wait.
-PAUSES = re.compile(r"(^|[_.-])(wait|sleep|delay|pause)($|[_.-])", re.IGNORECASE)
-# A command that only waits.
-SLEEPS = r"^[^a-z0-9]{0,10}(?:[a-z_]{1,40}[^a-z0-9]{1,10})?sleep [0-9]{1,6}[smh]?[^a-z0-9]{0,10}$"
-# A result with a status that says that something has not ended yet.
-_GOES_ON = (
-    r"(?:running|pending|queued|waiting|starting|started|processing|scheduled|building|deploying"
-    r"|in[_ -]?progress|not[_ -](?:ready|finished|done)(?:[_ -]yet)?)"
+# A look at stored text, by a key of the arguments or by a command; its words are not about itself.
+FILE_LOOK = (
+    r'"(?i:(?:target_?|notebook_?)?(?:file|path)|file_?(?:path|name))" ?:'
+    r"|(?:^\W{0,3}|\": ?\")(?:cd [^;&|]{1,200}(?:&&|;) *)?"
+    r"(?:bat|cat|head|less|more|[ef]?grep|rg|sed|awk|nl|diff|git (?:show|log|diff|blame|grep))\b"
 )
-# Every such result has one of these words.
-GOES_ON_WORDS = (
-    *("running", "pending", "queued", "waiting", "start", "processing", "scheduled", "building"),
-    *("deploying", "progress", "ready", "finished", "done"),
-)
-_AROUND = "[^a-zA-Z0-9]{0,10}"
-UNFINISHED = (
-    rf"(?i)^{_AROUND}(?:(?:it|is|still) ){{0,3}}{_GOES_ON}{_AROUND}$"
-    rf"|(?:status|\b(?:state|phase|health))[\"\']{{0,2}} ?[:=] ?[\"\']?{_GOES_ON}\b"
+# Commands that answer by their exit code: 1 says that nothing matches, differs or holds.
+ANSWERING_COMMAND = (
+    r"(?:^\W{0,3}|\": ?\"|[|;&(!] *|\b(?:then|if|do|sudo|time|xargs) )"
+    r"(?:[ef]?grep|rg|ag|ack|pgrep|pidof|which|type|test|\[{1,2}|diff|cmp|comm|jq -e|command -v"
+    r"|git (?:-\S+ )*(?:grep|diff [^|;&]*(?:--exit-code|--quiet)|merge-base --is-ancestor"
+    r"|show-ref|check-ignore|rev-parse --verify|config --get)"
+    r"|systemctl is-[a-z]+|fuser|lsof|expr|cat [^|;&]* \| grep)(?:\s|\\?\"|$)"
 )
 # A query may also change things, so it is a search only if its answer is empty.
 QUERIES = r"(?i)query"

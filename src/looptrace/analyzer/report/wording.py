@@ -46,6 +46,7 @@ _RESET_TEXTS = {
     "message": "a person wrote",
     "completed": "the task was completed",
     "idle": "the task was idle",
+    "run": "the same prompt began a new run",
 }
 
 SESSIONS_SHOWN_MAX = 5

@@ -37,6 +37,7 @@ class CodexEvents:
     def __init__(self) -> None:
         self._thread = Thread(Agent(PRODUCT, "", PRODUCT))
         self._at_ns = 0
+        self._failure = ""  # message of the last line, if it is one of a failure
         self._response = ""  # key of the last response
         self._is_over = True  # whether a call of that response has its result
 
@@ -55,8 +56,13 @@ class CodexEvents:
                 self._response, Usage(usage.get("input_tokens"), usage.get("output_tokens"))
             )
         elif kind in _FAILED:
-            error = line.get("error") or line
-            self._thread.fails(str(self._at_ns), self._at_ns, str(error.get("message")), None)
+            message = str((line.get("error") or line).get("message"))
+            # A failure is written as `error`, and once more as the end of its turn.
+            if message != self._failure:
+                self._thread.fails(str(self._at_ns), self._at_ns, message, None)
+            self._failure = message
+        if kind not in _FAILED:
+            self._failure = ""
         return self._thread.taken()
 
     def rest(self) -> list[SpanRow]:

@@ -17,7 +17,7 @@ from looptrace.rules.contract import (
     setting,
 )
 from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec, NewTurn
-from looptrace.rules.vocabulary import OWN_LOOKBACK, own, pair
+from looptrace.rules.vocabulary import own, pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class IterationRepeat(Rule):
     """
 
     name = "iteration_repeat"
-    lane = LaneSpec(by="task", kinds=("tool",))
+    lane = LaneSpec(by="task", kinds=("tool",), runs=True)
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "pivot"), Rung(8, "gate")))
     attempts_min: int = setting(
@@ -62,8 +62,8 @@ class IterationRepeat(Rule):
 
     @property
     def lookback(self) -> int:
-        """The window, and the turns that show whether calls are polls."""
-        return self.window + OWN_LOOKBACK
+        """The window."""
+        return self.window
 
     def may_fire(self, turn: NewTurn) -> bool:
         """Return whether the turn declares its iteration, and its call came before."""

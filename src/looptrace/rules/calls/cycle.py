@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, cycles, ladder_setting, setting
 from looptrace.rules.turns import Lane, LaneSpec, NewTurn
-from looptrace.rules.vocabulary import OWN_LOOKBACK, own, pair, shortest
+from looptrace.rules.vocabulary import own, pair, shortest
 
 PERIOD_MIN = 2  # `repeated_call` finds a period of 1.
 
@@ -48,8 +48,8 @@ class Cycle(Rule):
 
     @property
     def lookback(self) -> int:
-        """All rounds of the longest pattern, and the turns that show whether they are polls."""
-        return self.rounds_min * self.period_max + OWN_LOOKBACK
+        """All rounds of the longest pattern."""
+        return self.rounds_min * self.period_max
 
     def may_fire(self, turn: NewTurn) -> bool:
         """Return whether a round repeats."""

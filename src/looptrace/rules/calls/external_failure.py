@@ -43,7 +43,7 @@ class ExternalFailure(Rule):
     """
 
     name = "external_failure"
-    lane = LaneSpec(by="task", kinds=("tool",))
+    lane = LaneSpec(by="task", kinds=("tool",), once="twin_external")
 
     attempts_min: int = setting(
         3, ge=2, le=50, doc="External failures in a row in the task that make a loop."

@@ -8,7 +8,7 @@ import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, setting
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
-from looptrace.rules.vocabulary import OWN_LOOKBACK, own, pair, same_among
+from looptrace.rules.vocabulary import own, pair, same_among
 
 PERCENT = 100
 # The repeated results are of several kinds in no order, so a call need not repeat the one before
@@ -60,7 +60,7 @@ class NoNews(Rule):
     @property
     def lookback(self) -> int:
         """The window, and the calls before it with which its first call is compared."""
-        return 2 * self.window + OWN_LOOKBACK
+        return 2 * self.window
 
     def may_fire(self, turn: NewTurn) -> bool:
         """Return whether its result came before."""
@@ -71,7 +71,7 @@ class NoNews(Rule):
         shows = lane.turns.look_chars[lane.rows] >= self.chars_min
         done = same_among(lane, own(lane, pair(lane.call, lane.outcome)), self.window)
         shown = same_among(lane, own(lane, np.where(shows, lane.outcome, UNKNOWN)), self.window)
-        old = np.where(((done > 1) | (shown > 1)) & ~lane.pauses, 1, UNKNOWN)
+        old = np.where(((done > 1) | (shown > 1)) & ~lane.polls, 1, UNKNOWN)
         reached = same_among(lane, old, self.window) * old // ROUND
         needed = -(-self.window * self.old_percent // (ROUND * PERCENT))  # rounded up
         length = np.minimum(self.window, lane.position) + 1

@@ -47,7 +47,7 @@ class PersistentFailure(Rule):
     """
 
     name = "persistent_failure"
-    lane = LaneSpec(by="task", kinds=("tool",), failures=True)
+    lane = LaneSpec(by="task", kinds=("tool",), failures=True, once="twin_failure")
 
     attempts_min: int = setting(
         3, ge=2, le=50, doc="Equal failures with work between them that make a loop."

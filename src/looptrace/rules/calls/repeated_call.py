@@ -8,7 +8,7 @@ import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
 from looptrace.rules.turns import Lane, LaneSpec, NewTurn
-from looptrace.rules.vocabulary import OWN_LOOKBACK, alike_in_a_row, own, pair
+from looptrace.rules.vocabulary import alike_in_a_row, own, pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class RepeatedCall(Rule):
 
     @property
     def lookback(self) -> int:
-        """The calls of a loop, and the turns that show whether they are polls."""
-        return self.attempts_min + OWN_LOOKBACK
+        """The calls of a loop."""
+        return self.attempts_min
 
     def may_fire(self, turn: NewTurn) -> bool:
         """Return whether the call came before."""

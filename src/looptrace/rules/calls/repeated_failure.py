@@ -45,7 +45,7 @@ class RepeatedFailure(Rule):
     """
 
     name = "repeated_failure"
-    lane = LaneSpec(by="task", kinds=("tool",), failures=True)
+    lane = LaneSpec(by="task", kinds=("tool",), failures=True, once="twin_failure")
 
     attempts_min: int = setting(
         3, ge=2, le=50, doc="Equal failures, including the first, that make a loop."

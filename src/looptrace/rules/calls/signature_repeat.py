@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
 from looptrace.rules.turns import Lane, LaneSpec, NewTurn
-from looptrace.rules.vocabulary import OWN_LOOKBACK, in_a_row, own
+from looptrace.rules.vocabulary import in_a_row, own
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,15 @@ class SignatureRepeat(Rule):
     - `load(users_{n}.csv)->!"KeyError: 'email' at schema.py:14" x2`: two is a legitimate retry.
     - `edit(cart.py, change {n})->ok x3`: three different changes to one file.
     - `run_tests()->"3 failed" run_tests()->"2 failed" run_tests()->"1 failed"`: fewer failures.
+    - `say("All five.") [load(a)->!"no permit" load(b)->!"no permit" load(c)->!"no permit"]`: calls
+      of one response are one try.
     - `load(users_{n}.csv)->!? x4`: the error is unknown.
     - `load(users_{n}.csv)->!"connection refused" x4`: the failure is external.
     - `load(users_{n}.csv)->!"An error occurred. Please try again." x4`: a text that says nothing.
     """
 
     name = "signature_repeat"
-    lane = LaneSpec(by="agent", kinds=("tool",))
+    lane = LaneSpec(by="agent", kinds=("tool",), once="twin_signature")
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "gate")))
     attempts_min: int = setting(
@@ -41,8 +43,8 @@ class SignatureRepeat(Rule):
 
     @property
     def lookback(self) -> int:
-        """The outputs of a loop, and the turns that show whether they are polls."""
-        return self.attempts_min + OWN_LOOKBACK
+        """The outputs of a loop."""
+        return self.attempts_min
 
     def may_fire(self, turn: NewTurn) -> bool:
         """Return whether the signature came before."""

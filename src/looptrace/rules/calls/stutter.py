@@ -17,7 +17,7 @@ from looptrace.rules.contract import (
     setting,
 )
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
-from looptrace.rules.vocabulary import OWN_LOOKBACK, in_a_row, own, pair, same_among
+from looptrace.rules.vocabulary import in_a_row, own, pair, same_among
 
 TWICE = 2  # More calls in a row are still one place, and `repeated_call` finds them.
 
@@ -62,8 +62,8 @@ class Stutter(Rule):
 
     @property
     def lookback(self) -> int:
-        """The window, and the turns before it that show pairs that are no polls."""
-        return self.window + 1 + TWICE + OWN_LOOKBACK
+        """The window, and the pair before it."""
+        return self.window + 1 + TWICE
 
     def may_fire(self, turn: NewTurn) -> bool:
         """Return whether a call came twice."""

@@ -13,17 +13,20 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 @dataclass(frozen=True, slots=True)
 class MaxRuntime(Rule):
-    """A task runs longer than allowed.
+    """A task is at work longer than allowed.
 
     This is a guard: the turns need not repeat anything. The time counts from the first turn of the
-    task, its last completion, or a person's last message.
+    task, its last completion, or a person's last message. A pause of five minutes or more is not
+    work: a person decides, a machine sleeps, or the next run is due later.
 
     ## Looping
-    - `start()->ok ~28800 read({n})->"text {n}"`
+    - `start()->ok (~200 read({n})->"text {n}") x144`
 
     ## Not looping
-    - `start()->ok ~28000 read({n})->"text {n}"`: less than allowed.
-    - `start()->ok ~20000 user("Go on.") ~20000 read(a)->text`: a person spoke.
+    - `start()->ok (~200 read({n})->"text {n}") x140`: less than allowed.
+    - `start()->ok ~28800 read(a)->text`: nobody worked in between.
+    - `(~200 read({n})->"text {n}") x100 user("Go on.") (~200 read(a{n})->"a {n}") x100`: a person
+      spoke.
     """
 
     name = "max_runtime"
@@ -31,7 +34,7 @@ class MaxRuntime(Rule):
     checked = "before_loops"
 
     max_runtime_s: int = setting(
-        28_800, ge=1, le=31_536_000, doc="Seconds of a task that are allowed."
+        28_800, ge=1, le=31_536_000, doc="Seconds at work that a task is allowed."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
 
@@ -42,12 +45,12 @@ class MaxRuntime(Rule):
 
     def may_fire(self, turn: NewTurn) -> bool:
         """Return whether it was too long."""
-        return turn.end_ns - turn.began_ns > self.max_runtime_s * NS_PER_S
+        return turn.busy_ns > self.max_runtime_s * NS_PER_S
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Compare the time since the first turn."""
+        """Compare the time at work since the first turn."""
         turns, rows = lane.turns, lane.rows
-        over = lane.end_ns - turns.began_ns[rows] > self.max_runtime_s * NS_PER_S
+        over = turns.busy_ns[rows] > self.max_runtime_s * NS_PER_S
         return counts(np.where(over, turns.steps[rows], 0), 1, turns.epoch[rows] + 1)
 
     def say(self, loop: Loop) -> str:

@@ -60,8 +60,9 @@ class Monologue(Rule):
         before, news = lane.talks_on, lane.call
         goes_on = np.zeros(len(before), dtype=np.bool_)
         goes_on[1:] = (before[1:] == lane.response[:-1]) & (before[1:] != UNKNOWN)
+        waitless = same_as(lane, lane.waits_seen + 1, 1)
         talk = streak(lane, goes_on & (lane.position > 0)) + 1
-        nothing_new = streak(lane, same_as(lane, news, 1)) + 2
+        nothing_new = streak(lane, same_as(lane, news, 1) & waitless) + 2
         reached = np.where(lane.response == UNKNOWN, 0, np.minimum(talk, nothing_new))
         return repeats(reached, self.attempts_min, news)
 

@@ -1,0 +1,59 @@
+"""The rule `waits_too_long`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
+from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.vocabulary import NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsTooLong(Rule):
+    """An agent waits longer than allowed, and what it waits for does not change.
+
+    An agent waits where it looks again, after a pause, at something that has not changed: a build,
+    a job, a check, a shell in the background, a mailbox. Such looks are no loop for any other rule.
+    The time counts from the last call that did or showed something new. The attempts of the ladder
+    are multiples of the limit. A tool that usually takes longer has a limit of its own in the
+    settings.
+
+    ## Looping
+    - `(~600 job_status(7)->pending) x8`
+    - `(wait(900)->ok ~900 bash("gh pr checks 7")->"build pending") x6`
+
+    ## Not looping
+    - `(~600 job_status(7)->pending) x6`: less than allowed.
+    - `(~600 job_status(7)->"{n}0 %") x9`: it changes.
+    - `(~600 job_status(7)->pending ~60 edit(a, {n})->ok) x9`: it works in between.
+    - `(user("And now?") ~600 job_status(7)->pending) x9`: a person asked again.
+    """
+
+    name = "waits_too_long"
+    lane = LaneSpec(by="agent", kinds=("tool",))
+    exact = False  # What it waits for may come at any time.
+
+    limit_s: int = setting(
+        3_600, ge=60, le=2_592_000, doc="Seconds that an agent may wait for one thing."
+    )
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "warn"), Rung(8, "gate")))
+
+    @property
+    def lookback(self) -> int:
+        """The turn itself; the engine measures the wait."""
+        return 1
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether its agent has waited too long."""
+        return turn.waited_ns >= self.limit_s * NS_PER_S
+
+    def evaluate(self, lane: Lane) -> Evaluation:
+        """Count how many times the limit has passed."""
+        waited_ns = lane.turns.waited_ns[lane.rows]
+        return counts(waited_ns // (self.limit_s * NS_PER_S), 1, lane.turns.epoch[lane.rows] + 1)
+
+    def say(self, loop: Loop) -> str:
+        """Name the call that it waits with."""
+        times = "" if loop.attempts == 1 else f"{loop.attempts} times "
+        return f"{loop.labels[0]} waits for longer than {times}{self.limit_s} s"
