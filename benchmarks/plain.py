@@ -21,9 +21,10 @@ COLUMNS = (
     "response_code",
     "external",
     "only_reads",
+    "failed",
     "end_ns",
 )
-Row = tuple[str, str, str, int, int, int, int, int, bool, bool, int]
+Row = tuple[str, str, str, int, int, int, int, int, bool, bool, bool | None, int]
 
 RULES = ("repeated_call", "signature_repeat", "response_repeat", "cycle")
 
@@ -41,6 +42,8 @@ PERIOD_MIN = 2
 # Pauses that grow by this factor, and are not short, are a back-off.
 BACK_OFF = 1.5
 GAP_MIN_NS = 1_000_000_000
+# An agent looks at so many things in turn while it waits.
+CALLS_COMPARED = 8
 
 Same = tuple[int, int] | int
 PAIR = 2
@@ -88,34 +91,59 @@ class Run:
 
 
 @dataclass(slots=True)
-class Looks:
-    """Recognises polls: looks at an unchanged state, with pauses that grow as in a back-off.
+class Waits:
+    """Counts the waits of a task; a wait of one agent is one of all."""
 
-    It knows no other pauses, because the compared turns have none.
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Look:
+    """A call of an agent, with what was known when it ended."""
+
+    same: Same
+    end_ns: int
+    gap_ns: int  # since the equal call before it, if nothing was done in between
+    done: int
+    waits: int
+
+
+@dataclass(slots=True)
+class Looks:
+    """Recognises polls: equal quiet calls, after a pause that grows as in a back-off.
+
+    A call is quiet if it only looks at something, or if it is fine and came shortly before. It
+    knows no other waits, because the compared turns have none.
     """
 
-    same: Same = UNKNOWN
-    again: bool = False
-    end_ns: int = 0
-    gap_ns: int = 0
+    seen: list[Look] = field(default_factory=list)
+    done: int = 0
 
-    def polls(self, same: Same, looks: bool, end_ns: int) -> bool:
-        """Take the next call of the lane, and return whether it is a poll."""
-        gap_ns = end_ns - self.end_ns
-        again = looks and same == self.same and same != UNKNOWN
-        grows = gap_ns >= BACK_OFF * self.gap_ns > 0 and gap_ns >= GAP_MIN_NS
-        polls = again and self.again and grows
-        self.same, self.again, self.end_ns, self.gap_ns = same, again, end_ns, gap_ns
-        return polls
+    def polls(self, same: Same, looks: bool, fine: bool, end_ns: int, waits: Waits) -> bool:
+        """Take the next call of the agent, and return whether it is a poll."""
+        equal = [one for one in self.seen[-CALLS_COMPARED:] if one.same == same != UNKNOWN]
+        if not looks and not (fine and equal):
+            self.done += 1
+        gap_ns, again = 0, bool(equal) and equal[-1].done == self.done
+        if again:
+            gap_ns = end_ns - equal[-1].end_ns
+            grows = gap_ns >= BACK_OFF * equal[-1].gap_ns > 0 and gap_ns >= GAP_MIN_NS
+            waits.count += looks and grows
+        self.seen.append(Look(same, end_ns, gap_ns, self.done, waits.count))
+        return again and waits.count > equal[-1].waits
 
 
 @dataclass(slots=True)
 class Answers:
-    """Counts equal responses to equal news; the news of a loop's first response is free."""
+    """Counts equal responses to equal news; the news of a loop's first response is free.
+
+    What comes after a wait is news.
+    """
 
     needed: int
     response: int = UNKNOWN
     news: int = UNKNOWN
+    waits: int = 0
     responses: int = 0
     unchanged: int = 0
     turns: list[int] = field(default_factory=list)
@@ -123,13 +151,14 @@ class Answers:
     what: tuple[int, int] = (UNKNOWN, UNKNOWN)
     ended: list[Part] = field(default_factory=list)
 
-    def see(self, response: int, news: int, turn: int) -> None:
+    def see(self, response: int, news: int, waits: int, turn: int) -> None:
         """Take the next turn of the lane."""
         here = len(self.turns)
         self.turns.append(turn)
-        self.unchanged = self.unchanged + 1 if news == self.news != UNKNOWN else 0
+        old = news == self.news != UNKNOWN and waits == self.waits
+        self.unchanged = self.unchanged + 1 if old else 0
         self.responses = self.responses + 1 if response == self.response != UNKNOWN else 1
-        self.response, self.news = response, news
+        self.response, self.news, self.waits = response, news, waits
         # Two responses have one piece of news between them that must be the same as before; where
         # two are a loop, the news of both must be.
         known = UNKNOWN not in (response, news)
@@ -217,7 +246,6 @@ class Lane:
     answers: Answers
     rounds: Rounds
     looks: Looks
-    signed_looks: Looks
 
     @classmethod
     def of(cls, settings: Settings) -> Lane:
@@ -227,7 +255,6 @@ class Lane:
             Run(settings.signatures_min),
             Answers(settings.responses_min),
             Rounds(settings.rounds_min, settings.period_max),
-            Looks(),
             Looks(),
         )
 
@@ -250,25 +277,26 @@ def loops(rows: Iterable[Row], settings: Settings) -> list[Loop]:
     """Return the loops in ordered turns (`COLUMNS`), sorted."""
     found: list[Loop] = []
     lanes: dict[str, Lane] = {}
-    current = ""
-    for task, agent, kind, turn, call, outcome, signature, response, external, looks, end in rows:
+    current, waits = "", Waits()
+    for row in rows:
+        task, agent, kind, turn, call, outcome, signature, response, external, *asked = row
         if task != current or kind == "user":
             found += _ended(current, lanes)
-            lanes, current = {}, task
+            lanes, current, waits = {}, task, Waits()
         if kind not in ("tool", "model"):
             continue
         lane = lanes.get(agent)
         if lane is None:
             lane = lanes[agent] = Lane.of(settings)
         if kind == "model":
-            lane.answers.see(response, call, turn)
+            lane.answers.see(response, call, waits.count, turn)
             continue
+        looks, failed, end_ns = asked
         same: Same = UNKNOWN if UNKNOWN in (call, outcome) else (call, outcome)
-        if lane.looks.polls(same, looks, end) or external:
-            same = UNKNOWN
-        polls = lane.signed_looks.polls(signature, looks, end)
+        if lane.looks.polls(same, looks, not failed, end_ns, waits) or external:
+            same = signature = UNKNOWN
         lane.calls.see(same, turn)
-        lane.signatures.see(UNKNOWN if polls or external else signature, turn)
+        lane.signatures.see(signature, turn)
         lane.rounds.see(same, turn)
     found += _ended(current, lanes)
     return sorted(found)
