@@ -73,6 +73,7 @@ from looptrace.rules.turns import (
     Meanings,
     NewTurn,
     Turns,
+    Twin,
 )
 from looptrace.testing import assert_no_loops
 
@@ -326,9 +327,9 @@ def may_fire(turn: NewTurn) -> bool:
     return turn.external or turn.again("call", "outcome")
 
 
-def columns(table: Turns, kind: Kind) -> Meanings | None:
+def columns(table: Turns, kind: Kind, once: Twin) -> Meanings | None:
     """Read the columns of turns."""
-    lane: Lane = table.lane(LaneSpec(by="task", kinds=(kind,)))
+    lane: Lane = table.lane(LaneSpec(by="task", kinds=(kind,), once=once))
     return lane.turns.meanings
 
 

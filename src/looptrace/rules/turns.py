@@ -18,7 +18,6 @@ from looptrace.errors import InstallError
 __all__ = [
     "KINDS",
     "STATUSES",
-    "TWINS",
     "UNKNOWN",
     "Codes",
     "Figures",

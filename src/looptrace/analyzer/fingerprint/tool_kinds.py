@@ -21,7 +21,8 @@ READING_COMMAND = (
 )
 # A look at stored text, by a key of the arguments or by a command; its words are not about itself.
 FILE_LOOK = (
-    r'"(?i:(?:target_?|notebook_?)?(?:file|path)|file_?(?:path|name))" ?:'
+    r'"(?i:(?:target_?|notebook_?)?(?:file|(?:file|notebook)_?path)|file_?(?:path|name))" ?:'
+    r'|"(?i:path)" ?: ?"(?:[^"]*/)?[^"/]*\.[A-Za-z]\w{0,7}"'
     r"|(?:^\W{0,3}|\": ?\")(?:cd [^;&|]{1,200}(?:&&|;) *)?"
     r"(?:bat|cat|head|less|more|[ef]?grep|rg|sed|awk|nl|diff|git (?:show|log|diff|blame|grep))\b"
 )
