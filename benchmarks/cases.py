@@ -19,6 +19,8 @@ import looptrace
 
 WANTED = "want.json"
 SHAPES = "shapes"
+# The rules on what an agent meets and does not cause.
+OUTAGES = ("model_outage", "external_failure")
 
 Outcome = Literal["right", "wrong", "missed"]
 
@@ -43,9 +45,13 @@ class Result:
 
     @property
     def outcome(self) -> Outcome:
-        """Return whether the verdict is right, a false alarm or another loop, or a missed one."""
+        """Return whether the verdict is right, a false alarm or another loop, or a missed one.
+
+        A healthy agent may meet an outage, which is no loop of its own.
+        """
         if not self.case.is_loop:
-            return "wrong" if self.found else "right"
+            loops = [text for text in self.found if not text.startswith(OUTAGES)]
+            return "wrong" if loops else "right"
         if not self.found:
             return "missed"
         names = self.case.names

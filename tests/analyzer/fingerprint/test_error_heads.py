@@ -40,3 +40,52 @@ def test_the_head_of_a_failure_says_whose_it_is(
 
     assert add_fingerprints(turn)["error_kind"].to_list() == [kind]
     assert live[AT["error_kind"]] == kind
+
+
+RAN = '{"output": "%s", "exit_code": 1}'
+
+
+@pytest.mark.parametrize(
+    ("command", "shown", "failed", "tests_failed"),
+    [
+        ("grep -rn foo src", "Exit code 1", False, None),
+        ("rg foo", RAN % "", False, None),
+        ("rg foo", "<returncode>1</returncode>\n<output>\n</output>", False, None),
+        ("git grep foo", "(no output)\nExit code: 1", False, None),
+        ("grep foo a", "The command `grep foo a` exited with code 1.", False, None),
+        ("grep foo a", "$ grep foo a\n[exit code: 1]", False, None),
+        ("find . | xargs grep foo", "Process exited with code 123", False, None),
+        ("grep -c foo a", "0\nexit code 1", False, None),
+        ("test -f a", "[exit 1]", False, None),
+        ("git diff --exit-code", "exit status 1", False, None),
+        ("grep foo a", "Exit code 2", True, None),
+        ("grep foo a", "grep: a: No such file or directory\nexit code 1", True, None),
+        ("python a.py", "Exit code 1", True, None),
+        ("pytest", RAN % "1 failed", True, 1),
+        ("pytest", RAN % "2 failed, 3 passed", True, 2),
+        ("pytest", "Exit code 1\n1 failed", True, 1),
+        ("pytest", "<output>1 failed</output><exit_code>1</exit_code>", True, 1),
+        ("mend.sh", RAN % "1 failed", True, None),
+    ],
+)
+@pytest.mark.parametrize("as_error", [False, True])
+def test_an_answer_by_an_exit_code_is_no_failure(
+    command: str, shown: str, failed: bool, tests_failed: int | None, as_error: bool
+) -> None:
+    """Twelve searches without a match are no failures, and a failed test is no bare exit code."""
+    texts = {"error": shown, "failed": True} if as_error else {"result": shown}
+    written = {"error": None, "result": None, "failed": None} | texts
+    turn = turns_in('bash(a)->"x"').with_columns(
+        pl.lit(f'{{"command":"{command}"}}').alias("arguments"),
+        *(
+            pl.lit(value, pl.Boolean if name == "failed" else pl.String).alias(name)
+            for name, value in written.items()
+        ),
+    )
+    batch = add_fingerprints(turn).row(0, named=True)
+    (live,) = LiveFingerprints().turns(turn.rows(named=True))
+
+    assert (batch["failed"], batch["tests_failed"]) == (failed, tests_failed)
+    assert batch["outcome"] is not None
+    for name in ("failed", "tests_failed", "call", "outcome", "signature", "error_kind"):
+        assert live[AT[name]] == batch[name], name

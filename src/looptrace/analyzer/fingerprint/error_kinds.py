@@ -22,20 +22,12 @@ FAILURE_EXIT = (
     rf"|^\W{{0,9}}(?:(?:error|process|command)\W+){{0,2}}(?:(?:failed|finished) with )?{_EXIT}"
     r"\s*[:=]?\s*-?[1-9]\d{0,9}\b"
     r"|^\s*\{[\s\S]*\"(?:exit_?code|exit_?status|return_?code)\": ?-?[1-9]"
+    r"|<(?:exit_?code|exit_?status|return_?code)>\s*-?[1-9]\d{0,9}\s*</"
 )
 # A failed test in a run that is cut off before its summary.
 FAILED_TEST = r"(?m)^--- FAIL: \S+ \(\d"
-# An exit code of 1 and nothing else: the answer of a command that says yes or no by it.
-_NOTHING = r"(?:\(?no output\)?|\(?empty\)?|none|null)?"
-_SIGNS = "[^a-zA-Z0-9]"
-BARE_ANSWER = (
-    rf"(?i)^{_SIGNS}*(?:(?:error|process|command|bash|tool){_SIGNS}+)*"
-    rf"(?:(?:failed|finished|completed|done) )?(?:with )?{_EXIT}\s*[:=]?\s*1{_SIGNS}*"
-    rf"{_NOTHING}{_SIGNS}*$"
-    r"|^\s*\{(?:\s*\"(?:(?:std)?(?:out|err)(?:put)?|output|result|content|text|aggregated_output)\""
-    r":\s*\"\s*\",?|\s*\"(?:exit_?code|exit_?status|return_?code)\":\s*1,?"
-    r"|\s*\"[a-z_]+\":\s*(?:false|true|null|[0-9.]+),?)+\s*\}\s*$"
-)
+# Each text with an exit code has one of these.
+EXITS = ("exit", "Exit", "EXIT", "return", "Return")
 ERROR_TYPE = r"\b([A-Z]\w*(?:Error|Exception|Failure))\b"
 
 # What went wrong, by the first pattern that fits the type, else the type or the message. "untold"

@@ -195,6 +195,7 @@ _BARE = re.compile(
     rf"\W*(?:[A-Za-z]+(?: tests)?(?:: |\.{{1,3}} ?))?({_N}) (?:tests? )?(fail|pass)(?:ed|ing)"
     rf"(?:, ({_N}) (?:tests? )?(fail|pass)(?:ed|ing))?(?:\.|:|\s*$|\n)"
 )
+_BARE_PARTS = re.compile(r'\\n|\n|": ?"|"[,}\]]|</?[a-z_]+>')
 
 # How runners name the tests that failed, and the files of those tests.
 _FAILED_TESTS = (
@@ -352,8 +353,12 @@ def _coverage() -> pl.Expr:
 
 
 def _count_bare(text: str | None) -> tuple[int | None, int | None]:
-    """Read "2 failed, 10 passed" from the head of the answer of a tool that runs tests."""
-    match = _BARE.match(text[:_BARE_CHARS]) if text else None
+    """Read "2 failed, 10 passed" from the head of the answer of a tool that runs tests.
+
+    It may stand in a string of JSON, in a tag, or after a line with the exit code.
+    """
+    parts = _BARE_PARTS.split(text[:_BARE_CHARS]) if text else ()
+    match = next(filter(None, map(_BARE.match, parts)), None)
     if match is None:
         return None, None
     counts = {match[2]: int(match[1])} | ({match[4]: int(match[3])} if match[4] else {})

@@ -15,8 +15,8 @@ import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, compared_arguments
 from looptrace.analyzer.fingerprint.error_kinds import (
-    BARE_ANSWER,
     ERROR_TYPE,
+    EXITS,
     FAILED,
     FAILED_TEST,
     FAILURE_EXIT,
@@ -46,7 +46,7 @@ from looptrace.analyzer.fingerprint.tool_kinds import (
 )
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.text.digests import digest
-from looptrace.analyzer.text.errors import says_nothing
+from looptrace.analyzer.text.errors import answers_no, says_nothing
 
 # The columns that signatures are written from.
 _SIGNED = (
@@ -94,11 +94,15 @@ def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.Da
     hidden = failed & pl.col("error").is_in(_that_say_nothing(turns.filter(failed)["error"]))
     turns = with_places(turns.with_columns(hidden=hidden), digest)
     compared = pl.col("kind").is_in(["tool", "handoff", "attempt", "switch"])
+    is_tool = pl.col("kind") == "tool"  # A command may answer by what its span calls an error.
     turns = turns.with_columns(
         pl.col("response", "talks_on").str.strip_chars(),
         request=compared_arguments(turns, sameness),
         answer=map_where(
-            turns, compared & ~failed, "result", lambda results: masked_results(results, sameness)
+            turns.with_columns(pl.coalesce("result", pl.when(is_tool).then("error"))),
+            compared & ~failed,
+            "result",
+            lambda results: masked_results(results, sameness),
         ),
         message=map_where(
             turns, failed, "error", lambda errors: masked_texts(errors, sameness, error=True)
@@ -142,13 +146,15 @@ def _failed(turns: pl.DataFrame) -> pl.Expr:
     names = [name for name in turns["name"].drop_nulls().unique() if _shows_files(name)]
     tests_fail = (pl.col("failing") > 0) | result.str.contains(FAILED_TEST)
     command = pl.when(tests_fail).then("arguments")  # Most arguments are of other turns.
+    short = turns.select(shown.filter(shown.str.contains_any(EXITS))).to_series().unique()
+    asked = pl.when(shown.is_in([text for text in short if answers_no(text)])).then("arguments")
     shows = pl.col("name").is_in(names) | command.str.contains(READING_COMMAND)
     return (
         pl.when(pl.col("kind") != "tool")
         .then("failed")
         .when(tests_fail & ~shows.fill_null(value=False))
         .then(pl.lit(value=True))
-        .when(shown.str.contains(BARE_ANSWER) & pl.col("arguments").str.contains(ANSWERING_COMMAND))
+        .when(asked.str.contains(ANSWERING_COMMAND))
         .then(pl.lit(value=False))
         .otherwise(pl.coalesce("failed", by_text))
         .alias("failed")

@@ -25,7 +25,7 @@ from looptrace.analyzer.fingerprint.equivalence import (
     _reduce,
     _reduces,
 )
-from looptrace.analyzer.fingerprint.error_kinds import BARE_ANSWER, FAILURE_EXIT, FAILURE_HEAD
+from looptrace.analyzer.fingerprint.error_kinds import FAILURE_EXIT, FAILURE_HEAD
 from looptrace.analyzer.fingerprint.masks import (
     _DIGEST,
     _FRESH,
@@ -70,6 +70,7 @@ from looptrace.analyzer.fingerprint.single_texts import (
 from looptrace.analyzer.fingerprint.tool_kinds import ANSWERING_COMMAND
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.text.digests import digest
+from looptrace.analyzer.text.errors import answers_no
 from looptrace.bounded_dict import BoundedDict
 
 _COMPARED = ("tool", "handoff", "attempt", "switch")
@@ -124,7 +125,7 @@ def _key(row: Row) -> int:
 
 _PROMPT_MASKS = [(python_pattern(pattern), name) for pattern, name in PROMPT_MASKS]
 _HEAD, _EXIT = python_pattern(FAILURE_HEAD), python_pattern(FAILURE_EXIT)
-_ANSWER, _ANSWERING = python_pattern(BARE_ANSWER), python_pattern(ANSWERING_COMMAND)
+_ANSWERING = python_pattern(ANSWERING_COMMAND)
 _BY_COMMAND = python_pattern(_TESTS_BY_COMMAND)
 _VOLATILE, _LOOSE = python_pattern(_MAY_BE_VOLATILE), python_pattern(_MAY_BE_LOOSE)
 # A key is tried only from its beginning, else a long word would take quadratic time.
@@ -155,6 +156,7 @@ def single_fingerprint(row: Row, sameness: Sameness) -> dict[str, Any] | None:
             failed = False
         elif failed is None and result is not None:
             failed = bool(_HEAD.search(result)) or _tells_exit(result)
+        result = row.get("error") if result is None else result
     if failed and (kind not in ("tool", "model") or not _is_plain(row, FAILURE_CHARS_MAX)):
         return None
     polls = kind == "tool" and (tool := sameness.tools.get(row["name"])) and tool.polling
@@ -181,7 +183,7 @@ def single_fingerprint(row: Row, sameness: Sameness) -> dict[str, Any] | None:
 def _has_answered(row: Row) -> bool:
     """Return whether a command answers "no" by its exit code, as `signatures._failed` does."""
     shown = row.get("result") if row.get("error") is None else row["error"]
-    if shown is None or not _ANSWER.search(shown):
+    if shown is None or not answers_no(shown):
         return False
     return bool(_ANSWERING.search(row.get("arguments") or ""))
 

@@ -29,7 +29,8 @@ FILE_LOOK = (
 # Commands that answer by their exit code: 1 says that nothing matches, differs or holds.
 ANSWERING_COMMAND = (
     r"(?:^\W{0,3}|\": ?\"|[|;&(!] *|\b(?:then|if|do|sudo|time|xargs) )"
-    r"(?:[ef]?grep|rg|ag|ack|pgrep|pidof|which|type|test|\[{1,2}|diff|cmp|comm|jq -e|command -v"
+    r"(?:[ef]?grep|findstr|rg|ag|ack|pgrep|pidof|which|type|test|\[{1,2}|diff|cmp|comm|jq -e"
+    r"|command -v"
     r"|git (?:-\S+ )*(?:grep|diff [^|;&]*(?:--exit-code|--quiet)|merge-base --is-ancestor"
     r"|show-ref|check-ignore|rev-parse --verify|config --get)"
     r"|systemctl is-[a-z]+|fuser|lsof|expr|cat [^|;&]* \| grep)(?:\s|\\?\"|$)"
