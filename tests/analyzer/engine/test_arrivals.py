@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,10 +15,12 @@ import pytest
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.live_spans import LiveSpans
+from looptrace.analyzer.engine.live_task import LATENESS_S
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.files.reader import read_spans
+from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.store.test_writer import spans_of
 from tests.drivers import packing
 from tests.otlp import Trace
@@ -31,7 +34,16 @@ FILES = [
     for folder in (ROOT / "examples/traces", ROOT / "tests/framework_traces", SHARED / "frameworks")
     for path in sorted(folder.glob("*.json*")) + sorted(folder.glob("*.binpb"))
 ]
-files = pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+# Files of public cases, as their makers wrote them; their folders also say what is right of them.
+CASES = [path for path in sorted((SHARED / "cases").glob("*/*.*")) if path.name != "want.json"]
+
+
+def each_of(paths: list[Path]) -> pytest.MarkDecorator:
+    """Return the mark of a test that runs once for each path."""
+    ids = [f"{path.parent.name}-{path.stem}" for path in paths]
+    return pytest.mark.parametrize("path", paths, ids=ids)
+
+
 SIZES = [1, 7, 512]
 
 
@@ -71,6 +83,12 @@ def batch_of(path: Path) -> tuple[pl.DataFrame, Detection]:
     return spans, detect(turns_of(spans)[0])
 
 
+def in_order(spans: pl.DataFrame, places: Iterable[int]) -> pl.DataFrame:
+    """Return spans in the order of these places, but none later than turns may move."""
+    periods = pl.col("end_ns") // (LATENESS_S * NS_PER_S)
+    return spans.sort(periods, pl.Series(list(places)))
+
+
 def assert_comes_to_batch(
     spans: pl.DataFrame, size: int, whole: Detection | None = None
 ) -> tuple[Arrived, Detection]:
@@ -92,7 +110,7 @@ def assert_live_is_batch(spans: pl.DataFrame, size: int, whole: Detection | None
 
 
 @pytest.mark.parametrize("size", SIZES)
-@files
+@each_of(FILES + CASES)
 def test_files_arrive_in_the_order_of_ends(path: Path, size: int) -> None:
     """Frameworks name agent and task on the span that ends last; its loop is one all the same."""
     spans, whole = batch_of(path)
@@ -102,22 +120,22 @@ def test_files_arrive_in_the_order_of_ends(path: Path, size: int) -> None:
 
 @pytest.mark.parametrize("size", SIZES[:2])
 @pytest.mark.parametrize("seed", range(seeds(4)))
-@files
+@each_of(FILES)
 def test_files_arrive_in_any_order(path: Path, seed: int, size: int) -> None:
     """What is told on the way may turn out otherwise; what is known in the end is what batch says.
 
     All of it comes within the time that spans may be late.
     """
     spans, whole = batch_of(path)
-    order = random.Random(seed).sample(range(spans.height), spans.height)
-    assert_comes_to_batch(spans[order], size, whole)
+    places = random.Random(seed).sample(range(spans.height), spans.height)
+    assert_comes_to_batch(in_order(spans, places), size, whole)
 
 
-@files
+@each_of(FILES + CASES)
 def test_files_arrive_backwards(path: Path) -> None:
     """Each span comes before all that it goes on from, and after all that lies within it."""
     spans, whole = batch_of(path)
-    assert_comes_to_batch(spans.reverse(), 7, whole)
+    assert_comes_to_batch(in_order(spans, range(spans.height, 0, -1)), 7, whole)
 
 
 def test_what_moves_is_told_once() -> None:

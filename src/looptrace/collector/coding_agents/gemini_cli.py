@@ -45,17 +45,25 @@ def _read(thread: Thread, message: dict[str, Any], at_ns: int) -> None:
         thread.fails(key, at_ns, text, None)
     elif kind == "gemini":
         model, calls = message.get("model"), message.get("toolCalls") or ()
+        done_ns = [time_ns_of(call.get("timestamp")) or at_ns for call in calls]
+        # A message may be recorded after its calls, but a response comes before what it asks for.
+        at_ns = min(at_ns, *done_ns) if calls else at_ns
         if text:
             thread.says(key, at_ns, text, model)
         for call in calls:
             tool, arguments = str(call.get("name")), call.get("args")
             thread.calls(key, at_ns, str(call.get("id")), tool, arguments, model)
         tokens = message.get("tokens") or {}
-        thread.uses(key, Usage(tokens.get("input"), tokens.get("output")))
-        for call in calls:
-            done_ns = time_ns_of(call.get("timestamp")) or at_ns
+        thread.uses(key, Usage(tokens.get("input"), _written(tokens)))
+        for call, ended_ns in zip(calls, done_ns, strict=True):
             failed = _FAILED.get(str(call.get("status")))
-            thread.gets(str(call.get("id")), done_ns, _result(call.get("result")), failed, None)
+            thread.gets(str(call.get("id")), ended_ns, _result(call.get("result")), failed, None)
+
+
+def _written(tokens: dict[str, Any]) -> int | None:
+    """Return the tokens that a model wrote, with its thoughts, which are counted apart."""
+    counted = [tokens[name] for name in ("output", "thoughts") if tokens.get(name) is not None]
+    return sum(counted) if counted else None
 
 
 def _result(result: object) -> str | None:

@@ -1,0 +1,41 @@
+"""Recorded chats of Gemini CLI: a message that is recorded after its calls, and its thoughts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.collector.files.reader import read_spans
+
+
+def test_a_response_comes_before_its_calls(tmp_path: Path) -> None:
+    """The three calls of one response are one step, though their times are before its own."""
+    calls = [
+        {
+            "id": f"c{n}",
+            "name": "read_file",
+            "args": {"path": f"/{n}"},
+            "status": "error",
+            "timestamp": f"2026-03-02T09:00:00.{n}00Z",
+            "result": [{"functionResponse": {"response": {"error": "not permitted"}}}],
+        }
+        for n in range(1, 4)
+    ]
+    asked = {"id": "m1", "type": "user", "timestamp": "2026-03-02T08:59:59Z", "content": "Read."}
+    answer = {
+        "id": "m2",
+        "type": "gemini",
+        "timestamp": "2026-03-02T09:00:01Z",
+        "content": "I read all three.",
+        "toolCalls": calls,
+        "tokens": {"input": 10, "output": 5, "thoughts": 7},
+    }
+    chat = {"sessionId": "s", "startTime": "2026-03-02T08:59:58Z", "messages": [asked, answer]}
+    path = tmp_path / "session-1.json"
+    path.write_text(json.dumps(chat), encoding="utf-8")
+
+    turns = turns_of(read_spans([str(path)]).spans)[0]
+
+    assert turns["kind"].to_list() == ["user", "model", "tool", "tool", "tool"]
+    assert turns["output_tokens"].sum() == 12
