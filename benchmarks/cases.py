@@ -79,14 +79,28 @@ def result_of(case: Case) -> Result:
     return Result(case, tuple(texts))
 
 
+def table(results: list[Result]) -> str:
+    """Write the cases as Markdown: the right verdict, the outcome, what was found, the source."""
+    rows = [["case", "right is", "it is", "found", "source"], ["---"] * 5]
+    for result in results:
+        rules = ", ".join(dict.fromkeys(text.partition(":")[0] for text in result.found))
+        right = "a loop" if result.case.is_loop else "healthy"
+        rows.append([result.case.name, right, result.outcome, rules or "-", result.case.source])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 @click.command()
 @click.option("--data", type=click.Path(exists=True, path_type=Path), required=True)
-def main(data: Path) -> None:
+@click.option("--markdown", is_flag=True, help="Write a table for docs/quality.md.")
+def main(data: Path, markdown: bool) -> None:
     """Print each case with its outcome, and what was found."""
     results = [result_of(case) for case in cases(data)]
+    right = sum(result.outcome == "right" for result in results)
+    if markdown:
+        click.echo(table(results))
+        return
     for result in results:
         click.echo(f"{result.outcome:7} {result.case.name}: {'; '.join(result.found)[:200]}")
-    right = sum(result.outcome == "right" for result in results)
     click.echo(f"{right} of {len(results)} are right")
 
 

@@ -103,7 +103,7 @@ class Look:
 
     same: Same
     end_ns: int
-    gap_ns: int  # since the equal call before it, if nothing was done in between
+    gap_ns: int  # since the call before it, if that is equal
     done: int
     waits: int
 
@@ -125,7 +125,7 @@ class Looks:
         if not looks and not (fine and equal):
             self.done += 1
         gap_ns, again = 0, bool(equal) and equal[-1].done == self.done
-        if again:
+        if again and equal[-1] is self.seen[-1]:
             gap_ns = end_ns - equal[-1].end_ns
             grows = gap_ns >= BACK_OFF * equal[-1].gap_ns > 0 and gap_ns >= GAP_MIN_NS
             waits.count += looks and grows

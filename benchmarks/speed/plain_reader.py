@@ -107,7 +107,8 @@ class Reader:
         else:
             response = self.codes[_answer(attributes)]
             call = self.codes[self.news.get(session)]
-        return (session, "", kind, turn, call, outcome, signature, response, False, False, end_ns)
+        codes = (call, outcome, signature, response)
+        return (session, "", kind, turn, *codes, False, False, failed, end_ns)
 
 
 def _first(attributes: Attributes, keys: tuple[str, ...]) -> Any:

@@ -32,7 +32,7 @@ TOKENS = ("input_tokens", "output_tokens")
 DAY_S = 86_400
 # Why counts start again. A completion resets the counts for the turns after it. "message" stands in
 # place of "person" if messages may not resolve a gate. A run is begun by the same prompt after a
-# pause: a heartbeat, a schedule, a restart.
+# pause (a heartbeat, a schedule, a restart), or by anything after a rest.
 RESETS = ("person", "message", "completed", "idle", "run")
 # Those that leave a lane of whole tasks alone: the task goes on in another run.
 _WITHIN_TASK = tuple(RESETS.index(name) + 1 for name in ("completed", "run"))
@@ -98,6 +98,12 @@ class Counting:
         le=86_400,
         doc="Seconds of idle time after which the same prompt begins a new run of the task, as "
         "schedules and heartbeats do; counts begin anew with it.",
+    )
+    run_rest_s: int = setting(
+        3_600,
+        ge=60,
+        le=2_592_000,
+        doc="Seconds of idle time after which a new run of the task begins, whatever comes.",
     )
     persons: Persons = field(default_factory=Persons)
 
@@ -189,9 +195,12 @@ def _reset(rows: Columns, tasks: Parts, how: Counting) -> Codes:
     reasons = np.zeros(len(end_ns), dtype=np.int64)
     reasons[1:][goes_on[1:] & done[:-1]] = RESETS.index("completed") + 1
     speaker = rows["speaker_code"]
-    again = (speaker == SPEAKERS.index("same_words") + 1) & goes_on
-    again[1:] &= rows["start_ns"][1:] - end_ns[:-1] >= how.run_pause_s * NS_PER_S
-    reasons[again] = RESETS.index("run") + 1
+    idle_ns = rows["start_ns"][1:] - end_ns[:-1]
+    again = (speaker[1:] == SPEAKERS.index("same_words") + 1) & (
+        idle_ns >= how.run_pause_s * NS_PER_S
+    )
+    again |= idle_ns >= how.run_rest_s * NS_PER_S
+    reasons[1:][goes_on[1:] & again] = RESETS.index("run") + 1
     paused = goes_on[1:] & (end_ns[1:] - end_ns[:-1] > how.idle_s * NS_PER_S)
     reasons[1:][paused] = RESETS.index("idle") + 1
     for name in PERSONS:
@@ -224,8 +233,10 @@ def _polls(rows: Columns, tasks: Parts, how: Counting) -> None:
     waits = agents.sorted(quiet) & (ends_ns - starts_ns >= how.poll_wait_s * NS_PER_S)
     pending = seen & agents.sorted(rows["unfinished"] | rows["watches"])
     waits |= pending & (between_ns >= how.pending_wait_s * NS_PER_S)
-    before_ns = np.where(seen, between_ns[nearest], 0)
-    grows = (between_ns >= BACK_OFF * before_ns) & (before_ns > 0) & (between_ns >= NS_PER_S)
+    # The pauses of a back-off lie between calls in a row.
+    in_order = np.cumsum(agents.sorted(calls))
+    gap_ns = np.where(seen & (in_order - in_order[nearest] == 1), between_ns, 0)
+    grows = (gap_ns >= BACK_OFF * gap_ns[nearest]) & (gap_ns[nearest] > 0) & (gap_ns >= NS_PER_S)
     waits |= agents.sorted(looks) & grows
     tasks.count(waits_seen=pauses | _stands_still(rows, tasks, how) | agents.by_row(waits))
     waited = agents.sorted(rows["waits_seen"])

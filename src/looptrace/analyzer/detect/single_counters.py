@@ -47,7 +47,7 @@ class _Seen(NamedTuple):
     call: int
     outcome: int
     end_ns: int
-    between_ns: int  # since the equal call before it, if nothing was done in between; else 0
+    gap_ns: int  # since the call before it, if that is equal; else 0
     doing: int  # calls of the agent that did more than look, up to it
     waits_seen: int
 
@@ -201,9 +201,10 @@ class SingleCounters:
     def _reset(self, one: SingleTurn) -> bool:
         """Set why counts start again at a turn, and return whether they do."""
         one.reset = _COMPLETED if self.done else UNKNOWN
-        pause_ns = self.how.run_pause_s * NS_PER_S
-        if one.speaker == _SAME and self.end_ns is not None:
-            one.reset = _RUN if one.start_ns - self.end_ns >= pause_ns else one.reset
+        run_s = self.how.run_pause_s if one.speaker == _SAME else self.how.run_rest_s
+        run_s = min(run_s, self.how.run_rest_s)
+        if self.end_ns is not None and one.start_ns - self.end_ns >= run_s * NS_PER_S:
+            one.reset = _RUN
         if self.end_ns is not None and one.end_ns - self.end_ns > self.how.idle_s * NS_PER_S:
             one.reset = _IDLE
         if one.speaker in _PERSON_CODES:
@@ -250,8 +251,8 @@ class SingleCounters:
                 between_ns = one.end_ns - seen.end_ns
                 pending = one.unfinished or one.watches
                 waits = waits or (pending and between_ns >= how.pending_wait_s * NS_PER_S)
-                grows = between_ns >= max(BACK_OFF * seen.between_ns, NS_PER_S)
-                waits = waits or (looks and grows and seen.between_ns > 0)
+                grows = between_ns >= max(BACK_OFF * seen.gap_ns, NS_PER_S)
+                waits = waits or (looks and grows and seen is agent.calls[0] and seen.gap_ns > 0)
             waits = waits or (quiet and one.end_ns - one.start_ns >= wait_ns)
         self.waits_seen += waits
         one.waits_seen = self.waits_seen
@@ -260,7 +261,9 @@ class SingleCounters:
             agent.since_ns = one.end_ns
         one.waited_ns = one.end_ns - agent.since_ns if one.polls else 0
         if is_call:
-            this = _Seen(one.call, one.outcome, one.end_ns, between_ns, agent.doing, one.waits_seen)
+            # The pauses of a back-off lie between calls in a row.
+            gap_ns = between_ns if agent.calls[:1] == (seen,) else 0
+            this = _Seen(one.call, one.outcome, one.end_ns, gap_ns, agent.doing, one.waits_seen)
             agent.calls = (this, *agent.calls[: CALLS_COMPARED - 1])
 
     def _pair_up(self, one: SingleTurn) -> None:

@@ -138,7 +138,7 @@ def _reset(state: TaskState, moment: Reset) -> Step:
         return state, ()
     after = TaskState(state.task)
     counted = state
-    if moment.reason == "completed":  # Attempts at a completed task keep their counts.
+    if moment.reason in ("completed", "run"):  # What looks at several runs keeps its counts.
         warnings = {key: outlasts for key, outlasts in state.warnings.items() if outlasts}
         after = replace(
             after, forced=state.forced, loops=_loops(state, outlast=True), warnings=warnings
