@@ -372,8 +372,8 @@ def disagreements(*rules: Any) -> int:
     """Count the runs in which the drivers differ, one turn at a time and nothing late."""
     count = 0
     for seed in range(3):
-        # Between any two turns of a lane the task goes on elsewhere, and lets the first settle. What
-        # fails is no poll.
+        # Between any two turns of a lane the task goes on elsewhere, and lets the first settle. A
+        # call that fails is no poll.
         apart = {"gap_ns": 2 * HORIZON_S * NS_PER_S}
         steps = [
             one | apart | {"agent": agent, "failed": one["kind"] == "tool" or None}

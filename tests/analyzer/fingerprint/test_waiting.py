@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.fingerprint.waiting import (
+    NOTE_NAMES,
     OF_EXAMPLES,
     OF_OTHERS,
     PAUSE_NAMES,
@@ -18,7 +19,7 @@ from looptrace.analyzer.fingerprint.waiting import (
     is_unfinished,
 )
 
-CALLS = (*PAUSE_NAMES, *WATCH_NAMES, *WATCH_ARGUMENTS)
+CALLS = (NOTE_NAMES, *PAUSE_NAMES, *WATCH_NAMES, *WATCH_ARGUMENTS)
 
 
 @pytest.mark.parametrize("form", CALLS, ids=lambda form: form.about)

@@ -18,6 +18,7 @@ from looptrace.analyzer.fingerprint.error_kinds import (
     EXTERNAL,
     MENDABLE,
     OWN_SERVER,
+    RAN_OUT,
     UNTOLD,
 )
 from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
@@ -33,6 +34,7 @@ from looptrace.analyzer.fingerprint.tool_kinds import (
 )
 from looptrace.analyzer.fingerprint.waiting import (
     LOG_FILE,
+    OWN_NOTES,
     PAUSES,
     SLEEPS,
     WAITING_ARGUMENTS,
@@ -123,6 +125,7 @@ def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
     says = {
         "failed": pl.col("failed"),
         "told": kind != UNTOLD,
+        "ran_out": kind == RAN_OUT,
         "mendable": kind.is_in(MENDABLE) | own_server,
         "sleeps": arguments.str.contains(SLEEPS),
         "waits": arguments.str.contains(WAITING_ARGUMENTS),
@@ -136,10 +139,15 @@ def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
 
 
 def _goes_on(turns: pl.DataFrame) -> Flags:
-    """Mark the calls whose result or error says that something goes on, but for looks at files."""
+    """Mark the calls whose result or error says that something goes on.
+
+    Looks at files and at the agent's own notes are left out: what they say goes on elsewhere.
+    """
     arguments: pl.Expr = pl.col("arguments").fill_null("")
     is_file = arguments.str.contains(FILE_LOOK) & ~arguments.str.contains(LOG_FILE)
-    shown = pl.when((pl.col("kind") == "tool") & ~is_file).then(pl.coalesce("error", "result"))
+    is_own = pl.col("name").str.contains(OWN_NOTES).fill_null(value=False)
+    asked = (pl.col("kind") == "tool") & ~is_file & ~is_own
+    shown = pl.when(asked).then(pl.coalesce("error", "result"))
     texts = turns.select(shown=shown)["shown"]
     distinct = texts.drop_nulls().unique()
     goes_on = pl.Series([is_unfinished(text) for text in distinct], dtype=pl.Boolean)
@@ -188,14 +196,15 @@ def _marks(columns: Columns) -> Columns:
 
     Besides coded columns the input has `call`, `failed`, `told` (no framework hides the failure),
     `mendable` (the agent may end the failure by its edits), `sleeps` (a command that only waits),
-    `waits` (arguments of a call that waits by itself) and `goes_on` (a result that says that
-    something has not ended).
+    `waits` (arguments of a call that waits by itself), `goes_on` (a result that says that
+    something has not ended) and `ran_out` (the failure is a timeout).
     """
     call = columns["call"]
     pauses = call & (columns["pauses"] | columns["sleeps"])
     watches = call & (columns["watches"] | (columns["waits"] & ~columns["changes"])) & ~pauses
     # A wait that timed out may exit with an error.
-    unfinished = columns["goes_on"] & call & (~columns["failed"] | watches | pauses)
+    ran_out = (columns["goes_on"] | columns["ran_out"]) & (watches | pauses)
+    unfinished = ran_out | (columns["goes_on"] & call & ~columns["failed"])
     failed = columns["failed"] & ~unfinished
     looks = columns["searches"] | columns["reads"] | watches | unfinished
     own, fine = failed & ~columns["external"], call & ~failed

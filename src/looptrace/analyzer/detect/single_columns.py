@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from looptrace.analyzer.detect.columns import is_untested, tool_marks
 from looptrace.analyzer.fingerprint.chants import chant_of_turn
-from looptrace.analyzer.fingerprint.error_kinds import EXTERNAL, MENDABLE, OWN_SERVER, UNTOLD
+from looptrace.analyzer.fingerprint.error_kinds import (
+    EXTERNAL,
+    MENDABLE,
+    OWN_SERVER,
+    RAN_OUT,
+    UNTOLD,
+)
 from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
@@ -24,6 +30,7 @@ from looptrace.analyzer.fingerprint.tool_kinds import (
 )
 from looptrace.analyzer.fingerprint.waiting import (
     LOG_FILE,
+    OWN_NOTES,
     SLEEPS,
     WAITING_ARGUMENTS,
     is_unfinished,
@@ -96,8 +103,8 @@ class SingleTurn:
 _KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
 _STATUS_CODES = {status: code for code, status in enumerate(STATUSES, 1)}
 _TOOL = _KIND_CODES["tool"]
-_SLEEPS, _WAITING, _FILE_LOOK, _LOG_FILE = map(
-    re.compile, (SLEEPS, WAITING_ARGUMENTS, FILE_LOOK, LOG_FILE)
+_SLEEPS, _WAITING, _FILE_LOOK, _LOG_FILE, _OWN_NOTES = map(
+    re.compile, (SLEEPS, WAITING_ARGUMENTS, FILE_LOOK, LOG_FILE, OWN_NOTES)
 )
 _ACKNOWLEDGES, _QUERIES, _FOUND_NOTHING, _OWN_SERVER = map(
     re.compile, (ACKNOWLEDGES, QUERIES, FOUND_NOTHING, OWN_SERVER)
@@ -191,7 +198,10 @@ def _mark_call(one: SingleTurn, said: _Said) -> None:
     if is_call and (not one.failed or one.watches or one.pauses):
         shown = said.result if said.error is None else said.error
         is_file = _FILE_LOOK.search(arguments) and not _LOG_FILE.search(arguments)
-        one.unfinished = shown is not None and not is_file and is_unfinished(shown)
+        is_own = said.name is not None and _OWN_NOTES.search(said.name)
+        one.unfinished = not (shown is None or is_file or is_own) and is_unfinished(shown)
+        ran_out = said.error_kind == RAN_OUT and (one.watches or one.pauses)
+        one.unfinished = one.unfinished or ran_out
     failed = one.failed and not one.unfinished
     looks = tool.searches or tool.reads or one.watches or one.unfinished
     one.watches = one.watches and not failed

@@ -30,6 +30,8 @@ FAILED_TEST = r"(?m)^--- FAIL: \S+ \(\d"
 EXITS = ("exit", "Exit", "EXIT", "return", "Return")
 ERROR_TYPE = r"\b([A-Z]\w*(?:Error|Exception|Failure))\b"
 
+# A wait that fails by it has only not ended yet.
+RAN_OUT = "timeout"
 # What went wrong, by the first pattern that fits the type, else the type or the message. "untold"
 # means that a framework hides it, "unknown" that no pattern fits. The agent does not cause the
 # external kinds.
@@ -50,7 +52,7 @@ ERROR_KINDS = (
         r"|(service|server|host) (is )?(temporarily )?(unavailable|down)|overloaded|\bECONN"
         r"|getaddrinfo|\bE(NOTFOUND|AI_AGAIN)\b|\bapi time(d)? ?out",
     ),
-    ("timeout", r"(?i)time(d)?.?out|deadline exceeded"),
+    (RAN_OUT, r"(?i)time(d)?.?out|deadline exceeded"),
     (
         "dependency",
         r"(?i)modulenotfound|importerror|no module named|cannot find (module|package)|unresolved"

@@ -6,7 +6,8 @@ import re
 
 # Tools are recognised by name, because C1 of the requirements asks for a form by kind of output.
 CHANGES = re.compile(
-    "write|edit|replace|patch|create|insert|delete|remove|rename|move", re.IGNORECASE
+    "write(?!_?(?:stdin|input))|edit|replace|patch|create|insert|delete|remove|rename|move",
+    re.IGNORECASE,
 )
 SEARCHES = re.compile("search|grep|find|query|lookup|browse|retrieve", re.IGNORECASE)
 # Tools that only look at something, so a call changes nothing.

@@ -61,6 +61,15 @@ WATCH_NAMES = (
         ("pollen_count", "create_watchlist"),
     ),
 )
+# Tools that show what an agent itself wrote down: it waits for none of that.
+NOTE_NAMES = Form(
+    "a plan, a list of things to do, notes",
+    r"(?:^|[^a-zA-Z])(?i:todos?|plans?|notes?|memor(?:y|ies)|scratch(?:pad)?)(?:$|[^a-z])"
+    r"|(?:Todo|Plan|Note|Memory)s?(?:$|[A-Z_])",
+    ("todo", "TodoRead", "read_todos", "update_plan", "memory.search"),
+    ("explain", "run_notebook", "planet_info"),
+)
+OWN_NOTES = NOTE_NAMES.pattern
 _COMMAND = r"(?:^|[\s\"'`;&|(])"
 # Arguments of a call that waits by itself, whatever else its command does.
 WATCH_ARGUMENTS = (
@@ -94,15 +103,25 @@ WATCH_ARGUMENTS = (
         "a command that watches or follows",
         rf"{_COMMAND}watch (?:-|[a-z])|\s--(?:watch|follow)\b"
         rf"|{_COMMAND}tail -[a-zA-Z0-9]{{0,4}}[fF]\b"
+        rf"|{_COMMAND}(?:(?:docker|podman|kubectl|oc|compose)[^;&|\n]{{0,80}} logs|journalctl)"
+        r"(?: [^;&|\n\"]{0,80})? -[a-zA-Z]{0,3}f\b"
         rf"|{_COMMAND}(?:inotifywait|wait-on|wait-for-it(?:\.sh)?|wait)"
         r"(?:$|[\s\"';&|)])",
         (
             '{"command":"npm test -- --watch"}',
             '{"command":"timeout 30 tail -f build.log"}',
+            '{"command":"timeout 9 docker logs -f web"}',
             '{"command":"wait 4711"}',
             '{"command":"npx wait-on http://localhost:3000"}',
         ),
-        ('{"command":"tail -n 20 build.log"}', '{"command":"grep wait_for src/*.py"}'),
+        ('{"command":"tail -n 20 a.md"}', '{"command":"grep wait_for src/*.py"}'),
+    ),
+    Form(
+        "a look at the end of what a program writes",
+        rf"{_COMMAND}tail (?:[^;&|\n\"]{{0,80}} )?[^;&|\n\" ]{{0,200}}"
+        r"(?:\.(?:log|out|err)|/nohup\.out|/tasks/[^ \"]{1,80})(?:$|[\s\"';&|)])",
+        ('{"command":"tail -5 build.log"}', '{"command":"cd a && tail -n 3 /tmp/train.out"}'),
+        ('{"command":"tail -5 a.py"}', '{"command":"cat build.log"}'),
     ),
     Form(
         "a loop of the shell until something holds",
@@ -164,6 +183,31 @@ UNFINISHED = (
         ('{"status":"failed"}', "state: done"),
     ),
     Form(
+        "such a value under any key, where it means nothing else",
+        r"[:=] ?[\"'](?:pending|queued|in[_ -]?progress|processing|not[_ -]?(?:started|ready))[\"']"
+        r"|\b\w{2,30}_IN_PROGRESS\b|\b202 Accepted\b",
+        (
+            '{"decision":"pending"}',
+            '{"StackStatus": "CREATE_IN_PROGRESS"}',
+            "HTTP/1.1 202 Accepted",
+        ),
+        ('{"filter":"open"}', "202 lines accepted"),
+    ),
+    Form(
+        "an end that is not known yet",
+        r"\"(?:exit_?(?:code|status)|return_?code|conclusion|(?:finished|ended|stopped|finish|end)"
+        r"_?(?:at|time))\" ?: ?null\b",
+        ('{"pid":7,"exit_code":null}', '{"endTime": null}', '{"conclusion":null}'),
+        ('{"exit_code":0,"signal":null}', '{"closed_at":null}'),
+    ),
+    Form(
+        "a figure of progress that is below its end",
+        r"\b(?:progress|percent(?:age)?)(?:_?complete[d]?)?[\"']? ?[:=] ?[\"']?"
+        r"(?:0(?:\.\d{1,9})?|[2-9](?:\.\d{1,9})?|[1-9]\d(?:\.\d{1,9})?)(?![\d.])",
+        ('{"progress":0.4}', '{"percent": 40}', "progress: 12%", '{"percentComplete":7}'),
+        ('{"progress":1.0}', '{"percent":100}', '{"progress":1}'),
+    ),
+    Form(
         "a cell of a table",
         rf"(?:^|\t|\| ?|[^\S\n]{{2,}}){_GOES_ON}(?:$|\t|[^\S\n]?\||[^\S\n]{{2,}})",
         (
@@ -193,7 +237,9 @@ UNFINISHED = (
     ),
     Form(
         "a sentence that says that it goes on",
-        r"\b(?:still|currently|is|are|remains?|keeps) (?:now )?(?:running|pending|queued|waiting"
+        r"\bstill (?!fail|miss|hav|gett|see|us|be|throw|break|loop|show|return|giv|say)"
+        r"\w{3,20}ing\b"
+        r"|\b(?:currently|is|are|remains?|keeps) (?:now )?(?:running|pending|queued|waiting"
         r"|in progress|processing|building|deploying|starting|executing|compiling|loading)\b"
         r"(?! (?:on|at|with) (?:the )?(?:port|address|host|localhost|https?|pid|[0-9:]))"
         r"|\bbeing (?:processed|built|deployed|prepared|created|installed|indexed|reviewed)\b"
@@ -204,8 +250,15 @@ UNFINISHED = (
             "The deployment is being built.",
             "Process running with session ID 4711",
             "Timed out waiting, still in progress.",
+            "aws_instance.web: Still creating... [10s elapsed]",
         ),
-        ("The build is green.", "Server is running on port 3000", "The image is built."),
+        (
+            "The build is green.",
+            "It is still failing.",
+            "Still missing a key",
+            "Server is running on port 3000",
+            "The image is built.",
+        ),
     ),
     Form(
         "a sentence that says that it has not ended",
@@ -214,6 +267,8 @@ UNFINISHED = (
         r"|\bnot (?:yet )?(?:ready|finished|completed?)(?: yet)?\b|\bnot yet\b"
         r"|\bno (?:new |more )?output\b"
         r"|\b(?:nothing|no (?:reply|response|answer|approval|result)s?) (?:new )?(?:so far|yet)\b"
+        r"|\bno new (?:\w{1,20} )?(?:messages?|e?mails?|events?|notifications?|updates?|data|items?"
+        r"|tasks?|jobs?|requests?|comments?|replies|changes)\b"
         r"|\b(?:awaiting|waiting (?:for|on))\b|\btimed out waiting\b"
         r"|\bcheck (?:back|again) (?:later|in)\b",
         (
@@ -222,8 +277,15 @@ UNFINISHED = (
             "error: timed out waiting for the condition on pods/web",
             "Awaiting approval by a person",
             "No reply yet.",
+            "You have no new messages.",
         ),
-        ("All done.",),
+        ("All done.", "No matches found."),
+    ),
+    Form(
+        "a last line that goes on",
+        r"\b\w{2,20}ing(?: [^\n]{0,60})?(?:\.{3}|…)\s*\Z|\bplease wait\b",
+        ("Loading...", "Installing 12 packages…", "Please wait."),
+        ("Running tests...\n3 passed", "warning: a, b, ..."),
     ),
 )
 # As many of as many, and percents: figures that are below their end.
@@ -266,6 +328,7 @@ _WORDS = (
         "loading",
     ),
     *("being", "background", "yet", "no ", "awaiting", "check", " of ", "/"),
+    *("null", "accepted", "percent", "...", "…", "wait"),
 )
 
 
