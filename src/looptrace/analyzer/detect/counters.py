@@ -23,10 +23,11 @@ from looptrace.analyzer.detect.persons import (
     speakers_of,
 )
 from looptrace.analyzer.detect.phases import Converging, count_phases, own_figures
+from looptrace.analyzer.detect.steps import mark_twins
 from looptrace.analyzer.schema.columns import COUNTED
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.turns import KINDS, STATUSES, UNKNOWN, Codes, Figures, Flags
-from looptrace.rules.vocabulary import NS_PER_S, pair
+from looptrace.rules.vocabulary import NS_PER_S
 
 TOKENS = ("input_tokens", "output_tokens")
 DAY_S = 86_400
@@ -58,8 +59,6 @@ _ANY_CALL = 1
 CALLS_COMPARED = 8
 # Back-offs usually double the pause; the time of the calls themselves makes it look less.
 BACK_OFF = 1.5
-# More calls than these after one response are not all of it: later responses were not recorded.
-STEP_CALLS_MAX = 8
 # A pause of the task from which on it is at rest: nobody works while a person or a machine sleeps.
 REST_S = 300
 # Before all times: no span around the turn declares its phase.
@@ -181,7 +180,7 @@ def continue_counters(rows: Columns, how: Counting) -> Codes:
     agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
     agents.count(**{f"{name}_sum": rows[name] for name in TOKENS})
     _busy(rows, epochs)
-    _twins(rows, tasks)
+    mark_twins(rows, tasks)
     marks = _progress(rows, epochs)
     _tries(rows, epochs, marks)
     return count_phases(rows, epochs, how.converging)
@@ -286,47 +285,6 @@ def _busy(rows: Columns, epochs: Parts) -> None:
     advance[1:] = ends_ns[1:] - ends_ns[:-1] - np.where(idle_ns >= REST_S * NS_PER_S, idle_ns, 0)
     advance[epochs.starts] = 0
     epochs.count(busy_ns=advance)
-
-
-def _twins(rows: Columns, tasks: Parts) -> None:
-    """Add `TWINS`: which calls repeat an earlier one of the same step, in each sense.
-
-    A step is what one response asked for: calls in parallel, or all calls up to the next turn of
-    another kind, among them those that a tool or a wrapper tried again by itself. Where the turn
-    before the calls is no response in their trace, only parallel calls are known to be a step.
-    """
-    is_call = rows["kind"] == _TOOL
-    tasks.count(steps_heard=~is_call)
-    opener = tasks.last(~is_call)
-    opened = (opener >= 0) & (rows["kind"][opener] == _MODEL)
-    opened &= rows["trace_code"][opener] == rows["trace_code"]
-    parallel = rows["step_code"] != UNKNOWN
-    if parallel.any():
-        parts = Parts(rows, by=(rows["task"], rows["step_code"]), only=parallel.nonzero()[0])
-        ordered_ns = parts.sorted(rows["order_ns"])
-        parallel &= rows["order_ns"] == parts.by_row(ordered_ns[parts.first])
-    alone = is_call & ~parallel & opened
-    step: Codes = rows["steps_heard"].copy()
-    step[parallel] = rows["step_code"][parallel]
-    key = (rows["task"], parallel, step, rows["agent_code"])
-    rows["step_calls"] = np.zeros(len(step), dtype=np.int64)
-    Parts(rows, by=key[:3], only=alone.nonzero()[0]).count(step_calls=alone)
-    in_step = is_call & (parallel | (alone & (rows["step_calls"] <= STEP_CALLS_MAX)))
-    codes = {
-        "twin": pair(rows["call_code"], rows["outcome_code"]),
-        "twin_signature": rows["signature_code"],
-        "twin_failure": np.where(
-            rows["error_code"] == UNKNOWN, rows["mendable_code"], rows["error_code"]
-        ),
-        "twin_external": rows["external"].astype(np.int64),
-    }
-    for name, code in codes.items():
-        known = (in_step & (code != UNKNOWN)).nonzero()[0]
-        twins = np.zeros(len(step), dtype=np.bool_)
-        if len(known):
-            parts = Parts(rows, by=(*key, code), only=known)
-            twins = parts.by_row(~parts.starts)
-        rows[name] = twins
 
 
 class _Marks(NamedTuple):

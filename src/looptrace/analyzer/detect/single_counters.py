@@ -15,12 +15,12 @@ from looptrace.analyzer.detect.counters import (
     CALLS_COMPARED,
     RESETS,
     REST_S,
-    STEP_CALLS_MAX,
     Counting,
 )
 from looptrace.analyzer.detect.persons import PERSONS, SPEAKERS, speaker_of
 from looptrace.analyzer.detect.phases import METRICS, own_figure
 from looptrace.analyzer.detect.single_columns import NEVER_NS, SingleTurn
+from looptrace.analyzer.detect.steps import STEP_CALLS_MAX
 from looptrace.analyzer.schema.turns import AT
 from looptrace.bounded_dict import BoundedDict
 from looptrace.rules.turns import KINDS, STATUSES, TWINS, UNKNOWN, Twin
@@ -267,7 +267,7 @@ class SingleCounters:
             agent.calls = (this, *agent.calls[: CALLS_COMPARED - 1])
 
     def _pair_up(self, one: SingleTurn) -> None:
-        """Set `TWINS`, as `counters._twins` does."""
+        """Set `TWINS`, as `steps.mark_twins` does."""
         one.twin = one.twin_signature = one.twin_failure = one.twin_external = False
         if one.kind != _TOOL:
             self.asked_in = one.trace if one.kind == _MODEL else None

@@ -1,0 +1,54 @@
+"""Steps of a task: which calls repeat an earlier one that the same response asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from looptrace.analyzer.detect.parts import Columns, Parts
+from looptrace.rules.turns import KINDS, UNKNOWN, Codes
+from looptrace.rules.vocabulary import pair
+
+_TOOL, _MODEL = KINDS.index("tool"), KINDS.index("model")
+# More calls than these after one response are not all of it: later responses were not recorded.
+STEP_CALLS_MAX = 8
+
+
+def mark_twins(rows: Columns, tasks: Parts) -> None:
+    """Add `TWINS`: which calls repeat an earlier one of the same step, in each sense.
+
+    A step is what one response asked for: calls in parallel, or all calls up to the next turn of
+    another kind, among them those that a tool or a wrapper tried again by itself. Where the turn
+    before the calls is no response in their trace, only parallel calls are known to be a step.
+    """
+    is_call = rows["kind"] == _TOOL
+    tasks.count(steps_heard=~is_call)
+    opener = tasks.last(~is_call)
+    opened = (opener >= 0) & (rows["kind"][opener] == _MODEL)
+    opened &= rows["trace_code"][opener] == rows["trace_code"]
+    parallel = rows["step_code"] != UNKNOWN
+    if parallel.any():
+        parts = Parts(rows, by=(rows["task"], rows["step_code"]), only=parallel.nonzero()[0])
+        ordered_ns = parts.sorted(rows["order_ns"])
+        parallel &= rows["order_ns"] == parts.by_row(ordered_ns[parts.first])
+    alone = is_call & ~parallel & opened
+    step: Codes = rows["steps_heard"].copy()
+    step[parallel] = rows["step_code"][parallel]
+    key = (rows["task"], parallel, step, rows["agent_code"])
+    rows["step_calls"] = np.zeros(len(step), dtype=np.int64)
+    Parts(rows, by=key[:3], only=alone.nonzero()[0]).count(step_calls=alone)
+    in_step = is_call & (parallel | (alone & (rows["step_calls"] <= STEP_CALLS_MAX)))
+    codes = {
+        "twin": pair(rows["call_code"], rows["outcome_code"]),
+        "twin_signature": rows["signature_code"],
+        "twin_failure": np.where(
+            rows["error_code"] == UNKNOWN, rows["mendable_code"], rows["error_code"]
+        ),
+        "twin_external": rows["external"].astype(np.int64),
+    }
+    for name, code in codes.items():
+        known = (in_step & (code != UNKNOWN)).nonzero()[0]
+        twins = np.zeros(len(step), dtype=np.bool_)
+        if len(known):
+            parts = Parts(rows, by=(*key, code), only=known)
+            twins = parts.by_row(~parts.starts)
+        rows[name] = twins
