@@ -8,7 +8,14 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Results, Sameness
-from looptrace.analyzer.fingerprint.masks import masked_results
+from looptrace.analyzer.fingerprint.masks import (
+    COUNTER_MASK,
+    COUNTERS,
+    masked_results,
+)
+from looptrace.analyzer.fingerprint.volatile.made_results import made_result, makes
+from looptrace.analyzer.fingerprint.volatile.quotes import compared_error
+from looptrace.analyzer.fingerprint.waiting import Form
 
 MEGABYTE = 1_000_000
 SECONDS_MAX = 5
@@ -29,6 +36,12 @@ def read(*results: str, sameness: Sameness = NOTHING) -> list[str]:
         ("saved\nETag: W/17", "saved\nETag: W/18"),
         ("sent messageId=4, ts=11", "sent messageId=5, ts=12"),
         ("4 rows; took: 3.1", "4 rows; took: 4.2"),
+        (
+            "text\n(9 lines, read 1\N{MULTIPLICATION SIGN} this session)",
+            "text\n(9 lines, read 2\N{MULTIPLICATION SIGN} this session)",
+        ),
+        ('{"text":"a","readCount":1}', '{"text":"a","readCount":2}'),
+        ("name   state\nx      done", "name  state\r\nx     done\r\n"),
     ],
 )
 def test_fresh_values_make_no_other_result(first: str, second: str) -> None:
@@ -47,11 +60,158 @@ def test_fresh_values_make_no_other_result(first: str, second: str) -> None:
         ('{"ok":true,"sha256":"0f3a9c01b7d24e68"}', '{"ok":true,"sha256":"1f3a9c01b7d24e68"}'),
         ("main.ts: 3 errors", "main.ts: 4 errors"),
         ("took: 3 of 9 tickets", "took: 4 of 9 tickets"),
+        ("12 of 40 done", "13 of 40 done"),
+        ("attempt 2 of 5: pending", "attempt 3 of 5: pending"),
+        ('{"id":"t1","offset":10}', '{"id":"t1","offset":20}'),
+        ("read 3 lines", "read 4 lines"),
     ],
 )
 def test_news_make_another_result(first: str, second: str) -> None:
     """What a poll tells, a digest, and a word that is no key, are what work goes on by."""
     assert len(set(read(first, second))) == 2
+
+
+@pytest.mark.parametrize("form", COUNTERS, ids=lambda form: form.about)
+def test_a_counter_of_calls_is_known_by_its_form(form: Form) -> None:
+    """A footer that counts the looks makes each of them another one."""
+    texts = pl.Series([*form.examples, *form.others])
+
+    expected = [True] * len(form.examples) + [False] * len(form.others)
+    assert texts.str.contains(COUNTER_MASK[0]).to_list() == expected
+
+
+def test_a_tool_that_is_asked_for_figures_keeps_its_counters() -> None:
+    """How many calls are left is what it was asked for."""
+    texts = pl.Series(["47 calls left, none failed", "46 calls left, none failed"])
+    assert masked_results(texts, NOTHING, counters=False).n_unique() == 2
+
+
+MADE = [
+    '{"ok":true,"result":{"platformMessageId":"17{n}"},"receipt":{"a":[{"partId":{n}}],"sentAt":{n}}}',
+    '{"receipt":"r-{n}","delivered":true}',
+    '{"message_id":5{n}}',
+    '{"messageIds":["m{n}","m{n}b"],"ok":true}',
+    r'{"text":"{\"fileId\": \"F{n}\"}"}',
+    '{"number":1{n},"html_url":"https://git.example/o/r/issues/1{n}","state":"open"}',
+    '{"confirmation_number":"QX{n}7B","status":"booked"}',
+    '{"eventId":"e{n}","updated_at":"in week {n}"}',
+    "<result><submissionId>s{n}</submissionId><ok>true</ok></result>",
+    "ok: true\nticketId: 7{n}\nlink: https://t.example/7{n}",
+    "Email sent. Message ID: 18c{n}",
+    "Created AB-10{n}",
+    "Order #10{n} placed.",
+    "https://git.example/o/r/issues/1{n}",
+]
+
+
+@pytest.mark.parametrize("written", MADE)
+def test_what_was_made_has_another_name_each_time(written: str) -> None:
+    """A message that is sent twenty times is one message, whatever its receipt looks like."""
+    results = {made_result(written.replace("{n}", str(n)), Results()) for n in range(3, 6)}
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "1{n} of 40 chunks uploaded",
+        "task {n} of 40 created",
+        '{"row_count":1{n},"ok":true}',
+        '{"id":"a","page":{n},"offset":{n}0}',
+        '{"id":"a","status_code":20{n}}',
+        "{n} rows were added",
+    ],
+)
+def test_how_far_a_call_got_is_news(written: str) -> None:
+    """A counter that rises shows that work goes on, also where each call makes something."""
+    results = {made_result(written.replace("{n}", str(n)), Results()) for n in range(3, 6)}
+    assert len(results) == 3
+
+
+def test_a_team_may_count_what_was_made() -> None:
+    """A key that tells something to it is no receipt."""
+    own = Results(telling_keys=("fileId",))
+    assert made_result('{"fileId":"F1"}', own) != made_result('{"fileId":"F2"}', own)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "expected"),
+    [
+        ("send_email", "to a", True),
+        ("jira.createTicket", "a", True),
+        ("mcp__chat__post_message", "a", True),
+        ("create_poll", "a", True),
+        ("message", '{"action":"send","text":"hi"}', True),
+        ("message", "hi", True),
+        ("bash", '{"command":"gh issue create --title a"}', True),
+        ("bash", '{"command":"curl -s -X POST https://api.example/notes"}', True),
+        ("http", '{"method":"POST","url":"https://api.example"}', True),
+        ("list_messages", "a", False),
+        ("get_created_orders", "a", False),
+        ("read_sent_messages", "a", False),
+        ("get_next_task", "a", False),
+        ("order_status", "a", False),
+        ("claim_job", "a", False),
+        ("bash", '{"command":"grep send a.txt"}', False),
+        ("message", '{"action":"read"}', False),
+        ("new_tab", "{}", False),
+        ("create_session", "{}", False),
+        (None, "a", False),
+    ],
+)
+def test_calls_that_make_something_are_known(tool: str, arguments: str, expected: bool) -> None:
+    """By their verb; a list of ids, and what is next in a queue, are news."""
+    assert makes(tool, arguments) == expected
+
+
+EDIT = '{"path":"a.py","old_string":"def f{n}(a):\\n    return a","new_string":"x"}'
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "error"),
+    [
+        ("edit", EDIT, "Not found in a.py:\ndef f{n}(a):\n    return a"),
+        ("edit", EDIT, "old_string `def f{n}(a): return a` is not in a.py"),
+        ("edit", EDIT, r'{"error":"not found","old":"def f{n}(a):\n    return a"}'),
+        ("edit", '{"path":"a.py","old_text":"foo_{n}"}', "Could not find 'foo_{n}' in a.py"),
+        ("bash", '{"command":"rm -rf b{n}"}', "The command rm -rf b{n} is against the rules."),
+        ("sql", '{"query":"DELETE FROM t{n}"}', 'Only reads are allowed, not "DELETE FROM t{n}"'),
+        (
+            "edit",
+            '{"path":"a.py","old_string":"the {n}th paragraph of the text, which is long"}',
+            "No match for: the {n}th paragraph of the ...",
+        ),
+        ("submit", '{"form":"a"}', '{"error":"the form is incomplete","request_id":"r-{n}"}'),
+    ],
+)
+def test_a_refusal_quotes_the_call(tool: str, arguments: str, error: str) -> None:
+    """Eight refused edits are refused for one reason, whatever each of them was to write."""
+    refusals = {
+        compared_error(error.replace("{n}", n), tool, arguments.replace("{n}", n), Results())
+        for n in ("37", "48", "59")
+    }
+    assert len(refusals) == 1
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "error"),
+    [
+        ("read_file", '{"path":"src/f{n}.py"}', "File not found: src/f{n}.py"),
+        ("get_book", '{"text":"The story of {n}"}', "There is no book 'The story of {n}'"),
+        ("create_event", '{"name":"Dinner with {n}"}', "An event 'Dinner with {n}' exists already"),
+        ("bash", '{"command":"cat f{n}.txt"}', "cat: f{n}.txt: No such file or directory"),
+        ("bash", '{"command":"tool{n}"}', "tool{n}: command not found"),
+        ("delete_message", '{"message_id":"m{n}"}', '{"error":"locked","message_id":"m{n}"}'),
+        ("sql", '{"query":"SELECT c{n} FROM t"}', "Unknown column 'c{n}' in 'field list'"),
+    ],
+)
+def test_another_target_is_other_work(tool: str, arguments: str, error: str) -> None:
+    """What a call asks for, and where, is no quote of what it was to write."""
+    errors = {
+        compared_error(error.replace("{n}", n), tool, arguments.replace("{n}", n), Results())
+        for n in ("37", "48", "59")
+    }
+    assert len(errors) == 3
 
 
 def test_keys_are_settings() -> None:
@@ -67,5 +227,8 @@ def test_keys_are_settings() -> None:
 def test_long_results_take_linear_time(part: str) -> None:
     """A hostile result must not hold up all others."""
     began = time.process_time()
-    read(part * (MEGABYTE // len(part)))
+    text = part * (MEGABYTE // len(part))
+    read(text)
+    made_result(text, Results())
+    compared_error(text, "edit", '{"old_string":"aaaa id ts=commit the rest"}', Results())
     assert time.process_time() - began < SECONDS_MAX

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 import time
@@ -77,6 +78,23 @@ PARTS = st.sampled_from(
         *("Traceback (most recent call last):\n", "tool_error", "429 Too Many Requests", "503"),
         *("Error: boom", "ValueError: x", "exit code 1", "exited with code 0", '{"exit_code": 2}'),
         *("2 failed, 3 passed", "FAILED", "Tests: 1 failed, 2 total", "3 passed", "coverage: 80%"),
+        *(
+            "read 3\N{MULTIPLICATION SIGN} now",
+            "seen 12 times",
+            "the 2nd time",
+            "call #4",
+            "8 calls left",
+            "callCount: 3",
+        ),
+        *(
+            '"fileId": "F7"',
+            "orderNumber=12",
+            "Order #1041",
+            "https://x.example/7",
+            "AB-12",
+            "id 9",
+        ),
+        *("let a;\nlet  b", "let a;\\nlet b", "x = 1", "String: the old text, of", "the old..."),
         *("hello", "World", "a_b.c", "file.py", "src/app/main.ts", "[x]", "{y}", "(z)", "100", "7"),
         *(" ", "  ", "\n", "\t", "\r\n", "\x0b", "\x1c", "\x85", "\xa0", "\u2003", "\u3000", "\\n"),
         *(":", "=", ",", ";", '"', "'", "&", "-", "_", "."),
@@ -105,6 +123,9 @@ ARGUMENTS = TEXTS | st.sampled_from(
         '{"command":"pytest -q tests/"}',
         '{"file_path":"C:\\\\x\\\\y.ts","new_string":"let a;\\\\nlet b"}',
         '{"id":"007","n":null}',
+        '{"action":"send","to":"C1","text":"the old text, of the file"}',
+        '{"path":"a.py","old_string":"the old text, of the file","new_string":"x = 1"}',
+        '{"command":"gh issue create --title a"}',
         '"text"',
     ]
 )
@@ -115,6 +136,8 @@ NAMES = [
     "poll",
     "read_file",
     "run_tests",
+    "send_message",
+    "get_status",
     "blocked",
     "done",
     "Größe",
@@ -239,6 +262,7 @@ def test_no_result_takes_the_square_of_its_length(unit: str) -> None:
     """A file of one long word, such as base64, took a third of a second a turn."""
     results = ["x " + (unit * CHARS_MAX)[: CHARS_MAX - number] for number in range(3, 8)]
     began_s = time.process_time()
-    for result in results:
-        assert _answer(result, Results())
-    assert time.process_time() - began_s < 0.2
+    for name, result in itertools.product(("ls", "send"), results):
+        row = {"kind": "tool", "name": name, "arguments": "to a", "result": result}
+        assert _answer(row, Results())
+    assert time.process_time() - began_s < 0.3

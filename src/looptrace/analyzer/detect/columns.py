@@ -32,6 +32,7 @@ from looptrace.analyzer.fingerprint.tool_kinds import (
     SEARCHES,
     UNTESTED,
 )
+from looptrace.analyzer.fingerprint.volatile.made_results import makes_something
 from looptrace.analyzer.fingerprint.waiting import (
     LOG_FILE,
     OWN_NOTES,
@@ -106,7 +107,7 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
     result_codes = np.full(turns.height, UNKNOWN, dtype=np.int64)
     places, codes = _search_results(searches.select(_SEARCHED.keys()))
     result_codes[places] = codes
-    looks = (pl.col("kind") == "tool") & ~pl.col("changes")
+    looks = (pl.col("kind") == "tool") & ~pl.col("changes") & ~makes_something(turns)
     return turns.with_columns(
         *(pl.Series(name, values) for name, values in marks.items()),
         look_chars=pl.when(looks)

@@ -28,6 +28,7 @@ from looptrace.analyzer.fingerprint.tool_kinds import (
     FOUND_NOTHING,
     QUERIES,
 )
+from looptrace.analyzer.fingerprint.volatile.made_results import makes
 from looptrace.analyzer.fingerprint.waiting import (
     LOG_FILE,
     OWN_NOTES,
@@ -183,7 +184,7 @@ def _mark(one: SingleTurn, said: _Said) -> None:
     tool = tool_marks(name)
     one.searches = tool.searches
     shown = said.result if said.error is None else said.error
-    looks = one.kind == _TOOL and not tool.changes
+    looks = one.kind == _TOOL and not tool.changes and not makes(name, said.arguments)
     one.look_chars = len(shown) if looks and shown is not None else 0
     _mark_call(one, said)
 

@@ -1,10 +1,12 @@
 """The volatile parts of results and errors, which are masked before texts are compared.
 
 A part is masked by its form alone, so that a turn reads the same whatever comes after it. Times,
-ids, addresses and temporary paths are masked, because a program makes new ones each time. In
-errors, attempt numbers are masked as well, because a client that retries counts them, and places
-(`failure_places`) are left out. In results, a value is masked if its key says that it is fresh
-(`durationMs`, `message_id`), in JSON at any depth and in lines of text.
+ids, addresses and temporary paths are masked, because a program makes new ones each time. So are
+counters of the agent's own calls ("read 3 times"), unless a tool is asked for figures. White space
+does not count. In errors, attempt numbers are masked as well, because a client that retries counts
+them, and places (`failure_places`) are left out. In results, a value is masked if its key says that
+it is fresh (`durationMs`, `message_id`), in JSON at any depth and in lines of text. What is new
+because of the call itself (`volatile`) is left out before.
 
 A result of nothing but such values is news and stays as it is: the time that a poll returns, or the
 commit that a call looked up. Digests in results are kept too, because a digest changes with its
@@ -27,6 +29,7 @@ import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import Results, Sameness, TextMask
 from looptrace.analyzer.fingerprint.failure_places import without_places
+from looptrace.analyzer.fingerprint.waiting import Form
 
 # Names in code hardly ever have two separate numbers, and random texts mostly do.
 _RANDOM = (
@@ -57,11 +60,66 @@ MASKS = (
         "<duration>",
     ),
 )
+_OF = r"(?: ?(?:of|/|out of) ?\d+)?"
+_CALLS = r"(?:(?:tool|function|api)[ _-]?)?(?:calls?|requests?|tries|attempts?|retries|tokens?)"
+_TIMES = "\\d+ ?(?:\N{MULTIPLICATION SIGN}|x\\b|times\\b)"
+# How often the agent called, as tools tell that want to be left. An attempt in a result is none of
+# these: what goes on counts its attempts, too.
+COUNTERS = (
+    Form(
+        "how often something was read or asked",
+        r"\b(?:read|viewed|seen|shown|opened|fetched|requested|asked|tried|visited|accessed|queried"
+        rf"|invoked)\b(?:[ :,]+[a-z'./_-][a-z0-9'./_-]{{0,80}}){{0,5}}[ :,]+{_TIMES}",
+        (
+            "read 3\N{MULTIPLICATION SIGN} this session",
+            "You have read src/a.py already 4 times",
+            "seen 2x",
+        ),
+        ("replaced 3 times", "read 3 lines"),
+    ),
+    Form(
+        "how often the same call was made",
+        rf"\b(?:this|the|same|exact|identical) (?:tool )?(?:call|request|query|command|search)"
+        rf" (?:[a-z]+ ){{0,2}}(?:made|run|sent|repeated|tried) (?:[a-z]+ ){{0,2}}{_TIMES}",
+        ("This exact call was made 3 times before",),
+        ("the search found 3 times",),
+    ),
+    Form(
+        "the ordinal of a call",
+        r"\b\d+(?:st|nd|rd|th) (?:time|call|view|look|visit|repeat|repetition)\b",
+        ("for the 3rd time",),
+        ("the 3rd row",),
+    ),
+    Form(
+        "the number of a call",
+        rf"\b(?:(?:tool|function|api)[ _-]calls?|invocation) ?(?:#|no\.?|number|count)? ?[:=]? ?"
+        rf"\d+{_OF}\b|\bcalls? ?#\d+{_OF}|\bcalls? \d+ ?(?:of|/) ?\d+",
+        ("tool call 3 of 50", "[call #4]", "call 2/9"),
+        ("page 3 of 50", "12 of 40 done", "attempt 2 of 5"),
+    ),
+    Form(
+        "how many calls are left",
+        rf"\b\d+ (?:more )?{_CALLS} (?:are |is )?(?:left|remaining|used)\b"
+        rf"|\b{_CALLS} (?:left|remaining|used)[: =]+[\d,.]+(?: ?/ ?[\d,.]+)?",
+        ("47 tool calls left", "Calls used: 3/50"),
+        ("47 seats left",),
+    ),
+)
+COUNTER_MASK = ("(?i-u)" + "|".join(f"(?:{form.pattern})" for form in COUNTERS), "<count>")
 ERROR_MASK = (
     r"(?i-u)\b(?:(?:attempts?|retry|retries|try|tries) ?(?:#|no\.?|number|count)? ?[:=]? ?\d+"
     r"(?: ?(?:of|/) ?\d+)?|\d+(?:st|nd|rd|th)? (?:attempts?|retry|retries|try|tries))\b",
     "<attempt>",
 )
+# Keys of such counters in results.
+_COUNTER_KEYS = (
+    r"(?:read|view|access|call|visit|invocation|lookup)s?[_-]?(?:count|counter|number)",
+    r"remaining[_-]?(?:calls|requests|attempts|tokens)",
+    r"(?:calls|requests|attempts|tokens)[_-]?(?:left|remaining|made|used)",
+    r"[a-z]{1,20}[_-]?tokens",
+)
+
+_SPACES = r"(?-u)[ \t\n\r]{2,}|[\t\n\r]"
 
 PROMPT_MASKS = ((r"(?-u)[0-9]+(?:[.,:/-][0-9]+)*", "<number>"), (r"\s+", " "))
 
@@ -73,18 +131,22 @@ _DIGEST = (
     rf"(?:sha-?(?:1|256|512):)?{_HEX}{{12,128}}\b"
     rf"|\b(?:{_HEX}{{40}}|{_HEX}{{64}}|{_HEX}{{128}})\b"
 )
-_FRESH = "<fresh>"
+FRESH = "<fresh>"
 _KEY_AND_MASK = r"[\w.-]+[\\\"']*\s*[:=]\s*[\\\"']*<[a-z ]+>|<[a-z ]+>"
 
 
-def masked_results(results: pl.Series, sameness: Sameness) -> pl.Series:
-    """Replace the volatile parts of each result, unless it has no other parts."""
+def masked_results(results: pl.Series, sameness: Sameness, *, counters: bool = True) -> pl.Series:
+    """Replace the volatile parts of each result, unless it has no other parts.
+
+    With `counters`, how often the agent called is such a part.
+    """
     text = pl.col("text").str.strip_chars()
-    for pattern in _fresh_patterns(sameness.results):
-        text = text.str.replace_all(pattern, "${1}" + _FRESH + "${2}")
+    for pattern in fresh_patterns(sameness.results, counters=counters):
+        text = text.str.replace_all(pattern, "${1}" + FRESH + "${2}")
     fresh = results.to_frame("text").with_columns(fresh=text)
+    whole = masked(pl.col("fresh"), sameness.masks)
     table = fresh.with_columns(
-        masked=masked(pl.col("fresh"), sameness.masks),
+        masked=_one_spaced(_uncounted(whole) if counters else whole),
         digests=pl.col("fresh").str.extract_all(_DIGEST).list.join(" "),
     )
     # Most results have no mask, and the pattern of a key is slow.
@@ -92,20 +154,25 @@ def masked_results(results: pl.Series, sameness: Sameness) -> pl.Series:
     rest = pl.when(has_mask).then("masked").str.replace_all(_KEY_AND_MASK, "")
     says_more = pl.coalesce(rest, "masked").str.contains(r"\w")
     digests = pl.when(pl.col("digests") != "").then("digests")
-    whole = pl.concat_str("masked", digests, separator=" ", ignore_nulls=True)
-    compared = pl.when(says_more).then(whole).otherwise(pl.col("text").str.strip_chars())
+    both = pl.concat_str("masked", digests, separator=" ", ignore_nulls=True)
+    compared = pl.when(says_more).then(both).otherwise(pl.col("text").str.strip_chars())
     return table.select(compared).to_series()
 
 
 @cache
-def _fresh_patterns(results: Results) -> tuple[str, str]:
+def fresh_patterns(results: Results, *, counters: bool) -> tuple[str, str]:
     """Return two patterns of a key that is volatile in results, with its value.
 
     The first is for texts in quotes and for values after "=". The second is for other values after
     a colon; they end with the line or with a sign. If a sentence follows, the word before the colon
     is not a key.
     """
-    keys = "|".join(sorted(_pattern_of(key) for key in results.keys))
+    forms = [
+        form
+        for form in (_COUNTER_KEYS if counters else ())
+        if not any(re.fullmatch(form, key, re.IGNORECASE) for key in results.telling_keys)
+    ]
+    keys = "|".join((*forms, *sorted(_pattern_of(key) for key in results.keys)))
     key = rf"(^|[\s\"'{{,(;&?])(?:{keys})\\?[\"']?[ \t]?"
     quoted = r'"(?:[^"\\]|\\[^"]){0,200}"|\\"[^"\\]{0,200}\\"|\'[^\'\n]{0,200}\''
     bare = r"[^\s\"'\\,;&)\]}]{1,200}"
@@ -113,6 +180,36 @@ def _fresh_patterns(results: Results) -> tuple[str, str]:
         rf"(?im){key}(?:[:=][ \t]?(?:{quoted})|=[ \t]?{bare})()",
         rf"(?im){key}:[ \t]?{bare}([ \t]*(?:[,;)}}\]]|$))",
     )
+
+
+# Signs before a key or after it become spaces, "=" becomes ":", and "_" and "-" are removed.
+_KEYS = str.maketrans("\t\n\x0b\x0c\r\"'{,(;&?\\=", "              :", "_-")
+_COUNTER_WORDS = re.compile(f" (?:{'|'.join(_COUNTER_KEYS).replace('[_-]?', '')}) ")
+
+
+def may_be_fresh(text: str, results: Results) -> bool:
+    """Return whether a volatile key may stand before "=" or ":" in a text.
+
+    Python's engine tries the patterns of keys at each sign, which takes ten times as long.
+    """
+    words = _fresh_words(results)
+    parts = text.lower().translate(_KEYS).split(":")
+    lasts = {_last_word(part) for part in parts[:-1]}
+    if "" in words or not words.isdisjoint(lasts):
+        return True
+    return _COUNTER_WORDS.search(f" {'  '.join(lasts)} ") is not None
+
+
+@cache
+def _fresh_words(results: Results) -> frozenset[str]:
+    """Return the last word of each key that is volatile in results; "" for a key without words."""
+    return frozenset(
+        _last_word(key.lower().translate(_KEYS).split(":")[-1]) for key in results.keys
+    )
+
+
+def _last_word(text: str) -> str:
+    return (text.rsplit(None, 1) or [""])[-1]
 
 
 def _pattern_of(key: str) -> str:
@@ -124,14 +221,25 @@ def _pattern_of(key: str) -> str:
 def masked(text: pl.Expr, masks: Sequence[TextMask] = (), *, error: bool = False) -> pl.Expr:
     """Replace the volatile parts of a text: first those that a team declares, then the others.
 
-    The places that edits move are also taken out of the text of an `error`.
+    Counters, and the places that edits move, are also taken out of the text of an `error`.
     """
     for mask in masks:
         text = text.str.replace_all(mask.pattern, mask.name.replace("$", "$$"))
     text = without_places(text) if error else text
     for pattern, name in (*MASKS, *((ERROR_MASK,) if error else ())):
         text = text.str.replace_all(pattern, name)
-    return text.str.strip_chars()
+    text = text.str.strip_chars()
+    return _one_spaced(_uncounted(text)) if error else text
+
+
+def _uncounted(text: pl.Expr) -> pl.Expr:
+    """Replace the counters of the agent's own calls."""
+    return text.str.replace_all(*COUNTER_MASK)
+
+
+def _one_spaced(text: pl.Expr) -> pl.Expr:
+    """Return a text with one space for any white space: widths of columns follow their values."""
+    return text.str.replace_all(_SPACES, " ")
 
 
 def prompt_words(text: pl.Expr, masks: Sequence[TextMask] = ()) -> pl.Expr:

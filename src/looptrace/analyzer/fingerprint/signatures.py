@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
+from functools import partial
 
 import polars as pl
 
@@ -44,6 +45,12 @@ from looptrace.analyzer.fingerprint.tool_kinds import (
     READS,
     SEARCHES,
 )
+from looptrace.analyzer.fingerprint.volatile.made_results import (
+    TELLS_FIGURES,
+    made_result,
+    makes_something,
+)
+from looptrace.analyzer.fingerprint.volatile.quotes import compared_errors
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.errors import answers_no, says_nothing
@@ -94,19 +101,11 @@ def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.Da
     hidden = failed & pl.col("error").is_in(_that_say_nothing(turns.filter(failed)["error"]))
     turns = with_places(turns.with_columns(hidden=hidden), digest)
     compared = pl.col("kind").is_in(["tool", "handoff", "attempt", "switch"])
-    is_tool = pl.col("kind") == "tool"  # A command may answer by what its span calls an error.
     turns = turns.with_columns(
         pl.col("response", "talks_on").str.strip_chars(),
         request=compared_arguments(turns, sameness),
-        answer=map_where(
-            turns.with_columns(pl.coalesce("result", pl.when(is_tool).then("error"))),
-            compared & ~failed,
-            "result",
-            lambda results: masked_results(results, sameness),
-        ),
-        message=map_where(
-            turns, failed, "error", lambda errors: masked_texts(errors, sameness, error=True)
-        ),
+        answer=_answers(turns, compared & ~failed, sameness),
+        message=_messages(turns, failed, sameness),
     )
     named = named_ids(turns.select(pl.when(failed).then("error")).to_series(), turns["request"])
     turns = turns.with_columns(
@@ -122,6 +121,38 @@ def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.Da
         response=map_distinct(turns["response"], _sha256),
         talks_on=map_distinct(turns["talks_on"], _sha256),
     ).select(TURN_SCHEMA.names())
+
+
+def _answers(turns: pl.DataFrame, fine: pl.Expr, sameness: Sameness) -> pl.Series:
+    """Return the results of some turns without volatile parts."""
+    # A command may answer by what its span calls an error.
+    shown = pl.coalesce("result", pl.when(pl.col("kind") == "tool").then("error"))
+    turns = turns.with_columns(result=shown)
+
+    def without_made(results: pl.Series) -> pl.Series:
+        return map_distinct(results, lambda result: made_result(result, sameness.results))
+
+    made = map_where(turns, fine & makes_something(turns), "result", without_made)
+    turns = turns.with_columns(result=pl.coalesce(made, "result"))
+    figures = [name for name in turns["name"].drop_nulls().unique() if TELLS_FIGURES.search(name)]
+    tells = pl.col("name").is_in(figures).fill_null(value=False)
+    told = map_where(
+        turns, fine & tells, "result", partial(masked_results, sameness=sameness, counters=False)
+    )
+    others = map_where(
+        turns, fine & ~tells, "result", partial(masked_results, sameness=sameness, counters=True)
+    )
+    return pl.select(pl.coalesce(told, others)).to_series()
+
+
+def _messages(turns: pl.DataFrame, failed: pl.Expr, sameness: Sameness) -> pl.Series:
+    """Return the errors of failed turns without volatile parts."""
+    tool = pl.when(pl.col("kind") == "tool")
+    parts = turns.select(tool.then("name"), tool.then("arguments"), pl.when(failed).then("error"))
+    errors = turns.with_columns(error=compared_errors(parts, sameness.results))
+    return map_where(
+        errors, failed, "error", lambda texts: masked_texts(texts, sameness, error=True)
+    )
 
 
 def compared_by(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from looptrace.analyzer.fingerprint import failure_places, stack_traces
+from looptrace.analyzer.fingerprint.equivalence import Results
 from looptrace.analyzer.fingerprint.error_kinds import (
     ERROR_KINDS,
     ERROR_TYPE,
@@ -38,6 +39,7 @@ from looptrace.analyzer.fingerprint.single_texts import (
     stripped,
 )
 from looptrace.analyzer.fingerprint.tool_kinds import CHANGES, FILE_LOOK
+from looptrace.analyzer.fingerprint.volatile.quotes import compared_error
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.errors import says_nothing
 
@@ -92,7 +94,9 @@ class Failure(NamedTuple):
         return self.error is not None and says_nothing(self.error)
 
 
-def single_failure(row: Mapping[str, Any], request: str | None) -> dict[str, Any] | None:
+def single_failure(
+    row: Mapping[str, Any], request: str | None, results: Results
+) -> dict[str, Any] | None:
     """Return the compared columns of a failure except its call; None if `signatures` must do it."""
     kind, result, error = row["kind"], row.get("result"), row.get("error")
     trace, error_type = row.get("trace_hash"), row.get("error_type")
@@ -105,7 +109,7 @@ def single_failure(row: Mapping[str, Any], request: str | None) -> dict[str, Any
     failure = Failure(
         kind, row.get("name"), row.get("arguments"), request, error, error_type, result, trace
     )
-    message = _message(failure)
+    message = _message(failure, results)
     location, trace_hash = _place(failure)
     return {
         "failed": True,
@@ -119,11 +123,13 @@ def single_failure(row: Mapping[str, Any], request: str | None) -> dict[str, Any
     }
 
 
-def _message(failure: Failure) -> str | None:
+def _message(failure: Failure, results: Results) -> str | None:
     """Return the message as `add_fingerprints` makes it."""
     if failure.error is None:
         return None
-    message = masked_text(_without_places(failure.error), error=True)
+    asked = (failure.name, failure.arguments) if failure.kind == "tool" else (None, None)
+    error = compared_error(failure.error, *asked, results)
+    message = masked_text(_without_places(error), error=True)
     if failure.kind == "model":
         return _FIGURES.sub("#", message)
     return message + _named_ids(failure.error, failure.request)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from looptrace.analyzer.fingerprint.masks import _ID, ERROR_MASK, MASKS
+from looptrace.analyzer.fingerprint.masks import (
+    _ID,
+    COUNTER_MASK,
+    ERROR_MASK,
+    MASKS,
+)
 
 # Longer texts are left to Rust's engine, because Python's does not run in linear time.
 CHARS_MAX = 4_096
@@ -84,7 +89,18 @@ def _mask_of(
 
 
 _MASKS = [_mask_of(*mask) for mask in MASKS]
-_ATTEMPTS = python_pattern(ERROR_MASK[0])
+_ATTEMPTS, _COUNTERS = map(python_pattern, (ERROR_MASK[0], COUNTER_MASK[0]))
+# Each counter has one of these words or signs, which are found faster than its pattern.
+_COUNTER_WORDS = (
+    "times",
+    "\N{MULTIPLICATION SIGN}",
+    "call",
+    "invocation",
+    "left",
+    "remaining",
+    "used",
+)
+_COUNTER_SIGNS = re.compile("[0-9](?: ?[xX]\\b|(?:[sS][tT]|[nNrR][dD]|[tT][hH]) )")
 _ESCAPES, _NO_WORDS = re.compile(r"\\[nrt]"), re.compile(r"[^\w.]+")
 
 
@@ -100,7 +116,26 @@ def masked_text(text: str, *, error: bool = False) -> str:
             if pattern.search(text):
                 text = mask.sub(name, text)
                 break
-    return stripped(_ATTEMPTS.sub(ERROR_MASK[1], text) if error else text)
+    if not error:
+        return stripped(text)
+    return one_spaced(uncounted(stripped(_ATTEMPTS.sub(ERROR_MASK[1], text))))
+
+
+def uncounted(text: str) -> str:
+    """Replace the counters of the agent's own calls."""
+    lower = text.lower()
+    if not any(word in lower for word in _COUNTER_WORDS) and not _COUNTER_SIGNS.search(text):
+        return text
+    return _COUNTERS.sub(COUNTER_MASK[1], text)
+
+
+def one_spaced(text: str) -> str:
+    """Put one space in the place of any white space, as `masks` does by a pattern."""
+    for blank in "\t\n\r":
+        text = text.replace(blank, " ")
+    while "  " in text:
+        text = text.replace("  ", " ")
+    return text
 
 
 def slug(text: str | None) -> str | None:

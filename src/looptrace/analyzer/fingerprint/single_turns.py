@@ -28,10 +28,11 @@ from looptrace.analyzer.fingerprint.equivalence import (
 from looptrace.analyzer.fingerprint.error_kinds import FAILURE_EXIT, FAILURE_HEAD
 from looptrace.analyzer.fingerprint.masks import (
     _DIGEST,
-    _FRESH,
     _KEY_AND_MASK,
+    FRESH,
     PROMPT_MASKS,
-    _fresh_patterns,
+    fresh_patterns,
+    may_be_fresh,
 )
 from looptrace.analyzer.fingerprint.runner_output import (
     _MARKERS,
@@ -63,11 +64,14 @@ from looptrace.analyzer.fingerprint.single_texts import (
     joined_all,
     joined_known,
     masked_text,
+    one_spaced,
     python_pattern,
     slug,
     stripped,
+    uncounted,
 )
 from looptrace.analyzer.fingerprint.tool_kinds import ANSWERING_COMMAND
+from looptrace.analyzer.fingerprint.volatile.made_results import TELLS_FIGURES, made_result, makes
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.errors import answers_no
@@ -139,8 +143,6 @@ _WORD = re.compile(r"\w")
 _HEX_DIGITS = re.compile("[0-9A-Fa-f]{12}")
 # An exit code comes after one word of each pair.
 _EXIT_WORDS = (("exit", "return"), ("code", "status"))
-# Signs before a key or after it become spaces, "=" becomes ":", and "_" and "-" are removed.
-_KEYS = str.maketrans("\t\n\x0b\x0c\r\"'{,(;&?\\=", "              :", "_-")
 _GAPS = python_pattern(r"\s+")
 
 
@@ -169,12 +171,12 @@ def single_fingerprint(row: Row, sameness: Sameness) -> dict[str, Any] | None:
         "talks_on": _hashed(row.get("talks_on")),
     }
     if failed:
-        found_failure = single_failure(row, request)
+        found_failure = single_failure(row, request, sameness.results)
         if found_failure is None:
             return None
         made |= found_failure
     else:
-        answer = _answer(result, sameness.results) if kind in _COMPARED else None
+        answer = _answer(row, sameness.results) if kind in _COMPARED else None
         made["outcome"] = None if answer is None else digest(answer)
         made["signature"] = _signature(row, request, made)
     return made | ({"signature": None} if polls else {})
@@ -246,38 +248,24 @@ def _prompt_words(text: str | None) -> str | None:
 
 
 @cache
-def _fresh(results: Results) -> tuple[re.Pattern[str], ...]:
-    return tuple(map(python_pattern, _fresh_patterns(results)))
+def _fresh(results: Results, *, counters: bool) -> tuple[re.Pattern[str], ...]:
+    return tuple(map(python_pattern, fresh_patterns(results, counters=counters)))
 
 
-@cache
-def _fresh_words(results: Results) -> frozenset[str]:
-    """Return the last word of each key that is volatile in results; "" for a key without words."""
-    return frozenset(
-        _last_word(key.lower().translate(_KEYS).split(":")[-1]) for key in results.keys
-    )
-
-
-def _last_word(text: str) -> str:
-    return (text.rsplit(None, 1) or [""])[-1]
-
-
-def _may_be_fresh(text: str, results: Results) -> bool:
-    """Return whether a volatile key may stand before "=" or ":" in a text."""
-    words = _fresh_words(results)
-    parts = text.lower().translate(_KEYS).split(":")
-    return "" in words or any(_last_word(part) in words for part in parts[:-1])
-
-
-def _answer(result: str | None, results: Results) -> str | None:
-    """Do what `masks.masked_results` does."""
+def _answer(row: Row, results: Results) -> str | None:
+    """Do what `masks.masked_results` does for the result of a call."""
+    result, name, is_call = row.get("result"), row.get("name"), row["kind"] == "tool"
     if result is None:
         return None
+    if is_call and makes(name, row.get("arguments")):
+        result = made_result(result, results)
+    counters = name is None or not TELLS_FIGURES.search(name)
     text = fresh = stripped(result)
-    if _may_be_fresh(text, results):
-        for pattern in _fresh(results):
-            fresh = pattern.sub(rf"\g<1>{_FRESH}\g<2>", fresh)
+    if may_be_fresh(text, results):
+        for pattern in _fresh(results, counters=counters):
+            fresh = pattern.sub(rf"\g<1>{FRESH}\g<2>", fresh)
     masked = masked_text(fresh)
+    masked = one_spaced(uncounted(masked) if counters else masked)
     says = _KEYS_AND_MASKS.sub("", masked) if "<" in masked else masked
     if not _WORD.search(says):
         return text

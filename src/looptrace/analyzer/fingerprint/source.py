@@ -11,7 +11,11 @@ import polars as pl
 from looptrace.analyzer.fingerprint.equivalence import Sameness
 from looptrace.analyzer.text.digests import digest
 
-_PACKAGES = ("looptrace.analyzer.fingerprint", "looptrace.analyzer.text")
+_PACKAGES = (
+    "looptrace.analyzer.fingerprint",
+    "looptrace.analyzer.fingerprint.volatile",
+    "looptrace.analyzer.text",
+)
 
 
 def fingerprint_source(sameness: Sameness) -> str:
