@@ -218,13 +218,18 @@ def _near(lane: Lane, places: Codes, back: int, seconds: int | None) -> Codes:
     return near
 
 
-def attempts_among(lane: Lane, codes: Codes, window: int, seconds: int) -> Codes:
-    """Count like `same_among`; equal turns without a change between them are one attempt."""
+def attempts_among(
+    lane: Lane, codes: Codes, window: int, seconds: int, seen: Codes | None = None
+) -> Codes:
+    """Count like `same_among`; equal turns between which `seen` did not grow are one attempt.
+
+    By default it counts the changes of the task.
+    """
     known = codes != UNKNOWN
     counts: Codes = known.astype(np.int64)
     if not known.any() or _all_differ(lane, codes):  # As in most traces.
         return counts
-    seen = lane.changes_seen
+    seen = lane.changes_seen if seen is None else seen
     least = seen.copy()
     for back in range(1, min(window, len(codes))):
         places = _near(lane, _same_places(lane, codes, back, known), back, seconds)

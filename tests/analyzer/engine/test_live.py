@@ -372,8 +372,9 @@ def disagreements(*rules: Any) -> int:
     """Count the runs in which the drivers differ, one turn at a time and nothing late."""
     count = 0
     for seed in range(3):
-        # Between any two turns of a lane the task goes on elsewhere, and lets the first settle.
-        apart = {"gap_ns": 2 * HORIZON_S * NS_PER_S}
+        # Between any two turns of a lane the task goes on elsewhere, and lets the first settle. The
+        # calls fail, or looking again after a pause would be waiting.
+        apart = {"gap_ns": 2 * HORIZON_S * NS_PER_S, "failed": True}
         steps = [
             one | apart | {"agent": agent}
             for one in looping_steps(seed, longest=4)

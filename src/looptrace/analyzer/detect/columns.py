@@ -30,6 +30,8 @@ from looptrace.analyzer.fingerprint.tool_kinds import (
     READS,
     SEARCHES,
     UNTESTED,
+    falls_short,
+    may_check,
 )
 from looptrace.analyzer.fingerprint.waiting import (
     LOG_FILE,
@@ -112,7 +114,7 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
         .fill_null(0)
         .cast(pl.Int64),
         search_result_code=pl.Series(result_codes),
-    ).drop("reads")
+    ).drop("reads", "checks")
 
 
 def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
@@ -131,6 +133,7 @@ def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
         *("external", "call_code", "outcome_code", *_ToolMarks._fields),
         call=pl.col("kind") == "tool",
         goes_on=pl.Series(_goes_on(turns), dtype=pl.Boolean),
+        short=_short(turns),
         **{name: holds.fill_null(value=False) for name, holds in says.items()},
     ).to_dict()
 
@@ -146,6 +149,20 @@ def _goes_on(turns: pl.DataFrame) -> Flags:
     return texts.replace_strict(distinct, goes_on, default=False).to_numpy()
 
 
+def _short(turns: pl.DataFrame) -> pl.Series:
+    """Mark the calls that check something, and whose answer is not that all is well."""
+    names = [name for name in turns["name"].drop_nulls().unique() if tool_marks(name).checks]
+    is_check = (pl.col("kind") == "tool") & pl.col("name").is_in(names)
+    rows = turns.select(is_check.fill_null(value=False)).to_series().arg_true()
+    texts = turns.select(pl.col("name", "arguments", "result").gather(rows)).fill_null("")
+    known: dict[tuple[str, str, str], bool] = {}
+    for row in texts.iter_rows():
+        if row not in known:
+            known[row] = falls_short(*row)
+    marks = pl.Series([known[row] for row in texts.iter_rows()], dtype=pl.Boolean)
+    return pl.repeat(False, turns.height, eager=True).scatter(rows, marks)
+
+
 class _ToolMarks(NamedTuple):
     """What the name of a tool says about it."""
 
@@ -154,6 +171,7 @@ class _ToolMarks(NamedTuple):
     reads: bool
     pauses: bool
     watches: bool
+    checks: bool
 
 
 @lru_cache(CODES_KEPT_MAX)
@@ -168,6 +186,7 @@ def tool_marks(name: str | None) -> _ToolMarks:
         reads=bool(READS.search(name)) and not changes,
         pauses=bool(re.search(PAUSES, name)),
         watches=bool(re.search(WATCHES, name)) and not changes,
+        checks=may_check(name) and not changes,
     )
 
 
@@ -188,8 +207,8 @@ def _marks(columns: Columns) -> Columns:
 
     Besides coded columns the input has `call`, `failed`, `told` (no framework hides the failure),
     `mendable` (the agent may end the failure by its edits), `sleeps` (a command that only waits),
-    `waits` (arguments of a call that waits by itself) and `goes_on` (a result that says that
-    something has not ended).
+    `waits` (arguments of a call that waits by itself), `goes_on` (a result that says that something
+    has not ended) and `short` (a check without a good answer).
     """
     call = columns["call"]
     pauses = call & (columns["pauses"] | columns["sleeps"])
@@ -211,6 +230,11 @@ def _marks(columns: Columns) -> Columns:
         "watches": watches & ~failed,
         "pauses": pauses,
         "error_code": np.where(own & columns["told"], error, UNKNOWN),
+        "check_code": np.where(
+            columns["short"] & fine & ~(pauses | watches | unfinished),
+            pair(asked, outcome),
+            UNKNOWN,
+        ),
         "mendable_code": np.where(call & columns["mendable"], columns["outcome_code"], UNKNOWN),
     }
 
