@@ -111,7 +111,7 @@ def test_profiles_set_thresholds_and_ladders(
     assert call.settings()["attempts_min"][0] == attempts
     assert ladder_of(call) == ladder
     assert cycle.settings()["rounds_min"][0] == rounds
-    assert cycle.settings()["period_max"][0] == 8
+    assert cycle.settings()["period_max"][0] == 40
     assert ladder_of(cycle) == cycle_ladder
 
 

@@ -155,11 +155,9 @@ def _short(turns: pl.DataFrame) -> pl.Series:
     is_check = (pl.col("kind") == "tool") & pl.col("name").is_in(names)
     rows = turns.select(is_check.fill_null(value=False)).to_series().arg_true()
     texts = turns.select(pl.col("name", "arguments", "result").gather(rows)).fill_null("")
-    known: dict[tuple[str, str, str], bool] = {}
-    for row in texts.iter_rows():
-        if row not in known:
-            known[row] = falls_short(*row)
-    marks = pl.Series([known[row] for row in texts.iter_rows()], dtype=pl.Boolean)
+    calls = texts.rows()
+    known = {call: falls_short(*call) for call in set(calls)}
+    marks = pl.Series([known[call] for call in calls], dtype=pl.Boolean)
     return pl.repeat(False, turns.height, eager=True).scatter(rows, marks)
 
 

@@ -217,6 +217,8 @@ def falls_short(name: str, arguments: str, result: str) -> bool:
     An answer is wrong where it says so. Where it says neither, it is the output of a program, which
     was run to see another one, or the good news of a tool that fails where something is wrong.
     """
+    if not result:
+        return False
     _, is_shell, tells = _of_name(name)
     command = arguments[:_COMMAND_CHARS]
     is_shell = is_shell or bool(_COMMAND_KEY.search(command))
