@@ -42,8 +42,8 @@ PERIOD_MIN = 2
 # Pauses that grow by this factor, and are not short, are a back-off.
 BACK_OFF = 1.5
 GAP_MIN_NS = 1_000_000_000
-# An agent looks at so many things in turn while it waits.
-CALLS_COMPARED = 8
+# An agent looks at so many things in turn while it waits: as many as a round may have.
+CALLS_COMPARED = 40
 
 Same = tuple[int, int] | int
 PAIR = 2
@@ -60,7 +60,7 @@ class Settings:
     period_max: int
 
 
-DEFAULT = Settings(calls_min=3, signatures_min=3, responses_min=3, rounds_min=3, period_max=8)
+DEFAULT = Settings(calls_min=3, signatures_min=3, responses_min=3, rounds_min=3, period_max=40)
 
 
 @dataclass(slots=True)

@@ -214,7 +214,7 @@ def test_explain_says_what_was_decided_and_what_would_change_it() -> None:
     assert "would be silent with rules.repeated_call.attempts_min = 8 (now 3)" in found
     assert "turn 10: gate by repeated_failure, at the 3rd time: the rule's" in found
     assert "would have come at turn 12 with rules.repeated_failure.attempts_min = 4 (now" in found
-    assert "enabled = false there is a gate by repeated_call at turn 14" in " ".join(found.split())
+    assert "enabled = false there is a gate by repeated_call at turn 12" in " ".join(found.split())
 
 
 @pytest.mark.requirement("C7")
@@ -239,7 +239,7 @@ def test_explain_speaks_to_machines() -> None:
 
     assert conflicts(explained, "explain.schema.json") == []
     assert explained["events"] == as_json(LOOPING)["events"]
-    assert explained["gates"][0]["without_rule"] == {"rule": "repeated_call", "turn": 14}
+    assert explained["gates"][0]["without_rule"] == {"rule": "repeated_call", "turn": 12}
 
 
 def test_explain_says_what_is_unknown() -> None:

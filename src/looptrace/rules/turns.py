@@ -54,9 +54,10 @@ Kind = Literal["tool", "model", "handoff", "attempt", "progress", "switch", "use
 class LaneSpec:
     """The turns that a rule looks at: those of each agent of a task, of the task, or of a sub-task.
 
-    `failures` keeps only known failures, `entering` only turns that enter a phase, and `measured`
-    only turns with figures. Of the calls of one response that are the same in the sense of `once`
-    only the first is in the lane: they are one try, because the model could not react in between.
+    `failures` keeps only known failures, `checks` only checks without a good answer, `entering`
+    only turns that enter a phase, and `measured` only turns with figures. Of the calls of one
+    response that are the same in the sense of `once` only the first is in the lane: they are one
+    try, because the model could not react in between.
 
     A lane ends where the counts of its task are reset: at a person's message, after a long pause,
     and, unless it is a lane of attempts or of `runs`, where the task was completed or a new run of
@@ -66,6 +67,7 @@ class LaneSpec:
     by: Literal["agent", "task", "subtask"]
     kinds: tuple[Kind, ...]
     failures: bool = False
+    checks: bool = False
     entering: bool = False
     measured: bool = False
     once: Twin = "twin"
@@ -81,6 +83,7 @@ class LaneSpec:
         return not (
             getattr(turn, self.once)
             or (self.failures and not turn.failed)
+            or (self.checks and turn.check == UNKNOWN)
             or (self.entering and not turn.enters)
             or (self.measured and turn.measured == UNKNOWN)
         )
@@ -105,6 +108,7 @@ class NewTurn(Protocol):
 
     busy_ns: int
     chant_times: int
+    check: int
     end_ns: int
     enters: bool
     errors: int
@@ -172,6 +176,7 @@ class Turns:
     waits_seen: Codes  # counts the times that the task was idle or waited, up to this turn
     changes_seen: Codes  # counts the calls of the task that changed something, up to this turn
     calls_seen: Codes  # counts the calls of the task that did not fail or wait, up to this turn
+    works: Flags  # a call that did more than look or wait, and did not fail
     works_seen: Codes  # counts the calls of the task that did more than look or wait, up to it
     improvements: Codes  # counts the turns of the epoch that brought progress, up to this one
     figures_compared: Codes  # counts the figures of the epoch that have earlier ones
@@ -183,6 +188,7 @@ class Turns:
     call: Codes  # tool and arguments; what a model was given; request handed on; blockers
     outcome: Codes  # result or error of a tool; answer to a request; work of an attempt
     look_chars: Codes  # length of a call's result or error; 0 where its tool makes changes
+    check: Codes  # a check and its answer, unless that is that all is well
     search_result: Codes  # tool and result of a single call that only looks something up
     error: Codes  # message of a failure that is the agent's own; of a look with its target
     mendable: Codes  # message of an external failure that its edits may fix
@@ -204,6 +210,8 @@ class Turns:
             seen = seen & ~twins
         if spec.failures:
             seen = seen & self.failed
+        if spec.checks:
+            seen = seen & (self.check != UNKNOWN)
         if spec.entering:
             seen = seen & self.enters
         if spec.measured:
@@ -307,6 +315,11 @@ class Lane:
         return self.turns.outcome[self.rows]
 
     @property
+    def check(self) -> Codes:
+        """Call and answer of each check of the lane that is not all well."""
+        return self.turns.check[self.rows]
+
+    @property
     def search_result(self) -> Codes:
         """Tool and answer of each turn of the lane that is a search, alone in its step."""
         return self.turns.search_result[self.rows]
@@ -345,6 +358,12 @@ class Lane:
     def works_seen(self) -> Codes:
         """The number of the task's calls that worked, up to each turn of the lane."""
         return self.turns.works_seen[self.rows]
+
+    @property
+    def other_works_seen(self) -> Codes:
+        """The number of the task's calls that worked and are not in the lane, up to each turn."""
+        others: Codes = self.works_seen - np.cumsum(self.turns.works[self.rows])
+        return others
 
     @property
     def signature(self) -> Codes:

@@ -24,6 +24,7 @@ __all__ = [
     "attempts_among",
     "gathered",
     "in_a_row",
+    "longer",
     "mirrored",
     "own",
     "pair",
@@ -50,6 +51,9 @@ NS_PER_S = 1_000_000_000
 
 # The fewest answers that can be a loop.
 _PAIR = 2
+
+# Of each step of a pattern that may be there, so many turns more are looked at.
+_PARTS = 4
 
 # Sketches that are compared at once; the limit keeps memory from growing with the turns.
 _SKETCHES_AT_ONCE = 4_096
@@ -218,13 +222,18 @@ def _near(lane: Lane, places: Codes, back: int, seconds: int | None) -> Codes:
     return near
 
 
-def attempts_among(lane: Lane, codes: Codes, window: int, seconds: int) -> Codes:
-    """Count like `same_among`; equal turns without a change between them are one attempt."""
+def attempts_among(
+    lane: Lane, codes: Codes, window: int, seconds: int, seen: Codes | None = None
+) -> Codes:
+    """Count like `same_among`; equal turns between which `seen` did not grow are one attempt.
+
+    By default it counts the changes of the task.
+    """
     known = codes != UNKNOWN
     counts: Codes = known.astype(np.int64)
     if not known.any() or _all_differ(lane, codes):  # As in most traces.
         return counts
-    seen = lane.changes_seen
+    seen = lane.changes_seen if seen is None else seen
     least = seen.copy()
     for back in range(1, min(window, len(codes))):
         places = _near(lane, _same_places(lane, codes, back, known), back, seconds)
@@ -297,6 +306,44 @@ def shortest(
         places = places[longer]
         reached[places], period[places] = full[longer], candidate
     return Pattern(reached, period)
+
+
+def longer(
+    lane: Lane, codes: Codes, pattern: Pattern, periods: Iterable[int], needed: int
+) -> Pattern:
+    """Add patterns of longer periods with enough rounds, where none of the shorter ones has them.
+
+    A period is looked at only if a pattern of it may be there. So the cost hardly grows with the
+    number of periods.
+    """
+    if _all_differ(lane, codes):
+        return pattern
+    reached, period = pattern.reached.copy(), pattern.period.copy()
+    alike = in_a_row(lane, codes)
+    for candidate in periods:
+        if not _may_go_round(codes, candidate, needed):
+            continue
+        places, full = _rounds(lane, codes, candidate)
+        enough = (full >= needed) & (reached[places] < needed) & (alike[places] < candidate)
+        places = places[enough]
+        reached[places], period[places] = full[enough], candidate
+    return Pattern(reached, period)
+
+
+def _may_go_round(codes: Codes, period: int, needed: int) -> bool:
+    """Return whether a pattern of so many rounds may be there; False is certain.
+
+    In a pattern all turns but those of the first round equal the one a period before. Of every
+    `step` turns one is looked at, and two of these and all between them are in such a pattern.
+    """
+    step = max(period * (needed - 1) // 2, 1)
+    places = np.arange(period + step, len(codes), step)
+    for part in range(_PARTS + 1):
+        back = step * part // _PARTS
+        places = places[codes[places - back] == codes[places - back - period]]
+        if not len(places):
+            return False
+    return True
 
 
 def gathered(codes: Codes, length: Codes) -> Codes:

@@ -395,7 +395,7 @@ def test_nothing_is_planted_in_the_rules() -> None:
     assert disagreements(*default_rules()) == 0
 
 
-@pytest.mark.parametrize("rule", [ShortBuffer(rounds_min=2), LooksAhead()])
+@pytest.mark.parametrize("rule", [ShortBuffer(rounds_min=2, period_max=8), LooksAhead()])
 def test_planted_faults_are_caught(rule: Any) -> None:
     """A buffer too short by one and a look ahead by one make the drivers disagree."""
     assert disagreements(rule) > 0

@@ -79,10 +79,10 @@ def test_a_loop_warns_and_then_opens_a_gate() -> None:
     """The ladder of the rule decides when, and no event follows the gate."""
     events = told("run(a)->same x9", RepeatedCall())
 
-    assert brief(events) == ["warn 3", "gate 5"]
-    assert [event.loop_count for event in events] == [2, 4]
+    assert brief(events) == ["warn 3", "gate 4"]
+    assert [event.loop_count for event in events] == [2, 3]
     assert events[1].status == "paused_for_intervention"
-    assert events[1].reason == "run(a) gave the same result 5 times, turns 1–5"
+    assert events[1].reason == "run(a) gave the same result 4 times, turns 1–4"
 
 
 @requirement("D4")
@@ -91,10 +91,10 @@ def test_a_person_resolves_a_gate() -> None:
     """A message resolves the gate and resets the counter; the next loop has its own events."""
     events = told('run(a)->same x6 user("Use b.") run(a)->same x3', RepeatedCall())
 
-    assert brief(events) == ["warn 3", "gate 5", "gate_resolved 6", "counter_reset 6", "warn 9"]
+    assert brief(events) == ["warn 3", "gate 4", "gate_resolved 6", "counter_reset 6", "warn 9"]
     assert events[2].gate == events[1].gate
     assert events[2].note == "Use b."
-    assert events[3].loop_count == 4
+    assert events[3].loop_count == 3
     assert events[3].status == "active"
 
 
@@ -104,9 +104,9 @@ def test_completion_resets_and_says_so() -> None:
     events = told('test()->!"boom" x2 attempt(done) test()->!"boom" x2')
     assert events == []
 
-    events = told("run(a)->same x4 attempt(done) run(a)->same x3", RepeatedCall())
-    assert brief(events) == ["warn 3", "counter_reset 6", "warn 8"]
-    assert (events[1].reason, events[1].loop_count) == ("completed", 3)
+    events = told("run(a)->same x3 attempt(done) run(a)->same x3", RepeatedCall())
+    assert brief(events) == ["warn 3", "counter_reset 5", "warn 7"]
+    assert (events[1].reason, events[1].loop_count) == ("completed", 2)
 
 
 @requirement("A6")
@@ -121,7 +121,7 @@ def test_a_task_idle_for_a_day_begins_anew() -> None:
     ]
     assert told(f"{call} x2 ~90000 {call} {call}", RepeatedCall()) == []
     gated = told(f"{call} x5 ~90000 {call} {call} x4", RepeatedCall())
-    assert brief(gated) == ["warn 3", "gate 5"]
+    assert brief(gated) == ["warn 3", "gate 4"]
 
 
 @requirement("E2")
@@ -163,7 +163,7 @@ def test_success_ends_the_entropy_and_a_pause_all_directives() -> None:
 
     both = (ResponseRepeat(), RepeatedCall())
     events = told(f"run(a)->same x5 {SAME_RESPONSE} x9", *both)
-    assert brief(events) == ["warn 3", "gate 5"]
+    assert brief(events) == ["warn 3", "gate 4"]
 
 
 @requirement("B3")
@@ -328,7 +328,7 @@ def test_an_order_to_move_on_clears_what_every_rule_has_counted() -> None:
     work = "attempt(pending)->page"
     for pause in ("", "~300 "):
         text = f"run(a)->!boom x3 {work} x3 {pause}run(a)->!boom x5"
-        assert brief(told(text, *rules)) == ["warn 3", "force_next 6", "warn 9", "gate 11"]
+        assert brief(told(text, *rules)) == ["warn 3", "force_next 6", "warn 9", "gate 10"]
 
 
 @requirement("A15")

@@ -143,12 +143,12 @@ def test_report_does_not_know_what_came_after_the_gate() -> None:
 
 def test_cost_is_that_of_the_loop() -> None:
     """From the first turn of the loop to the gate, as the finding counts it."""
-    turns = turns_in('go()->1 (run(a)->same say("I try {n}.")) x5')
+    turns = turns_in('go()->1 (run(a)->same say("I try {n}.")) x4')
     turns = turns.with_columns(input_tokens=pl.lit(100), output_tokens=pl.lit(10))
-    found = analysed(turns.head(10))
+    found = analysed(turns.head(8))
     (finding,) = [one for one in found.findings if one.rule == "repeated_call"]
 
-    assert escalated(turns.head(10)).cost == finding.cost
+    assert escalated(turns.head(8)).cost == finding.cost
 
 
 def test_long_loop_is_told_by_its_start_its_end_and_some_between() -> None:

@@ -96,9 +96,9 @@ def test_balanced_is_what_holds_without_a_file() -> None:
 @pytest.mark.parametrize(
     ("profile", "attempts", "ladder", "rounds", "cycle_ladder"),
     [
-        ("conservative", 5, [(5, "warn"), (8, "gate")], 5, [(5, "warn"), (6, "gate")]),
-        ("balanced", 3, [(3, "warn"), (5, "gate")], 3, [(3, "warn"), (4, "gate")]),
-        ("aggressive", 2, [(2, "warn"), (3, "gate")], 2, [(2, "gate")]),
+        ("conservative", 5, [(5, "warn"), (6, "gate")], 5, [(5, "warn"), (6, "gate")]),
+        ("balanced", 3, [(3, "warn"), (4, "gate")], 3, [(3, "warn"), (4, "gate")]),
+        ("aggressive", 2, [(2, "warn"), (3, "gate")], 2, [(2, "warn"), (3, "gate")]),
     ],
 )
 def test_profiles_set_thresholds_and_ladders(
@@ -111,7 +111,7 @@ def test_profiles_set_thresholds_and_ladders(
     assert call.settings()["attempts_min"][0] == attempts
     assert ladder_of(call) == ladder
     assert cycle.settings()["rounds_min"][0] == rounds
-    assert cycle.settings()["period_max"][0] == 8
+    assert cycle.settings()["period_max"][0] == 40
     assert ladder_of(cycle) == cycle_ladder
 
 
@@ -165,7 +165,7 @@ def test_a_file_wins_over_its_profile() -> None:
     call = rule_in(found, "repeated_call")
 
     assert call.settings()["attempts_min"][0] == 4
-    assert ladder_of(call) == [(5, "warn"), (8, "gate")]
+    assert ladder_of(call) == [(5, "warn"), (6, "gate")]
 
 
 @pytest.mark.parametrize(

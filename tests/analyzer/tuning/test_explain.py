@@ -175,7 +175,7 @@ def test_rule_that_saw_nothing_is_not_looked_into() -> None:
             "run(a)->same x9",
             RepeatedCall(),
             Recovery(),
-            ["repeated_call.ladder[1].attempts 5 6 at 6", "repeated_call.attempts_min 3 6 at 6"],
+            ["repeated_call.ladder[1].attempts 4 5 at 5", "repeated_call.attempts_min 3 5 at 5"],
         ),
         (
             "run(a)->same x9",
@@ -229,17 +229,18 @@ def test_switch_of_recovery_is_a_setting_too() -> None:
 
 def test_second_gate_is_explained_by_itself() -> None:
     """What a person resolved before is over; the setting must move this gate, not that one."""
-    found = checked('run(a)->same x7 user("Use b.") run(b)->same x5', RepeatedCall())
+    found = checked('run(a)->same x7 user("Use b.") run(b)->same x4', RepeatedCall())
 
     first, second = found.gates
-    assert (first.event.turn, second.event.turn) == (5, 12)
-    assert second.moves[0].change == Change("rules.repeated_call.ladder[1].attempts", 5, 6)
+    assert (first.event.turn, second.event.turn) == (4, 11)
+    assert second.moves[0].change == Change("rules.repeated_call.ladder[1].attempts", 4, 5)
     assert second.moves[0].turn is None
 
 
 def test_gate_that_another_rule_would_open_says_which() -> None:
     """No setting of one rule alone moves it, and a reader must know why."""
-    (gate,) = checked("run(a)->same x6", RepeatedCall(), SignatureRepeat()).gates
+    rules = (RepeatedCall(ladder=SignatureRepeat().ladder), SignatureRepeat())
+    (gate,) = checked("run(a)->same x6", *rules).gates
 
     assert gate.moves == ()
     assert gate.without_rule is not None

@@ -31,6 +31,8 @@ from looptrace.analyzer.fingerprint.tool_kinds import (
     READS,
     SEARCHES,
     UNTESTED,
+    falls_short,
+    may_check,
 )
 from looptrace.analyzer.fingerprint.volatile.made_results import makes_something
 from looptrace.analyzer.fingerprint.waiting import (
@@ -115,7 +117,7 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
         .fill_null(0)
         .cast(pl.Int64),
         search_result_code=pl.Series(result_codes),
-    ).drop("reads")
+    ).drop("reads", "checks")
 
 
 def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
@@ -135,6 +137,7 @@ def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
         *("external", "call_code", "outcome_code", *_ToolMarks._fields),
         call=pl.col("kind") == "tool",
         goes_on=pl.Series(_goes_on(turns), dtype=pl.Boolean),
+        short=_short(turns),
         **{name: holds.fill_null(value=False) for name, holds in says.items()},
     ).to_dict()
 
@@ -155,6 +158,18 @@ def _goes_on(turns: pl.DataFrame) -> Flags:
     return texts.replace_strict(distinct, goes_on, default=False).to_numpy()
 
 
+def _short(turns: pl.DataFrame) -> pl.Series:
+    """Mark the calls that check something, and whose answer is not that all is well."""
+    names = [name for name in turns["name"].drop_nulls().unique() if tool_marks(name).checks]
+    is_check = (pl.col("kind") == "tool") & pl.col("name").is_in(names)
+    rows = turns.select(is_check.fill_null(value=False)).to_series().arg_true()
+    texts = turns.select(pl.col("name", "arguments", "result").gather(rows)).fill_null("")
+    calls = texts.rows()
+    known = {call: falls_short(*call) for call in set(calls)}
+    marks = pl.Series([known[call] for call in calls], dtype=pl.Boolean)
+    return pl.repeat(False, turns.height, eager=True).scatter(rows, marks)
+
+
 class _ToolMarks(NamedTuple):
     """What the name of a tool says about it."""
 
@@ -163,6 +178,7 @@ class _ToolMarks(NamedTuple):
     reads: bool
     pauses: bool
     watches: bool
+    checks: bool
 
 
 @lru_cache(CODES_KEPT_MAX)
@@ -177,6 +193,7 @@ def tool_marks(name: str | None) -> _ToolMarks:
         reads=bool(READS.search(name)) and not changes,
         pauses=bool(re.search(PAUSES, name)),
         watches=bool(re.search(WATCHES, name)) and not changes,
+        checks=may_check(name) and not changes,
     )
 
 
@@ -198,7 +215,8 @@ def _marks(columns: Columns) -> Columns:
     Besides coded columns the input has `call`, `failed`, `told` (no framework hides the failure),
     `mendable` (the agent may end the failure by its edits), `sleeps` (a command that only waits),
     `waits` (arguments of a call that waits by itself), `goes_on` (a result that says that
-    something has not ended) and `ran_out` (the failure is a timeout).
+    something has not ended), `ran_out` (the failure is a timeout) and `short` (a check without a
+    good answer).
     """
     call = columns["call"]
     pauses = call & (columns["pauses"] | columns["sleeps"])
@@ -221,6 +239,11 @@ def _marks(columns: Columns) -> Columns:
         "watches": watches & ~failed,
         "pauses": pauses,
         "error_code": np.where(own & columns["told"], error, UNKNOWN),
+        "check_code": np.where(
+            columns["short"] & fine & ~(pauses | watches | unfinished),
+            pair(asked, outcome),
+            UNKNOWN,
+        ),
         "mendable_code": np.where(call & columns["mendable"], columns["outcome_code"], UNKNOWN),
     }
 

@@ -55,8 +55,8 @@ _TOOL, _MODEL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
 _DONE = STATUSES.index("done") + 1
 # Figures of unknown calls are compared with one another, too.
 _ANY_CALL = 1
-# An agent may look at so many things in turn while it waits.
-CALLS_COMPARED = 8
+# An agent may look at so many things in turn while it waits: as many as a round may have.
+CALLS_COMPARED = 40
 # Back-offs usually double the pause; the time of the calls themselves makes it look less.
 BACK_OFF = 1.5
 # A pause of the task from which on it is at rest: nobody works while a person or a machine sleeps.

@@ -27,6 +27,7 @@ from looptrace.analyzer.fingerprint.tool_kinds import (
     FILE_LOOK,
     FOUND_NOTHING,
     QUERIES,
+    falls_short,
 )
 from looptrace.analyzer.fingerprint.volatile.made_results import makes
 from looptrace.analyzer.fingerprint.waiting import (
@@ -48,14 +49,24 @@ CODED_TEXTS = (
     *("response", "talks_on"),
 )
 # Codes by which a turn is compared with earlier ones, to find which rules may fire at it.
-COMPARED = ("call", "outcome", "signature", "response", "error", "mendable", "search_result")
+COMPARED = (
+    "call",
+    "outcome",
+    "signature",
+    "response",
+    "error",
+    "mendable",
+    "search_result",
+    "check",
+)
 _PLACES = {name: place for place, name in enumerate(COMPARED)}
 # Other columns of a turn that an evaluation sees: its own numbers, its codes, its counts.
 OWN = ("kind", "failed", "start_ns", "end_ns", "order_ns", "phase_start_ns", "markers")
 FIGURES = ("tests_failed", "tests_total", "coverage")
 CODED = (
     *CODED_TEXTS,
-    *("error", "mendable", "search_result", "look_chars", "status", "trace", "has_id", "step"),
+    *("error", "mendable", "search_result", "check", "look_chars", "status", "trace", "has_id"),
+    "step",
     *("chant_times", "chant_chars", "external", "own", "changes", "works", "only_reads"),
     *("unfinished", "watches", "searches", "pauses", "silent", "only_calls", "untested"),
 )
@@ -217,6 +228,11 @@ def _mark_call(one: SingleTurn, said: _Said) -> None:
         if looks and one.call != UNKNOWN and one.outcome != UNKNOWN:
             one.error = _code(one.outcome, one.call)
     one.mendable = one.outcome if is_call and _is_mendable(said) else UNKNOWN
+    one.check = UNKNOWN
+    still = one.pauses or one.watches or one.unfinished
+    asks = fine and tool.checks and not still and UNKNOWN not in (one.call, one.outcome)
+    if asks and falls_short(said.name or "", arguments, said.result or ""):
+        one.check = _code(one.call, one.outcome)
     one.search_result = UNKNOWN
     if fine and tool.searches and one.step == UNKNOWN and _tells(said):
         one.search_result = _code(said.name, one.outcome)

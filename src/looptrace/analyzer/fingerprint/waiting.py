@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One form of waiting: a pattern for Python and Rust, texts that have it, and others."""
+    """One form of a text: its pattern, texts that have it, and others."""
 
     about: str
     pattern: str
@@ -21,20 +21,20 @@ class Form:
     others: tuple[str, ...] = ()
 
 
-_SEP = r"[_.:/ -]"
+SEPARATOR = r"[_.:/ -]"
 
 # Names of tools that do nothing but wait.
 PAUSE_NAMES = (
     Form(
         "a word for waiting, alone or before what is waited for",
-        rf"(?:^|{_SEP})(?i:wait|sleep|await)(?:$|{_SEP})"
+        rf"(?:^|{SEPARATOR})(?i:wait|sleep|await)(?:$|{SEPARATOR})"
         r"|(?:^|[a-z0-9_.])(?:Wait|Sleep)(?:$|[A-Z_.])|^(?:wait|sleep)[A-Z]",
         ("wait", "wait_for_job", "browser_wait_for", "waitForSelector", "WaitForBuild", "sleep"),
         ("waiter_book", "add_to_waitlist", "get_sleepers"),
     ),
     Form(
         "a word for a delay, alone or at the end",
-        rf"(?:^|{_SEP})(?i:delay|pause)$",
+        rf"(?:^|{SEPARATOR})(?i:delay|pause)$",
         ("pause", "browser.pause", "delay"),
         ("pause_campaign", "delay_shipment"),
     ),
@@ -56,7 +56,7 @@ WATCH_NAMES = (
     ),
     Form(
         "a word for looking again",
-        rf"(?:^|{_SEP})(?i:poll|watch|monitor)(?:$|{_SEP})",
+        rf"(?:^|{SEPARATOR})(?i:poll|watch|monitor)(?:$|{SEPARATOR})",
         ("poll", "poll_job", "process.poll", "watch_run"),
         ("pollen_count", "create_watchlist"),
     ),
@@ -332,11 +332,16 @@ _WORDS = (
 )
 
 
+def ends_of(result: str) -> str:
+    """Return the beginning and the end of a result, which speak of the call itself."""
+    if len(result) <= 2 * _READ_CHARS:
+        return result
+    return f"{result[:_READ_CHARS]}\n{result[-_READ_CHARS:]}"
+
+
 def is_unfinished(result: str) -> bool:
     """Return whether a result says that what was looked at has not ended."""
-    text = result
-    if len(text) > 2 * _READ_CHARS:
-        text = f"{text[:_READ_CHARS]}\n{text[-_READ_CHARS:]}"
+    text = ends_of(result)
     folded = text.lower()  # Words are found many times faster than a pattern without a start.
     if not any(word in folded for word in _WORDS):
         return False

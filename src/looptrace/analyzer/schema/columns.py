@@ -28,6 +28,7 @@ CODED = (
     Column("talks_on_code", _INT, "code", "the response gone on from, if neither asks for calls"),
     Column("error_code", _INT, "code", "message of an own failure, and what it looked for"),
     Column("mendable_code", _INT, "code", "message of a failure that is its own after an edit"),
+    Column("check_code", _INT, "code", "a check with its answer, which is not that all is well"),
     Column("search_result_code", _INT, "code", "tool and answer of a search, alone in its step"),
     Column("look_chars", _INT, "characters", "length of what a call shows; 0 if it makes a change"),
     Column("status_code", _INT, "place", "status of an attempt, from 1 in `STATUSES`; else 0"),

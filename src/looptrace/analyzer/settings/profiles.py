@@ -50,7 +50,7 @@ def rules_of_profile(profile: str) -> tuple[Rule, ...]:
 
 
 def _scaled(rule: Rule, scale: Fraction) -> Rule:
-    """Multiply the counts of a rule; of two rungs with the same count the stronger one stays."""
+    """Multiply the counts of a rule; each rung stays above the one before it."""
     counts = {name: count for name, count in rule.settings().items() if name in _SCALED}
     if not counts:
         return rule
@@ -58,9 +58,11 @@ def _scaled(rule: Rule, scale: Fraction) -> Rule:
         name: min(max(_times(count, scale), about["ge"]), about["le"])
         for name, (count, about) in counts.items()
     }
-    rungs = {_times(rung.attempts, scale): rung.action for rung in rule.ladder}
-    changed[LADDER] = tuple(Rung(*rung) for rung in rungs.items())
-    return replace(rule, **changed)
+    rungs: list[Rung] = []
+    for rung in rule.ladder:
+        least = rungs[-1].attempts + 1 if rungs else 0
+        rungs.append(Rung(max(_times(rung.attempts, scale), least), rung.action))
+    return replace(rule, **changed, ladder=tuple(rungs))
 
 
 def _times(count: int, scale: Fraction) -> int:

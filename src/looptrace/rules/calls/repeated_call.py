@@ -49,7 +49,7 @@ class RepeatedCall(Rule):
     lane = LaneSpec(by="agent", kinds=("tool",))
     compares_meaning = True
 
-    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "gate")))
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(4, "gate")))
     attempts_min: int = setting(
         3, ge=2, le=100, doc="Equal calls with equal results in a row that make a loop."
     )
