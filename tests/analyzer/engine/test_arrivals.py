@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -21,6 +22,7 @@ from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.files.reader import read_spans
 from looptrace.rules.vocabulary import NS_PER_S
+from tests.analyzer.normalize.test_agent_runs import cases, spans_of_case
 from tests.collector.store.test_writer import spans_of
 from tests.drivers import packing
 from tests.otlp import Trace
@@ -116,6 +118,13 @@ def test_files_arrive_in_the_order_of_ends(path: Path, size: int) -> None:
     spans, whole = batch_of(path)
     is_early = path.name.partition(".")[0] in EARLY
     (assert_comes_to_batch if is_early else assert_live_is_batch)(spans, size, whole)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@cases
+def test_runs_of_agents_arrive_in_the_order_of_ends(case: Any, size: int) -> None:
+    """A person's message on an agent's span comes after all that the agent did."""
+    assert_comes_to_batch(spans_of_case(case), size)
 
 
 @pytest.mark.parametrize("size", SIZES[:2])

@@ -115,8 +115,15 @@ class Story:
 
     def other(self) -> None:
         """Add an agent's span, one that says nothing, or a model's that is not told of."""
-        kind = self.rng.choice(["invoke_agent", None, None, "chat"])
-        self.span({} if kind is None else {semconv.GEN_AI_OPERATION_NAME: kind}, 10)
+        rng, attributes = self.rng, dict[str, Any]()
+        kind = rng.choice(["invoke_agent", None, None, "chat"])
+        if kind:
+            attributes[semconv.GEN_AI_OPERATION_NAME] = kind
+        if kind == "invoke_agent" and rng.random() < 0.7:
+            words = rng.choice(["go on", "mend it", "so: done", ""])
+            attributes[semconv.GEN_AI_INPUT_MESSAGES] = words
+            attributes[semconv.GEN_AI_OUTPUT_MESSAGES] = rng.choice(["done", "so"])
+        self.span(attributes, 10)
 
 
 def random_spans(seed: int) -> pl.DataFrame:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from itertools import chain
 
+from looptrace.analyzer.normalize.agent_runs import follows_answer
 from looptrace.analyzer.normalize.call_matches import CallMatches, TurnKey, key_of
-from looptrace.analyzer.normalize.call_results import ResultsInTrace, fill_from
 from looptrace.analyzer.normalize.session_history import (
+    ResultsInTrace,
     SessionHistory,
+    fill_from,
     given_results,
     no_conversations,
 )
@@ -21,15 +23,16 @@ from looptrace.analyzer.normalize.span_tree import INHERITED, SpanTree
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.turn_builder import (
     TurnRow,
-    _follows_answer,
     _Trace,
     tells_of_turns,
 )
 from looptrace.analyzer.normalize.twin_spans import twin_of
 from looptrace.analyzer.schema.span_fields import SpanFields
+from looptrace.analyzer.schema.turns import TURN_KEY
 
 # Fields that spans below inherit or depend on, and the kinds of spans that are merged.
 _SHOWN = (*INHERITED, "phase_start_ns", "start_ns", "kind", "name")
+KIND, CALL_ID = map(TURN_KEY.index, ("kind", "call_id"))
 _MERGED = ("tool", "model")
 
 
@@ -48,6 +51,11 @@ def unanswered_ids(spans: Iterable[SpanFields], rows: Iterable[TurnRow]) -> set[
 
 def _is_call(row: TurnRow) -> bool:
     return bool(row["kind"] == "tool")
+
+
+def _is_request(key: TurnKey) -> bool:
+    """Return whether a key is that of a hand-off or a message, which is no intervention."""
+    return key[KIND] in ("handoff", "user") and key[CALL_ID] is None
 
 
 def _asked_ids(span: SpanFields) -> list[str]:
@@ -98,7 +106,8 @@ class GrowingTrace:
         # If spans are merged or calls share an id, each span may change any turn.
         self.is_tangled = any(twin_of(span, self._tree) for span in spans)
         self._acting: set[str] = set()  # agents
-        self._callers: set[str] = set()  # agents whose calls become hand-offs once they act
+        self._requests = set(filter(_is_request, known))  # keys of hand-offs and messages
+        self._has_moved = False  # whether the requests may have changed
         self._calls: CallMatches | None = None
         if members := [span for span in spans if tells_of_turns(span)]:
             trace = _Trace(members, self._tree, sessions, ended=False)
@@ -106,17 +115,11 @@ class GrowingTrace:
             self.replays = trace.replay
             self.is_tangled |= self._calls.is_tangled
             self._acting.update(map(self._tree.agent, (*trace.models, *trace.tools)))
-            for span in trace.agents:
-                self._note_callers(span)
 
     def _put_below(self, span: SpanFields) -> None:
         self._tree.by_id[span.trace_id, span.span_id] = span
         if span.parent_span_id:
             self._children.setdefault(span.parent_span_id, []).append(span.span_id)
-
-    def _note_callers(self, agent: SpanFields) -> None:
-        above = {span.agent for span in self._tree.ancestors(agent) if span.agent}
-        self._callers |= above - self._acting
 
     def grow(self, spans: Collection[SpanFields], above: Iterable[SpanFields]) -> bool:
         """Take spans that ended, and the open spans above them.
@@ -124,7 +127,7 @@ class GrowingTrace:
         Returns whether `rows` and `gone` are all that they change. If not, this object is no
         longer usable.
         """
-        self.rows, self.gone = {}, set()
+        self.rows, self.gone, self._has_moved = {}, set(), False
         session = self._tree.sessions[self._trace_id]
         if self.is_tangled or self._groups.session(self._trace_id) != session:
             return False
@@ -137,6 +140,8 @@ class GrowingTrace:
         if self._calls:
             for index in sorted(self._calls.kept_back):
                 self._put_call(self._calls, index)
+            if self._has_moved and self._calls.trace.agents:
+                self._put_requests(self._calls.trace)
         for row in self.rows.values():
             if _is_call(row) and (call_id := row.get("call_id")):
                 known = row.get("result") is not None
@@ -158,17 +163,14 @@ class GrowingTrace:
         # An open span comes again with each span below it, so those are not gone through each time.
         if not below or (before and all(getattr(before, n) == getattr(span, n) for n in _SHOWN)):
             return True
+        self._has_moved = True
         line = [span, *tree.ancestors(span)]
         kind = next((each.kind for each in line if each.kind), None)
         if kind in _MERGED and self._has_below(span, str(kind)):
             return False
         children = [tree.by_id[span.trace_id, span_id] for span_id in below]
         shown = [name for name in INHERITED if any(getattr(each, name) for each in line)]
-        if not all(getattr(child, name) for child in children for name in shown):
-            return False
-        # A hand-off depends on the agent above its own.
-        agents = self._calls.trace.agents if self._calls and "agent" in shown else ()
-        return not any(span in tree.ancestors(agent) for agent in agents)
+        return all(getattr(child, name) for child in children for name in shown)
 
     def _has_below(self, span: SpanFields, kind: str) -> bool:
         """Return whether a span of this kind lies below, with no other kind between."""
@@ -234,7 +236,8 @@ class GrowingTrace:
         calls.trace.tools.append(tool)
         calls.join(tool, index)
         self._put_tool(calls, tool)
-        return self._acts(tool)
+        self._note_acting(tool)
+        return True
 
     def _take_away(self, calls: CallMatches, index: int) -> None:
         """Remove the turn of a call that gets a span of its own."""
@@ -249,31 +252,36 @@ class GrowingTrace:
     def _add_model(self, calls: CallMatches, model: SpanFields, one: _Trace) -> bool:
         """Add a response and the calls that it asks for, and end the calls before it."""
         given = model.given or ()
-        from_person = bool(given) and given[-1].role == "user" and _follows_answer(given)
+        from_person = bool(given) and given[-1].role == "user" and follows_answer(given)
         if not calls.trace.models or from_person or not calls.add(model, one):
             return False
         self._put(calls.trace._model_row(model))
         for index in calls.ended_by(model):
             self._put_call(calls, index)
-        return self._acts(model)
+        self._note_acting(model)
+        return True
 
     def _add_others(self, calls: CallMatches, one: _Trace) -> None:
         """Add the turns of a span that are no calls or responses; they need no other span."""
-        for agent in one.agents:
-            calls.trace.agents.append(agent)
-            if row := calls.trace._handoff_row(agent, self._acting):
-                self._put(row)
-            else:
-                self._note_callers(agent)
+        calls.trace.agents += one.agents
+        self._has_moved |= bool(one.agents)
         one.models, one.tools, one.agents, one.asked = [], [], [], []
         for row in one.rows():
             self._put(row)
 
-    def _acts(self, span: SpanFields) -> bool:
-        """Note that an agent acts; returns whether no call becomes a hand-off by that."""
+    def _note_acting(self, span: SpanFields) -> None:
         agent = self._tree.agent(span)
+        self._has_moved |= agent not in self._acting
         self._acting.add(agent)
-        return agent not in self._callers
+
+    def _put_requests(self, trace: _Trace) -> None:
+        """Make the hand-offs and the messages of persons anew: each depends on many spans."""
+        rows = trace.request_rows(self._acting)
+        for row in rows:
+            self._put(row)
+        keys = set(map(key_of, rows))
+        self.gone |= self._requests - keys
+        self._requests = keys
 
     def _put_call(self, calls: CallMatches, index: int) -> None:
         """Make a turn of a call without a span, if no span will come."""

@@ -11,10 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
+from typing import Any
 
 from looptrace.analyzer.normalize.span_tree import SpanTree
+from looptrace.analyzer.normalize.twin_spans import _known
 from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
 from looptrace.analyzer.schema.span_fields import SpanFields
+from looptrace.analyzer.text.errors import error_of, says_nothing
 from looptrace.bounded_dict import BoundedDict
 
 # A row's key for the name of its session. The turn table has no such column.
@@ -173,3 +176,48 @@ def given_results(
         conversation = conversations[span.trace_id, tree.session(span).name]
         for result, call in conversation.results_added(span.given or ()):
             yield span, result, call
+
+
+ResultsInTrace = dict[tuple[str, str], ToolResult]  # by trace and id of the call
+
+
+def results_in_traces(results: Iterable[GivenResult]) -> ResultsInTrace:
+    """Return the first result that each trace shows of each call."""
+    in_trace: ResultsInTrace = {}
+    for span, result, _ in results:
+        in_trace.setdefault((span.trace_id, str(result.call_id)), result)
+    return in_trace
+
+
+def fill_from(
+    rows: list[dict[str, Any]], in_trace: ResultsInTrace, sessions: SessionHistory
+) -> list[dict[str, Any]]:
+    """Add the results that models were given to calls whose own spans do not show them.
+
+    A result is looked up by call id: first in the call's trace, then in other traces of its
+    session. Their history must show the same call under that id, because some frameworks number
+    the calls of each run alike. Returns the rows.
+    """
+    for row in rows:
+        if row["kind"] != "tool" or row["call_id"] is None:
+            continue
+        lacks = row.get("result") is None or (row["failed"] and row["error"] is None)
+        if not lacks:
+            continue
+        given = in_trace.get((row["trace_id"], row["call_id"]))
+        if given is None:
+            call = ToolCall(row["call_id"], row["name"], row["arguments"])
+            given = sessions.results.get((row[SESSION_NAME], call))
+        if given:
+            _fill_result(row, given)
+    return rows
+
+
+def _fill_result(row: dict[str, Any], found: ToolResult) -> None:
+    if row.get("result") is None:
+        row["result"] = found.text
+        row["failed"] = _known(row["failed"], found.failed)
+    if row["failed"] and row["error"] is None and found.text and not says_nothing(found.text):
+        error_type, row["error"] = error_of(found.text)
+        row["trace_hash"] = row["trace_hash"] or found.text
+        row["error_type"] = row["error_type"] or error_type

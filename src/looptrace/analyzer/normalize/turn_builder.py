@@ -17,17 +17,19 @@ from msgspec.structs import asdict
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, PER_SERVICE, Sameness, Sessions
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
-from looptrace.analyzer.normalize.call_results import fill_from, results_in_traces
+from looptrace.analyzer.normalize.agent_runs import agent_runs_of, message_of
 from looptrace.analyzer.normalize.session_history import (
     SESSION_NAME,
     SessionHistory,
+    fill_from,
     given_results,
+    results_in_traces,
 )
 from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.span_tree import SpanTree, span_tree_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.twin_spans import merge_twins
-from looptrace.analyzer.schema.message import Message, ToolCall
+from looptrace.analyzer.schema.message import ToolCall
 from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import numbered, table_of
@@ -150,11 +152,19 @@ class _Trace:
         covered = set(matched.values())
         uncovered = (i for i in range(len(self.asked)) if i not in covered)
         rows += [self._call_row(i) for i in uncovered if self._is_over(i)]
-        acting = {row["agent"] for row in rows}
-        rows += [row for span in self.agents if (row := self._handoff_row(span, acting))]
+        rows += self.request_rows({row["agent"] for row in rows})
         rows += [self._attempt_row(span) for span in self.attempts]
         rows += [self._row(span, "progress", name=None) for span in self.progress]
-        return rows + self._switch_rows() + self._user_rows() + self._intervention_rows()
+        return rows + self._switch_rows() + self._intervention_rows()
+
+    def request_rows(self, acting: set[str]) -> list[TurnRow]:
+        """Make a row for each request: a hand-off, or a person's message.
+
+        The agents that are `acting` have turns.
+        """
+        runs = agent_runs_of(self.agents, self.tree, acting, ended=self.ended)
+        handoffs = [self._handoff_row(run, caller) for run, caller in runs.handoffs]
+        return handoffs + list(map(self._user_row, runs.messages(self.models, self.tree)))
 
     def _asked(self) -> list[tuple[ToolCall, SpanFields, int]]:
         """List every call that a model asked for, with its model's span and how many turns ago.
@@ -290,17 +300,10 @@ class _Trace:
         """Return the step of a response's parallel calls; None for a single call."""
         return model.span_id if model and model.span_id in self.steps else None
 
-    def _handoff_row(self, span: SpanFields, acting: set[str]) -> TurnRow | None:
-        """Make a hand-off from the span of an agent that another agent called.
-
-        A caller that neither speaks nor calls is no agent: some frameworks call a whole run one.
-        """
-        caller = next((a.agent for a in self.tree.ancestors(span) if a.agent), None)
-        if caller not in acting or caller == span.agent:
-            return None
-        asked = span.given[-1].text if span.given else None
-        fields = {"agent": caller, "name": span.agent, "arguments": asked, "text": asked}
-        return self._row(span, "handoff", **fields, result=span.text)
+    def _handoff_row(self, run: SpanFields, caller: str) -> TurnRow:
+        asked = message_of(run)
+        fields = {"agent": caller, "name": run.agent, "arguments": asked, "text": asked}
+        return self._row(run, "handoff", **fields, result=run.text)
 
     def _attempt_row(self, span: SpanFields) -> TurnRow:
         """Make an attempt from a span that says how far its task has come."""
@@ -331,45 +334,16 @@ class _Trace:
             for i, done in enumerate(span.interventions)
         ]
 
-    def _user_rows(self) -> list[TurnRow]:
-        """Make a turn of each message to the agent.
-
-        The first is the message that a trace's first response answers. Later messages with the
-        role of a user are mostly written by the framework; only those that follow a final answer
-        count. The task's messages show whether a person wrote a message.
-        """
-        said: set[str | None] = set()
-        rows = []
-        for i, span in enumerate(self.models):
-            given = span.given or ()
-            asks = bool(given) and given[-1].role == "user"
-            if asks and (i == 0 or (_follows_answer(given) and given[-1].text not in said)):
-                rows.append(self._user_row(span, given[-1].text))
-            said.add(span.text)
-        return rows
-
-    def _user_row(self, span: SpanFields, text: str | None) -> TurnRow:
-        # A message starts before the response, because the response may have taken no time.
+    def _user_row(self, span: SpanFields) -> TurnRow:
+        # A message starts before its span, because the span may have taken no time.
         at = {"start_ns": span.start_ns - 1, "end_ns": span.start_ns}
         blank = dict.fromkeys(("name", "failed", "error_type", "error", "trace_hash"))
-        return self._row(span, "user", agent="", text=text, **at, **blank)
+        return self._row(span, "user", agent="", text=message_of(span), **at, **blank)
 
 
 def _spoke(span: SpanFields) -> bool:
     """Return whether a model's span has a response; some spans only prepare one."""
     return bool(span.answer or span.input_tokens or span.output_tokens or span.failed)
-
-
-def _follows_answer(given: tuple[Message, ...]) -> bool:
-    """Return whether the last message came after an agent's final answer.
-
-    An agent that calls tools by messages gives its final answer without a call. If no message has
-    a call, the text after a response may be a result that the framework put into words.
-    """
-    before = next((m for m in reversed(given) if m.role != "user"), None)
-    if before is None or before.role != "assistant" or before.calls or not before.text:
-        return False
-    return any(message.calls for message in given)
 
 
 def _named_arguments(arguments: str | None, call: ToolCall | None) -> str | None:
