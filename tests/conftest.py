@@ -63,6 +63,7 @@ MARKS = {
         "tests/analyzer/normalize/test_growing_trace.py::test_spans_of_any_trace",
         "tests/analyzer/engine/test_arrivals.py::test_files_arrive_in_any_order",
         "tests/analyzer/engine/test_arrivals.py::test_traces_of_sessions_come_in_any_order",
+        "tests/analyzer/engine/test_late_spans.py::test_gates_are_those_of_all_spans_in_any_order",
         "tests/analyzer/engine/test_live.py::test_batch_and_live_agree",
         "tests/analyzer/normalize/test_sessions.py::test_live_finds_what_batch_finds_however_spans_arrive",
         "tests/analyzer/normalize/test_sessions.py::test_traces_are_told_of_a_name_in_any_order",
