@@ -2,10 +2,11 @@
 
 For each task the engine keeps the turns that may still move, and as many of the settled turns
 before them as the rules look back on. A turn is settled when it lies `HORIZON_S` before the newest
-of its task. Turns that arrive later than that are counted as late and left out. A turn that comes
-after all others of its task is counted and evaluated alone, by the functions that serve batch. If a
-turn comes before others, these are counted and evaluated again, starting from the last mark before
-them or from the settled turns.
+of its task. Turns that arrive later than that are counted as late and left out, until all turns of
+their task are evaluated anew (`LiveSpans.mend`). A turn that comes after all others of its task is
+counted and evaluated alone, by the functions that serve batch. If a turn comes before others, these
+are counted and evaluated again, starting from the last mark before them or from the settled turns.
+It is long because all that a turn may change is here.
 """
 
 from __future__ import annotations
@@ -110,6 +111,7 @@ class LiveEngine:
         self._policy = policy
         self._rules = policy.rule_set
         self.late = 0  # turns left out because they came too late
+        self.late_tasks: dict[str, None] = {}  # tasks without them; `renew` takes them all
         self._tasks = LiveTasks(policy.rule_set.counting, recall, tasks_max)
         self._forms = policy.rule_set.forms()
         self._kinds_read = kinds_read(self._forms)
@@ -171,6 +173,18 @@ class LiveEngine:
         self._tasks.end_round(fed_tasks)
         return fed
 
+    def renew(self, tasks: Collection[str]) -> list[Turn]:
+        """Forget the turns of tasks, all of which come next; return the decisions of persons.
+
+        Their events are known, so that those that come again are sent as moved.
+        """
+        return [turn for name in tasks for turn in self._tasks.renew(name)]
+
+    def traces_of(self, name: str) -> Collection[str] | None:
+        """Return all traces that had turns in a task; None if some may be unknown."""
+        task = self._tasks.peek(name)
+        return None if task is None else task.every_trace
+
     def _moved(self, moves: Sequence[Move], fed: Fed) -> list[Turn]:
         """Prepare tasks for turns that move between them; return decisions that move too.
 
@@ -192,8 +206,12 @@ class LiveEngine:
         """Return by task the turns that may still move."""
         held: dict[str, set[TurnKey]] = {}
         for name, key in gone:
-            if name in self._tasks and key in self._tasks[name].keys:
+            if name not in self._tasks:
+                continue
+            if key in self._tasks[name].keys:
                 held.setdefault(name, set()).add(key)
+            else:  # It is settled.
+                self.late_tasks[name] = None
         return held
 
     def _in_time(self, turns: Iterable[Turn]) -> dict[str, list[Turn]]:
@@ -206,7 +224,10 @@ class LiveEngine:
         for name, mine in arrived.items():
             settled_ns = self._tasks[name].settled_ns
             kept = [turn for turn in mine if turn[AT["end_ns"]] >= settled_ns]
-            self.late += len(mine) - len(kept)
+            self._tasks[name].note(mine)
+            if len(kept) < len(mine):
+                self.late += len(mine) - len(kept)
+                self.late_tasks[name] = None
             if kept:
                 in_time[name] = kept
         return in_time
@@ -223,7 +244,6 @@ class LiveEngine:
         parts: dict[str, _Part] = {}
         for name in [*arrived, *(gone.keys() - arrived.keys())]:
             task, new, left = self._tasks[name], arrived.get(name, ()), gone.get(name, ())
-            task.note(new)
             last = None
             is_room = len(task.block) + len(new) <= task.turns_max
             if len(new) <= max(TOGETHER_MAX, len(task.waiting)):

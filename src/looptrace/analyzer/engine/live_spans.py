@@ -52,6 +52,24 @@ class LiveSpans:
         """Take the turns that waited for spans that will no longer come."""
         return self._fed(self.traces.rest())
 
+    def mend(self) -> Fed:
+        """Evaluate anew the tasks of turns that came too late, if all of their spans are held."""
+        late, self.engine.late_tasks = self.engine.late_tasks, {}
+        traces = {name: self.engine.traces_of(name) for name in late}
+        held = {name: of for name, of in traces.items() if of and self.traces.holds(of)}
+        if not held:
+            return Fed([], [], [])
+        asked = dict.fromkeys(trace_id for of in held.values() for trace_id in of)
+        news = self.traces.again(asked)
+        decisions = self.engine.renew(held)
+        turns = [
+            turn
+            for turn in news.turns
+            if turn[AT["task"]] in held or turn[AT["trace_id"]] not in asked
+        ]
+        gone = [each for each in news.gone if each[0] not in held]
+        return self.engine.take([*decisions, *turns], gone, news.moves)
+
     def replay(self, parts: Iterable[pl.DataFrame]) -> list[Turn]:
         """Take all spans of tasks that the engine has not seen; return the turns of them all.
 

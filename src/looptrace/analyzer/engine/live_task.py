@@ -339,6 +339,11 @@ class LiveTask:
             return False
         return self.is_left_by(moves) or all(self.keys >= move.keys for move in moves)
 
+    @property
+    def every_trace(self) -> Collection[str] | None:
+        """All traces that had turns in the task; None if there may be others."""
+        return None if self.recalled or len(self.traces) > TRACES_KEPT_MAX else self.traces
+
     def is_left_by(self, moves: Sequence[Move]) -> bool:
         """Return whether the task has only turns of traces that move as a whole."""
         whole = {move.trace_id for move in moves if move.is_whole}

@@ -13,6 +13,7 @@ from looptrace.analyzer.detect.counters import Counting
 from looptrace.analyzer.detect.single_counters import SingleCounters
 from looptrace.analyzer.engine.live_moments import Standing
 from looptrace.analyzer.engine.live_task import LiveTask
+from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -73,6 +74,14 @@ class LiveTasks:
                 counters = SingleCounters(self._counting), SingleCounters(self._counting)
                 task = LiveTask(standing, standing, *counters, recalled=state.gate is not None)
             self._tasks[name] = task
+
+    def renew(self, name: str) -> list[Turn]:
+        """Hold a task without its turns; return the decisions of persons in it."""
+        before, standing = self[name], Standing({}, TaskState(name))
+        counters = SingleCounters(self._counting), SingleCounters(self._counting)
+        self._tasks[name] = LiveTask(standing, standing, *counters)
+        self._tasks[name].emitted_elsewhere.update(before.emitted_ever)
+        return before.decisions
 
     def end_round(self, fed: Collection[LiveTask]) -> None:
         """Drop the tasks for which there is no room, and pack some quiet ones."""

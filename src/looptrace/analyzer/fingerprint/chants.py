@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import polars as pl
 
+from looptrace.analyzer.text.cut_texts import chant_at_end
+
 # Nobody would call a repetition in a shorter text a chant.
 CHANT_CHARS_MIN = 100
 # A text that chants does so up to its end, so the end is enough.
@@ -34,8 +36,10 @@ def chant_of(text: str) -> Chant:
     Only some lengths are tried: the distances back to where the last characters occur before. The
     nearest comes first. The next ones are tried because the words may hold a repetition of their
     own. The repetition with the greatest product of times and characters counts. The time is
-    linear.
+    linear. The mark of a text that was cut has what was measured before.
     """
+    if before := chant_at_end(text):
+        return Chant(*before)
     tail = text.rstrip()[-_TAIL_CHARS:]
     seed, end = tail[-_SEED_CHARS:], len(tail)
     best, chars = NONE, _SEED_CHARS

@@ -30,6 +30,7 @@ import polars as pl
 from looptrace.analyzer.fingerprint.equivalence import Results, Sameness, TextMask
 from looptrace.analyzer.fingerprint.failure_places import without_places
 from looptrace.analyzer.fingerprint.waiting import Form
+from looptrace.analyzer.text.cut_texts import compared
 
 # Names in code hardly ever have two separate numbers, and random texts mostly do.
 _RANDOM = (
@@ -39,7 +40,7 @@ _RANDOM = (
 _ID = (
     r"(?-u)(\b|_)(?:(?i:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]+[a-f][0-9a-f]{10,}"
     rf"|[a-f]+[0-9][0-9a-f]{{10,}}|{_RANDOM})\b|(?:call|toolu|chatcmpl|msg|req|run)_[A-Za-z0-9]{{8,}}"
-    # The content policy puts these in the place of a secret, and of text that it cuts off.
+    # The content policy puts these in the place of a secret, and of text that is compared exactly.
     r"|(?:redacted|exact):[0-9a-f]{12}\b)"
 )
 # In this order; the patterns run in Rust's linear-time engine.
@@ -223,6 +224,7 @@ def masked(text: pl.Expr, masks: Sequence[TextMask] = (), *, error: bool = False
 
     Counters, and the places that edits move, are also taken out of the text of an `error`.
     """
+    text = compared(text, "error" if error else "result")
     for mask in masks:
         text = text.str.replace_all(mask.pattern, mask.name.replace("$", "$$"))
     text = without_places(text) if error else text
@@ -248,7 +250,7 @@ def prompt_words(text: pl.Expr, masks: Sequence[TextMask] = ()) -> pl.Expr:
     Numbers do not count because an orchestrator counts its rounds in the prompt. A text without
     words is unknown.
     """
-    words = masked(text, masks).str.to_lowercase()
+    words = masked(compared(text, "prompt"), masks).str.to_lowercase()
     for pattern, name in PROMPT_MASKS:
         words = words.str.replace_all(pattern, name)
     words = words.str.strip_chars()

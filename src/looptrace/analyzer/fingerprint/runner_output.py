@@ -8,12 +8,13 @@ of the last runner counts, except for runners that write one for each package.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from looptrace.analyzer.fingerprint.failure_places import printed_lines
+from looptrace.analyzer.text.cut_texts import COVERAGE, FAILED, MARK, NAMES, TOTAL
 
 # Long digit strings are not counts.
 _N = r"[0-9]{1,7}"
@@ -165,7 +166,7 @@ _MARKERS = [
     *(" failed", " passed", "Ran ", "Tests", " passing", "tests ", "test result: ", "ok  "),
     *("FAIL", " examples, ", " example, ", "OK (", "Test summary: ", "Failed!", "Passed!"),
     *(" error in ", " errors in ", " failing", "tests failed", "FAILED", "Executed ", "Summary ["),
-    *("TOTAL", "All files", "overage", "lines.....", "Statements", "(statements)"),
+    *("TOTAL", "All files", "overage", "lines.....", "Statements", "(statements)", " figures:"),
 ]
 
 # By coverage.py, Istanbul (table and summary), Go, lcov, and tools that name coverage.
@@ -266,6 +267,7 @@ def figures_of(texts: pl.Series) -> pl.DataFrame:
     if rows.is_empty():
         return pl.DataFrame([_unknown(name, len(texts)) for name in FIGURES])
     printed = pl.DataFrame({"printed": texts.gather(rows)}).select(printed_lines(pl.col("printed")))
+    marks = printed.select(_of_mark(FAILED), _of_mark(TOTAL), _of_mark(COVERAGE))
     read = printed.select(
         summaries=pl.col("printed").str.extract_all(f"(?m){_SUMMARY}"), coverage=_coverage()
     )
@@ -276,10 +278,20 @@ def figures_of(texts: pl.Series) -> pl.DataFrame:
     figures = {"tests_failed": failed, "tests_total": total, "coverage": read["coverage"]}
     return pl.DataFrame(
         [
-            _unknown(name, len(texts)).scatter(rows, pl.Series(figures[name], dtype=dtype))
-            for name, dtype in FIGURES.items()
+            _unknown(name, len(texts)).scatter(rows, _coalesced(mark, figures[name], dtype))
+            for mark, (name, dtype) in zip(marks, FIGURES.items(), strict=True)
         ]
     )
+
+
+def _coalesced(mark: pl.Series, read: Iterable[float | None], dtype: pl.DataType) -> pl.Series:
+    """Return the figures of the marks of cut texts, else those that were read."""
+    known = mark.cast(dtype, strict=False)
+    return known.fill_null(pl.Series(list(read), dtype=dtype)) if known.null_count() else known
+
+
+def _of_mark(group: int) -> pl.Expr:
+    return pl.col("printed").str.extract(MARK, group).alias(f"{group}")
 
 
 def _unknown(name: str, count: int) -> pl.Series:
@@ -290,12 +302,16 @@ def failed_tests(texts: pl.Series) -> pl.DataFrame:
     """Return the tests that each text says have failed.
 
     `names` are sorted and joined with commas, null where a text names none. `file` is the name of
-    their file if only one is known, else null.
+    their file if only one is known, else null. The mark of a cut text stands for all names.
     """
-    printed = texts.to_frame("text").select(printed_lines(pl.col("text")))
-    lines = printed.to_series().str.extract_all(_FAILED_LINE)
+    printed = texts.to_frame("printed").select(printed_lines(pl.col("printed")))
+    lines = printed["printed"].str.extract_all(_FAILED_LINE).to_list()
+    hashes = printed.select(_of_mark(NAMES)).to_series()
     return pl.DataFrame(
-        [_names_in(group) for group in lines.to_list()],
+        [
+            (None, hashed) if hashed else _names_in(group)
+            for hashed, group in zip(hashes, lines, strict=True)
+        ],
         {"file": pl.String, "names": pl.String},
         orient="row",
     )

@@ -5,12 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from looptrace.analyzer.fingerprint.masks import (
-    _ID,
-    COUNTER_MASK,
-    ERROR_MASK,
-    MASKS,
-)
+from looptrace.analyzer.fingerprint.masks import _ID, COUNTER_MASK, ERROR_MASK, MASKS
+from looptrace.analyzer.text.cut_texts import compared_text
 
 # Longer texts are left to Rust's engine, because Python's does not run in linear time.
 CHARS_MAX = 4_096
@@ -111,6 +107,7 @@ def stripped(text: str) -> str:
 
 def masked_text(text: str, *, error: bool = False) -> str:
     """Do what `masks.masked` does; the caller takes the places out of an error's text."""
+    text = compared_text(text, "error" if error else "result")
     for mask, name, needed in _MASKS:
         for pattern in needed:
             if pattern.search(text):

@@ -73,6 +73,7 @@ from looptrace.analyzer.fingerprint.single_texts import (
 from looptrace.analyzer.fingerprint.tool_kinds import ANSWERING_COMMAND
 from looptrace.analyzer.fingerprint.volatile.made_results import TELLS_FIGURES, made_result, makes
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.text.cut_texts import compared_text
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.errors import answers_no
 from looptrace.bounded_dict import BoundedDict
@@ -241,7 +242,7 @@ def _call(row: Row, request: str | None) -> str | None:
 def _prompt_words(text: str | None) -> str | None:
     if text is None:
         return None
-    words = masked_text(text).lower()
+    words = masked_text(compared_text(text, "prompt")).lower()
     for pattern, name in _PROMPT_MASKS:
         words = pattern.sub(name, words)
     return stripped(words) or None

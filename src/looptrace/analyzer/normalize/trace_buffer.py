@@ -4,7 +4,7 @@ A span makes turns only together with the other spans of its trace. The buffer h
 were read, while the trace is at work. A new span makes only the turns that it can change. If it is
 not certain which these are, all turns of the trace are made again. The turns of another trace are
 made again if the span changes them: by a result, a session, or the parent of a task. Fingerprints
-are made only for turns with news.
+are made only for turns with news. It is long because one span may change turns of many traces.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ from looptrace.analyzer.text.session_names import Session
 # then. `SPANS_CUT` spans go at once, because the rest must be gone through again.
 SPANS_PER_TRACE_MAX = 2_000
 SPANS_CUT = SPANS_PER_TRACE_MAX // 4
+# Spans of traces whose turns are all made again at once, because turns of them came too late.
+AGAIN_SPANS_MAX = 5_000
+# The content of a turn of which nothing is known; a hash is hardly ever this.
+UNTOLD = 0
 # Characters of spans that are held for all traces. Beyond this, the traces touched longest ago go.
 # An agent's trace has about 50,000.
 CHARS_MAX = 64 << 20
@@ -286,6 +290,22 @@ class TraceBuffer:
     def rest(self) -> TurnNews:
         """Return the turns that waited for spans that will no longer come."""
         return self._news(list(self._traces), ended=True)
+
+    def holds(self, names: Collection[str]) -> bool:
+        """Return whether all spans of these traces are held, and are few enough to read again."""
+        traces = [self._traces.get(name) for name in names]
+        whole = [trace for trace in traces if trace and not trace.is_cut]
+        return len(whole) == len(traces) and sum(len(t.spans) for t in whole) <= AGAIN_SPANS_MAX
+
+    def again(self, names: Iterable[str]) -> TurnNews:
+        """Return the turns of held traces as if all of them were news."""
+        names = list(names)
+        for name in names:
+            trace = self._traces[name]
+            told = trace.known.items()
+            trace.known = {key: _Turn(turn.task, UNTOLD, turn.stays) for key, turn in told}
+            trace.has_changed = True
+        return self._news(names)
 
     def _hold(self, span: _Span) -> None:
         name = span.fields.trace_id

@@ -1,7 +1,7 @@
 """The policy for the content of spans: all of it, all but secrets, or only keyed hashes.
 
 A policy is applied to spans before anything is written. `full` changes nothing. `redacted` replaces
-secrets (`redaction`) and cuts long texts. `hashes` keeps what `hashing` lists.
+secrets (`redaction`) and cuts long texts (`cut_texts`). `hashes` keeps what `hashing` lists.
 
 The key of the hashes is in the store, for its owner alone: without it nobody can read a text from a
 hash, or try out guesses.
@@ -16,8 +16,8 @@ import msgspec
 import polars as pl
 
 from looptrace.analyzer.text.payloads import parsed
+from looptrace.collector.content.cut_texts import cut_texts
 from looptrace.collector.content.hashing import hash_content
-from looptrace.collector.content.keyed_hashes import exact_of, hash_of, masked_texts
 from looptrace.collector.content.redaction import redact_texts
 
 Content = Literal["full", "redacted", "hashes"]
@@ -31,8 +31,6 @@ _JSON = ("attributes", "events", "links")
 _PLAIN = ("name", "status_message", "service", "scope", "parent_span_id")
 _LONG = ("attributes", "events", "status_message")
 _JSON_DEPTH_MAX = 4
-# The length of each end of a cut text; with the mark between them they are not too long.
-_END_BYTES = 960
 
 
 def with_content(spans: pl.DataFrame, content: Content, key: bytes) -> pl.DataFrame:
@@ -74,8 +72,8 @@ def _unquoted(texts: pl.Series) -> pl.Series:
 def _cut(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
     """Cut the long texts of spans, in any nesting of JSON.
 
-    The rest of a text has its volatile parts masked, and a hash of the whole. So two results
-    compare as before, and so do two calls, by the exact hash.
+    What rules need to know about the whole stays in a mark (`cut_texts`), so that they find the
+    same.
     """
     places = {name: (spans[name].str.len_bytes() > TEXT_BYTES_MAX).arg_true() for name in _LONG}
     long = {name: rows for name, rows in places.items() if rows.len()}
@@ -86,10 +84,10 @@ def _cut(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
     # cut.
     done = {name: list(map(_tried, values)) for name, values in given.items()}
     long_texts = {text for values in done.values() for _, found in values for text in found}
-    cut = {text: _ends(text, whole, key) for text, whole in masked_texts(long_texts).items()}
+    cut = cut_texts(long_texts, key)
 
     def shortened(text: str) -> str:
-        return cut.get(text) or _ends(text, text, key)
+        return cut.get(text) or cut_texts([text], key)[text]
 
     for name, values in done.items():
         texts = [
@@ -146,11 +144,3 @@ def _shortened_json(value: str, cut: Callable[[str], str], depth: int) -> str | 
     except RecursionError:
         return None
     return text if len(text) <= VALUE_CHARS_MAX else None
-
-
-def _ends(text: str, without: str, key: bytes) -> str:
-    """Return both ends of a text without its volatile parts, and the hashes of all of it."""
-    data = without.encode("utf-8", "surrogatepass")
-    head = data[:_END_BYTES].decode(errors="ignore")
-    tail = data[-_END_BYTES:].decode(errors="ignore")
-    return f"{head} [cut {hash_of(without, key)} {exact_of(text, key)}] {tail}"

@@ -57,6 +57,8 @@ LOOK_EVERY_S = 1.0
 SPANS_A_TICK = 2_000
 # The interval of looking for idle tasks.
 FORGET_EVERY_S = 3_600
+# Tasks of turns that came too late are evaluated anew in at most this share of the time.
+MEND_SHARE_MAX = 0.1
 # A trace that was active this long before a start may go on after it.
 TRACES_GO_ON_S = 3_600
 
@@ -214,6 +216,7 @@ class _Judge:
         self._replayed_traces: Collection[str] = ()  # while turns of these are made again
         self._opened_by = dict(gates.tasks_and_traces())
         self._forget_s = time.monotonic() + FORGET_EVERY_S
+        self._mend_s = time.monotonic()  # not before this
 
     def _recall(self, task: str) -> TaskState:
         """Return the state of a task that is not in memory; its turns make it where they are read.
@@ -324,6 +327,12 @@ class _Judge:
             self._seen.update(each.id for each in said)
         if logged is not None:
             self._take(logged)
+        if self._live.engine.late_tasks and time.monotonic() > self._mend_s:
+            began_s = time.monotonic()
+            with self._failing(self._judged.seq):
+                self._note_fed(0, self._live.mend())
+            ended_s = time.monotonic()
+            self._mend_s = ended_s + (ended_s - began_s) * (1 / MEND_SHARE_MAX - 1)
         if time.monotonic() > self._forget_s:
             self._live.engine.forget(time.time_ns())
             if time.time_ns() > self._stored_until_ns:
