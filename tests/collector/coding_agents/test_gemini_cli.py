@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import looptrace
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.files.reader import read_spans
 
@@ -39,3 +40,33 @@ def test_a_response_comes_before_its_calls(tmp_path: Path) -> None:
 
     assert turns["kind"].to_list() == ["user", "model", "tool", "tool", "tool"]
     assert turns["output_tokens"].sum() == 12
+
+
+def test_hours_without_an_answer_are_not_work(tmp_path: Path) -> None:
+    """A response that is recorded with its approval, a night later, took no night."""
+    at = ["2026-03-02T20:00:00Z", "2026-03-02T20:00:09Z", "2026-03-03T06:00:00Z"]
+    messages = [
+        {"id": "m0", "type": "user", "timestamp": at[0], "content": "Go."},
+        *(
+            {
+                "id": f"m{n}",
+                "type": "gemini",
+                "timestamp": when,
+                "toolCalls": [
+                    {
+                        "id": f"c{n}",
+                        "name": "run",
+                        "args": {"n": n},
+                        "status": "success",
+                        "timestamp": when,
+                    }
+                ],
+            }
+            for n, when in enumerate(at[1:], 1)
+        ),
+    ]
+    chat = {"sessionId": "s", "startTime": at[0], "messages": messages}
+    path = tmp_path / "session-2.json"
+    path.write_text(json.dumps(chat), encoding="utf-8")
+
+    assert looptrace.analyze([str(path)]).findings.to_polars().is_empty()

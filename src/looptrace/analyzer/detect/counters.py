@@ -61,6 +61,8 @@ CALLS_COMPARED = 40
 BACK_OFF = 1.5
 # A pause of the task from which on it is at rest: nobody works while a person or a machine sleeps.
 REST_S = 300
+# A turn is at work for so long: a call may wait for an approval, and a machine sleep within it.
+TURN_S_MAX = 3_600
 # Before all times: no span around the turn declares its phase.
 NEVER_NS = -1
 
@@ -278,13 +280,13 @@ def _nearest_equal(rows: Columns, agents: Parts, calls: Flags) -> Codes:
 
 
 def _busy(rows: Columns, epochs: Parts) -> None:
-    """Add `busy_ns`: the time since the first turn of the epoch, without the time at rest."""
+    """Add `busy_ns`: the time at work since the first turn of the epoch."""
     advance = np.zeros(len(rows["task"]), dtype=np.int64)
     ends_ns = rows["end_ns"]
     idle_ns = rows["start_ns"][1:] - ends_ns[:-1]
     advance[1:] = ends_ns[1:] - ends_ns[:-1] - np.where(idle_ns >= REST_S * NS_PER_S, idle_ns, 0)
     advance[epochs.starts] = 0
-    epochs.count(busy_ns=advance)
+    epochs.count(busy_ns=np.minimum(advance, TURN_S_MAX * NS_PER_S))
 
 
 class _Marks(NamedTuple):

@@ -15,6 +15,7 @@ from looptrace.analyzer.detect.counters import (
     CALLS_COMPARED,
     RESETS,
     REST_S,
+    TURN_S_MAX,
     Counting,
 )
 from looptrace.analyzer.detect.persons import PERSONS, SPEAKERS, speaker_of
@@ -166,7 +167,8 @@ class SingleCounters:
         elif self.end_ns is not None:
             idle_ns = one.start_ns - self.end_ns
             rest_ns = idle_ns if idle_ns >= REST_S * NS_PER_S else 0
-            self.epoch.busy_ns += one.end_ns - self.end_ns - rest_ns
+            advance_ns = one.end_ns - self.end_ns - rest_ns
+            self.epoch.busy_ns += min(advance_ns, TURN_S_MAX * NS_PER_S)
         agent = self.agents.get(one.agent)
         if agent is None:
             agent = self.agents[one.agent] = _Agent()

@@ -17,7 +17,8 @@ class MaxRuntime(Rule):
 
     This is a guard: the turns need not repeat anything. The time counts from the first turn of the
     task, its last completion, or a person's last message. A pause of five minutes or more is not
-    work: a person decides, a machine sleeps, or the next run is due later.
+    work: a person decides, a machine sleeps, or the next run is due later. Of a single turn an hour
+    counts at most, because a call may wait for an approval.
 
     ## Looping
     - `start()->ok (~200 read({n})->"text {n}") x144`
