@@ -88,7 +88,7 @@ def columns(rows: list[Row]) -> Turns:
         tests_failed=call.astype(np.float64),
         coverage=call.astype(np.float64),
         polls=call == 1,
-        waited_ns=call,
+        overdue_ns=call,
         waits_seen=np.cumsum(outcome == 1),
         changes_seen=np.cumsum(outcome == 1),
         calls_seen=np.cumsum(outcome == 1),

@@ -127,7 +127,7 @@ class NewTurn(Protocol):
     twin_failure: bool
     twin_signature: bool
     visits: int
-    waited_ns: int
+    overdue_ns: int
 
     def again(self, *columns: str) -> bool:
         """Return whether an earlier turn of its task is known to equal it in all these columns.
@@ -172,7 +172,7 @@ class Turns:
     tests_total: Figures
     coverage: Figures  # percent
     polls: Flags  # a call that waits, or looks again after a wait at something unchanged
-    waited_ns: Codes  # at a poll, how long its agent has waited; else 0
+    overdue_ns: Codes  # at a poll, the time waited beyond what is usual for the tool; else 0
     waits_seen: Codes  # counts the times that the task was idle or waited, up to this turn
     changes_seen: Codes  # counts the calls of the task that changed something, up to this turn
     calls_seen: Codes  # counts the calls of the task that did not fail or wait, up to this turn

@@ -52,6 +52,7 @@ from looptrace.rules.vocabulary import pair
 # Columns of turns that get a code, which is the hash of the column.
 _HASHED = (
     "agent",
+    "name",
     "subtask",
     "task_kind",
     "phase",

@@ -41,7 +41,15 @@ _WITHIN_TASK = tuple(RESETS.index(name) + 1 for name in ("completed", "run"))
 # The codes, marks and columns of a turn that are used for counting.
 _CODED_USED = (
     *("trace_code", "has_id"),
-    *("agent_code", "subtask_code", "phase_code", "call_code", "outcome_code", "status_code"),
+    *(
+        "agent_code",
+        "name_code",
+        "subtask_code",
+        "phase_code",
+        "call_code",
+        "outcome_code",
+        "status_code",
+    ),
     *("own", "changes", "works", "pauses", "only_reads", "unfinished", "watches"),
     *("signature_code", "error_code", "mendable_code", "external"),
     *("step_code", "start_ns", "end_ns", "order_ns"),
@@ -59,6 +67,8 @@ _ANY_CALL = 1
 CALLS_COMPARED = 40
 # Back-offs usually double the pause; the time of the calls themselves makes it look less.
 BACK_OFF = 1.5
+# A wait is overdue after so many times the longest one before it with the same tool.
+OVER_USUAL = 2
 # A pause of the task from which on it is at rest: nobody works while a person or a machine sleeps.
 REST_S = 300
 # A turn is at work for so long: a call may wait for an approval, and a machine sleep within it.
@@ -212,7 +222,7 @@ def _reset(rows: Columns, tasks: Parts, how: Counting) -> Codes:
 
 
 def _polls(rows: Columns, tasks: Parts, how: Counting) -> None:
-    """Add `waits_seen`, `polls` and `waited_ns`.
+    """Add `waits_seen`, `polls` and `overdue_ns`.
 
     A call is quiet if it only looks at something or shows what goes on, or if it does not fail and
     equals a call shortly before. A quiet call that equals an earlier one, with only quiet calls
@@ -246,7 +256,30 @@ def _polls(rows: Columns, tasks: Parts, how: Counting) -> None:
     since_ns = ends_ns[np.where(begins < 0, agents.first, begins)]
     polls |= agents.sorted(pauses)
     rows["polls"] = agents.by_row(polls)
-    rows["waited_ns"] = agents.by_row(np.where(polls, ends_ns - since_ns, 0))
+    waited_ns = np.where(polls, ends_ns - since_ns, 0)
+    usual_ns = _usual_ns(rows, agents, (agents.sorted(calls), polls, since_ns))
+    rows["overdue_ns"] = np.maximum(agents.by_row(waited_ns) - OVER_USUAL * usual_ns, 0)
+
+
+def _usual_ns(rows: Columns, agents: Parts, waits: tuple[Flags, Flags, Codes]) -> Codes:
+    """Return the longest wait with the same tool that ended before, in the task; 0 without one.
+
+    `waits` are the agents' calls, their polls, and since when each waits.
+    """
+    calls, polls, since_ns = waits
+    places = calls.nonzero()[0]
+    was, now = places[:-1], places[1:]
+    ended = polls[was] & ~polls[now] & (agents.number[was] == agents.number[now])
+    for name in ("epoch", "name_code"):
+        values = agents.sorted(rows[name])
+        ended &= values[was] == values[now]
+    if not ended.any():
+        return np.zeros(len(calls), dtype=np.int64)
+    took_ns = np.full(len(calls), nan)
+    took_ns[now[ended]] = agents.sorted(rows["end_ns"])[now[ended]] - since_ns[was[ended]]
+    rows["took_ns"] = agents.by_row(took_ns)
+    tools = Parts(rows, by=(rows["task"], rows["name_code"]), only=np.arange(len(calls)))
+    return np.nan_to_num(tools.best("took_ns", 1)).astype(np.int64)
 
 
 def _stands_still(rows: Columns, tasks: Parts, how: Counting) -> Flags:

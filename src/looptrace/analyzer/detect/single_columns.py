@@ -45,8 +45,8 @@ NEVER_NS = -1
 
 # Columns of turns that get a code, which is the hash of the column; trace and step get one, too.
 CODED_TEXTS = (
-    *("agent", "subtask", "task_kind", "phase", "iteration", "call", "outcome", "signature"),
-    *("response", "talks_on"),
+    *("agent", "name", "subtask", "task_kind", "phase", "iteration", "call", "outcome"),
+    *("signature", "response", "talks_on"),
 )
 # Codes by which a turn is compared with earlier ones, to find which rules may fire at it.
 COMPARED = (
@@ -76,7 +76,7 @@ COUNTED = (
     *("calls_seen", "works_seen", "improvements", *TWINS, "busy_ns", "steps", "errors"),
     *("errors_before", "turns_since_best", "turns_since_best_before", "tries_since_progress"),
     *("tries_since_progress_before", "measured", "figures_compared", "input_tokens_sum"),
-    *("output_tokens_sum", "input_tokens_total", "output_tokens_total", "waited_ns"),
+    *("output_tokens_sum", "input_tokens_total", "output_tokens_total", "overdue_ns"),
 )
 
 

@@ -7,12 +7,14 @@ the tests that compare batch and live check them, too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isnan, nan
 from typing import NamedTuple, TypeVar
 
 from looptrace.analyzer.detect.counters import (
     BACK_OFF,
     CALLS_COMPARED,
+    OVER_USUAL,
     RESETS,
     REST_S,
     TURN_S_MAX,
@@ -56,12 +58,16 @@ class _Seen(NamedTuple):
 class _Agent:
     """The counts of one agent in its task."""
 
-    __slots__ = ("calls", "doing", "epoch", "input_sum", "output_sum", "since_ns")
+    __slots__ = (
+        *("calls", "doing", "epoch", "input_sum", "output_sum", "since_ns", "tool", "waits_ns"),
+    )
 
     def __init__(self) -> None:
         self.input_sum = self.output_sum = 0
         self.since_ns: int | None = None  # end of its last call that did or showed something new
         self.epoch = self.doing = 0
+        self.tool = UNKNOWN  # of its last call
+        self.waits_ns: int | None = None  # since when it waits, if that was a poll
         self.calls: tuple[_Seen, ...] = ()  # its last calls since the reset, the newest first
 
     def last_equal(self, one: SingleTurn) -> _Seen | None:
@@ -120,7 +126,7 @@ class SingleCounters:
             "resets",
             "resets_seen",
         ),
-        *("steps", "trace", "turn", "waits_seen", "works_seen"),
+        *("steps", "trace", "turn", "usual_ns", "waits_seen", "works_seen"),
     )
 
     def __init__(self, how: Counting) -> None:
@@ -140,6 +146,7 @@ class SingleCounters:
         self.messages: BoundedDict[int, None] | None = None  # the words of earlier ones
         self.agents: dict[int, _Agent] = {}
         self.epoch: _Epoch | None = None
+        self.usual_ns: Mapping[int, int] = {}  # the longest wait with each tool
         self.steps: dict[int, int] = {}  # place of each parallel step among turns that may move
 
     def copy(self) -> SingleCounters:
@@ -240,7 +247,7 @@ class SingleCounters:
         seen: _Seen | None = None
         between_ns = 0
         if agent.epoch != self.resets:
-            agent.epoch, agent.calls = self.resets, ()
+            agent.epoch, agent.calls, agent.waits_ns = self.resets, (), None
         is_call = one.kind == _TOOL and not one.pauses
         if is_call:
             looks = one.only_reads or one.unfinished or one.watches
@@ -261,12 +268,24 @@ class SingleCounters:
         one.polls = one.pauses or (seen is not None and self.waits_seen > seen.waits_seen)
         if agent.since_ns is None or (is_call and seen is None):
             agent.since_ns = one.end_ns
-        one.waited_ns = one.end_ns - agent.since_ns if one.polls else 0
+        since_ns = agent.since_ns
+        usual_ns = OVER_USUAL * self.usual_ns.get(one.name, 0)
+        one.overdue_ns = max(one.end_ns - since_ns - usual_ns, 0) if one.polls else 0
         if is_call:
+            self._end_wait(one, agent)
+            agent.waits_ns = since_ns if one.polls else None
+            agent.tool = one.name
             # The pauses of a back-off lie between calls in a row.
             gap_ns = between_ns if agent.calls[:1] == (seen,) else 0
             this = _Seen(one.call, one.outcome, one.end_ns, gap_ns, agent.doing, one.waits_seen)
             agent.calls = (this, *agent.calls[: CALLS_COMPARED - 1])
+
+    def _end_wait(self, one: SingleTurn, agent: _Agent) -> None:
+        """Keep how long a wait took that ended with this call, as `counters._usual_ns` does."""
+        if one.polls or agent.waits_ns is None or agent.tool != one.name:
+            return
+        took_ns = max(one.end_ns - agent.waits_ns, self.usual_ns.get(one.name, 0))
+        self.usual_ns = {**self.usual_ns, one.name: took_ns}
 
     def _pair_up(self, one: SingleTurn) -> None:
         """Set `TWINS`, as `steps.mark_twins` does."""

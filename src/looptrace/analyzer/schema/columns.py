@@ -17,6 +17,7 @@ _UNTOLD = "no turn before it says"
 
 CODED = (
     Column("agent_code", _INT, "code", "the agent"),
+    Column("name_code", _INT, "code", "the tool, the model, or what else a turn is named by"),
     Column("subtask_code", _INT, "code", "the declared task, where the counters are its root's"),
     Column("task_kind_code", _INT, "code", "the declared kind of the task"),
     Column("phase_code", _INT, "code", "the declared phase"),
@@ -71,7 +72,7 @@ COUNTED = (
     Column("converging", _INT, "turns", "improvements of the metric that its phase converges on"),
     Column("waits_seen", _INT, "times", "times that the task stood still, or a call waited"),
     Column("polls", _FLAG, "flag", "a call that waits, or looks again after a wait"),
-    Column("waited_ns", _INT, "ns", "how long its agent has waited at a poll; 0 of other turns"),
+    Column("overdue_ns", _INT, "ns", "how long a wait has lasted beyond what is usual, at a poll"),
     Column("changes_seen", _INT, "calls", "calls of the task that changed something, up to it"),
     Column("calls_seen", _INT, "calls", "calls of the task that did not fail or wait, up to it"),
     Column("works_seen", _INT, "calls", "calls of the task that worked, up to it"),

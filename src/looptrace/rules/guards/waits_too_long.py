@@ -15,9 +15,9 @@ class WaitsTooLong(Rule):
 
     An agent waits where it looks again, after a pause, at something that has not changed: a build,
     a job, a check, a shell in the background, a mailbox. Such looks are no loop for any other rule.
-    The time counts from the last call that did or showed something new. The attempts of the ladder
-    are multiples of the limit. A tool that usually takes longer has a limit of its own in the
-    settings.
+    The time counts from the last call that did or showed something new. Where a wait with the same
+    tool ended in the task before, twice its time is free. The attempts of the ladder are multiples
+    of the limit.
 
     ## Looping
     - `(~600 job_status(7)->pending) x8`
@@ -27,6 +27,8 @@ class WaitsTooLong(Rule):
     - `(~600 job_status(7)->pending) x6`: less than allowed.
     - `(~600 job_status(7)->"{n}0 %") x9`: it changes.
     - `(~600 job_status(7)->pending ~60 edit(a, {n})->ok) x9`: it works in between.
+    - `(~1800 job_status(7)->pending) x6 ~60 job_status(7)->done (~1800 job_status(8)->pending) x6`:
+      the first one took as long.
     - `(user("And now?") ~600 job_status(7)->pending) x9`: a person asked again.
     """
 
@@ -45,13 +47,13 @@ class WaitsTooLong(Rule):
         return 1
 
     def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether its agent has waited too long."""
-        return turn.waited_ns >= self.limit_s * NS_PER_S
+        """Return whether its agent has waited too long, beyond what is usual for the tool."""
+        return turn.overdue_ns >= self.limit_s * NS_PER_S
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count how many times the limit has passed."""
-        waited_ns = lane.turns.waited_ns[lane.rows]
-        return counts(waited_ns // (self.limit_s * NS_PER_S), 1, lane.turns.epoch[lane.rows] + 1)
+        overdue_ns = lane.turns.overdue_ns[lane.rows]
+        return counts(overdue_ns // (self.limit_s * NS_PER_S), 1, lane.turns.epoch[lane.rows] + 1)
 
     def say(self, loop: Loop) -> str:
         """Name the call that it waits with."""
