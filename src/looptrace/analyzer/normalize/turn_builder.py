@@ -17,7 +17,9 @@ from msgspec.structs import asdict
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, PER_SERVICE, Sameness, Sessions
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.fingerprint.single_texts import is_brief
 from looptrace.analyzer.normalize.call_results import fill_from, results_in_traces
+from looptrace.analyzer.normalize.messages import comes_again
 from looptrace.analyzer.normalize.session_history import (
     SESSION_NAME,
     SessionHistory,
@@ -336,23 +338,26 @@ class _Trace:
 
         The first is the message that a trace's first response answers. Later messages with the
         role of a user are mostly written by the framework; only those that follow a final answer
-        count. The task's messages show whether a person wrote a message.
+        count, and those that came before and are only heard. The task's messages show whether a
+        person wrote a message.
         """
         said: set[str | None] = set()
         rows = []
         for i, span in enumerate(self.models):
             given = span.given or ()
             asks = bool(given) and given[-1].role == "user"
-            if asks and (i == 0 or (_follows_answer(given) and given[-1].text not in said)):
-                rows.append(self._user_row(span, given[-1].text))
+            again, new = comes_again(given), bool(given) and given[-1].text not in said
+            heard = again and is_brief(span.text)
+            if asks and (i == 0 or (new and (heard or _follows_answer(given)))):
+                rows.append(self._user_row(span, given[-1].text, again))
             said.add(span.text)
         return rows
 
-    def _user_row(self, span: SpanFields, text: str | None) -> TurnRow:
+    def _user_row(self, span: SpanFields, text: str | None, again: str | None) -> TurnRow:
         # A message starts before the response, because the response may have taken no time.
         at = {"start_ns": span.start_ns - 1, "end_ns": span.start_ns}
         blank = dict.fromkeys(("name", "failed", "error_type", "error", "trace_hash"))
-        return self._row(span, "user", agent="", text=text, **at, **blank)
+        return self._row(span, "user", agent="", text=text, arguments=again, **at, **blank)
 
 
 def _spoke(span: SpanFields) -> bool:
