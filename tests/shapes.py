@@ -74,6 +74,8 @@ class _Writer:
             self._call(rows)
         elif first["kind"] == "model":
             self.say(first)
+        elif first["kind"] == "user" and first["arguments"]:
+            self._remind(first)
         elif first["kind"] == "user":
             event = {"name": semconv.INTERVENTION_EVENT, "time_ns": first["end_ns"]}
             self._span(first, {}, events=[event | {"attributes": {semconv.NOTE: first["text"]}}])
@@ -88,17 +90,25 @@ class _Writer:
         else:
             raise ValueError(f"a turn of the kind {first['kind']} is no span of one agent and task")
 
+    def _remind(self, row: Row) -> None:
+        """Put a message that came before into the conversation, for the next response."""
+        talk, message = self.talks[row["agent"]], _message("user", row["text"])
+        if all(each["role"] != "user" for each in talk):
+            talk += [message, _message("assistant", "Yes.")]
+        talk.append(message)
+
     def say(self, row: Row) -> None:
         """Write a response with a text; `arguments` is what the model was given before it."""
         talk = self.talks[row["agent"]]
         news = row["arguments"] if row["kind"] == "model" else ""
+        asked = talk[-1]["role"] == "user"
         if news is not None:
             talk += [_message("tool", news)] if news else []
             given = talk if row["talks_on"] or row["kind"] == "tool" else [*talk[:1], talk[-1]]
         said = [_message("assistant", row["text"])] if row["text"] is not None else None
         if row["response"] == SILENCE:
             said = [{"role": "assistant", "parts": []}]
-        self._chat(row, given if news is not None else None, said)
+        self._chat(row, talk if asked else given if news is not None else None, said)
         talk += said or []
 
     def _call(self, rows: list[Row]) -> None:

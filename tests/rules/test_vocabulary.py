@@ -112,6 +112,7 @@ def columns(rows: list[Row]) -> Turns:
         response=call,
         chant_times=call,
         chant_chars=call,
+        reminded=call,
         silent=call == 2,
         only_calls=call == 1,
         talks_on=call,

@@ -116,6 +116,7 @@ class NewTurn(Protocol):
     failed: bool
     iteration: int
     measured: int
+    reminded: int
     silent: bool
     steps: int
     talks_on: int
@@ -194,6 +195,7 @@ class Turns:
     mendable: Codes  # message of an external failure that its edits may fix
     signature: Codes
     response: Codes  # text and calls of a model
+    reminded: Codes  # the message that a brief response answers, if it came before
     silent: Flags  # a response without text and calls
     only_calls: Flags  # a response without a text
     chant_times: Codes  # how often a model's text repeats its last words in a row
@@ -386,6 +388,11 @@ class Lane:
     def only_calls(self) -> Flags:
         """Which model turns of the lane have no text and only ask for calls."""
         return self.turns.only_calls[self.rows]
+
+    @property
+    def reminded(self) -> Codes:
+        """The message that each brief response of the lane answers once more."""
+        return self.turns.reminded[self.rows]
 
     @property
     def talks_on(self) -> Codes:

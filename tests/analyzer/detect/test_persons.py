@@ -199,6 +199,46 @@ def test_observations_put_into_words_are_no_messages() -> None:
     assert turns.filter(kind="user")["text"].to_list() == ["Fix the bug."]
 
 
+def rounds_of(message: str, answer: str, count: int) -> Trace:
+    """Return a trace without calls, in which a message comes again after each answer."""
+    trace, history = Trace(), [said("user", "Fix the bug.")]
+    for n in range(count + 1):
+        text = answer.format(n=n)
+        trace.span("chat m", None, model(history, [{"type": "text", "content": text}]))
+        history = [*history, said("assistant", text), said("user", message.format(n=n))]
+    return trace
+
+
+def test_a_message_that_is_put_into_each_round_is_no_person() -> None:
+    """A hook that counts its rounds is heard and not heeded; the first time it may be a person."""
+    spans = spans_of(rounds_of("Stop hook: no test was run, attempt {n}", "All done, {n}.", 5))
+    turns, _ = turns_of(spans)
+
+    assert turns.filter(kind="user").height == 1 + 4
+    found = analyse(spans).findings
+    assert [(one.rule, one.attempts) for one in found] == [("unheeded_message", 4)]
+    speakers = explain(turns).speakers
+    assert [each for each in speakers if each] == ["message", *["same_words"] * 4]
+
+
+@pytest.mark.parametrize(
+    ("message", "answer"),
+    [
+        # A framework puts results into words, and the agent its commands.
+        ("Your command ran and did not print any output.", "sed -i s/{n}/x/ a.py"),
+        ("Your command ran and did not print any output.", "Edit it.\n```\nsed -i s/{n}/x/ a\n```"),
+        # A person asks for one page after the other.
+        ("Please tell me what is on page {n}.", "It is a table of {n} rows."),
+        # A text is written in parts.
+        ("Please write the next part of the story.", "It was night, and it rained. {n} " * 20),
+    ],
+)
+def test_other_messages_of_a_talk_are_no_rounds(message: str, answer: str) -> None:
+    """They bring something, or are not only heard."""
+    found = analyse(spans_of(rounds_of(message, answer, 9))).findings
+    assert "unheeded_message" not in {one.rule for one in found}
+
+
 def test_explain_names_persons() -> None:
     """The explanation names for each message whether it was a person's, why, and its words."""
     turns = turns_in(f'prompt("Fix it.") {LOOP} prompt("Fix it.") user("Stop.")')

@@ -21,6 +21,7 @@ from looptrace.analyzer.fingerprint.error_kinds import (
     RAN_OUT,
     UNTOLD,
 )
+from looptrace.analyzer.fingerprint.masks import BRIEF_ANSWER
 from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
@@ -96,6 +97,12 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
         untested=pl.col("task_kind").is_in(untested).fill_null(value=False),
         trace_code=_hash("trace_id"),
         has_id=pl.col("call_id").is_not_null(),
+        repeated_code=pl.when((pl.col("kind") == "user") & pl.col("arguments").is_not_null())
+        .then(_hash("arguments"))
+        .otherwise(UNKNOWN),
+        brief=((pl.col("kind") == "model") & pl.col("text").str.contains(BRIEF_ANSWER)).fill_null(
+            value=False
+        ),
         silent=(pl.col("response") == SILENCE).fill_null(value=False),
         only_calls=((pl.col("kind") == "model") & (pl.col("text") == "")).fill_null(value=False),
         status_code=pl.when(pl.col("kind").is_in(["attempt", "switch"]))

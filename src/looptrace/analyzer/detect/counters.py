@@ -20,6 +20,7 @@ from looptrace.analyzer.detect.persons import (
     PERSONS,
     SPEAKERS,
     Persons,
+    reminders_of,
     speakers_of,
 )
 from looptrace.analyzer.detect.phases import Converging, count_phases, own_figures
@@ -40,16 +41,8 @@ _WITHIN_TASK = tuple(RESETS.index(name) + 1 for name in ("completed", "run"))
 
 # The codes, marks and columns of a turn that are used for counting.
 _CODED_USED = (
-    *("trace_code", "has_id"),
-    *(
-        "agent_code",
-        "name_code",
-        "subtask_code",
-        "phase_code",
-        "call_code",
-        "outcome_code",
-        "status_code",
-    ),
+    *("trace_code", "has_id", "repeated_code", "brief", "agent_code", "name_code"),
+    *("subtask_code", "phase_code", "call_code", "outcome_code", "status_code"),
     *("own", "changes", "works", "pauses", "only_reads", "unfinished", "watches"),
     *("signature_code", "error_code", "mendable_code", "external"),
     *("step_code", "start_ns", "end_ns", "order_ns"),
@@ -177,6 +170,7 @@ def continue_counters(rows: Columns, how: Counting) -> Codes:
     """
     tasks = Parts(rows, changes(rows["task"]))
     rows["speaker_code"] = speakers_of(rows, tasks, how.persons)
+    rows["reminded_code"] = reminders_of(rows, tasks)
     rows["reset_code"] = _reset(rows, tasks, how)
     resets = rows["reset_code"]
     tasks.count(turn=rows["kind"] != _USER, epoch=resets != 0)

@@ -70,13 +70,22 @@ def speakers_of(rows: Columns, tasks: Parts, how: Persons) -> Codes:
     for row in messages.tolist():
         earlier = known.setdefault(int(rows["task"][row]), BoundedDict(how.messages_kept))
         words, has_id = int(rows["call_code"][row]), bool(rows["has_id"][row])
-        again, after = words in earlier, bool(attempted[row])
+        again = words in earlier or rows["repeated_code"][row] != UNKNOWN
+        after = bool(attempted[row])
         speaker = speaker_of(how, has_id=has_id, again=again, attempted=after)
         speakers[row] = SPEAKERS.index(speaker) + 1
         if not has_id and words != UNKNOWN:
             earlier.pop(words, None)  # The newest message is forgotten last.
             earlier[words] = None
     return speakers
+
+
+def reminders_of(rows: Columns, tasks: Parts) -> Codes:
+    """Return for each brief response the message right before it that came again; else 0."""
+    reminders = np.zeros(len(rows["task"]), dtype=np.int64)
+    answers = rows["brief"][1:] & ~tasks.starts[1:]
+    reminders[1:] = np.where(answers, rows["repeated_code"][:-1], UNKNOWN)
+    return reminders
 
 
 def _after_attempts(rows: Columns, tasks: Parts) -> Flags:

@@ -21,6 +21,7 @@ from looptrace.analyzer.fingerprint.error_kinds import (
     RAN_OUT,
     UNTOLD,
 )
+from looptrace.analyzer.fingerprint.masks import BRIEF_ANSWER
 from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
@@ -68,10 +69,29 @@ CODED = (
     *("error", "mendable", "search_result", "check", "look_chars", "status", "trace", "has_id"),
     "step",
     *("chant_times", "chant_chars", "external", "own", "changes", "works", "only_reads"),
-    *("unfinished", "watches", "searches", "pauses", "silent", "only_calls", "untested"),
+    *(
+        "repeated",
+        "brief",
+        "unfinished",
+        "watches",
+        "searches",
+        "pauses",
+        "silent",
+        "only_calls",
+        "untested",
+    ),
 )
 COUNTED = (
-    *("turn", "epoch", "resets_seen", "speaker", "reset", "phase_before", "phase_before_text"),
+    *(
+        "turn",
+        "epoch",
+        "resets_seen",
+        "speaker",
+        "reminded",
+        "reset",
+        "phase_before",
+        "phase_before_text",
+    ),
     *("enters", "visits", "transitions_seen", "converging", "waits_seen", "polls", "changes_seen"),
     *("calls_seen", "works_seen", "improvements", *TWINS, "busy_ns", "steps", "errors"),
     *("errors_before", "turns_since_best", "turns_since_best_before", "tries_since_progress"),
@@ -121,6 +141,7 @@ _SLEEPS, _WAITING, _FILE_LOOK, _LOG_FILE, _OWN_NOTES = map(
 _ACKNOWLEDGES, _QUERIES, _FOUND_NOTHING, _OWN_SERVER = map(
     re.compile, (ACKNOWLEDGES, QUERIES, FOUND_NOTHING, OWN_SERVER)
 )
+_BRIEF = re.compile(BRIEF_ANSWER)
 _texts_of = itemgetter(*(AT[name] for name in (*CODED_TEXTS, "trace_id", "step")))
 _numbers_of = itemgetter(
     *(AT[name] for name in ("start_ns", "end_ns", "phase_start_ns", "markers")),
@@ -187,6 +208,8 @@ def _mark(one: SingleTurn, said: _Said) -> None:
     one.untested = said.task_kind is not None and is_untested(said.task_kind)
     one.silent = said.response == SILENCE
     one.only_calls = kind == "model" and said.text == ""
+    one.repeated = text_code(said.arguments) if kind == "user" else UNKNOWN
+    one.brief = kind == "model" and bool(_BRIEF.search(said.text or ""))
     one.chant_times, one.chant_chars = chant_of_turn(kind, said.text)
     one.status = UNKNOWN
     if kind in ("attempt", "switch") and name is not None:

@@ -123,6 +123,7 @@ class SingleCounters:
             "input_total",
             "messages",
             "output_total",
+            "repeated",
             "resets",
             "resets_seen",
         ),
@@ -135,7 +136,7 @@ class SingleCounters:
         self.waits_seen = self.changes_seen = self.calls_seen = self.works_seen = 0
         self.input_total = self.output_total = 0
         self.end_ns: int | None = None  # of the turn before, with what else is needed of it
-        self.trace = UNKNOWN
+        self.trace = self.repeated = UNKNOWN
         self.done = False
         # The calls of the last parallel step and of the last response, in each sense of `TWINS`.
         self.parallel: frozenset[tuple[Twin, int, object]] = frozenset()
@@ -189,18 +190,19 @@ class SingleCounters:
             self.attempt_trace = one.trace
         is_done = one.kind == _ATTEMPT and one.status == _DONE
         self.done = is_done and one.subtask == UNKNOWN
-        self.end_ns, self.trace = one.end_ns, one.trace
+        self.end_ns, self.trace, self.repeated = one.end_ns, one.trace, one.repeated
 
     def _speak(self, one: SingleTurn) -> None:
         """Set the author of a message, as `persons.speakers_of` does."""
         one.speaker = UNKNOWN
+        one.reminded = self.repeated if one.brief else UNKNOWN
         if one.kind != _USER:
             return
         persons = self.how.persons
         if self.messages is None:
             self.messages = BoundedDict(persons.messages_kept)
         attempted = self.attempt_trace is not None and self.attempt_trace == self.trace
-        again = one.call in self.messages
+        again = one.call in self.messages or one.repeated != UNKNOWN
         speaker = speaker_of(persons, has_id=one.has_id, again=again, attempted=attempted)
         one.speaker = SPEAKERS.index(speaker) + 1
         if not one.has_id and one.call != UNKNOWN:

@@ -122,8 +122,50 @@ _COUNTER_KEYS = (
 
 _SPACES = r"(?-u)[ \t\n\r]{2,}|[\t\n\r]"
 
-PROMPT_MASKS = ((r"(?-u)[0-9]+(?:[.,:/-][0-9]+)*", "<number>"), (r"\s+", " "))
+PROMPT_MASKS = (
+    (r"(?-u)\b[a-z0-9-]{0,20}[0-9][a-z]{1,20}[0-9][a-z0-9-]*\b", "<number>"),  # an id
+    (r"(?-u)[0-9]+(?:[.,:/-][0-9]+)*", "<number>"),
+    (r"\s+", " "),
+)
 
+# What differs between two messages that a hook, a goal or a wrapper writes for each round: which
+# round it is, and an id. Other numbers stay, because another page is another request.
+ROUND_MASKS = (
+    (
+        r"\b(?:attempts?|retry|retries|try|tries|rounds?|iterations?|turns?|reminders?|cycles?|pass"
+        r"|loops?|steps?|checks?|continuations?) ?(?:#|no\.?|number|count)? ?[:=]? ?\d+"
+        r"(?: ?(?:of|/) ?\d+)?",
+        "<round>",
+        ("attempt 3", "Iteration 2/10", "retry #4", "turns: 7"),
+        ("page 3", "ticket 17"),
+    ),
+    (
+        r"\b\d+(?:st|nd|rd|th)? (?:more )?(?:attempts?|retry|retries|try|tries|rounds?|iterations?"
+        r"|turns?|reminders?|times?|left|remaining|so far)\b|[(\[]\d+ ?(?:of|/) ?\d+[)\]]",
+        "<round>",
+        ("the 3rd time", "7 turns left", "(2/5)", "4 attempts"),
+        ("3 files", "17 tickets"),
+    ),
+    (
+        r"\b[\w-]*(?:id|nonce|token|ref|hash|seq|uuid|session)[\"']?\s?[:=]\s?[\"']?[\w:.-]+",
+        "<id>",
+        ("id=8f3a2c", 'goal_id: "g-17"', "seq=4"),
+        ("idea", "page: 3"),
+    ),
+    (
+        r"^[\[<(#][^\])>\n]{0,60}\d[^\])>\n]{0,60}[\])>]?",
+        "<tag>",
+        ("[goal 8f3a] Go on.", "<hook run='17'>", "#41"),
+        ("[hook] Go on.", "page 3"),
+    ),
+    (
+        r"\b(?=[a-z-]*\d[\da-z-]*[a-z])(?=[\d-]*[a-z])[a-z\d][a-z\d-]{5,}\b",
+        "<id>",
+        ("8f3a2c1b", "g-8f3a2c"),
+        ("python3", "page 17"),
+    ),
+)  # A sentence or two, which only say that the agent has heard: no code and no call in words.
+BRIEF_ANSWER = r"^[^`{}\[\]<>|$=]{1,240}[.!?\u2026\u3002\uff01\uff1f][\"')]?\s*$"
 
 _HEX = "[0-9a-fA-F]"
 # Digests after a word that names them, and digests that are longer than any id.

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
-from looptrace.analyzer.fingerprint.masks import _ID, COUNTER_MASK, ERROR_MASK, MASKS
+from looptrace.analyzer.fingerprint.masks import (
+    _ID,
+    BRIEF_ANSWER,
+    COUNTER_MASK,
+    ERROR_MASK,
+    MASKS,
+    ROUND_MASKS,
+)
 from looptrace.analyzer.text.cut_texts import compared_text
 
 # Longer texts are left to Rust's engine, because Python's does not run in linear time.
@@ -157,3 +165,27 @@ def joined_all(separator: str, *parts: str | None) -> str | None:
 def joined_known(separator: str, *parts: str | None) -> str:
     """Join the parts that are known."""
     return separator.join(part for part in parts if part is not None)
+
+
+_ROUNDS = tuple((re.compile(pattern, re.IGNORECASE), name) for pattern, name, *_ in ROUND_MASKS)
+# Of a message no more is read, and one of fewer words may be a person's "Go on." each time.
+_ROUND_CHARS, _ROUND_WORDS_MIN = 2_000, 5
+_ROUNDS_KEPT = 1_000
+_PLAIN_WORD = re.compile(r"[^\W\d_]+")
+
+
+_BRIEF = re.compile(BRIEF_ANSWER)
+
+
+def is_brief(answer: str | None) -> bool:
+    """Return whether an answer is a sentence or two."""
+    return answer is not None and bool(_BRIEF.search(answer))
+
+
+@lru_cache(_ROUNDS_KEPT)
+def round_words(text: str) -> str | None:
+    """Return a message without ids and numbers of rounds; None if it has few words."""
+    words = masked_text(text[:_ROUND_CHARS]).lower()
+    for pattern, name in _ROUNDS:
+        words = pattern.sub(name, words)
+    return words if len(_PLAIN_WORD.findall(words)) >= _ROUND_WORDS_MIN else None

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from looptrace.analyzer.fingerprint.single_texts import is_brief
+from looptrace.analyzer.normalize.messages import comes_again
 from looptrace.analyzer.normalize.span_tree import SpanTree
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import SpanFields
@@ -31,8 +33,9 @@ class AgentRuns:
 
         The first is the message that a trace's first response answers. Later messages with the
         role of a user are mostly written by the framework; only those that follow a final answer
-        count. The task's messages show whether a person wrote a message. An agent's span counts
-        where no model's span shows its message, because a model's ends sooner.
+        count, and those that came before and are only heard. The task's messages show whether a
+        person wrote a message. An agent's span counts where no model's span shows its message,
+        because a model's ends sooner.
         """
         asked = {run.span_id for run, _ in self.handoffs}
         first: dict[str, str] = {}  # the first response within each outermost span
@@ -129,7 +132,8 @@ def _is_message(model: SpanFields, said: Collection[str | None], *, is_first: bo
     given = model.given or ()
     if not given or given[-1].role != "user":
         return False
-    return is_first or (follows_answer(given) and given[-1].text not in said)
+    heard = comes_again(given) and is_brief(model.text)
+    return is_first or (given[-1].text not in said and bool(heard or follows_answer(given)))
 
 
 def _is_asked(run: SpanFields) -> bool:

@@ -12,6 +12,7 @@ from itertools import chain
 
 from looptrace.analyzer.normalize.agent_runs import follows_answer
 from looptrace.analyzer.normalize.call_matches import CallMatches, TurnKey, key_of
+from looptrace.analyzer.normalize.messages import comes_again
 from looptrace.analyzer.normalize.session_history import (
     ResultsInTrace,
     SessionHistory,
@@ -253,6 +254,7 @@ class GrowingTrace:
         """Add a response and the calls that it asks for, and end the calls before it."""
         given = model.given or ()
         from_person = bool(given) and given[-1].role == "user" and follows_answer(given)
+        from_person = from_person or comes_again(given) is not None
         if not calls.trace.models or from_person or not calls.add(model, one):
             return False
         self._put(calls.trace._model_row(model))

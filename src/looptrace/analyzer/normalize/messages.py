@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from looptrace.analyzer.fingerprint.single_texts import round_words
 from looptrace.analyzer.normalize.flat_messages import (
     HISTORIES_KEPT,
     HISTORY_CHARS_MAX,
@@ -318,3 +319,18 @@ def _first(part: dict[str, Any], keys: tuple[str, ...]) -> str | None:
         if value := part.get(key):
             return str(value)
     return None
+
+
+def comes_again(given: tuple[Message, ...]) -> str | None:
+    """Return the words of the last message if it follows an answer, and came before; else None.
+
+    A hook, a goal or a wrapper puts it into each round; ids and numbers of rounds do not count.
+    """
+    if len(given) <= 2 or given[-1].role != "user" or given[-1].results or not given[-1].text:
+        return None
+    before = given[-2]
+    if before.role != "assistant" or before.calls or not before.text:
+        return None
+    words = round_words(given[-1].text)
+    earlier = (m.text for m in given[:-2] if m.role == "user" and m.text and not m.results)
+    return words if words and any(round_words(text) == words for text in earlier) else None

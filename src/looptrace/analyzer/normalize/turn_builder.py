@@ -18,6 +18,7 @@ from msgspec.structs import asdict
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, PER_SERVICE, Sameness, Sessions
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.normalize.agent_runs import agent_runs_of, message_of
+from looptrace.analyzer.normalize.messages import comes_again
 from looptrace.analyzer.normalize.session_history import (
     SESSION_NAME,
     SessionHistory,
@@ -337,8 +338,9 @@ class _Trace:
     def _user_row(self, span: SpanFields) -> TurnRow:
         # A message starts before its span, because the span may have taken no time.
         at = {"start_ns": span.start_ns - 1, "end_ns": span.start_ns}
+        said = {"text": message_of(span), "arguments": comes_again(span.given or ())}
         blank = dict.fromkeys(("name", "failed", "error_type", "error", "trace_hash"))
-        return self._row(span, "user", agent="", text=message_of(span), **at, **blank)
+        return self._row(span, "user", agent="", **said, **at, **blank)
 
 
 def _spoke(span: SpanFields) -> bool:

@@ -15,6 +15,7 @@
 | `fail("text")` | a request to the model that fails with this message |
 | `user("text")` | a person steps in, with these words |
 | `prompt("text")` | a message to the agent, of a person or of an orchestrator |
+| `remind("text")` | the same, where it came before in its conversation |
 | `handoff(agent, "request")->answer` | a request to another agent |
 | `attempt(status, blockers)->work` | an attempt at the task; `attempt(done)` says less |
 | `switch(status, blockers)->work` | an attempt, as a turn of its session |
@@ -40,6 +41,7 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.fingerprint.single_texts import round_words
 from looptrace.analyzer.schema.turns import SILENCE, TURN_SCHEMA, numbered
 from looptrace.analyzer.text.payloads import canonical
 from looptrace.errors import InputError
@@ -276,6 +278,9 @@ def _row(turn: WrittenTurn, end_s: int) -> dict[str, Any]:
         return row | {"kind": "user", "call_id": "user", "text": turn.arguments.strip('"')}
     if turn.name == "prompt":
         return row | {"kind": "user", "text": turn.arguments.strip('"')}
+    if turn.name == "remind":
+        text = turn.arguments.strip('"')
+        return row | {"kind": "user", "text": text, "arguments": round_words(text)}
     return row | {
         "kind": "tool",
         "name": turn.name,

@@ -1,0 +1,62 @@
+"""The rule `unheeded_message`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
+from looptrace.rules.vocabulary import in_a_row
+
+
+@dataclass(frozen=True, slots=True)
+class UnheededMessage(Rule):
+    """The same message comes again and again, and the agent answers briefly and does nothing.
+
+    A hook, a goal or a wrapper puts a message into each round, such as “The tests have not been
+    run.”; the agent says each time that all is done. The message came before in its conversation;
+    ids and numbers of rounds do not count. The words of the answers do not matter. A call or a
+    request to another agent in between ends the row.
+
+    Messages of fewer than five words do not count, because a person may say “Go on.” each time; nor
+    do long answers, which may be the parts of one text.
+
+    ## Looping
+    - `(remind("The tests have not been run, attempt {n}.") say("All done, {n}.")) x3`
+    - `(remind("[goal {n}f] Keep on until the goal is met.") say("It is met {n}.")) x3`
+
+    ## Not looping
+    - `(remind("The tests have not been run, attempt {n}.") say("All done, {n}.")) x2`: only twice.
+    - `(remind("The tests have not been run.") say("I run {n}.") run_tests({n})->"{n} passed") x9`:
+      it acts.
+    - `(remind("Write what is on page {n}, please.") say("It is a table, {n}.")) x9`: other pages.
+    - `(remind("Go on.") say("Part {n}.")) x9`: a person may say so.
+    - `(prompt("Is the build of main green now?") say("Not yet, {n}.")) x9`: each is asked anew.
+    """
+
+    name = "unheeded_message"
+    lane = LaneSpec(by="agent", kinds=("tool", "model", "handoff"))
+    exact = False  # The words of the answers differ.
+
+    attempts_min: int = setting(
+        3, ge=2, le=100, doc="Brief answers in a row to a message that came before."
+    )
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(8, "gate")))
+
+    @property
+    def lookback(self) -> int:
+        """The answers of a loop."""
+        return self.attempts_min
+
+    def may_fire(self, turn: NewTurn) -> bool:
+        """Return whether it answers a message that came before."""
+        return turn.reminded != UNKNOWN
+
+    def evaluate(self, lane: Lane) -> Evaluation:
+        """Count the answers in a row to one message."""
+        reminded = lane.reminded
+        return repeats(in_a_row(lane, reminded), self.attempts_min, reminded)
+
+    def say(self, loop: Loop) -> str:
+        """Quote the first answer."""
+        return f"one message came {loop.attempts} times more, answered from “{loop.labels[0]}” on"
