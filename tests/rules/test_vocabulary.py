@@ -108,6 +108,8 @@ def columns(rows: list[Row]) -> Turns:
         mendable=outcome,
         signature=call,
         response=call,
+        cut=call,
+        compacted=call,
         chant_times=call,
         chant_chars=call,
         silent=call == 2,

@@ -270,6 +270,15 @@ def _a_text_gets_better(story: Story) -> None:
         story.agent("critic", f"Judge: Text without {last}.", f"It has {flaw}.")
 
 
+# A program takes a text through many agents, of which each shortens it a little.
+def _one_text_for_many(story: Story) -> None:
+    text = "The hall is old and has a roof of red tiles, four doors and a long floor of stone."
+    for number in range(9):
+        better = text.rsplit(" ", 1)[0]
+        story.agent(f"editor{number}", f"Improve this text: {text}", better)
+        text = better
+
+
 # A program asks an agent five times at the same time, and takes the most frequent answer.
 def _five_at_once(story: Story) -> None:
     for _ in range(5):
@@ -340,6 +349,15 @@ CASES: Sequence[tuple[Any, list[str], list[tuple[str, str]], str]] = (
         _a_text_gets_better,
         ["Write. Mind: nothing."],
         [("", name) for name in ("writer", "critic") * 6][1:],
+        "",
+    ),
+    (
+        _one_text_for_many,
+        [
+            "Improve this text: The hall is old and has a roof of red tiles, four doors and a long "
+            "floor of stone."
+        ],
+        [("", f"editor{number}") for number in range(1, 9)],
         "",
     ),
     (_five_at_once, ["How many rooms are free?"], [], ""),
