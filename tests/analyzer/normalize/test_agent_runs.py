@@ -254,6 +254,14 @@ def _a_supervisor_asks_the_same(story: Story) -> None:
         story.agent("writer", f"Write a line about {text}.", f"A line about {text}.", boss)
 
 
+# Its agents answer in other words each time, and one of them works.
+def _a_supervisor_asks_nothing_new(story: Story) -> None:
+    boss = story.agent("boss", "Write about rooms.", None)
+    for text in ("cheap", "dear", "free", "taken", "full", "gone"):
+        story.calls(story.agent("scout", "Find a room.", f"Rooms are {text}.", boss), "ask_web")
+        story.agent("writer", "Sum it up.", f"In short: {text}.", boss)
+
+
 # A program passes five texts through three agents.
 def _a_line_of_agents(story: Story) -> None:
     for text in ("hall", "garden", "roof", "cellar", "stairs"):
@@ -338,6 +346,12 @@ CASES: Sequence[tuple[Any, list[str], list[tuple[str, str]], str]] = (
         ["Write about rooms."],
         [("boss", "scout"), ("boss", "writer")] * 6,
         "repeated_request",
+    ),
+    (
+        _a_supervisor_asks_nothing_new,
+        ["Write about rooms."],
+        [("boss", "scout"), ("boss", "writer")] * 6,
+        "no_new_request",
     ),
     (
         _a_line_of_agents,
