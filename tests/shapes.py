@@ -144,7 +144,13 @@ class _Writer:
             semconv.GEN_AI_OUTPUT_MESSAGES: answer,
         }
         texts = {key: json.dumps(value) for key, value in messages.items() if value is not None}
-        attributes = {semconv.GEN_AI_OPERATION_NAME: "chat", semconv.GEN_AI_USAGE_OUTPUT_TOKENS: 1}
+        reason = row["finish_reason"]
+        attributes = {
+            semconv.GEN_AI_OPERATION_NAME: "chat",
+            semconv.GEN_AI_USAGE_OUTPUT_TOKENS: 100,
+            semconv.GEN_AI_RESPONSE_FINISH_REASONS: reason and [reason],
+            semconv.GEN_AI_CONVERSATION_COMPACTED: row["compacted"],
+        }
         failed = row["kind"] == "model" and row["failed"]
         status = STATUS_ERROR if failed else 0
         message = (row["error"] if failed else None) or ""

@@ -153,6 +153,7 @@ ALL = EXPECTED | EXPECTED_OWN
 # Names that no trace of ours shows; other tests make spans with them.
 NOT_SHOWN = {
     "error.message",
+    "gen_ai.conversation.compacted",
     "langfuse.session.id",
     "looptrace.phase.start_ns",  # of spans that were forwarded
     "looptrace.progress.code_written",

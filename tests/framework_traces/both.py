@@ -8,7 +8,15 @@ from dataclasses import replace
 from examples.dialects import OPENAI, Asked, Message, Response
 from tests.framework_traces import genai
 from tests.framework_traces.openinference import flat, kind, llm, values
-from tests.framework_traces.shape import MODEL, Piece, Shape, Talk, arguments, seen
+from tests.framework_traces.shape import (
+    MODEL,
+    Piece,
+    Shape,
+    Talk,
+    arguments,
+    seen,
+    stopped,
+)
 
 
 def _both_root(talk: Talk) -> list[Piece]:
@@ -91,6 +99,7 @@ def _adk_overwritten(talk: Talk) -> dict[str, object]:
         "gen_ai.request.model": MODEL,
         "gen_ai.agent.name": talk.run.agent,
         "gen_ai.conversation.id": talk.run.session,
+        **stopped(last),
         "gen_ai.usage.input_tokens": last.input_tokens,
         "gen_ai.usage.output_tokens": last.output_tokens,
     }

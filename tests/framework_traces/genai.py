@@ -16,6 +16,7 @@ from tests.framework_traces.shape import (
     executed,
     failing,
     seen,
+    stopped,
     usage,
 )
 from tests.otlp import CLIENT
@@ -53,7 +54,11 @@ LANGGRAPH = Shape(
         )
     ],
     model=lambda talk, response: [
-        Piece(f"chat {MODEL}", chat(response, **conversation_id(talk)), kind=CLIENT)
+        Piece(
+            f"chat {MODEL}",
+            chat(response, **conversation_id(talk), **stopped(response)),
+            kind=CLIENT,
+        )
     ],
     tool=lambda talk, asked: [_langgraph_tool(talk, asked)],
 )
@@ -76,7 +81,7 @@ def _sdk_model(_: Talk, response: Response) -> list[Piece]:
     """Return a model's span in which the calls come before the text."""
     text, *calls = response.message["parts"]
     said = {"gen_ai.output.messages": answers_with(response, *calls, text)}
-    return [Piece(f"chat {MODEL}", chat(response) | said, kind=CLIENT)]
+    return [Piece(f"chat {MODEL}", chat(response, **stopped(response)) | said, kind=CLIENT)]
 
 
 # The OpenAI SDK alone, with OpenTelemetry's instrumentation and with OpenLLMetry's: models only.
@@ -84,7 +89,9 @@ OPENAI = Shape("opentelemetry.instrumentation.genai.openai", around=_plain_root,
 OPENAI_OPENLLMETRY = Shape(
     "opentelemetry.instrumentation.openai.v1",
     around=_plain_root,
-    model=lambda _, response: [Piece("openai.chat", chat(response), kind=CLIENT)],
+    model=lambda _, response: [
+        Piece("openai.chat", chat(response, **stopped(response)), kind=CLIENT)
+    ],
 )
 
 
@@ -174,6 +181,7 @@ ADK = Shape(
                 "gen_ai.request.model": MODEL,
                 "gen_ai.agent.name": talk.run.agent,
                 **conversation_id(talk),
+                **stopped(response),
                 **usage(response),
             },
         )
@@ -216,6 +224,7 @@ AGENT_FRAMEWORK = Shape(
             talk,
             **{
                 "gen_ai.request.model": MODEL,
+                **stopped(talk.last),
                 "gen_ai.usage.input_tokens": talk.input_tokens,
                 "gen_ai.usage.output_tokens": talk.output_tokens,
                 "gen_ai.input.messages": json.dumps(talk.first[1:]),
@@ -226,7 +235,8 @@ AGENT_FRAMEWORK = Shape(
     model=lambda _, response: [
         Piece(
             f"chat {MODEL}",
-            chat(response) | {"gen_ai.input.messages": json.dumps(response.messages[1:])},
+            chat(response, **stopped(response))
+            | {"gen_ai.input.messages": json.dumps(response.messages[1:])},
         )
     ],
     tool=_framework_tool,

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from examples.dialects import OPENAI, Asked, Message, Response
-from tests.framework_traces.shape import MODEL, Piece, Shape, Talk, arguments, failing
+from tests.framework_traces.shape import (
+    MODEL,
+    Piece,
+    Shape,
+    Talk,
+    arguments,
+    failing,
+    stop_of,
+)
 
 SCHEMA = '{"type": "object", "properties": {"order": {"type": "string"}}}'
 REDACTED = "An error occurred while running the tool. Please try again."
@@ -80,7 +88,8 @@ def _openai_model(_: Talk, response: Response) -> list[Piece]:
         flat("llm.output_messages", [response.message]),
     )
     whole = values({"messages": []}, {"choices": []})
-    return [Piece("ChatCompletion", said | whole, status="ok")]
+    stop = {"llm.finish_reason": stop_of(response)}
+    return [Piece("ChatCompletion", said | whole | stop, status="ok")]
 
 
 def _prefixed(asked: Asked) -> Message:
@@ -113,6 +122,7 @@ def _langgraph_model(talk: Talk, response: Response) -> list[Piece]:
     told = flat("llm.output_messages", [response.message])
     text = values({"messages": []}, {"generations": []})
     said = llm(response, given, told) | _langgraph_session(talk) | text
+    said["llm.finish_reason"] = stop_of(response)
     node = _langgraph_chain(talk, "model", [], [response.step.text])
     person = {**node.attributes, **flat("llm.input_messages", talk.first[1:])}
     return [replace(node, attributes=person), Piece("ScriptedModel", said, status="ok")]
@@ -257,7 +267,8 @@ def _agents_model(_: Talk, response: Response) -> list[Piece]:
     told |= {f"{part}.type": "text", f"{part}.text": answer[0]["content"]}
     whole = values([], {"output": []})
     given = flat("llm.input_messages", said, parts=("assistant",))
-    return [Piece("response", llm(response, given, told) | whole, status="ok")]
+    stop = {"llm.finish_reason": stop_of(response)}
+    return [Piece("response", llm(response, given, told) | whole | stop, status="ok")]
 
 
 def _split(message: Message) -> list[Message]:

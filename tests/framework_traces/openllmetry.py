@@ -7,7 +7,16 @@ from dataclasses import replace
 
 from examples.dialects import GENAI, Asked, Message, Response
 from tests.framework_traces.openinference import REDACTED, REDACTED_STATUS
-from tests.framework_traces.shape import MODEL, Piece, Shape, Talk, arguments, chat, failing
+from tests.framework_traces.shape import (
+    MODEL,
+    Piece,
+    Shape,
+    Talk,
+    arguments,
+    chat,
+    failing,
+    stopped,
+)
 from tests.otlp import CLIENT
 
 
@@ -60,7 +69,12 @@ TRACELOOP = Shape(
     model=lambda talk, response: [
         Piece(
             "openai.chat",
-            chat(response, **{"gen_ai.agent.name": talk.run.agent}, **_traceloop_session(talk)),
+            chat(
+                response,
+                **{"gen_ai.agent.name": talk.run.agent},
+                **_traceloop_session(talk),
+                **stopped(response),
+            ),
             kind=CLIENT,
         )
     ],
@@ -86,7 +100,7 @@ def _agents_tool(_: Talk, asked: Asked) -> list[Piece]:
 
 
 def _agents_model(_: Talk, response: Response) -> list[Piece]:
-    said = chat(response)
+    said = chat(response, **stopped(response))
     del said["gen_ai.request.model"]
     given = [part for m in response.messages for part in _agents_message(m, past=True)]
     said["gen_ai.input.messages"] = json.dumps(given)

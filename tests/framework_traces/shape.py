@@ -151,6 +151,16 @@ def usage(response: Response) -> Attributes:
     }
 
 
+def stop_of(response: Response) -> str:
+    """Return why the model stopped, in OpenAI's word."""
+    return "tool_calls" if response.asked else "stop"
+
+
+def stopped(response: Response) -> Attributes:
+    """Return why the model stopped, under OpenTelemetry's name."""
+    return {"gen_ai.response.finish_reasons": [stop_of(response)]}
+
+
 def chat(response: Response, **more: object) -> dict[str, object]:
     """Return a model's span in OpenTelemetry's names, with messages as JSON text."""
     return {

@@ -6,7 +6,17 @@ import json
 from dataclasses import replace
 
 from examples.dialects import LANGCHAIN, OPENAI, VERCEL, Asked, Message, Response, compact
-from tests.framework_traces.shape import MODEL, Piece, Shape, Talk, executed, failing, usage
+from tests.framework_traces.shape import (
+    MODEL,
+    Piece,
+    Shape,
+    Talk,
+    executed,
+    failing,
+    stop_of,
+    stopped,
+    usage,
+)
 
 
 def _observed(talk: Talk, kind: str, given: object, told: object) -> dict[str, object]:
@@ -169,6 +179,7 @@ def _vercel_root(talk: Talk) -> list[Piece]:
         "ai.prompt": compact({"messages": [{"role": "user", "content": talk.run.task}]}),
         "ai.response.text": talk.last.step.text,
         "ai.response.toolCalls": compact(calls),
+        "ai.response.finishReason": stop_of(talk.last),
         "ai.usage.inputTokens": talk.input_tokens,
         "ai.usage.outputTokens": talk.output_tokens,
     }
@@ -185,6 +196,8 @@ def _vercel_model(talk: Talk, response: Response) -> list[Piece]:
         "gen_ai.response.model": MODEL,
         "ai.response.text": response.step.text,
         **({"ai.response.toolCalls": calls} if response.asked else {}),
+        "ai.response.finishReason": stop_of(response).replace("_", "-"),
+        **stopped(response),
         "ai.usage.inputTokens": response.input_tokens,
         "ai.usage.outputTokens": response.output_tokens,
         **usage(response),

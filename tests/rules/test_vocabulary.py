@@ -110,6 +110,8 @@ def columns(rows: list[Row]) -> Turns:
         mendable=outcome,
         signature=call,
         response=call,
+        cut=call,
+        compacted=call,
         chant_times=call,
         chant_chars=call,
         reminded=call,

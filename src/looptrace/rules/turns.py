@@ -16,6 +16,7 @@ import numpy.typing as npt
 from looptrace.errors import InstallError
 
 __all__ = [
+    "CUTS",
     "KINDS",
     "STATUSES",
     "UNKNOWN",
@@ -44,6 +45,8 @@ UNKNOWN = 0
 KINDS = ("tool", "model", "handoff", "attempt", "progress", "switch", "user")
 # How an attempt at a task ended, as its author recorded it.
 STATUSES = ("pending", "in_progress", "blocked", "done")
+# Why a response was cut off.
+CUTS = ("length", "content_filter")
 # In which sense two calls of one response are the same.
 Twin = Literal["twin", "twin_signature", "twin_failure", "twin_external"]
 TWINS: tuple[Twin, ...] = get_args(Twin)
@@ -109,6 +112,8 @@ class NewTurn(Protocol):
     busy_ns: int
     chant_times: int
     check: int
+    compacted: int
+    cut: int
     end_ns: int
     enters: bool
     errors: int
@@ -198,6 +203,8 @@ class Turns:
     reminded: Codes  # the message that a brief response answers, if it came before
     silent: Flags  # a response without text and calls
     only_calls: Flags  # a response without a text
+    cut: Codes  # why a response was cut off: index into CUTS, counted from 1; 0 for other turns
+    compacted: Codes  # text and calls of a response after a compaction; unknown for other turns
     chant_times: Codes  # how often a model's text repeats its last words in a row
     chant_chars: Codes  # and the number of characters of these repeats
     texts: tuple[str | None, ...]  # outputs and requests; none if no rule reads them

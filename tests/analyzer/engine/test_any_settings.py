@@ -42,6 +42,8 @@ CHOICES: dict[str, list[Any]] = {
     "failed": [True, False, None],
     "text": ["Again.", "Done."],
     "talks_on": ["Again.", "Done.", None],
+    "finish_reason": [None, "length", "length", "stop"],
+    "compacted": [None, True],
     "phase": [None, None, "fix", "test", "plan"],
     "subtask": [None, None, "part"],
     "tests_failed": [None, None, 0, 1, 2, 3],

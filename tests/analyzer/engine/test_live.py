@@ -63,6 +63,8 @@ step = st.fixed_dictionaries(
         "failed": st.sampled_from([True, False, None]),
         "text": st.sampled_from(["Again.", "Done."]),
         "talks_on": st.sampled_from(["Again.", "Again.", "Done.", None]),
+        "finish_reason": st.sampled_from([None, "length", "length", "stop", "content_filter"]),
+        "compacted": st.sampled_from([None, None, True]),
         "phase": st.sampled_from([None, None, "fix", "test", "plan"]),
         "subtask": st.sampled_from([None, None, "part"]),
         "task_kind": st.sampled_from([None, None, "code", "setup"]),
@@ -124,6 +126,7 @@ def table(steps: list[dict[str, Any]]) -> pl.DataFrame:
             | {"text": None if is_tool else one["text"], "phase": one.get("phase")}
             | {"response": one["text"] if is_model else None}
             | {"talks_on": one.get("talks_on") if is_model else None}
+            | {k: one.get(k) if is_model else None for k in ("finish_reason", "compacted")}
             | {key: one.get(key) for key in ("subtask", "task_kind", *METRICS, "metrics")}
             | {"phase_start_ns": since_ns[-one["declared"]] if one.get("declared") else None}
             | {"iteration": one.get("iteration")}

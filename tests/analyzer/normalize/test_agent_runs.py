@@ -254,6 +254,14 @@ def _a_supervisor_asks_the_same(story: Story) -> None:
         story.agent("writer", f"Write a line about {text}.", f"A line about {text}.", boss)
 
 
+# Its agents answer in other words each time, and one of them works.
+def _a_supervisor_asks_nothing_new(story: Story) -> None:
+    boss = story.agent("boss", "Write about rooms.", None)
+    for text in ("cheap", "dear", "free", "taken", "full", "gone"):
+        story.calls(story.agent("scout", "Find a room.", f"Rooms are {text}.", boss), "ask_web")
+        story.agent("writer", "Sum it up.", f"In short: {text}.", boss)
+
+
 # A program passes five texts through three agents.
 def _a_line_of_agents(story: Story) -> None:
     for text in ("hall", "garden", "roof", "cellar", "stairs"):
@@ -268,6 +276,15 @@ def _a_text_gets_better(story: Story) -> None:
     for last, flaw in zip(("nothing", *flaws), flaws, strict=False):
         story.agent("writer", f"Write. Mind: {last}.", f"Text without {last}.")
         story.agent("critic", f"Judge: Text without {last}.", f"It has {flaw}.")
+
+
+# A program takes a text through many agents, of which each shortens it a little.
+def _one_text_for_many(story: Story) -> None:
+    text = "The hall is old and has a roof of red tiles, four doors and a long floor of stone."
+    for number in range(9):
+        better = text.rsplit(" ", 1)[0]
+        story.agent(f"editor{number}", f"Improve this text: {text}", better)
+        text = better
 
 
 # A program asks an agent five times at the same time, and takes the most frequent answer.
@@ -331,6 +348,12 @@ CASES: Sequence[tuple[Any, list[str], list[tuple[str, str]], str]] = (
         "repeated_request",
     ),
     (
+        _a_supervisor_asks_nothing_new,
+        ["Write about rooms."],
+        [("boss", "scout"), ("boss", "writer")] * 6,
+        "no_new_request",
+    ),
+    (
         _a_line_of_agents,
         ["Read about the hall."],
         [("", name) for name in ("reader", "writer", "checker") * 5][1:],
@@ -340,6 +363,15 @@ CASES: Sequence[tuple[Any, list[str], list[tuple[str, str]], str]] = (
         _a_text_gets_better,
         ["Write. Mind: nothing."],
         [("", name) for name in ("writer", "critic") * 6][1:],
+        "",
+    ),
+    (
+        _one_text_for_many,
+        [
+            "Improve this text: The hall is old and has a roof of red tiles, four doors and a long "
+            "floor of stone."
+        ],
+        [("", f"editor{number}") for number in range(1, 9)],
         "",
     ),
     (_five_at_once, ["How many rooms are free?"], [], ""),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.span_fields import TOKENS_MAX
-from looptrace.analyzer.normalize.span_kinds import DIALECTS, KEYS
+from looptrace.analyzer.normalize.span_kinds import CUT_OFF, DIALECTS, KEYS, finish_reason_of
 from looptrace.analyzer.normalize.span_tree import ANCESTORS_MAX
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
@@ -22,6 +22,7 @@ from looptrace.analyzer.schema.turns import SILENCE, TURN_SCHEMA
 from looptrace.analyzer.text.errors import SAYS_NOTHING_CHARS_MAX, says_nothing
 from looptrace.analyzer.text.payloads import arguments_of
 from looptrace.collector.files.reader import read_spans
+from looptrace.rules.turns import CUTS
 from tests import traps
 from tests.otlp import Trace
 from tests.seeds import seeds
@@ -653,3 +654,48 @@ def test_response_that_calls_does_not_talk_on() -> None:
 
     assert found["talks_on"].is_null().arg_true().to_list() == [0, 4]
     assert rules(rows) == set()
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"gen_ai.response.finish_reasons": ["length"]}, "length"),
+        ({"gen_ai.response.finish_reasons": '["max_tokens"]'}, "length"),
+        ({"gen_ai.response.finish_reasons": ["stop", "content_filter"]}, "content_filter"),
+        ({"gen_ai.response.finish_reasons": ["FinishReason.MAX_TOKENS"]}, "length"),
+        ({"gen_ai.response.finish_reasons": ["SAFETY"]}, "content_filter"),
+        ({"gen_ai.response.finish_reasons": ["guardrail_intervened"]}, "content_filter"),
+        ({"gen_ai.response.finish_reasons": ["end_turn"]}, "end_turn"),
+        ({"gen_ai.response.finish_reasons": []}, None),
+        ({"gen_ai.response.finish_reasons": [""]}, None),
+        ({"llm.finish_reason": "length"}, "length"),
+        ({"ai.response.finishReason": "content-filter"}, "content_filter"),
+        ({}, None),
+    ],
+)
+def test_why_a_model_stopped(attributes: Attributes, reason: str | None) -> None:
+    """Producers have different words for the same, in different places."""
+    assert turns([span(1, model("So.", **attributes))])["finish_reason"].to_list()[-1] == reason
+
+
+def test_a_choice_event_says_why_a_model_stopped() -> None:
+    """Frameworks with messages in events have the reason there."""
+    said = {"message": "So.", "finish_reason": "max_tokens"}
+    event = {"name": "gen_ai.choice", "time_ns": 0, "attributes": said}
+    found = turns([span(1, {"gen_ai.operation.name": "chat"}, events=json.dumps([event]))])
+
+    assert found["finish_reason"].to_list() == ["length"]
+
+
+@pytest.mark.parametrize(("value", "flag"), [(True, True), ("true", True), (False, None)])
+def test_a_compacted_history_is_known(value: object, flag: bool | None) -> None:
+    """The conventions set it only where it is true."""
+    found = turns([span(1, model("So.", **{"gen_ai.conversation.compacted": value}))])
+
+    assert found["compacted"].to_list()[-1] == flag
+
+
+def test_reasons_are_those_that_rules_know() -> None:
+    """A reason of one table and not of the other would never be found."""
+    assert tuple(CUT_OFF) == CUTS
+    assert {finish_reason_of([word]) for words in CUT_OFF.values() for word in words} == {*CUTS}

@@ -47,7 +47,7 @@ from looptrace.analyzer.fingerprint.waiting import (
 )
 from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.analyzer.schema.turns import SILENCE
-from looptrace.rules.turns import STATUSES, UNKNOWN, Codes, Figures, Flags, Turns
+from looptrace.rules.turns import CUTS, STATUSES, UNKNOWN, Codes, Figures, Flags, Turns
 from looptrace.rules.vocabulary import pair
 
 # Columns of turns that get a code, which is the hash of the column.
@@ -64,6 +64,9 @@ _HASHED = (
     "response",
     "talks_on",
 )
+
+# A limit of fewer tokens is meant: for a yes, a no, or the name of a class.
+CUT_TOKENS_MIN = 64
 
 # Phases that converge, and other names in settings.
 CODES_KEPT_MAX = 1_000
@@ -109,6 +112,16 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
         .then(status)
         .otherwise(UNKNOWN),
         step_code=_step_code(turns),
+        cut=pl.when(pl.col("output_tokens").is_between(1, CUT_TOKENS_MIN, closed="left"))
+        .then(UNKNOWN)
+        .otherwise(
+            pl.col("finish_reason").replace_strict(
+                CUTS, range(1, len(CUTS) + 1), default=UNKNOWN, return_dtype=pl.Int64
+            )
+        ),
+        compacted_code=pl.when(pl.col("compacted") & pl.col("response").is_not_null())
+        .then(_hash("response"))
+        .otherwise(UNKNOWN),
     )
     marks = _marks({name: column.to_numpy() for name, column in _marked_by(turns).items()})
     failed = pl.col("failed").fill_null(value=False)
@@ -324,10 +337,8 @@ def _texts(table: pl.DataFrame, kinds: Collection[str]) -> tuple[str | None, ...
     if not table.select(of_kinds.any()).item():
         return ()
     put_out = (
-        pl.when(kind == "model")
+        pl.when(kind.is_in(["model", "handoff"]))
         .then("text")
-        .when(kind == "handoff")
-        .then("arguments")
         .otherwise(pl.coalesce("error", "result"))
     )
     return tuple(table.select(pl.when(of_kinds).then(put_out)).to_series().to_list())

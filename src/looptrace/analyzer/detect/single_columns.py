@@ -12,7 +12,7 @@ from math import nan
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from looptrace.analyzer.detect.columns import is_untested, tool_marks
+from looptrace.analyzer.detect.columns import CUT_TOKENS_MIN, is_untested, tool_marks
 from looptrace.analyzer.fingerprint.chants import chant_of_turn
 from looptrace.analyzer.fingerprint.error_kinds import (
     EXTERNAL,
@@ -39,7 +39,7 @@ from looptrace.analyzer.fingerprint.waiting import (
     is_unfinished,
 )
 from looptrace.analyzer.schema.turns import AT, SILENCE
-from looptrace.rules.turns import KINDS, STATUSES, TWINS, UNKNOWN
+from looptrace.rules.turns import CUTS, KINDS, STATUSES, TWINS, UNKNOWN
 
 # Before all times: no span around the turn declares its phase.
 NEVER_NS = -1
@@ -69,29 +69,12 @@ CODED = (
     *("error", "mendable", "search_result", "check", "look_chars", "status", "trace", "has_id"),
     "step",
     *("chant_times", "chant_chars", "external", "own", "changes", "works", "only_reads"),
-    *(
-        "repeated",
-        "brief",
-        "unfinished",
-        "watches",
-        "searches",
-        "pauses",
-        "silent",
-        "only_calls",
-        "untested",
-    ),
+    *("repeated", "brief", "unfinished", "watches", "searches", "pauses", "silent"),
+    *("only_calls", "untested", "cut", "compacted"),
 )
 COUNTED = (
-    *(
-        "turn",
-        "epoch",
-        "resets_seen",
-        "speaker",
-        "reminded",
-        "reset",
-        "phase_before",
-        "phase_before_text",
-    ),
+    *("turn", "epoch", "resets_seen", "speaker", "reminded", "reset", "phase_before"),
+    "phase_before_text",
     *("enters", "visits", "transitions_seen", "converging", "waits_seen", "polls", "changes_seen"),
     *("calls_seen", "works_seen", "improvements", *TWINS, "busy_ns", "steps", "errors"),
     *("errors_before", "turns_since_best", "turns_since_best_before", "tries_since_progress"),
@@ -133,6 +116,7 @@ class SingleTurn:
 
 
 _KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
+_CUT_CODES = {cut: code for code, cut in enumerate(CUTS, 1)}
 _STATUS_CODES = {status: code for code, status in enumerate(STATUSES, 1)}
 _TOOL = _KIND_CODES["tool"]
 _SLEEPS, _WAITING, _FILE_LOOK, _LOG_FILE, _OWN_NOTES = map(
@@ -150,6 +134,7 @@ _numbers_of = itemgetter(
 _says = itemgetter(
     *(AT[name] for name in ("kind", "name", "failed", "call_id", "task_kind", "response", "text")),
     *(AT[name] for name in ("arguments", "result", "error", "error_kind")),
+    *(AT[name] for name in ("finish_reason", "compacted")),
 )
 
 
@@ -198,6 +183,8 @@ class _Said:
     result: str | None
     error: str | None
     error_kind: str | None
+    finish_reason: str | None
+    compacted: bool | None
 
 
 def _mark(one: SingleTurn, said: _Said) -> None:
@@ -210,6 +197,9 @@ def _mark(one: SingleTurn, said: _Said) -> None:
     one.only_calls = kind == "model" and said.text == ""
     one.repeated = text_code(said.arguments) if kind == "user" else UNKNOWN
     one.brief = kind == "model" and bool(_BRIEF.search(said.text or ""))
+    is_meant = 1 <= one.output_tokens < CUT_TOKENS_MIN
+    one.cut = UNKNOWN if is_meant else _CUT_CODES.get(said.finish_reason or "", UNKNOWN)
+    one.compacted = one.response if said.compacted else UNKNOWN
     one.chant_times, one.chant_chars = chant_of_turn(kind, said.text)
     one.status = UNKNOWN
     if kind in ("attempt", "switch") and name is not None:

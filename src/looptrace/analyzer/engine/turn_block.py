@@ -181,7 +181,7 @@ def seen_of(
 def _text(turn: Turn) -> str | None:
     """Return the output of a turn, as `columns` does for a table."""
     kind = turn[AT["kind"]]
-    names = {"model": ("text",), "handoff": ("arguments",)}.get(kind, ("error", "result"))
+    names = ("text",) if kind in ("model", "handoff") else ("error", "result")
     text: str | None = next((turn[AT[n]] for n in names if turn[AT[n]] is not None), None)
     return text
 

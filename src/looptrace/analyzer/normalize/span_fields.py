@@ -21,7 +21,12 @@ from looptrace.analyzer.normalize.dialects import (
 )
 from looptrace.analyzer.normalize.flat_messages import FlatMessages
 from looptrace.analyzer.normalize.messages import messages_of
-from looptrace.analyzer.normalize.span_kinds import NAMED_BY_SPAN, kinds_of, name_in
+from looptrace.analyzer.normalize.span_kinds import (
+    NAMED_BY_SPAN,
+    finish_reason_of,
+    kinds_of,
+    name_in,
+)
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import (
     NO_FIGURES,
@@ -148,6 +153,8 @@ def _fields(spans: SpansAlike, kind: SpanKind | None, dialect: str) -> list[Span
             *zip(*errors, strict=True),
             given,
             answers,
+            map(_finish_reason, columns.values("finish_reason"), kinds),
+            map(_compacted, columns.values("compacted"), kinds),
             map(_count, columns.values("input_tokens"), kinds),
             map(_count, columns.values("output_tokens"), kinds),
         )
@@ -354,6 +361,19 @@ def _interventions(events: Sequence[dict[str, Any]]) -> tuple[Intervention, ...]
 def _said(event: dict[str, Any], name: str) -> str | None:
     value = event["attributes"].get(f"looptrace.{name}")
     return None if value is None else str(value)
+
+
+def _finish_reason(value: Any, kind: SpanKind | None) -> str | None:
+    if value is None or kind != "model":
+        return None
+    value = parsed(value)
+    words = value if isinstance(value, list) else [value]
+    reason = finish_reason_of([word for word in words if isinstance(word, str)])
+    return reason and bounded_name(reason)
+
+
+def _compacted(value: Any, kind: SpanKind | None) -> bool | None:
+    return True if kind == "model" and parsed(value) is True else None
 
 
 def _count(value: Any, kind: SpanKind | None) -> int | None:

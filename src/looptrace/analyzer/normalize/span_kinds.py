@@ -198,6 +198,12 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "vercel": ("ai.response.text",),
     },
     "answer_calls": {"vercel": ("ai.response.toolCalls",)},
+    "finish_reason": {
+        "gen_ai": (semconv.GEN_AI_RESPONSE_FINISH_REASONS, "@gen_ai.choice#finish_reason"),
+        "openinference": ("llm.finish_reason",),
+        "vercel": ("ai.response.finishReason",),
+    },
+    "compacted": {"gen_ai": (semconv.GEN_AI_CONVERSATION_COMPACTED,)},
     "input_tokens": {
         "gen_ai": (semconv.GEN_AI_USAGE_INPUT_TOKENS, "gen_ai.usage.prompt_tokens"),
         "openinference": ("llm.token_count.prompt",),
@@ -211,3 +217,29 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "vercel": ("ai.usage.outputTokens", "ai.usage.completionTokens"),
     },
 }
+
+# The reasons for which a response was cut off, by the words of producers: GenAI, OpenAI, Anthropic,
+# Bedrock, Google, Mistral and Cohere. Other words are kept as they are.
+CUT_OFF: Mapping[str, tuple[str, ...]] = {
+    "length": (
+        *("length", "max_tokens", "max_output_tokens", "model_length"),
+        "model_context_window_exceeded",
+    ),
+    "content_filter": (
+        *("content_filter", "content_filtered", "guardrail_intervened", "refusal", "safety"),
+        *("recitation", "blocklist", "prohibited_content", "spii", "error_toxic"),
+    ),
+}
+_REASONS = {word: reason for reason, words in CUT_OFF.items() for word in words}
+# Enumerations of clients are written with their own names: `FinishReason.MAX_TOKENS`.
+_ENUM = re.compile(r"^(finish|stop)_?reason[._]+")
+
+
+def finish_reason_of(words: Sequence[str]) -> str | None:
+    """Return why a model stopped, given the words of a response's choices.
+
+    The choice that was cut off is chosen, as one of `CUT_OFF`.
+    """
+    plain = [_ENUM.sub("", word.strip().lower().replace("-", "_")) for word in words]
+    cut = (_REASONS[word] for word in plain if word in _REASONS)
+    return next(cut, None) or next(filter(None, plain), None)

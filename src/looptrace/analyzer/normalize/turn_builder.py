@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, PER_SERVICE, Sameness, Sessions
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
-from looptrace.analyzer.normalize.agent_runs import agent_runs_of, message_of
+from looptrace.analyzer.normalize.agent_runs import NOBODY, agent_runs_of, message_of
 from looptrace.analyzer.normalize.messages import comes_again
 from looptrace.analyzer.normalize.session_history import (
     SESSION_NAME,
@@ -251,6 +251,8 @@ class _Trace:
             arguments=span.news,
             response=span.response,
             talks_on=span.talks_on,
+            finish_reason=span.finish_reason,
+            compacted=span.compacted,
             input_tokens=span.input_tokens,
             output_tokens=span.output_tokens,
         )
@@ -303,7 +305,9 @@ class _Trace:
 
     def _handoff_row(self, run: SpanFields, caller: str) -> TurnRow:
         asked = message_of(run)
-        fields = {"agent": caller, "name": run.agent, "arguments": asked, "text": asked}
+        # What a program passes on is said by no agent, and repeats the words of other agents.
+        text = None if caller == NOBODY else asked
+        fields = {"agent": caller, "name": run.agent, "arguments": asked, "text": text}
         return self._row(run, "handoff", **fields, result=run.text)
 
     def _attempt_row(self, span: SpanFields) -> TurnRow:
@@ -345,7 +349,9 @@ class _Trace:
 
 def _spoke(span: SpanFields) -> bool:
     """Return whether a model's span has a response; some spans only prepare one."""
-    return bool(span.answer or span.input_tokens or span.output_tokens or span.failed)
+    return bool(
+        span.answer or span.input_tokens or span.output_tokens or span.failed or span.finish_reason
+    )
 
 
 def _named_arguments(arguments: str | None, call: ToolCall | None) -> str | None:

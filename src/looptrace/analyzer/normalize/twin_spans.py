@@ -71,6 +71,8 @@ def _both(outer: SpanFields, inner: SpanFields) -> SpanFields:
         stacktrace=outer.stacktrace or inner.stacktrace,
         given=outer.given or inner.given,
         answer=outer.answer or inner.answer,
+        finish_reason=outer.finish_reason or inner.finish_reason,
+        compacted=outer.compacted or inner.compacted,
         input_tokens=_known(outer.input_tokens, inner.input_tokens),
         output_tokens=_known(outer.output_tokens, inner.output_tokens),
     )

@@ -56,6 +56,8 @@ CODED = (
     Column("brief", _FLAG, "flag", "a response of few words"),
     Column("silent", _FLAG, "flag", "a response that neither says nor asks for anything"),
     Column("only_calls", _FLAG, "flag", "a response without a text"),
+    Column("cut", _INT, "place", "why a response was cut off, from 1 in `CUTS`; else 0"),
+    Column("compacted_code", _INT, "code", "text and calls of a response after a compaction"),
     Column("untested", _FLAG, "flag", "its task is of a kind that tests cannot tell of"),
 )
 

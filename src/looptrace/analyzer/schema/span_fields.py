@@ -74,6 +74,8 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
     stacktrace: str | None  # of the failure, else the text that its message comes from
     given: tuple[Message, ...] | None
     answer: tuple[Message, ...] | None
+    finish_reason: str | None  # why a model stopped, like the next three fields
+    compacted: bool | None
     input_tokens: int | None
     output_tokens: int | None
 

@@ -38,6 +38,8 @@ class Turn:
     order_ns: int
     start_ns: int
     end_ns: int
+    finish_reason: str | None
+    compacted: bool | None
     input_tokens: int | None
     output_tokens: int | None
     tests_failed: int | None

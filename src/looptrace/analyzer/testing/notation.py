@@ -10,6 +10,8 @@
 | `(?)`, `->?`, `say(?)` | the arguments, the result, the text are unknown |
 | `say("text")` | a model's response; `say("text", given="news")` what it was given since the last |
 | `say("text", asked="news")` | the same, given without the agent's responses before it |
+| `say("text", finish=length)` | a response, and why the model stopped |
+| `say("text", compacted=yes)` | a response after its history was compacted |
 | `say("words "*20)` | a response that says its words so many times |
 | `say(nothing)` | a response that neither says nor asks for anything; `given` as above |
 | `fail("text")` | a request to the model that fails with this message |
@@ -63,7 +65,10 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-_GIVEN = re.compile(r'\s*,?\s*(?P<how>given|asked)=(?:"(?P<text>[^"]*)"|(?P<word>\S+))\s*$')
+_SAYS = ("given", "asked", "finish", "compacted")
+_SAID = re.compile(
+    rf'\s*,?\s*(?P<how>{"|".join(_SAYS)})=(?:"(?P<text>[^"]*)"|(?P<word>[^\s,]+))\s*$'
+)
 _CHANTED = re.compile(r'"(?P<text>[^"]*)"\s*\*\s*(?P<times>\d+)')
 _CLOSING = {"(": ")", "[": "]"}
 
@@ -297,8 +302,7 @@ def _link_responses(rows: list[dict[str, Any]], written: list[WrittenTurn]) -> N
     last: dict[str, str | None] = {}
     for row, turn in zip(rows, written, strict=True):
         if row["kind"] == "model":
-            match = _GIVEN.search(turn.arguments)
-            if match and match["how"] == "given":
+            if "given" in _model_parts(turn.arguments)[1]:
                 row["talks_on"] = last.get(turn.agent)
             last[turn.agent] = row["text"]
 
@@ -333,18 +337,27 @@ def _figure_columns(written: str) -> dict[str, Any]:
 
 
 def _model_columns(written: str) -> dict[str, Any]:
-    match = _GIVEN.search(written)
-    text = written[: match.start()] if match else written
-    context = (match["text"] if match["text"] is not None else match["word"]) if match else None
+    text, parts = _model_parts(written)
     chanted = _CHANTED.fullmatch(text.strip())
     said = None if text.strip() == "?" else text.strip().strip('"')
     said = chanted["text"] * int(chanted["times"]) if chanted else said
     silent = text.strip() == "nothing"
-    arguments = None if match and match["word"] == "?" else context
+    context = parts.get("given", parts.get("asked"))
     return {
         "kind": "model",
         "name": "model",
         "text": "" if silent else said,
         "response": SILENCE if silent else said,
-        "arguments": arguments,
+        "arguments": None if context == "?" else context,
+        "finish_reason": parts.get("finish"),
+        "compacted": True if "compacted" in parts else None,
     }
+
+
+def _model_parts(written: str) -> tuple[str, dict[str, str]]:
+    """Return the text of a response, and what follows it by its name."""
+    parts: dict[str, str] = {}
+    while match := _SAID.search(written):
+        parts[match["how"]] = match["word"] if match["text"] is None else match["text"]
+        written = written[: match.start()]
+    return written, parts

@@ -139,6 +139,8 @@ def _attributes(span: SpanFields, failed: bool | None, texts: Hash) -> Iterable[
     form: HashedForm = "exact" if span.kind == "agent" else "result"
     yield semconv.GEN_AI_INPUT_MESSAGES, _messages(span.given, form, texts)
     yield semconv.GEN_AI_OUTPUT_MESSAGES, _messages(span.answer, "exact", texts)
+    yield semconv.GEN_AI_RESPONSE_FINISH_REASONS, span.finish_reason
+    yield semconv.GEN_AI_CONVERSATION_COMPACTED, span.compacted
     yield semconv.GEN_AI_USAGE_INPUT_TOKENS, span.input_tokens
     yield semconv.GEN_AI_USAGE_OUTPUT_TOKENS, span.output_tokens
 

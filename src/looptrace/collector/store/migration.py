@@ -19,6 +19,7 @@ from looptrace.collector.store.layout import (
     write_marker,
 )
 from looptrace.collector.store.locks import MARKER
+from looptrace.collector.store.tables.parquet import TIES_VERSION
 from looptrace.collector.store.tables.writing import rewrite
 
 
@@ -40,16 +41,17 @@ def prepare_store(store_dir: Path) -> None:
 def migrate(store_dir: Path) -> None:
     """Bring a store up to `SCHEMA_VERSION`; the caller is its only writer.
 
-    Schema 1 had the ties of a span's trace to others in one list, `ties`; schema 2 had turns
-    without `TURN_COLUMNS_ADDED`; schema 3 had one file for each day and bucket. A migration that
+    Schema 1 had the ties of a span's trace to others in one list, `ties`; schemas 2 and 4 had turns
+    without some columns; schema 3 had one file for each day and bucket. A migration that
     was killed goes on with the next call, and readers see whole files meanwhile.
 
     Raises:
         StoreError: if it is not a store, of a newer version, or a file cannot be read or written.
     """
     version = require_store(store_dir)
-    if version < COLUMNS_VERSION:
+    if version < TIES_VERSION:
         rewrite(store_dir, "spans", SPAN_SCHEMA, with_ties)
+    if version < COLUMNS_VERSION:
         rewrite(store_dir, "turns", TURN_SCHEMA)
     if version < SCHEMA_VERSION:
         write_marker(store_dir)

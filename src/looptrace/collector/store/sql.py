@@ -25,6 +25,7 @@ from looptrace.collector.store.reader import read_loops, tasks_named
 from looptrace.collector.store.tables.file_names import NAME_PATTERN
 from looptrace.collector.store.tables.parquet import (
     TABLES,
+    TIES_VERSION,
     TURN_COLUMNS_ADDED,
     file_patterns,
     if_damaged,
@@ -94,9 +95,11 @@ def connect(*stores: Path) -> duckdb.DuckDBPyConnection:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
     tables: Mapping[str, Iterable[str]] = TABLES
-    if min(map(require_store, stores)) < COLUMNS_VERSION:  # It may have been migrated meanwhile.
-        known = (name for name in TURN_SCHEMA if name not in TURN_COLUMNS_ADDED)
-        tables = {**TABLES, "spans": SPAN_SCHEMA, "turns": known}
+    version = min(map(require_store, stores))  # It may have been migrated meanwhile.
+    if version < COLUMNS_VERSION:
+        known = [name for name in TURN_SCHEMA if TURN_COLUMNS_ADDED.get(name, 1) <= version]
+        spans = SPAN_SCHEMA if version < TIES_VERSION else TABLES["spans"]
+        tables = {**TABLES, "spans": spans, "turns": known}
     folders = [store_dir.resolve() for store_dir in stores]
     loops = pl.concat(map(read_loops, folders)).unique("id")
     connection = duckdb.connect(config=_CONFIG)

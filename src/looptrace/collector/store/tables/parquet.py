@@ -30,8 +30,12 @@ T = TypeVar("T")
 # known without reading its content.
 STORED_SPAN_SCHEMA = pl.Schema({**SPAN_SCHEMA, **SPAN_TIES_SCHEMA})
 
-# The columns that schemas before the third lack; they are unknown for such turns.
-TURN_COLUMNS_ADDED = frozenset({"phase_start_ns", "iteration", "metrics"})
+# The first schema that has a column of turns; for turns of earlier ones it is unknown.
+TURN_COLUMNS_ADDED = {
+    **dict.fromkeys(("phase_start_ns", "iteration", "metrics"), 3),
+    **dict.fromkeys(("finish_reason", "compacted"), 5),
+}
+TIES_VERSION = 3  # The first schema with the ties of spans in columns of their own.
 
 TABLES = {"spans": STORED_SPAN_SCHEMA, "turns": TURN_SCHEMA, "findings": FINDING_SCHEMA}
 
@@ -213,7 +217,7 @@ def _scan(paths: Sequence[Path], columns: pl.Schema) -> pl.LazyFrame:
     """Scan files, with the columns that an earlier schema lacks, and one for each row's file."""
     files = list(paths)
     scan = pl.scan_parquet(files, glob=False, hive_partitioning=False, include_file_paths=FILE)
-    absent = TURN_COLUMNS_ADDED.intersection(columns) - {*schema_of(files[0])}
+    absent = TURN_COLUMNS_ADDED.keys() & columns.keys() - {*schema_of(files[0])}
     unknown = (pl.lit(None, columns[name]).alias(name) for name in absent)
     return scan.with_columns(unknown).select(*columns, FILE)
 
