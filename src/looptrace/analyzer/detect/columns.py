@@ -100,28 +100,11 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
         untested=pl.col("task_kind").is_in(untested).fill_null(value=False),
         trace_code=_hash("trace_id"),
         has_id=pl.col("call_id").is_not_null(),
-        repeated_code=pl.when((pl.col("kind") == "user") & pl.col("arguments").is_not_null())
-        .then(_hash("arguments"))
-        .otherwise(UNKNOWN),
-        brief=((pl.col("kind") == "model") & pl.col("text").str.contains(BRIEF_ANSWER)).fill_null(
-            value=False
-        ),
-        silent=(pl.col("response") == SILENCE).fill_null(value=False),
-        only_calls=((pl.col("kind") == "model") & (pl.col("text") == "")).fill_null(value=False),
+        **_of_messages(),
         status_code=pl.when(pl.col("kind").is_in(["attempt", "switch"]))
         .then(status)
         .otherwise(UNKNOWN),
         step_code=_step_code(turns),
-        cut=pl.when(pl.col("output_tokens").is_between(1, CUT_TOKENS_MIN, closed="left"))
-        .then(UNKNOWN)
-        .otherwise(
-            pl.col("finish_reason").replace_strict(
-                CUTS, range(1, len(CUTS) + 1), default=UNKNOWN, return_dtype=pl.Int64
-            )
-        ),
-        compacted_code=pl.when(pl.col("compacted") & pl.col("response").is_not_null())
-        .then(_hash("response"))
-        .otherwise(UNKNOWN),
     )
     marks = _marks({name: column.to_numpy() for name, column in _marked_by(turns).items()})
     failed = pl.col("failed").fill_null(value=False)
@@ -139,6 +122,30 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
         .cast(pl.Int64),
         search_result_code=pl.Series(result_codes),
     ).drop("reads", "checks")
+
+
+def _of_messages() -> dict[str, pl.Expr]:
+    """Return the codes and marks of responses, and of messages to the agent."""
+    return {
+        "repeated_code": pl.when((pl.col("kind") == "user") & pl.col("arguments").is_not_null())
+        .then(_hash("arguments"))
+        .otherwise(UNKNOWN),
+        "brief": (
+            (pl.col("kind") == "model") & pl.col("text").str.contains(BRIEF_ANSWER)
+        ).fill_null(value=False),
+        "silent": (pl.col("response") == SILENCE).fill_null(value=False),
+        "only_calls": ((pl.col("kind") == "model") & (pl.col("text") == "")).fill_null(value=False),
+        "cut": pl.when(pl.col("output_tokens").is_between(1, CUT_TOKENS_MIN, closed="left"))
+        .then(UNKNOWN)
+        .otherwise(
+            pl.col("finish_reason").replace_strict(
+                CUTS, range(1, len(CUTS) + 1), default=UNKNOWN, return_dtype=pl.Int64
+            )
+        ),
+        "compacted_code": pl.when(pl.col("compacted") & pl.col("response").is_not_null())
+        .then(_hash("response"))
+        .otherwise(UNKNOWN),
+    }
 
 
 def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:

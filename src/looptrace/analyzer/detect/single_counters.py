@@ -22,15 +22,15 @@ from looptrace.analyzer.detect.counters import (
 )
 from looptrace.analyzer.detect.persons import PERSONS, SPEAKERS, speaker_of
 from looptrace.analyzer.detect.phases import METRICS, own_figure
-from looptrace.analyzer.detect.single_columns import NEVER_NS, SingleTurn
-from looptrace.analyzer.detect.steps import STEP_CALLS_MAX
+from looptrace.analyzer.detect.single_columns import SingleTurn
+from looptrace.analyzer.detect.steps import Steps
 from looptrace.analyzer.schema.turns import AT
 from looptrace.bounded_dict import BoundedDict
-from looptrace.rules.turns import KINDS, STATUSES, TWINS, UNKNOWN, Twin
+from looptrace.rules.turns import KINDS, STATUSES, UNKNOWN
 from looptrace.rules.vocabulary import NS_PER_S
 
-_TOOL, _MODEL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
-    KINDS.index(kind) for kind in ("tool", "model", "attempt", "progress", "switch", "user")
+_TOOL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
+    KINDS.index(kind) for kind in ("tool", "attempt", "progress", "switch", "user")
 )
 _DONE = STATUSES.index("done") + 1
 # Figures of unknown calls are compared with one another, too.
@@ -112,21 +112,8 @@ class SingleCounters:
     """The counts of one task up to a turn; the next turn continues them."""
 
     __slots__ = (
-        *("agents", "alone", "attempt_trace", "calls_seen", "changes_seen", "done", "end_ns"),
-        *(
-            "epoch",
-            "how",
-            "asked_in",
-            "parallel",
-            "step",
-            "step_calls",
-            "input_total",
-            "messages",
-            "output_total",
-            "repeated",
-            "resets",
-            "resets_seen",
-        ),
+        *("agents", "attempt_trace", "calls_seen", "changes_seen", "done", "end_ns", "epoch"),
+        *("how", "input_total", "messages", "output_total", "repeated", "resets", "resets_seen"),
         *("steps", "trace", "turn", "usual_ns", "waits_seen", "works_seen"),
     )
 
@@ -138,17 +125,12 @@ class SingleCounters:
         self.end_ns: int | None = None  # of the turn before, with what else is needed of it
         self.trace = self.repeated = UNKNOWN
         self.done = False
-        # The calls of the last parallel step and of the last response, in each sense of `TWINS`.
-        self.parallel: frozenset[tuple[Twin, int, object]] = frozenset()
-        self.alone: frozenset[tuple[Twin, int, object]] = frozenset()
-        self.asked_in: int | None = None  # trace of the response before the calls
-        self.step, self.step_calls = UNKNOWN, 0
+        self.steps = Steps()
         self.attempt_trace: int | None = None  # of the last attempt
         self.messages: BoundedDict[int, None] | None = None  # the words of earlier ones
         self.agents: dict[int, _Agent] = {}
         self.epoch: _Epoch | None = None
         self.usual_ns: Mapping[int, int] = {}  # the longest wait with each tool
-        self.steps: dict[int, int] = {}  # place of each parallel step among turns that may move
 
     def copy(self) -> SingleCounters:
         """Return a copy that is counted on separately."""
@@ -157,7 +139,7 @@ class SingleCounters:
             other.messages = BoundedDict(self.messages.count_max)
             other.messages.update(self.messages)
         other.agents = {code: _copy(agent) for code, agent in self.agents.items()}
-        other.steps = dict(self.steps)
+        other.steps = self.steps.copy()
         if epoch := self.epoch:
             other.epoch = epoch = _copy(epoch)
             epoch.improved = dict(epoch.improved)
@@ -182,7 +164,7 @@ class SingleCounters:
             agent = self.agents[one.agent] = _Agent()
         self._number(one, agent)
         self._wait(one, agent)
-        self._pair_up(one)
+        self.steps.mark(one)
         improves = self._progress(one, self.epoch)
         self._try(one, self.epoch, improves=improves)
         self._phase(one, self.epoch, begins=begins)
@@ -288,36 +270,6 @@ class SingleCounters:
             return
         took_ns = max(one.end_ns - agent.waits_ns, self.usual_ns.get(one.name, 0))
         self.usual_ns = {**self.usual_ns, one.name: took_ns}
-
-    def _pair_up(self, one: SingleTurn) -> None:
-        """Set `TWINS`, as `steps.mark_twins` does."""
-        one.twin = one.twin_signature = one.twin_failure = one.twin_external = False
-        if one.kind != _TOOL:
-            self.asked_in = one.trace if one.kind == _MODEL else None
-            self.alone, self.step_calls = frozenset(), 0
-        if one.step != self.step:
-            self.step, self.parallel = one.step, frozenset()
-        first_ns = self.steps.setdefault(one.step, one.order_ns) if one.step else NEVER_NS
-        if one.kind != _TOOL:
-            return
-        is_parallel = one.step != UNKNOWN and one.order_ns == first_ns
-        if not is_parallel:
-            if self.asked_in != one.trace:
-                return
-            self.step_calls += 1
-            if self.step_calls > STEP_CALLS_MAX:
-                return
-        call = (one.call, one.outcome) if one.call and one.outcome else UNKNOWN
-        failure = one.mendable if one.error == UNKNOWN else one.error
-        codes = zip(TWINS, (call, one.signature, failure, int(one.external)), strict=True)
-        mine = {(name, one.agent, code) for name, code in codes if code != UNKNOWN}
-        seen = self.parallel if is_parallel else self.alone
-        for name, _, _ in mine & seen:
-            setattr(one, name, True)
-        if is_parallel:
-            self.parallel = seen | mine
-        else:
-            self.alone = seen | mine
 
     def _progress(self, one: SingleTurn, epoch: _Epoch) -> bool:
         """Count figures and improvements; return whether there was progress."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from looptrace.analyzer.detect.parts import Columns, Parts
-from looptrace.rules.turns import KINDS, UNKNOWN, Codes
+from looptrace.analyzer.detect.single_columns import NEVER_NS, SingleTurn
+from looptrace.rules.turns import KINDS, TWINS, UNKNOWN, Codes, Twin
 from looptrace.rules.vocabulary import pair
 
 _TOOL, _MODEL = KINDS.index("tool"), KINDS.index("model")
@@ -52,3 +53,54 @@ def mark_twins(rows: Columns, tasks: Parts) -> None:
             parts = Parts(rows, by=(*key, code), only=known)
             twins = parts.by_row(~parts.starts)
         rows[name] = twins
+
+
+class Steps:
+    """The steps of one task up to a turn, as `mark_twins` has them of tables."""
+
+    __slots__ = ("alone", "calls", "first_ns", "parallel", "step", "trace")
+
+    def __init__(self) -> None:
+        # The calls of the last parallel step and of the last response, in each sense of `TWINS`.
+        self.parallel: frozenset[tuple[Twin, int, object]] = frozenset()
+        self.alone: frozenset[tuple[Twin, int, object]] = frozenset()
+        self.trace: int | None = None  # of the response before the calls
+        self.step, self.calls = UNKNOWN, 0
+        self.first_ns: dict[int, int] = {}  # of each parallel step among turns that may move
+
+    def copy(self) -> Steps:
+        """Return a copy that goes on separately."""
+        other = Steps()
+        other.parallel, other.alone, other.trace = self.parallel, self.alone, self.trace
+        other.step, other.calls, other.first_ns = self.step, self.calls, dict(self.first_ns)
+        return other
+
+    def mark(self, one: SingleTurn) -> None:
+        """Set `TWINS` of the next turn."""
+        one.twin = one.twin_signature = one.twin_failure = one.twin_external = False
+        if one.kind != _TOOL:
+            self.trace = one.trace if one.kind == _MODEL else None
+            self.alone, self.calls = frozenset(), 0
+        if one.step != self.step:
+            self.step, self.parallel = one.step, frozenset()
+        first_ns = self.first_ns.setdefault(one.step, one.order_ns) if one.step else NEVER_NS
+        if one.kind != _TOOL:
+            return
+        is_parallel = one.step != UNKNOWN and one.order_ns == first_ns
+        if not is_parallel:
+            if self.trace != one.trace:
+                return
+            self.calls += 1
+            if self.calls > STEP_CALLS_MAX:
+                return
+        call = (one.call, one.outcome) if one.call and one.outcome else UNKNOWN
+        failure = one.mendable if one.error == UNKNOWN else one.error
+        codes = zip(TWINS, (call, one.signature, failure, int(one.external)), strict=True)
+        mine = {(name, one.agent, code) for name, code in codes if code != UNKNOWN}
+        seen = self.parallel if is_parallel else self.alone
+        for name, _, _ in mine & seen:
+            setattr(one, name, True)
+        if is_parallel:
+            self.parallel = seen | mine
+        else:
+            self.alone = seen | mine

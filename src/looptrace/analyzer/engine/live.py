@@ -287,7 +287,7 @@ class LiveEngine:
             self._add(part, encode_turn(turn, order_ns), part.final)
         task.counters = task.settled_counters.copy()
         self._count(part, fresh[part.settles :])
-        task.settled_counters.steps.clear()
+        task.settled_counters.steps.first_ns.clear()
         return part
 
     def _ask_all_of_many(self, part: _Part, turns: int) -> None:

@@ -272,7 +272,7 @@ class LiveTask:
             for mark in self.marks[marks:]
         ]
         self.settled_counters = counters
-        self.settled_counters.steps.clear()
+        self.settled_counters.steps.first_ns.clear()
         self.hold(count, self.waiting)
         return True
 

@@ -8,7 +8,16 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.fingerprint.masks import blank, map_distinct
-from looptrace.analyzer.fingerprint.tool_kinds import CHANGES, FILE_LOOK
+from looptrace.analyzer.fingerprint.runner_output import TESTS
+from looptrace.analyzer.fingerprint.tool_kinds import (
+    ANSWERING_COMMAND,
+    CHANGES,
+    FILE_LOOK,
+    READING_COMMAND,
+    READS,
+    SEARCHES,
+)
+from looptrace.analyzer.text.errors import answers_no
 
 # A result with this beginning reports a failure although its span's status does not.
 FAILURE_HEAD = (
@@ -88,6 +97,54 @@ _WORDS: Any = {"separator": ": ", "ignore_nulls": True}
 FAILED = pl.col("kind").is_in(["tool", "model"]) & pl.col("failed")
 # No type needs more.
 _TYPE_CHARS_MAX = 200
+
+
+def with_failures(turns: pl.DataFrame) -> pl.DataFrame:
+    """Return turns with what is known of their failures: `failed`, `error` and `error_type`."""
+    return turns.with_columns(_failed(turns)).with_columns(_error(), _error_type())
+
+
+def _failed(turns: pl.DataFrame) -> pl.Expr:
+    """Return the recorded failure, else what the text says; failing tests make a run fail.
+
+    A command that answers "no" by its exit code has answered.
+    """
+    result, shown = pl.col("result"), pl.coalesce("error", "result")
+    by_text = result.str.contains(FAILURE_HEAD) | result.str.contains(FAILURE_EXIT)
+    names = [name for name in turns["name"].drop_nulls().unique() if _shows_files(name)]
+    tests_fail = (pl.col("failing") > 0) | result.str.contains(FAILED_TEST)
+    command = pl.when(tests_fail).then("arguments")  # Most arguments are of other turns.
+    short = turns.select(shown.filter(shown.str.contains_any(EXITS))).to_series().unique()
+    asked = pl.when(shown.is_in([text for text in short if answers_no(text)])).then("arguments")
+    shows = pl.col("name").is_in(names) | command.str.contains(READING_COMMAND)
+    return (
+        pl.when(pl.col("kind") != "tool")
+        .then("failed")
+        .when(tests_fail & ~shows.fill_null(value=False))
+        .then(pl.lit(value=True))
+        .when(asked.str.contains(ANSWERING_COMMAND))
+        .then(pl.lit(value=False))
+        .otherwise(pl.coalesce("failed", by_text))
+        .alias("failed")
+    )
+
+
+def _shows_files(tool: str) -> bool:
+    """Return whether a tool shows stored text, which may be the output of a run long ago."""
+    looks = READS.search(tool) or SEARCHES.search(tool)
+    runs = TESTS.search(tool) or "check" in tool.lower()
+    return bool(looks) and not CHANGES.search(tool) and not runs
+
+
+def _error() -> pl.Expr:
+    failed_call = (pl.col("kind") == "tool") & pl.col("failed")
+    return pl.when(failed_call).then(pl.coalesce("error", "result")).otherwise("error")
+
+
+def _error_type() -> pl.Expr:
+    by_text = pl.coalesce("error", "result").str.extract(ERROR_TYPE)
+    failed_call = (pl.col("kind") == "tool") & pl.col("failed")
+    return pl.when(failed_call).then(pl.coalesce("error_type", by_text)).otherwise("error_type")
 
 
 def kind_of_type(error_type: str) -> str | None:

@@ -16,14 +16,10 @@ import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, compared_arguments
 from looptrace.analyzer.fingerprint.error_kinds import (
-    ERROR_TYPE,
-    EXITS,
     FAILED,
-    FAILED_TEST,
-    FAILURE_EXIT,
-    FAILURE_HEAD,
     FIGURES,
     error_kinds_of,
+    with_failures,
 )
 from looptrace.analyzer.fingerprint.masks import (
     blank,
@@ -35,14 +31,11 @@ from looptrace.analyzer.fingerprint.masks import (
     named_ids,
     prompt_texts,
 )
-from looptrace.analyzer.fingerprint.runner_output import TESTS, failed_tests, with_figures
+from looptrace.analyzer.fingerprint.runner_output import failed_tests, with_figures
 from looptrace.analyzer.fingerprint.source import fingerprint_source
 from looptrace.analyzer.fingerprint.stack_traces import with_places
 from looptrace.analyzer.fingerprint.tool_kinds import (
-    ANSWERING_COMMAND,
     CHANGES,
-    READING_COMMAND,
-    READS,
     SEARCHES,
 )
 from looptrace.analyzer.fingerprint.volatile.made_results import (
@@ -53,7 +46,7 @@ from looptrace.analyzer.fingerprint.volatile.made_results import (
 from looptrace.analyzer.fingerprint.volatile.quotes import compared_errors
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.text.digests import digest
-from looptrace.analyzer.text.errors import answers_no, says_nothing
+from looptrace.analyzer.text.errors import says_nothing
 
 # The columns that signatures are written from.
 _SIGNED = (
@@ -96,7 +89,7 @@ def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.Da
     place of failures and the figures of test runs are filled in from the texts too.
     """
     turns = with_figures(turns)
-    turns = turns.with_columns(_failed(turns)).with_columns(_error(), _error_type())
+    turns = with_failures(turns)
     failed = pl.col("failed").fill_null(value=False)
     hidden = failed & pl.col("error").is_in(_that_say_nothing(turns.filter(failed)["error"]))
     turns = with_places(turns.with_columns(hidden=hidden), digest)
@@ -165,49 +158,6 @@ def compared_by(
     """
     is_same = made_with == fingerprint_source(sameness)
     return numbered(turns if is_same else add_fingerprints(turns, sameness))
-
-
-def _failed(turns: pl.DataFrame) -> pl.Expr:
-    """Return the recorded failure, else what the text says; failing tests make a run fail.
-
-    A command that answers "no" by its exit code has answered.
-    """
-    result, shown = pl.col("result"), pl.coalesce("error", "result")
-    by_text = result.str.contains(FAILURE_HEAD) | result.str.contains(FAILURE_EXIT)
-    names = [name for name in turns["name"].drop_nulls().unique() if _shows_files(name)]
-    tests_fail = (pl.col("failing") > 0) | result.str.contains(FAILED_TEST)
-    command = pl.when(tests_fail).then("arguments")  # Most arguments are of other turns.
-    short = turns.select(shown.filter(shown.str.contains_any(EXITS))).to_series().unique()
-    asked = pl.when(shown.is_in([text for text in short if answers_no(text)])).then("arguments")
-    shows = pl.col("name").is_in(names) | command.str.contains(READING_COMMAND)
-    return (
-        pl.when(pl.col("kind") != "tool")
-        .then("failed")
-        .when(tests_fail & ~shows.fill_null(value=False))
-        .then(pl.lit(value=True))
-        .when(asked.str.contains(ANSWERING_COMMAND))
-        .then(pl.lit(value=False))
-        .otherwise(pl.coalesce("failed", by_text))
-        .alias("failed")
-    )
-
-
-def _shows_files(tool: str) -> bool:
-    """Return whether a tool shows stored text, which may be the output of a run long ago."""
-    looks = READS.search(tool) or SEARCHES.search(tool)
-    runs = TESTS.search(tool) or "check" in tool.lower()
-    return bool(looks) and not CHANGES.search(tool) and not runs
-
-
-def _error() -> pl.Expr:
-    failed_call = (pl.col("kind") == "tool") & pl.col("failed")
-    return pl.when(failed_call).then(pl.coalesce("error", "result")).otherwise("error")
-
-
-def _error_type() -> pl.Expr:
-    by_text = pl.coalesce("error", "result").str.extract(ERROR_TYPE)
-    failed_call = (pl.col("kind") == "tool") & pl.col("failed")
-    return pl.when(failed_call).then(pl.coalesce("error_type", by_text)).otherwise("error_type")
 
 
 def _call(turns: pl.DataFrame, sameness: Sameness) -> pl.Expr:
