@@ -273,6 +273,7 @@ class TooPolite(Rule):
 def words(lane: Lane, codes: Codes, figures: Figures) -> list[Flags]:
     """Use each word of the vocabulary."""
     pattern: vocabulary.Pattern = vocabulary.shortest(lane, codes, (2, 3), needed=3, straight_max=2)
+    pattern = vocabulary.longer(lane, codes, pattern, range(4, 9), needed=3)
     places: Codes = np.flatnonzero(codes)
     counted: tuple[Codes, ...] = (
         vocabulary.rounds(lane, codes, 2),

@@ -89,7 +89,7 @@ def test_a_wrapper_says_nothing_of_the_answer() -> None:
 
 def test_a_check_is_known_by_its_tool() -> None:
     """What acts, shows or asks checks nothing."""
-    assert all(map(may_check, ("run_tests", "verifyTotal", "Bash", "ipython", "judge")))
+    assert all(map(may_check, ("run_tests", "verifyTotal", "Bash", "ipython", "getDiagnostics")))
     others = (
         "click",
         "screenshot",

@@ -67,14 +67,14 @@ def _named(*words: str) -> re.Pattern[str]:
 CHECK_NAME = _named(
     *("check", "verify", "validate", "assert", "judge", "grade", "score", "evaluate", "eval"),
     *("compare", "measure", "submit", "run", "execute", "exec", "simulate", "solve", "python"),
-    "ipython",
+    *("ipython", "interpreter", "repl", "jupyter", "diagnostics", "diagnose"),
     *("test", "tests", "lint", "build", "compile", "typecheck"),
 )
 # Tools that fail where something is wrong, and looks at a page: any other answer is a good one.
 TELLING_NAME = _named(
     *("test", "tests", "spec", "lint", "build", "compile", "typecheck", "types", "format"),
     *("install", "deploy", "migrate", "migration", "migrations", "setup", "server", "submit"),
-    *("linter", "compiler", "formatter", "browser", "page", "dom"),
+    *("diagnostics", "diagnose", "linter", "compiler", "formatter", "browser", "page", "dom"),
 )
 SHELL_NAME = _named("bash", "shell", "terminal", "command", "cmd", "powershell", "console")
 # Names of tools whose kinds are kept, and what is read of a command.
