@@ -83,6 +83,15 @@ def test_fourth_request_opens_the_gate() -> None:
     assert RULE_OF["collaboration_loop"]().settings()["gap_s"][0] == DAY_S
 
 
+@requirement("A12")
+def test_the_same_request_through_a_supervisor_warns() -> None:
+    """Others that are asked in between, and what all of them answer, hide nothing."""
+    text = '(handoff(B, "Can you review this?")->"Yes, {n}." handoff(C, "Sum up.")->"So {n}.") x5'
+    (finding,) = found(text, "no_new_request")
+
+    assert (finding.loop_count, finding.action) == (4, "warn")
+
+
 @requirement("B2")
 def test_done_three_times_forces_the_next_task() -> None:
     """At least 3 attempts in the last hour, all done."""

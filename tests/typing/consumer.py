@@ -305,6 +305,7 @@ def test_too_polite() -> None:
     except NotationError as error:
         raise AssertionError from error
     assert table.height == len(turns.KINDS) - len(turns.STATUSES)
+    assert len(turns.CUTS) < table.height
     with pytest.raises(SettingError):
         TooPolite(attempts_min=0)
     bounds: contract.Bounds = TooPolite().settings()["attempts_min"][1]

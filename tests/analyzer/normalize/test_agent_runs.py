@@ -384,10 +384,12 @@ def spans_of_case(case: Any) -> pl.DataFrame:
     """Return the spans of a case, by their ends."""
     story = Story()
     case[0](story)
-    spans = pl.DataFrame(story.rows, SPAN_SCHEMA).with_columns(
-        pl.col("status_message").fill_null("")
-    )
-    return spans.sort("end_ns")
+    return _table(story)
+
+
+def _table(story: Story) -> pl.DataFrame:
+    spans = pl.DataFrame(story.rows, SPAN_SCHEMA)
+    return spans.with_columns(pl.col("status_message").fill_null("")).sort("end_ns")
 
 
 @cases
@@ -401,3 +403,31 @@ def test_who_asked(case: Any) -> None:
     assert turns.filter(kind="user").sort("start_ns")["text"].to_list() == persons
     assert turns.filter(kind="handoff").select("agent", "name").rows() == handoffs
     assert rule in found if rule else not found
+
+
+AGENT_KIND = {"openinference.span.kind": "AGENT", "agent.name": "desk"}
+VERCEL_KIND = {"ai.operationId": "ai.generateText", "ai.telemetry.functionId": "desk"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "form"),
+    [
+        (AGENT_KIND, "input.value", "{}"),
+        (AGENT_KIND, "input.value", '{"task": "{}", "stream": false}'),
+        (AGENT_KIND, "input.value", '{"messages": [{"role": "user", "content": "{}"}]}'),
+        ({"langfuse.observation.type": "agent"}, "langfuse.observation.input", "{}"),
+        (VERCEL_KIND, "ai.prompt", '{"prompt": "{}"}'),
+        (VERCEL_KIND, "ai.prompt", '{"messages": [{"role": "user", "content": "{}"}]}'),
+    ],
+)
+def test_other_dialects_have_the_message_on_the_same_span(
+    kind: Mapping[str, str], key: str, form: str
+) -> None:
+    """Each has a key of its own for it."""
+    story = Story()
+    for number, asked in enumerate(REQUESTS):
+        agent = story.span({**kind, key: form.replace("{}", asked)}, None, "desk")
+        story.fails(str(agent["span_id"]), number)
+    turns = turns_of(_table(story))[0]
+
+    assert turns.filter(kind="user").sort("start_ns")["text"].to_list() == REQUESTS

@@ -133,6 +133,16 @@ def test_what_a_response_was_given_is_what_came_since_the_one_before(write: Writ
     assert table["talks_on"].is_not_null().to_list() == [False, False, True, False]
 
 
+def test_a_response_that_was_cut_off_says_so(write: Write) -> None:
+    """Its log has the word of Anthropic's API."""
+    stopped = {"usage": {"output_tokens": 900}, "stop_reason": "max_tokens"}
+    log = [said(1, "user", "Write it."), said(2, "assistant", "It begins", message=stopped)]
+    log.append(said(3, "assistant", "It", message={"usage": {}, "stop_reason": None}))
+    table = turns(write("session.jsonl", lines(log))).filter(kind="model")
+
+    assert table["finish_reason"].to_list() == ["length", None]
+
+
 PEOPLE: dict[str, tuple[Line, str | None]] = {
     "prompt": (said(5, "user", "Try the other file."), "Try the other file."),
     "parts": (

@@ -186,9 +186,10 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "given": {
         "langsmith": ("gen_ai.prompt",),
         "gen_ai": (semconv.GEN_AI_INPUT_MESSAGES, "@gen_ai.messages", "gen_ai.prompt.*"),
-        "openinference": ("llm.input_messages.*", "input.value"),
+        # smolagents has the person's message as `task`, Vercel as `prompt`.
+        "openinference": ("llm.input_messages.*", "input.value#task", "input.value"),
         "langfuse": ("langfuse.observation.input",),
-        "vercel": ("ai.prompt.messages", "ai.prompt"),
+        "vercel": ("ai.prompt.messages", "ai.prompt#prompt", "ai.prompt"),
     },
     "answer": {
         "langsmith": ("gen_ai.completion",),

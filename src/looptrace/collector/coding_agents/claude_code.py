@@ -133,13 +133,17 @@ def _respond(thread: Thread, line: dict[str, Any], message: dict[str, Any], at_n
             thread.calls(key, at_ns, str(call_id), tool, part.get("input"), model)
     usage = message.get("usage")
     if isinstance(usage, dict):
-        thread.uses(key, _usage(usage))
+        thread.uses(key, _usage(usage, message.get("stop_reason")))
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
+def _usage(usage: dict[str, Any], reason: object) -> Usage:
     counts = [usage[name] for name in _CACHED if isinstance(usage.get(name), int)]
     output = usage.get("output_tokens")
-    return Usage(sum(counts) if counts else None, output if isinstance(output, int) else None)
+    return Usage(
+        sum(counts) if counts else None,
+        output if isinstance(output, int) else None,
+        reason if isinstance(reason, str) else None,
+    )
 
 
 def _hear(thread: Thread, line: dict[str, Any], message: dict[str, Any], at_ns: int) -> None:

@@ -29,10 +29,11 @@ class Word(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """The tokens of one response; those read from a cache count as input."""
+    """The tokens of one response (those read from a cache count as input), and why it ended."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
+    finish_reason: str | None = None
 
 
 NO_USAGE = Usage()
@@ -110,6 +111,7 @@ def model_row(
         semconv.GEN_AI_REQUEST_MODEL: model,
         semconv.GEN_AI_INPUT_MESSAGES: list(given) or None,
         semconv.GEN_AI_OUTPUT_MESSAGES: said,
+        semconv.GEN_AI_RESPONSE_FINISH_REASONS: usage.finish_reason,
         semconv.GEN_AI_USAGE_INPUT_TOKENS: usage.input_tokens,
         semconv.GEN_AI_USAGE_OUTPUT_TOKENS: usage.output_tokens,
     }
