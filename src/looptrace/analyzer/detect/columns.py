@@ -15,6 +15,7 @@ import polars as pl
 from looptrace.analyzer.detect.parts import Columns
 from looptrace.analyzer.fingerprint.chants import with_chants
 from looptrace.analyzer.fingerprint.error_kinds import (
+    BARE_ANSWER,
     EXTERNAL,
     MENDABLE,
     OWN_SERVER,
@@ -24,11 +25,14 @@ from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
     CHANGES,
+    CHANGES_FOUND,
     FILE_LOOK,
     FOUND_NOTHING,
+    FOUND_NOTHING_CHARS_MAX,
     QUERIES,
     READS,
     SEARCHES,
+    SEARCHING_COMMAND,
     UNTESTED,
 )
 from looptrace.analyzer.fingerprint.volatile.made_results import makes_something
@@ -100,8 +104,10 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
     )
     marks = _marks({name: column.to_numpy() for name, column in _marked_by(turns).items()})
     failed = pl.col("failed").fill_null(value=False)
-    alone = (pl.col("kind") == "tool") & pl.col("step").is_null() & pl.col("searches") & ~failed
-    searches = turns.with_row_index("row").filter(alone)
+    arguments = pl.col("arguments")
+    by_command = arguments.str.contains(SEARCHING_COMMAND) & ~arguments.str.contains(CHANGES_FOUND)
+    asks = pl.col("searches") | (by_command.fill_null(value=False) & ~pl.col("changes"))
+    searches = turns.with_row_index("row").filter((pl.col("kind") == "tool") & asks & ~failed)
     result_codes = np.full(turns.height, UNKNOWN, dtype=np.int64)
     places, codes = _search_results(searches.select(_SEARCHED.keys()))
     result_codes[places] = codes
@@ -124,6 +130,7 @@ def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
     says = {
         "failed": pl.col("failed"),
         "told": kind != UNTOLD,
+        "timed_out": kind == "timeout",
         "mendable": kind.is_in(MENDABLE) | own_server,
         "sleeps": arguments.str.contains(SLEEPS),
         "waits": arguments.str.contains(WAITING_ARGUMENTS),
@@ -188,9 +195,9 @@ def _marks(columns: Columns) -> Columns:
     """Return the marks and codes that follow from others.
 
     Besides coded columns the input has `call`, `failed`, `told` (no framework hides the failure),
-    `mendable` (the agent may end the failure by its edits), `sleeps` (a command that only waits),
-    `waits` (arguments of a call that waits by itself) and `goes_on` (a result that says that
-    something has not ended).
+    `timed_out` (no answer came in time), `mendable` (the agent may end the failure by its edits),
+    `sleeps` (a command that only waits), `waits` (arguments of a call that waits by itself) and
+    `goes_on` (a result that says that something has not ended).
     """
     call = columns["call"]
     pauses = call & (columns["pauses"] | columns["sleeps"])
@@ -200,9 +207,11 @@ def _marks(columns: Columns) -> Columns:
     failed = columns["failed"] & ~unfinished
     looks = columns["searches"] | columns["reads"] | watches | unfinished
     own, fine = failed & ~columns["external"], call & ~failed
-    # "404 Not Found" for one page after another is a search, so the error of a look has its call.
+    # "404 Not Found" for one page after another is a search, so the error of a look has its call;
+    # and a question that timed out may be answered at the second try.
     outcome, asked = columns["outcome_code"], columns["call_code"]
-    error = np.where(looks & (asked != UNKNOWN), pair(outcome, asked), outcome)
+    asks = (looks | columns["timed_out"]) & (asked != UNKNOWN)
+    error = np.where(asks, pair(outcome, asked), outcome)
     return {
         "own": call & own,
         "changes": fine & columns["changes"],
@@ -225,17 +234,28 @@ def _step_code(turns: pl.DataFrame) -> pl.Expr:
     return pl.when(pl.col("step").is_not_null()).then(code).otherwise(UNKNOWN)
 
 
-# The columns that are read of a search that is alone in its step and did not fail.
-_SEARCHED = {"row": pl.Int64, "name": pl.String, "result": pl.String, "outcome_code": pl.Int64}
+# The columns that are read of a search that did not fail.
+_SEARCHED = {
+    "row": pl.Int64,
+    "name": pl.String,
+    "result": pl.String,
+    "error": pl.String,
+    "searches": pl.Boolean,
+    "outcome_code": pl.Int64,
+}
+# The code of finding nothing, in whatever words and by whatever search.
+NOTHING_FOUND = 1
 
 
 def _search_results(searches: pl.DataFrame) -> tuple[Codes, Codes]:
     """Return the rows of searches (`_SEARCHED`) that say what they found, and a code of it."""
-    name, result = pl.col("name"), pl.col("result")
-    tells = ~result.str.contains(ACKNOWLEDGES)
-    surely = ~name.str.contains(QUERIES) | result.str.contains(FOUND_NOTHING)
-    answers = searches.filter(tells & surely).select(
-        pl.col("row").cast(pl.Int64), code=_hash("name") ^ pl.col("outcome_code")
+    name, result = pl.col("name"), pl.coalesce("error", "result")
+    short = result.str.len_chars() <= FOUND_NOTHING_CHARS_MAX
+    nothing = short & (result.str.contains(FOUND_NOTHING) | result.str.contains(BARE_ANSWER))
+    by_name = pl.col("searches") & ~name.str.contains(QUERIES)
+    answers = searches.filter(~result.str.contains(ACKNOWLEDGES) & (by_name | nothing)).select(
+        pl.col("row").cast(pl.Int64),
+        code=pl.when(nothing).then(NOTHING_FOUND).otherwise(_hash("name") ^ pl.col("outcome_code")),
     )
     return answers["row"].to_numpy(), answers["code"].to_numpy()
 

@@ -42,7 +42,7 @@ _CODED_USED = (
     *("trace_code", "has_id"),
     *("agent_code", "subtask_code", "phase_code", "call_code", "outcome_code", "status_code"),
     *("own", "changes", "works", "pauses", "only_reads", "unfinished", "watches"),
-    *("signature_code", "error_code", "mendable_code", "external"),
+    *("signature_code", "error_code", "mendable_code", "search_result_code", "external"),
     *("step_code", "start_ns", "end_ns", "order_ns"),
 )
 _SUMMED = (*TOKENS, "markers")
@@ -308,6 +308,7 @@ def _twins(rows: Columns, tasks: Parts) -> None:
             rows["error_code"] == UNKNOWN, rows["mendable_code"], rows["error_code"]
         ),
         "twin_external": rows["external"].astype(np.int64),
+        "twin_search": rows["search_result_code"],
     }
     for name, code in codes.items():
         known = (in_step & (code != UNKNOWN)).nonzero()[0]

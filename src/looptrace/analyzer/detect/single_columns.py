@@ -12,15 +12,24 @@ from math import nan
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from looptrace.analyzer.detect.columns import is_untested, tool_marks
+from looptrace.analyzer.detect.columns import NOTHING_FOUND, is_untested, tool_marks
 from looptrace.analyzer.fingerprint.chants import chant_of_turn
-from looptrace.analyzer.fingerprint.error_kinds import EXTERNAL, MENDABLE, OWN_SERVER, UNTOLD
+from looptrace.analyzer.fingerprint.error_kinds import (
+    BARE_ANSWER,
+    EXTERNAL,
+    MENDABLE,
+    OWN_SERVER,
+    UNTOLD,
+)
 from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
+    CHANGES_FOUND,
     FILE_LOOK,
     FOUND_NOTHING,
+    FOUND_NOTHING_CHARS_MAX,
     QUERIES,
+    SEARCHING_COMMAND,
 )
 from looptrace.analyzer.fingerprint.volatile.made_results import makes
 from looptrace.analyzer.fingerprint.waiting import (
@@ -102,6 +111,9 @@ _SLEEPS, _WAITING, _FILE_LOOK, _LOG_FILE = map(
 )
 _ACKNOWLEDGES, _QUERIES, _FOUND_NOTHING, _OWN_SERVER = map(
     re.compile, (ACKNOWLEDGES, QUERIES, FOUND_NOTHING, OWN_SERVER)
+)
+_COMMAND, _CHANGES_FOUND, _BARE_ANSWER = map(
+    re.compile, (SEARCHING_COMMAND, CHANGES_FOUND, BARE_ANSWER)
 )
 _texts_of = itemgetter(*(AT[name] for name in (*CODED_TEXTS, "trace_id", "step")))
 _numbers_of = itemgetter(
@@ -204,12 +216,11 @@ def _mark_call(one: SingleTurn, said: _Said) -> None:
     one.error = UNKNOWN
     if own and said.error_kind not in (None, UNTOLD):
         one.error = one.outcome
-        if looks and one.call != UNKNOWN and one.outcome != UNKNOWN:
+        asks = looks or said.error_kind == "timeout"
+        if asks and one.call != UNKNOWN and one.outcome != UNKNOWN:
             one.error = _code(one.outcome, one.call)
     one.mendable = one.outcome if is_call and _is_mendable(said) else UNKNOWN
-    one.search_result = UNKNOWN
-    if fine and tool.searches and one.step == UNKNOWN and _tells(said):
-        one.search_result = _code(said.name, one.outcome)
+    one.search_result = _search_result(one, said) if is_call and not one.failed else UNKNOWN
 
 
 def _is_mendable(said: _Said) -> bool:
@@ -218,8 +229,16 @@ def _is_mendable(said: _Said) -> bool:
     return said.error_kind in MENDABLE
 
 
-def _tells(said: _Said) -> bool:
-    """Return whether a search says what it found, as `columns._search_results` does."""
-    if said.result is None or said.name is None or _ACKNOWLEDGES.search(said.result):
-        return False
-    return not _QUERIES.search(said.name) or bool(_FOUND_NOTHING.search(said.result))
+def _search_result(one: SingleTurn, said: _Said) -> int:
+    """Return the code of what a search found, as `columns._search_results` does."""
+    name, arguments = said.name, said.arguments or ""
+    result = said.result if said.error is None else said.error
+    if result is None or name is None or _ACKNOWLEDGES.search(result):
+        return UNKNOWN
+    by_command = _COMMAND.search(arguments) and not _CHANGES_FOUND.search(arguments)
+    if not one.searches and (not by_command or tool_marks(name).changes):
+        return UNKNOWN
+    is_short = len(result) <= FOUND_NOTHING_CHARS_MAX
+    if is_short and (_FOUND_NOTHING.search(result) or _BARE_ANSWER.search(result)):
+        return NOTHING_FOUND
+    return _code(name, one.outcome) if one.searches and not _QUERIES.search(name) else UNKNOWN

@@ -265,7 +265,8 @@ class SingleCounters:
 
     def _pair_up(self, one: SingleTurn) -> None:
         """Set `TWINS`, as `counters._twins` does."""
-        one.twin = one.twin_signature = one.twin_failure = one.twin_external = False
+        for twin in TWINS:
+            setattr(one, twin, False)
         if one.kind != _TOOL:
             self.asked_in = one.trace if one.kind == _MODEL else None
             self.alone, self.step_calls = frozenset(), 0
@@ -283,7 +284,8 @@ class SingleCounters:
                 return
         call = (one.call, one.outcome) if one.call and one.outcome else UNKNOWN
         failure = one.mendable if one.error == UNKNOWN else one.error
-        codes = zip(TWINS, (call, one.signature, failure, int(one.external)), strict=True)
+        senses = (call, one.signature, failure, int(one.external), one.search_result)
+        codes = zip(TWINS, senses, strict=True)
         mine = {(name, one.agent, code) for name, code in codes if code != UNKNOWN}
         seen = self.parallel if is_parallel else self.alone
         for name, _, _ in mine & seen:

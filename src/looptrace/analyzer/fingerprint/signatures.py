@@ -24,6 +24,7 @@ from looptrace.analyzer.fingerprint.error_kinds import (
     FAILURE_HEAD,
     FIGURES,
     error_kinds_of,
+    refused,
 )
 from looptrace.analyzer.fingerprint.masks import (
     blank,
@@ -170,7 +171,8 @@ def _failed(turns: pl.DataFrame) -> pl.Expr:
     A command that answers "no" by its exit code has answered.
     """
     result, shown = pl.col("result"), pl.coalesce("error", "result")
-    by_text = result.str.contains(FAILURE_HEAD) | result.str.contains(FAILURE_EXIT)
+    heads = result.str.contains(FAILURE_HEAD) | result.str.contains(FAILURE_EXIT)
+    by_text = heads | pl.when(heads.is_not_null()).then(refused(turns))
     names = [name for name in turns["name"].drop_nulls().unique() if _shows_files(name)]
     tests_fail = (pl.col("failing") > 0) | result.str.contains(FAILED_TEST)
     command = pl.when(tests_fail).then("arguments")  # Most arguments are of other turns.
