@@ -279,7 +279,8 @@ def loops(rows: Iterable[Row], settings: Settings) -> list[Loop]:
     lanes: dict[str, Lane] = {}
     current, waits = "", Waits()
     for row in rows:
-        task, agent, kind, turn, call, outcome, signature, response, external, *asked = row
+        task, agent, kind, turn, call, outcome, signature, response = row[:8]
+        external, looks, failed, end_ns = row[8:]
         if task != current or kind == "user":
             found += _ended(current, lanes)
             lanes, current, waits = {}, task, Waits()
@@ -291,7 +292,6 @@ def loops(rows: Iterable[Row], settings: Settings) -> list[Loop]:
         if kind == "model":
             lane.answers.see(response, call, waits.count, turn)
             continue
-        looks, failed, end_ns = asked
         same: Same = UNKNOWN if UNKNOWN in (call, outcome) else (call, outcome)
         if lane.looks.polls(same, looks, not failed, end_ns, waits) or external:
             same = signature = UNKNOWN

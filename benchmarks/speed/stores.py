@@ -79,7 +79,8 @@ def plain_store_loops(store_dir: Path) -> list[plain.Loop]:
         if kind == "model":
             call = codes[arguments]
         said = codes[response]
-        rows.append((task, agent, kind, turn, call, outcome, signature, said, False, False, end))
+        known = (call, outcome, signature, said, False, False, False)
+        rows.append((task, agent, kind, turn, *known, end))
     return plain.loops(rows, plain.DEFAULT)
 
 

@@ -509,7 +509,7 @@ def _tool(trace: Trace, arguments: Value, result: str, error: str = "") -> None:
         ("429 Too Many Requests", "external_failure"),
         ("connection refused", "external_failure"),
         ("No module named 'flask'", "external_failure"),
-        ("TimeoutError: no answer, connection lost", "repeated_failure"),
+        ("TimeoutError: no answer, connection lost", "signature_repeat"),
         ("the column is there already", "repeated_failure"),
     ],
 )

@@ -80,6 +80,7 @@ def columns(rows: list[Row]) -> Turns:
         twin_signature=outcome == FAILED,
         twin_failure=outcome == FAILED,
         twin_external=outcome == FAILED,
+        twin_search=outcome == FAILED,
         steps=call,
         busy_ns=call,
         errors=call,

@@ -49,7 +49,7 @@ STATUSES = ("pending", "in_progress", "blocked", "done")
 # Why a response was cut off.
 CUTS = ("length", "content_filter")
 # In which sense two calls of one response are the same.
-Twin = Literal["twin", "twin_signature", "twin_failure", "twin_external"]
+Twin = Literal["twin", "twin_signature", "twin_failure", "twin_external", "twin_search"]
 TWINS: tuple[Twin, ...] = get_args(Twin)
 Kind = Literal["tool", "model", "handoff", "attempt", "progress", "switch", "user"]
 
@@ -132,6 +132,7 @@ class NewTurn(Protocol):
     twin: bool
     twin_external: bool
     twin_failure: bool
+    twin_search: bool
     twin_signature: bool
     visits: int
     overdue_ns: int
@@ -171,6 +172,7 @@ class Turns:
     twin_signature: Flags  # the same signature as one before it, of the same response
     twin_failure: Flags  # the same message of a failure
     twin_external: Flags  # an external failure, like one before it
+    twin_search: Flags  # a search that found the same
     steps: Codes  # counts the turns of the epoch, up to this one
     busy_ns: Codes  # time of the epoch up to this turn, without the time at rest
     errors: Codes  # own failures of calls in a row, up to this turn
@@ -196,7 +198,7 @@ class Turns:
     outcome: Codes  # result or error of a tool; answer to a request; work of an attempt
     look_chars: Codes  # length of a call's result or error; 0 where its tool makes changes
     check: Codes  # a check and its answer, unless that is that all is well
-    search_result: Codes  # tool and result of a single call that only looks something up
+    search_result: Codes  # what a search found: nothing, or its tool and result
     error: Codes  # message of a failure that is the agent's own; of a look with its target
     mendable: Codes  # message of an external failure that its edits may fix
     signature: Codes
@@ -331,7 +333,7 @@ class Lane:
 
     @property
     def search_result(self) -> Codes:
-        """Tool and answer of each turn of the lane that is a search, alone in its step."""
+        """What each turn of the lane found that is a search: nothing, or its tool and answer."""
         return self.turns.search_result[self.rows]
 
     @property

@@ -57,9 +57,11 @@ step = st.fixed_dictionaries(
             + ["handoff"] * 3
             + ["progress", "progress", "switch", "model", "model", "user"]
         ),
-        "name": st.sampled_from(["run", "run", "read"]),
+        "name": st.sampled_from(["run", "run", "read", "grep"]),
         "arguments": st.sampled_from(["x", "x", "y", None]),
-        "result": st.sampled_from(["1", "1", "1", "2", "a page that stays as it is " * 2, None]),
+        "result": st.sampled_from(
+            ["1", "1", "1", "", "No files found", "2", "a page that stays as it is " * 2, None]
+        ),
         "failed": st.sampled_from([True, False, None]),
         "text": st.sampled_from(["Again.", "Done."]),
         "talks_on": st.sampled_from(["Again.", "Again.", "Done.", None]),
@@ -103,7 +105,7 @@ def overrides(draw: st.DrawFn) -> Override:
 
 
 CONVERGING = {"fix": Convergence("tests_failed"), "test": Convergence("loss", "lower")}
-STATUS_OF = {"run": "done", "read": "blocked"}
+STATUS_OF = {"run": "done", "read": "blocked", "grep": "done"}
 
 
 def table(steps: list[dict[str, Any]]) -> pl.DataFrame:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import polars as pl
 import pytest
 
+from looptrace.analyzer.fingerprint.error_kinds import REFUSALS, TIMEOUTS, is_refused
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.fingerprint.single_turns import LiveFingerprints
+from looptrace.analyzer.fingerprint.tool_kinds import NOTHING
+from looptrace.analyzer.fingerprint.waiting import Form
 from looptrace.analyzer.schema.turns import AT
 from looptrace.analyzer.testing.notation import turns_in
 
@@ -89,3 +94,34 @@ def test_an_answer_by_an_exit_code_is_no_failure(
     assert batch["outcome"] is not None
     for name in ("failed", "tests_failed", "call", "outcome", "signature", "error_kind"):
         assert live[AT[name]] == batch[name], name
+
+
+@pytest.mark.parametrize("form", [*REFUSALS, *TIMEOUTS, *NOTHING], ids=lambda form: form.about)
+def test_a_short_result_is_known_by_its_form(form: Form) -> None:
+    """Python and Rust read the same pattern in the same way."""
+    texts = pl.Series([*form.examples, *form.others])
+    expected = [True] * len(form.examples) + [False] * len(form.others)
+
+    assert [bool(re.search(f"(?i){form.pattern}", text)) for text in texts] == expected
+    assert texts.str.contains(f"(?i){form.pattern}").to_list() == expected
+
+
+@pytest.mark.parametrize("form", [*REFUSALS, *TIMEOUTS], ids=lambda form: form.about)
+def test_a_refused_call_has_failed_whatever_its_status(form: Form) -> None:
+    """No other form may take what is an answer for a refusal."""
+    assert [is_refused(text, "ask", "a") for text in form.examples] == [True] * len(form.examples)
+    assert [is_refused(text, "ask", "a") for text in form.others] == [False] * len(form.others)
+
+
+@pytest.mark.parametrize(
+    ("result", "tool", "arguments"),
+    [
+        ("Timed out after 30 s.", "wait_for", "#button"),
+        ("Timed out after 30 s.", "bash", '{"command":"sleep 30 && gh pr checks 12"}'),
+        ("Command timed out, and is still running in the background.", "bash", "make"),
+        ("Denied by policy. " + "All that a page says of policies. " * 9, "read", "policy.md"),
+    ],
+)
+def test_waits_and_pages_are_no_refusals(result: str, tool: str, arguments: str) -> None:
+    """A wait that ends without what it waited for is how one waits."""
+    assert not is_refused(result, tool, arguments)

@@ -95,6 +95,13 @@ PARTS = st.sampled_from(
             "id 9",
         ),
         *("let a;\nlet  b", "let a;\\nlet b", "x = 1", "String: the old text, of", "the old..."),
+        *(
+            "Denied by policy.",
+            "Request timed out.",
+            "Timed out",
+            "still running",
+            "No matches found",
+        ),
         *("hello", "World", "a_b.c", "file.py", "src/app/main.ts", "[x]", "{y}", "(z)", "100", "7"),
         *(" ", "  ", "\n", "\t", "\r\n", "\x0b", "\x1c", "\x85", "\xa0", "\u2003", "\u3000", "\\n"),
         *(":", "=", ",", ";", '"', "'", "&", "-", "_", "."),

@@ -20,17 +20,21 @@ from looptrace.analyzer.fingerprint.error_kinds import (
     OWN_SERVER,
     RAN_OUT,
     UNTOLD,
+    that_answer_no,
 )
 from looptrace.analyzer.fingerprint.masks import BRIEF_ANSWER
 from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
     CHANGES,
+    CHANGES_FOUND,
     FILE_LOOK,
     FOUND_NOTHING,
+    FOUND_NOTHING_CHARS_MAX,
     QUERIES,
     READS,
     SEARCHES,
+    SEARCHING_COMMAND,
     UNTESTED,
     falls_short,
     may_check,
@@ -108,8 +112,10 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
     )
     marks = _marks({name: column.to_numpy() for name, column in _marked_by(turns).items()})
     failed = pl.col("failed").fill_null(value=False)
-    alone = (pl.col("kind") == "tool") & pl.col("step").is_null() & pl.col("searches") & ~failed
-    searches = turns.with_row_index("row").filter(alone)
+    arguments = pl.col("arguments")
+    by_command = arguments.str.contains(SEARCHING_COMMAND) & ~arguments.str.contains(CHANGES_FOUND)
+    asks = pl.col("searches") | (by_command.fill_null(value=False) & ~pl.col("changes"))
+    searches = turns.with_row_index("row").filter((pl.col("kind") == "tool") & asks & ~failed)
     result_codes = np.full(turns.height, UNKNOWN, dtype=np.int64)
     places, codes = _search_results(searches.select(_SEARCHED.keys()))
     result_codes[places] = codes
@@ -255,9 +261,11 @@ def _marks(columns: Columns) -> Columns:
     failed = columns["failed"] & ~unfinished
     looks = columns["searches"] | columns["reads"] | watches | unfinished
     own, fine = failed & ~columns["external"], call & ~failed
-    # "404 Not Found" for one page after another is a search, so the error of a look has its call.
+    # "404 Not Found" for one page after another is a search, so the error of a look has its call;
+    # and a question that timed out may be answered at the second try.
     outcome, asked = columns["outcome_code"], columns["call_code"]
-    error = np.where(looks & (asked != UNKNOWN), pair(outcome, asked), outcome)
+    asks = (looks | columns["ran_out"]) & (asked != UNKNOWN)
+    error = np.where(asks, pair(outcome, asked), outcome)
     return {
         "own": call & own,
         "changes": fine & columns["changes"],
@@ -285,17 +293,29 @@ def _step_code(turns: pl.DataFrame) -> pl.Expr:
     return pl.when(pl.col("step").is_not_null()).then(code).otherwise(UNKNOWN)
 
 
-# The columns that are read of a search that is alone in its step and did not fail.
-_SEARCHED = {"row": pl.Int64, "name": pl.String, "result": pl.String, "outcome_code": pl.Int64}
+# The columns that are read of a search that did not fail.
+_SEARCHED = {
+    "row": pl.Int64,
+    "name": pl.String,
+    "result": pl.String,
+    "error": pl.String,
+    "searches": pl.Boolean,
+    "outcome_code": pl.Int64,
+}
+# The code of finding nothing, in whatever words and by whatever search.
+NOTHING_FOUND = 1
 
 
 def _search_results(searches: pl.DataFrame) -> tuple[Codes, Codes]:
     """Return the rows of searches (`_SEARCHED`) that say what they found, and a code of it."""
-    name, result = pl.col("name"), pl.col("result")
-    tells = ~result.str.contains(ACKNOWLEDGES)
-    surely = ~name.str.contains(QUERIES) | result.str.contains(FOUND_NOTHING)
-    answers = searches.filter(tells & surely).select(
-        pl.col("row").cast(pl.Int64), code=_hash("name") ^ pl.col("outcome_code")
+    name, result = pl.col("name"), pl.coalesce("error", "result")
+    short = result.str.len_chars() <= FOUND_NOTHING_CHARS_MAX
+    says_no = result.is_in(that_answer_no(searches))
+    nothing = short & (result.str.contains(FOUND_NOTHING) | says_no)
+    by_name = pl.col("searches") & ~name.str.contains(QUERIES)
+    answers = searches.filter(~result.str.contains(ACKNOWLEDGES) & (by_name | nothing)).select(
+        pl.col("row").cast(pl.Int64),
+        code=pl.when(nothing).then(NOTHING_FOUND).otherwise(_hash("name") ^ pl.col("outcome_code")),
     )
     return answers["row"].to_numpy(), answers["code"].to_numpy()
 

@@ -44,7 +44,7 @@ _CODED_USED = (
     *("trace_code", "has_id", "repeated_code", "brief", "agent_code", "name_code"),
     *("subtask_code", "phase_code", "call_code", "outcome_code", "status_code"),
     *("own", "changes", "works", "pauses", "only_reads", "unfinished", "watches"),
-    *("signature_code", "error_code", "mendable_code", "external"),
+    *("signature_code", "error_code", "mendable_code", "search_result_code", "external"),
     *("step_code", "start_ns", "end_ns", "order_ns"),
 )
 _SUMMED = (*TOKENS, "markers")

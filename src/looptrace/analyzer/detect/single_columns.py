@@ -12,7 +12,12 @@ from math import nan
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from looptrace.analyzer.detect.columns import CUT_TOKENS_MIN, is_untested, tool_marks
+from looptrace.analyzer.detect.columns import (
+    CUT_TOKENS_MIN,
+    NOTHING_FOUND,
+    is_untested,
+    tool_marks,
+)
 from looptrace.analyzer.fingerprint.chants import chant_of_turn
 from looptrace.analyzer.fingerprint.error_kinds import (
     EXTERNAL,
@@ -25,9 +30,12 @@ from looptrace.analyzer.fingerprint.masks import BRIEF_ANSWER
 from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
+    CHANGES_FOUND,
     FILE_LOOK,
     FOUND_NOTHING,
+    FOUND_NOTHING_CHARS_MAX,
     QUERIES,
+    SEARCHING_COMMAND,
     falls_short,
 )
 from looptrace.analyzer.fingerprint.volatile.made_results import makes
@@ -39,6 +47,7 @@ from looptrace.analyzer.fingerprint.waiting import (
     is_unfinished,
 )
 from looptrace.analyzer.schema.turns import AT, SILENCE
+from looptrace.analyzer.text.errors import answers_no
 from looptrace.rules.turns import CUTS, KINDS, STATUSES, TWINS, UNKNOWN
 
 # Before all times: no span around the turn declares its phase.
@@ -126,6 +135,7 @@ _ACKNOWLEDGES, _QUERIES, _FOUND_NOTHING, _OWN_SERVER = map(
     re.compile, (ACKNOWLEDGES, QUERIES, FOUND_NOTHING, OWN_SERVER)
 )
 _BRIEF = re.compile(BRIEF_ANSWER)
+_COMMAND, _CHANGES_FOUND = re.compile(SEARCHING_COMMAND), re.compile(CHANGES_FOUND)
 _texts_of = itemgetter(*(AT[name] for name in (*CODED_TEXTS, "trace_id", "step")))
 _numbers_of = itemgetter(
     *(AT[name] for name in ("start_ns", "end_ns", "phase_start_ns", "markers")),
@@ -238,7 +248,8 @@ def _mark_call(one: SingleTurn, said: _Said) -> None:
     one.error = UNKNOWN
     if own and said.error_kind not in (None, UNTOLD):
         one.error = one.outcome
-        if looks and one.call != UNKNOWN and one.outcome != UNKNOWN:
+        asks = looks or said.error_kind == "timeout"
+        if asks and one.call != UNKNOWN and one.outcome != UNKNOWN:
             one.error = _code(one.outcome, one.call)
     one.mendable = one.outcome if is_call and _is_mendable(said) else UNKNOWN
     one.check = UNKNOWN
@@ -246,9 +257,7 @@ def _mark_call(one: SingleTurn, said: _Said) -> None:
     asks = fine and tool.checks and not still and UNKNOWN not in (one.call, one.outcome)
     if asks and falls_short(said.name or "", arguments, said.result or ""):
         one.check = _code(one.call, one.outcome)
-    one.search_result = UNKNOWN
-    if fine and tool.searches and one.step == UNKNOWN and _tells(said):
-        one.search_result = _code(said.name, one.outcome)
+    one.search_result = _search_result(one, said) if is_call and not one.failed else UNKNOWN
 
 
 def _is_mendable(said: _Said) -> bool:
@@ -257,8 +266,16 @@ def _is_mendable(said: _Said) -> bool:
     return said.error_kind in MENDABLE
 
 
-def _tells(said: _Said) -> bool:
-    """Return whether a search says what it found, as `columns._search_results` does."""
-    if said.result is None or said.name is None or _ACKNOWLEDGES.search(said.result):
-        return False
-    return not _QUERIES.search(said.name) or bool(_FOUND_NOTHING.search(said.result))
+def _search_result(one: SingleTurn, said: _Said) -> int:
+    """Return the code of what a search found, as `columns._search_results` does."""
+    name, arguments = said.name, said.arguments or ""
+    result = said.result if said.error is None else said.error
+    if result is None or name is None or _ACKNOWLEDGES.search(result):
+        return UNKNOWN
+    by_command = _COMMAND.search(arguments) and not _CHANGES_FOUND.search(arguments)
+    if not one.searches and (not by_command or tool_marks(name).changes):
+        return UNKNOWN
+    is_short = len(result) <= FOUND_NOTHING_CHARS_MAX
+    if is_short and (_FOUND_NOTHING.search(result) or answers_no(result)):
+        return NOTHING_FOUND
+    return _code(name, one.outcome) if one.searches and not _QUERIES.search(name) else UNKNOWN

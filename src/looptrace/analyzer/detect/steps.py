@@ -45,6 +45,7 @@ def mark_twins(rows: Columns, tasks: Parts) -> None:
             rows["error_code"] == UNKNOWN, rows["mendable_code"], rows["error_code"]
         ),
         "twin_external": rows["external"].astype(np.int64),
+        "twin_search": rows["search_result_code"],
     }
     for name, code in codes.items():
         known = (in_step & (code != UNKNOWN)).nonzero()[0]
@@ -77,7 +78,8 @@ class Steps:
 
     def mark(self, one: SingleTurn) -> None:
         """Set `TWINS` of the next turn."""
-        one.twin = one.twin_signature = one.twin_failure = one.twin_external = False
+        for twin in TWINS:
+            setattr(one, twin, False)
         if one.kind != _TOOL:
             self.trace = one.trace if one.kind == _MODEL else None
             self.alone, self.calls = frozenset(), 0
@@ -95,7 +97,8 @@ class Steps:
                 return
         call = (one.call, one.outcome) if one.call and one.outcome else UNKNOWN
         failure = one.mendable if one.error == UNKNOWN else one.error
-        codes = zip(TWINS, (call, one.signature, failure, int(one.external)), strict=True)
+        senses = (call, one.signature, failure, int(one.external), one.search_result)
+        codes = zip(TWINS, senses, strict=True)
         mine = {(name, one.agent, code) for name, code in codes if code != UNKNOWN}
         seen = self.parallel if is_parallel else self.alone
         for name, _, _ in mine & seen:

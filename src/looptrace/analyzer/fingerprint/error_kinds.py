@@ -17,6 +17,13 @@ from looptrace.analyzer.fingerprint.tool_kinds import (
     READS,
     SEARCHES,
 )
+from looptrace.analyzer.fingerprint.waiting import (
+    PAUSES,
+    WAITING_ARGUMENTS,
+    WATCHES,
+    Form,
+    is_unfinished,
+)
 from looptrace.analyzer.text.errors import answers_no
 
 # A result with this beginning reports a failure although its span's status does not.
@@ -37,6 +44,95 @@ FAILURE_EXIT = (
 FAILED_TEST = r"(?m)^--- FAIL: \S+ \(\d"
 # Each text with an exit code has one of these.
 EXITS = ("exit", "Exit", "EXIT", "return", "Return")
+# A short result that says that its call was refused, or was not answered in time, reports a failure
+# too. It speaks of the call and of its permission: a claim that is denied is an answer.
+_BEGINS = (
+    r"^\W*(?:\{\s*\"(?:error|message|detail|reason)\": ?\")?(?:(?:sorry|sandbox|policy|security"
+    r"|error|warning|refused|mcp error -?\d+)\b\W+)?"
+)
+_REFUSES = (
+    r"(?:denied|refused|rejected|blocked|forbidden|disallowed|declined|prohibited|disabled"
+    r"|not (?:allowed|permitted|authori[sz]ed))"
+)
+REFUSALS = (
+    Form(
+        "the call, or the permission to make it, is refused",
+        rf"{_BEGINS}(?:(?:the|this|that|your) )?(?:(?:tool|function|api|command|shell|file|network"
+        r"|system|bash)[ -])?(?:permission|access|command|tool(?: call| use)?|function|call"
+        rf"|operation|action|execution|use of \w+)\b[^\n]{{0,200}}?\b{_REFUSES}\b",
+        (
+            "Permission to use Bash has been denied by policy.",
+            "Command blocked by policy: network access is off.",
+            "The tool call was rejected by the user.",
+            '{"error":"This action is not allowed for your role."}',
+            "Access to this path is not permitted.",
+            "Operation not permitted",
+            "This tool is disabled by the administrator.",
+        ),
+        ("Claim denied.", "read: allowed, write: denied", "Refunds are not allowed after 30 days."),
+    ),
+    Form(
+        "a program is refused",
+        r"^[^\n]{0,250}: (?:permission denied|operation not permitted|access is denied)\W*$",
+        ("rm: cannot remove 'a': Permission denied",),
+        ("a.py: permission denied 3 times",),
+    ),
+    Form(
+        "a refusal without a subject",
+        rf"{_BEGINS}(?:(?:was|is|has been) )?{_REFUSES}(?: (?:by|due to|because)\b|\W*$)",
+        ("Denied by policy.", "sandbox: refused", "Blocked by a hook", "Not allowed."),
+        ("Declined invitations: 3",),
+    ),
+    Form(
+        "a refusal to whoever asks",
+        rf"{_BEGINS}you (?:are not|aren't|do not have|don't have|lack) (?:the )?"
+        r"(?:allowed|permitted|authori[sz]ed|permissions?|rights?|access)\b",
+        ("You are not allowed to perform this operation.", "Sorry, you don't have permission."),
+        ("You are not alone.",),
+    ),
+    Form(
+        "a hook, a policy or a person that refused the call",
+        r"^[^\n]{0,80}\b(?:hook|policy|sandbox|guard(?:rails?)?|firewall|administrator|user) "
+        r"(?:has )?(?:blocked|denied|refused|rejected|declined|disallowed)"
+        r" (?:this|the|your) (?:tool|command|call|action|edit|change|operation|use)\b",
+        ("PreToolUse hook blocked this tool call: edits are off.",),
+        ("2 connections blocked by policy", "The user rejected the offer"),
+    ),
+    Form(
+        "a flag that is true of a refused call",
+        r"^\W*\"(?:denied|refused|blocked|rejected|forbidden|permission_denied)\": ?true\b",
+        ('{"denied":true,"reason":"policy"}',),
+        ('{"denied":false}',),
+    ),
+)
+TIMEOUTS = (
+    Form(
+        "the call timed out",
+        rf"{_BEGINS}(?:(?:the|this|your) )?(?:[\w-]+ ){{0,3}}timed[ -]?out\b",
+        ("Request timed out.", "MCP error -32001: Request timed out", "Timed out after 30s"),
+        ("3 of 9 requests to the host of the shop timed out",),
+    ),
+    Form(
+        "a timeout, or a deadline, and nothing else",
+        rf"{_BEGINS}(?:[\w-]+ ){{0,3}}(?:time-?out|deadline)(?: of [0-9]+ ?\w{{1,9}})?"
+        r"(?: (?:was )?(?:exceeded|reached|expired|error))?\W*$",
+        ("timeout", "Navigation timeout of 30000 ms exceeded", "context deadline exceeded"),
+        ("request timeout: 30", "timeout: seconds until a request ends"),
+    ),
+    Form(
+        "no answer in time",
+        rf"{_BEGINS}no (?:response|answer|reply|result)\b[^\n]{{0,40}} (?:within|after|in) [0-9]",
+        ("No response within 60 seconds.",),
+        ("No results after page 3",),
+    ),
+)
+# A longer result shows something, whatever its first words are.
+_REFUSAL_CHARS_MAX = 300
+REFUSED = "(?i)" + "|".join(f"(?:{form.pattern})" for form in (*REFUSALS, *TIMEOUTS))
+_REFUSAL = re.compile("(?i)" + "|".join(f"(?:{form.pattern})" for form in REFUSALS))
+_REFUSED = re.compile(REFUSED)
+_WAITS = re.compile(f"{PAUSES}|{WATCHES}")
+_WAITING_ARGUMENTS = re.compile(WAITING_ARGUMENTS)
 ERROR_TYPE = r"\b([A-Z]\w*(?:Error|Exception|Failure))\b"
 
 # A wait that fails by it has only not ended yet.
@@ -61,7 +157,11 @@ ERROR_KINDS = (
         r"|(service|server|host) (is )?(temporarily )?(unavailable|down)|overloaded|\bECONN"
         r"|getaddrinfo|\bE(NOTFOUND|AI_AGAIN)\b|\bapi time(d)? ?out",
     ),
-    (RAN_OUT, r"(?i)time(d)?.?out|deadline exceeded"),
+    (
+        RAN_OUT,
+        r"(?i)time(d)?.?out|deadline exceeded|no (?:response|answer|reply)\b[^\n]{0,40} (?:within"
+        r"|after|in) [0-9]",
+    ),
     (
         "dependency",
         r"(?i)modulenotfound|importerror|no module named|cannot find (module|package)|unresolved"
@@ -110,12 +210,12 @@ def _failed(turns: pl.DataFrame) -> pl.Expr:
     A command that answers "no" by its exit code has answered.
     """
     result, shown = pl.col("result"), pl.coalesce("error", "result")
-    by_text = result.str.contains(FAILURE_HEAD) | result.str.contains(FAILURE_EXIT)
+    heads = result.str.contains(FAILURE_HEAD) | result.str.contains(FAILURE_EXIT)
+    by_text = heads | pl.when(heads.is_not_null()).then(refused(turns))
     names = [name for name in turns["name"].drop_nulls().unique() if _shows_files(name)]
     tests_fail = (pl.col("failing") > 0) | result.str.contains(FAILED_TEST)
     command = pl.when(tests_fail).then("arguments")  # Most arguments are of other turns.
-    short = turns.select(shown.filter(shown.str.contains_any(EXITS))).to_series().unique()
-    asked = pl.when(shown.is_in([text for text in short if answers_no(text)])).then("arguments")
+    asked = pl.when(shown.is_in(that_answer_no(turns))).then("arguments")
     shows = pl.col("name").is_in(names) | command.str.contains(READING_COMMAND)
     return (
         pl.when(pl.col("kind") != "tool")
@@ -127,6 +227,13 @@ def _failed(turns: pl.DataFrame) -> pl.Expr:
         .otherwise(pl.coalesce("failed", by_text))
         .alias("failed")
     )
+
+
+def that_answer_no(turns: pl.DataFrame) -> list[str]:
+    """Return the texts of calls that are an exit code of 1 and nothing else."""
+    shown = pl.coalesce("error", "result")
+    texts = turns.select(shown.filter(shown.str.contains_any(list(EXITS)))).to_series()
+    return [text for text in texts.unique() if answers_no(text)]
 
 
 def _shows_files(tool: str) -> bool:
@@ -145,6 +252,30 @@ def _error_type() -> pl.Expr:
     by_text = pl.coalesce("error", "result").str.extract(ERROR_TYPE)
     failed_call = (pl.col("kind") == "tool") & pl.col("failed")
     return pl.when(failed_call).then(pl.coalesce("error_type", by_text)).otherwise("error_type")
+
+
+def is_refused(result: str, tool: str | None, arguments: str | None) -> bool:
+    """Return whether a result says that its call was refused, or was not answered in time.
+
+    A wait that ends, and work that goes on, are no failures.
+    """
+    if len(result) > _REFUSAL_CHARS_MAX or not _REFUSED.search(result) or is_unfinished(result):
+        return False
+    waits = _WAITS.search(tool or "") or _WAITING_ARGUMENTS.search(arguments or "")
+    return not waits or _REFUSAL.search(result) is not None
+
+
+def refused(turns: pl.DataFrame) -> pl.Series:
+    """Return which results of calls say so, as `is_refused` does for one."""
+    result = pl.col("result")
+    may = (pl.col("kind") == "tool") & (result.str.len_chars() <= _REFUSAL_CHARS_MAX)
+    rows = turns.select((may & result.str.contains(REFUSED)).fill_null(value=False))
+    places = rows.to_series().arg_true()
+    asked = turns[places].select("result", "name", "arguments").iter_rows()
+    holds = pl.Series([is_refused(*parts) for parts in asked], dtype=pl.Boolean)
+    return (
+        pl.Series([False], dtype=pl.Boolean).new_from_index(0, turns.height).scatter(places, holds)
+    )
 
 
 def kind_of_type(error_type: str) -> str | None:

@@ -25,7 +25,7 @@ from looptrace.analyzer.fingerprint.equivalence import (
     _reduce,
     _reduces,
 )
-from looptrace.analyzer.fingerprint.error_kinds import FAILURE_EXIT, FAILURE_HEAD
+from looptrace.analyzer.fingerprint.error_kinds import FAILURE_EXIT, FAILURE_HEAD, is_refused
 from looptrace.analyzer.fingerprint.masks import (
     _DIGEST,
     _KEY_AND_MASK,
@@ -159,6 +159,7 @@ def single_fingerprint(row: Row, sameness: Sameness) -> dict[str, Any] | None:
             failed = False
         elif failed is None and result is not None:
             failed = bool(_HEAD.search(result)) or _tells_exit(result)
+            failed = failed or is_refused(result, row["name"], row.get("arguments"))
         result = row.get("error") if result is None else result
     if failed and (kind not in ("tool", "model") or not _is_plain(row, FAILURE_CHARS_MAX)):
         return None

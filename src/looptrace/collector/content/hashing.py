@@ -24,6 +24,7 @@ from looptrace.analyzer.fingerprint.error_kinds import (
     ERROR_TYPE,
     FAILURE_EXIT,
     FAILURE_HEAD,
+    is_refused,
 )
 from looptrace.analyzer.normalize.span_fields import STATUS_ERROR, STATUS_OK, span_fields_of
 from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
@@ -73,7 +74,10 @@ def hash_content(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
 
 def _with_kinds(fields: list[SpanFields]) -> list[SpanFields]:
     """Set the type of an error from its text, because the text itself is not kept."""
-    failed = [span.failed or _reads_failed(span.result) or False for span in fields]
+    failed = [
+        span.failed or _reads_failed(span.result, span.name, span.arguments) or False
+        for span in fields
+    ]
     message = [
         _told(span) if span.kind == "tool" and has_failed else None
         for span, has_failed in zip(fields, failed, strict=True)
@@ -105,7 +109,8 @@ def _typed(span: SpanFields, kind: str) -> str:
 
 def _columns(span: SpanFields, texts: Hash) -> tuple[str, int | None, str | None, str, str]:
     """Return the written parts of a span: name, status, message, attributes, events."""
-    failed = span.failed or (None if span.failed is False else _reads_failed(span.result))
+    by_text = _reads_failed(span.result, span.name, span.arguments)
+    failed = span.failed or (None if span.failed is False else by_text)
     error = None if span.error is None else texts("error", span.error)
     return (
         span.name,
@@ -244,10 +249,14 @@ def _named(name: str | None, texts: Hash) -> str | None:
     return name if name is None or _NAME.fullmatch(name) else texts("exact", name)
 
 
-def _reads_failed(result: str | None) -> bool | None:
+def _reads_failed(
+    result: str | None, tool: str | None = None, arguments: str | None = None
+) -> bool | None:
     """Return True if a result says that its call failed, because its hash does not; else None."""
-    failed = result is not None and any(failure.search(result) for failure in _FAILURES)
-    return True if failed else None
+    if result is None:
+        return None
+    by_head = any(failure.search(result) for failure in _FAILURES)
+    return True if by_head or is_refused(result, tool, arguments) else None
 
 
 def _type_in(result: str | None) -> str | None:

@@ -13,17 +13,21 @@ from looptrace.rules.vocabulary import in_a_row, pair, streak
 
 @dataclass(frozen=True, slots=True)
 class SameResult(Rule):
-    """A search tool gives the same answer to different searches.
+    """Different searches have the same answer, such as none.
 
-    The rule looks only at tools whose name says that they search (search, grep, find, lookup,
-    query, ...), because other tools may rightly give the same result for many different things. Of
-    a query only an empty answer counts. Parallel searches of one response are one batch, and are
-    ignored. `repeated_call` finds the same search again, and sooner; `repeated_failure` and
+    The rule looks only at searches: tools whose name says so (search, grep, find, lookup, query,
+    ...), and commands such as `grep` and `find`. Other tools may rightly give the same result for
+    many different things. Finding nothing is one answer, in whatever words and by whatever search;
+    of queries and commands no other answer counts. Two or three searches without a result are how
+    one looks for something. Parallel searches of one response are one batch, and count once.
+    `repeated_call` finds the same search again, and sooner; `repeated_failure` and
     `signature_repeat` find failures.
 
     ## Looping
     - `search(refund {n})->"no results" x5`
     - `(say("Other words {n}.") grep(refund {n})->"") x5`
+    - `bash(grep -rn refund{n} src)->"" x5`
+    - `(grep(refund {n})->"No matches found" glob_search(refund {n})->"No files found") x3`
 
     ## Not looping
     - `search(refund {n})->"no results" x4`: there were other words to try.
@@ -32,6 +36,7 @@ class SameResult(Rule):
     - `read_file(part{n}.md)->"# Notes" x9`: other files may begin alike.
     - `edit(part{n}.md)->ok x9`: work on many things.
     - `query(insert {n})->"1 row" x9`: work on many things, too.
+    - `bash(mkdir part{n})->"" x9`: a command that does something is no search.
     - `(search(refund {n})->"no results" edit(a, {n})->ok) x9`: work in between.
     - `[search(a)->none search(b)->none search(c)->none search(d)->none search(e)->none]`: a batch.
     - `search(refund {n})->? x9`: the answers are unknown.
@@ -39,7 +44,7 @@ class SameResult(Rule):
     """
 
     name = "same_result"
-    lane = LaneSpec(by="agent", kinds=("tool",))
+    lane = LaneSpec(by="agent", kinds=("tool",), once="twin_search")
 
     attempts_min: int = setting(
         5, ge=2, le=100, doc="Searches in a row with the same answer that make a loop."
