@@ -23,6 +23,7 @@ from looptrace.analyzer.text.errors import SAYS_NOTHING_CHARS_MAX, says_nothing
 from looptrace.analyzer.text.payloads import arguments_of
 from looptrace.collector.files.reader import read_spans
 from tests import traps
+from tests.collector.store.test_writer import spans_of
 from tests.otlp import Trace
 from tests.seeds import seeds
 
@@ -653,3 +654,31 @@ def test_response_that_calls_does_not_talk_on() -> None:
 
     assert found["talks_on"].is_null().arg_true().to_list() == [0, 4]
     assert rules(rows) == set()
+
+
+@pytest.mark.parametrize(
+    "span_name", ["running tool: find", "execute_tool find", "Tool: find", "tools/call find"]
+)
+def test_a_call_under_two_names_is_one(span_name: str) -> None:
+    """A model names the tool; an instrumentation writes its own words around the name."""
+    trace = Trace()
+    asked = {"type": "tool_call", "id": "c1", "name": "find", "arguments": {"q": "a"}}
+    trace.span(
+        "chat",
+        attributes={
+            "gen_ai.operation.name": "chat",
+            "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [asked]}]),
+        },
+    )
+    trace.span(
+        span_name,
+        attributes={
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.call.arguments": '{"q": "a"}',
+            "gen_ai.tool.call.result": "nothing",
+        },
+    )
+
+    made = turns_of(spans_of(trace))[0].filter(kind="tool")
+
+    assert made.select("name", "call_id").rows() == [("find", "c1")]
