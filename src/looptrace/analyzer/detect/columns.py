@@ -23,6 +23,7 @@ from looptrace.analyzer.fingerprint.error_kinds import (
 from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
+    ASKS_HELP,
     CHANGES,
     FILE_LOOK,
     FOUND_NOTHING,
@@ -126,9 +127,10 @@ def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
         "mendable": kind.is_in(MENDABLE) | own_server,
         "sleeps": arguments.str.contains(SLEEPS),
         "waits": arguments.str.contains(WAITING_ARGUMENTS),
+        "asks_help": pl.when("failed").then(arguments).str.contains(ASKS_HELP),
     }
     return turns.select(
-        *("external", "call_code", "outcome_code", *_ToolMarks._fields),
+        *("external", "call_code", "outcome_code", "signature_code", *_ToolMarks._fields),
         call=pl.col("kind") == "tool",
         goes_on=pl.Series(_goes_on(turns), dtype=pl.Boolean),
         **{name: holds.fill_null(value=False) for name, holds in says.items()},
@@ -188,8 +190,8 @@ def _marks(columns: Columns) -> Columns:
 
     Besides coded columns the input has `call`, `failed`, `told` (no framework hides the failure),
     `mendable` (the agent may end the failure by its edits), `sleeps` (a command that only waits),
-    `waits` (arguments of a call that waits by itself) and `goes_on` (a result that says that
-    something has not ended).
+    `waits` (arguments of a call that waits by itself), `goes_on` (a result that says that
+    something has not ended) and `asks_help` (arguments of a failed call that asks how it is used).
     """
     call = columns["call"]
     pauses = call & (columns["pauses"] | columns["sleeps"])
@@ -197,11 +199,14 @@ def _marks(columns: Columns) -> Columns:
     # A wait that timed out may exit with an error.
     unfinished = columns["goes_on"] & call & (~columns["failed"] | watches | pauses)
     failed = columns["failed"] & ~unfinished
-    looks = columns["searches"] | columns["reads"] | watches | unfinished
+    helps = columns["asks_help"] & call & failed
+    looks = columns["searches"] | columns["reads"] | watches | unfinished | helps
     own, fine = failed & ~columns["external"], call & ~failed
     # "404 Not Found" for one page after another is a search, so the error of a look has its call.
     outcome, asked = columns["outcome_code"], columns["call_code"]
     error = np.where(looks & (asked != UNKNOWN), pair(outcome, asked), outcome)
+    signature = columns["signature_code"]
+    tells = helps & (asked != UNKNOWN) & (signature != UNKNOWN)
     return {
         "own": call & own,
         "changes": fine & columns["changes"],
@@ -210,6 +215,7 @@ def _marks(columns: Columns) -> Columns:
         "unfinished": unfinished,
         "watches": watches & ~failed,
         "pauses": pauses,
+        "signature_code": np.where(tells, pair(signature, asked), signature),
         "error_code": np.where(own & columns["told"], error, UNKNOWN),
         "mendable_code": np.where(call & columns["mendable"], columns["outcome_code"], UNKNOWN),
     }

@@ -18,6 +18,7 @@ from looptrace.analyzer.fingerprint.error_kinds import EXTERNAL, MENDABLE, OWN_S
 from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
+    ASKS_HELP,
     FILE_LOOK,
     FOUND_NOTHING,
     QUERIES,
@@ -54,7 +55,7 @@ CODED = (
 COUNTED = (
     *("turn", "epoch", "resets_seen", "speaker", "reset", "phase_before", "phase_before_text"),
     *("enters", "visits", "transitions_seen", "converging", "waits_seen", "polls", "changes_seen"),
-    *("calls_seen", "works_seen", "improvements", *TWINS, "busy_ns", "steps", "errors"),
+    *("relapses", "calls_seen", "works_seen", "improvements", *TWINS, "busy_ns", "steps", "errors"),
     *("errors_before", "turns_since_best", "turns_since_best_before", "tries_since_progress"),
     *("tries_since_progress_before", "measured", "figures_compared", "input_tokens_sum"),
     *("output_tokens_sum", "input_tokens_total", "output_tokens_total", "waited_ns"),
@@ -96,8 +97,8 @@ class SingleTurn:
 _KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
 _STATUS_CODES = {status: code for code, status in enumerate(STATUSES, 1)}
 _TOOL = _KIND_CODES["tool"]
-_SLEEPS, _WAITING, _FILE_LOOK, _LOG_FILE = map(
-    re.compile, (SLEEPS, WAITING_ARGUMENTS, FILE_LOOK, LOG_FILE)
+_SLEEPS, _WAITING, _FILE_LOOK, _LOG_FILE, _ASKS_HELP = map(
+    re.compile, (SLEEPS, WAITING_ARGUMENTS, FILE_LOOK, LOG_FILE, ASKS_HELP)
 )
 _ACKNOWLEDGES, _QUERIES, _FOUND_NOTHING, _OWN_SERVER = map(
     re.compile, (ACKNOWLEDGES, QUERIES, FOUND_NOTHING, OWN_SERVER)
@@ -193,7 +194,10 @@ def _mark_call(one: SingleTurn, said: _Said) -> None:
         is_file = _FILE_LOOK.search(arguments) and not _LOG_FILE.search(arguments)
         one.unfinished = shown is not None and not is_file and is_unfinished(shown)
     failed = one.failed and not one.unfinished
-    looks = tool.searches or tool.reads or one.watches or one.unfinished
+    helps = is_call and failed and bool(_ASKS_HELP.search(arguments))
+    looks = tool.searches or tool.reads or one.watches or one.unfinished or helps
+    if helps and one.call != UNKNOWN and one.signature != UNKNOWN:
+        one.signature = _code(one.signature, one.call)
     one.watches = one.watches and not failed
     own, fine = failed and not one.external, is_call and not failed
     one.own = is_call and own
