@@ -90,6 +90,7 @@ def columns(rows: list[Row]) -> Turns:
         coverage=call.astype(np.float64),
         polls=call == 1,
         overdue_ns=call,
+        relapses=call == 1,
         waits_seen=np.cumsum(outcome == 1),
         changes_seen=np.cumsum(outcome == 1),
         calls_seen=np.cumsum(outcome == 1),

@@ -182,6 +182,7 @@ class Turns:
     coverage: Figures  # percent
     polls: Flags  # a call that waits, or looks again after a wait at something unchanged
     overdue_ns: Codes  # at a poll, the time waited beyond what is usual for the tool; else 0
+    relapses: Flags  # a call that failed, and did not fail the last time
     waits_seen: Codes  # counts the times that the task was idle or waited, up to this turn
     changes_seen: Codes  # counts the calls of the task that changed something, up to this turn
     calls_seen: Codes  # counts the calls of the task that did not fail or wait, up to this turn

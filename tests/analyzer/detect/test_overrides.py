@@ -317,3 +317,31 @@ def test_a_file_overrides_for_a_phase_and_for_an_agent() -> None:
     assert called(6, phase="refine") == [("repeated_call", 1, 6)]
     assert called(9, agent="explorer") == []
     assert called(9, agent="explorer", phase="refine") == []
+
+
+@pytest.mark.requirement("D7")
+@pytest.mark.parametrize("metric", ["tests_failed", "loss"])
+def test_a_visit_to_an_iterative_phase_is_judged_when_it_ends(metric: str) -> None:
+    """A figure that ends a visit is better than the last visit's, whatever was asked for it."""
+    own = f'"{metric}"' + ('\nbetter = "lower"' if metric == "loss" else "")
+    declared = parsed(ITERATIVE.replace(b'"tests_failed"', own.encode()), "looptrace.toml")
+    rules = ("phase_cycle", *COUNTING)
+
+    def flagged(figures: list[int]) -> set[str]:
+        """Return the rules that flag rounds with these figures, but for visits to `look`."""
+        visits = [
+            [
+                {"phase": "refine", "name": "edit", "arguments": f"{i}", "result": f"{i}"},
+                {"phase": "refine", "name": "measure", "arguments": f"{i}", "result": f"{i}"}
+                | ({metric: n} if metric in TURN_SCHEMA else {"metrics": canonical({metric: n})}),
+                {"phase": "look", "name": "ls", "arguments": f"{i}", "result": f"{i}"},
+            ]
+            for i, n in enumerate(figures)
+        ]
+        table = turns(*visits)
+        every = found(table, declared.policy.rule_set)
+        at = {(f.rule, table["phase"][f.turn_last - 1]) for f in every if f.rule in rules}
+        return {rule for rule, phase in at if (rule, phase) != ("phase_visits", "look")}
+
+    assert flagged([10 - n for n in range(10)]) == set()
+    assert flagged([5, 4, 3, 3, 3, 3, 3, 3]) == set(rules)

@@ -15,7 +15,7 @@ from looptrace.analyzer.engine.live_spans import LiveSpans
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.store.gates import GateStore
-from tests.analyzer.engine.test_arrivals import EARLY, FILES, batch_of
+from tests.analyzer.engine.test_arrivals import FILES, batch_of
 from tests.collector.store.test_writer import spans_of
 from tests.otlp import Trace
 from tests.seeds import seeds
@@ -88,13 +88,13 @@ def one_agent(calls: int, *, separate: bool = False) -> pl.DataFrame:
 
 
 CASES: dict[str, Path | pl.DataFrame] = {
-    **{path.stem: path for path in FILES if path.name.partition(".")[0] not in EARLY},
+    **{path.stem: path for path in FILES if "loop" in path.stem},
     "one agent": one_agent(40),
     "one agent, a trace for each call": one_agent(40, separate=True),
 }
 
 
-@pytest.mark.parametrize("seed", range(seeds(8)))
+@pytest.mark.parametrize("seed", range(seeds(4)))
 @pytest.mark.parametrize("name", CASES)
 def test_gates_are_those_of_all_spans_in_any_order(name: str, seed: int, tmp_path: Path) -> None:
     """P4: a gate that is withdrawn because of late spans opens again where its loop stands."""

@@ -24,6 +24,7 @@ from looptrace.analyzer.text.payloads import arguments_of
 from looptrace.collector.files.reader import read_spans
 from looptrace.rules.turns import CUTS
 from tests import traps
+from tests.collector.store.test_writer import spans_of
 from tests.otlp import Trace
 from tests.seeds import seeds
 
@@ -699,3 +700,31 @@ def test_reasons_are_those_that_rules_know() -> None:
     """A reason of one table and not of the other would never be found."""
     assert tuple(CUT_OFF) == CUTS
     assert {finish_reason_of([word]) for words in CUT_OFF.values() for word in words} == {*CUTS}
+
+
+@pytest.mark.parametrize(
+    "span_name", ["running tool: find", "execute_tool find", "Tool: find", "tools/call find"]
+)
+def test_a_call_under_two_names_is_one(span_name: str) -> None:
+    """A model names the tool; an instrumentation writes its own words around the name."""
+    trace = Trace()
+    asked = {"type": "tool_call", "id": "c1", "name": "find", "arguments": {"q": "a"}}
+    trace.span(
+        "chat",
+        attributes={
+            "gen_ai.operation.name": "chat",
+            "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [asked]}]),
+        },
+    )
+    trace.span(
+        span_name,
+        attributes={
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.call.arguments": '{"q": "a"}',
+            "gen_ai.tool.call.result": "nothing",
+        },
+    )
+
+    made = turns_of(spans_of(trace))[0].filter(kind="tool")
+
+    assert made.select("name", "call_id").rows() == [("find", "c1")]

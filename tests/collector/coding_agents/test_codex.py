@@ -4,7 +4,9 @@ import json
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from looptrace.cli.main import main
 from looptrace.collector.files.reader import read_spans
 from tests.collector.coding_agents.logs import SESSIONS, lines, rules, shown, turns
 from tests.collector.conftest import Write
@@ -248,3 +250,24 @@ def test_a_failure_that_a_stream_writes_twice_is_one(write: Write) -> None:
 
     assert read_spans([path]).spans.height == 3
     assert rules([path]) == {"model_outage"}
+
+
+@pytest.mark.parametrize("form", ["terminal", "json", "html", "junit", "sarif", "github"])
+def test_a_stream_without_times_shows_none(form: str, write: Write) -> None:
+    """Items are placed one after the other from 1970 on, which nobody should read."""
+    item = {"type": "command_execution", "command": "make", "aggregated_output": "no rule"}
+    stream: list[Line] = [
+        {"type": "thread.started", "thread_id": SESSION},
+        *(
+            {"type": "item.completed", "item": {**item, "id": f"{n}", "exit_code": 2}}
+            for n in range(6)
+        ),
+    ]
+    path = write("exec.jsonl", lines(stream))
+
+    report = CliRunner().invoke(main, ["analyze", path, "--format", form]).output
+    escalation = CliRunner().invoke(main, ["escalation", path]).output
+
+    assert "make" in report
+    for text in (report, escalation):
+        assert [word for word in ("1970", "under 0.1", "in the loop: \n") if word in text] == []

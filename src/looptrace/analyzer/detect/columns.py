@@ -26,6 +26,7 @@ from looptrace.analyzer.fingerprint.masks import BRIEF_ANSWER
 from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
+    ASKS_HELP,
     CHANGES,
     CHANGES_FOUND,
     FILE_LOOK,
@@ -166,9 +167,10 @@ def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
         "mendable": kind.is_in(MENDABLE) | own_server,
         "sleeps": arguments.str.contains(SLEEPS),
         "waits": arguments.str.contains(WAITING_ARGUMENTS),
+        "asks_help": pl.when("failed").then(arguments).str.contains(ASKS_HELP),
     }
     return turns.select(
-        *("external", "call_code", "outcome_code", *_ToolMarks._fields),
+        *("external", "call_code", "outcome_code", "signature_code", *_ToolMarks._fields),
         call=pl.col("kind") == "tool",
         goes_on=pl.Series(_goes_on(turns), dtype=pl.Boolean),
         short=_short(turns),
@@ -249,8 +251,8 @@ def _marks(columns: Columns) -> Columns:
     Besides coded columns the input has `call`, `failed`, `told` (no framework hides the failure),
     `mendable` (the agent may end the failure by its edits), `sleeps` (a command that only waits),
     `waits` (arguments of a call that waits by itself), `goes_on` (a result that says that
-    something has not ended), `ran_out` (the failure is a timeout) and `short` (a check without a
-    good answer).
+    something has not ended), `ran_out` (the failure is a timeout), `short` (a check without a good
+    answer) and `asks_help` (arguments of a failed call that asks how it is used).
     """
     call = columns["call"]
     pauses = call & (columns["pauses"] | columns["sleeps"])
@@ -259,13 +261,16 @@ def _marks(columns: Columns) -> Columns:
     ran_out = (columns["goes_on"] | columns["ran_out"]) & (watches | pauses)
     unfinished = ran_out | (columns["goes_on"] & call & ~columns["failed"])
     failed = columns["failed"] & ~unfinished
-    looks = columns["searches"] | columns["reads"] | watches | unfinished
+    helps = columns["asks_help"] & call & failed
+    looks = columns["searches"] | columns["reads"] | watches | unfinished | helps
     own, fine = failed & ~columns["external"], call & ~failed
     # "404 Not Found" for one page after another is a search, so the error of a look has its call;
     # and a question that timed out may be answered at the second try.
     outcome, asked = columns["outcome_code"], columns["call_code"]
     asks = (looks | columns["ran_out"]) & (asked != UNKNOWN)
     error = np.where(asks, pair(outcome, asked), outcome)
+    signature = columns["signature_code"]
+    tells = helps & (asked != UNKNOWN) & (signature != UNKNOWN)
     return {
         "own": call & own,
         "changes": fine & columns["changes"],
@@ -274,6 +279,7 @@ def _marks(columns: Columns) -> Columns:
         "unfinished": unfinished,
         "watches": watches & ~failed,
         "pauses": pauses,
+        "signature_code": np.where(tells, pair(signature, asked), signature),
         "error_code": np.where(own & columns["told"], error, UNKNOWN),
         "check_code": np.where(
             columns["short"] & fine & ~(pauses | watches | unfinished),

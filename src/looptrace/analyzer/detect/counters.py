@@ -2,11 +2,12 @@
 
 These counts have no bound. Rules look back on a bounded number of turns, so everything that counts
 from the start of a task is counted here. Batch counts whole tasks with this module. Live,
-`single_counters` counts one turn after the other.
+`single_counters` counts one turn after the other. It is long because most counts need others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import nan
 from typing import Any, NamedTuple
@@ -23,7 +24,12 @@ from looptrace.analyzer.detect.persons import (
     reminders_of,
     speakers_of,
 )
-from looptrace.analyzer.detect.phases import Converging, count_phases, own_figures
+from looptrace.analyzer.detect.phases import (
+    Converging,
+    count_own_improvements,
+    count_phases,
+    own_figures,
+)
 from looptrace.analyzer.detect.steps import mark_twins
 from looptrace.analyzer.schema.columns import COUNTED
 from looptrace.rules.contract import check_bounds, numbers, setting
@@ -216,7 +222,7 @@ def _reset(rows: Columns, tasks: Parts, how: Counting) -> Codes:
 
 
 def _polls(rows: Columns, tasks: Parts, how: Counting) -> None:
-    """Add `waits_seen`, `polls` and `overdue_ns`.
+    """Add `waits_seen`, `polls`, `overdue_ns` and `relapses`.
 
     A call is quiet if it only looks at something or shows what goes on, or if it does not fail and
     equals a call shortly before. A quiet call that equals an earlier one, with only quiet calls
@@ -226,7 +232,10 @@ def _polls(rows: Columns, tasks: Parts, how: Counting) -> None:
     agents = Parts(rows, by=(rows["task"], rows["agent_code"]))
     pauses, looks = rows["pauses"], rows["only_reads"] | rows["unfinished"] | rows["watches"]
     calls = (rows["kind"] == _TOOL) & ~pauses
-    nearest = _nearest_equal(rows, agents, calls)
+    nearest = _nearest_equal(rows, agents, calls, ("call_code", "outcome_code"))
+    asked = _nearest_equal(rows, agents, calls, ("call_code",))
+    failed = agents.sorted(rows["failed"])
+    rows["relapses"] = agents.by_row(failed & (asked >= 0) & ~failed[asked])
     fine = calls & ~rows["failed"] & ~(rows["tests_failed"] > 0)
     quiet = looks | (fine & agents.by_row(nearest >= 0))
     agents.count(calls_doing=calls & ~quiet)
@@ -284,23 +293,24 @@ def _stands_still(rows: Columns, tasks: Parts, how: Counting) -> Flags:
     return still
 
 
-def _nearest_equal(rows: Columns, agents: Parts, calls: Flags) -> Codes:
+def _nearest_equal(rows: Columns, agents: Parts, calls: Flags, names: Sequence[str]) -> Codes:
     """Return for each turn of the agents' parts the place of the last equal call; -1 without one.
 
-    Only the last `CALLS_COMPARED` calls of the agent since the last reset are searched.
+    Calls are equal if they have the same codes of these names, and none is unknown. Only the last
+    `CALLS_COMPARED` calls of the agent since the last reset are searched.
     """
     nearest = np.full(len(calls), -1)
     places = agents.sorted(calls).nonzero()[0]
-    names = ("epoch", "call_code", "outcome_code")
-    epoch, call, outcome = (agents.sorted(rows[name])[places] for name in names)
+    epoch = agents.sorted(rows["epoch"])[places]
+    codes = [agents.sorted(rows[name])[places] for name in names]
     part = agents.number[places]
-    asked = ((call != UNKNOWN) & (outcome != UNKNOWN)).nonzero()[0]
+    asked = np.logical_and.reduce([code != UNKNOWN for code in codes]).nonzero()[0]
     for back in range(1, CALLS_COMPARED + 1):
         asked = asked[asked >= back]
         was = asked - back
         near = (part[asked] == part[was]) & (epoch[asked] == epoch[was])
         asked, was = asked[near], was[near]
-        same = (call[asked] == call[was]) & (outcome[asked] == outcome[was])
+        same = np.logical_and.reduce([code[asked] == code[was] for code in codes])
         nearest[places[asked[same]]] = places[was[same]]
         asked = asked[~same]
     return nearest
@@ -325,7 +335,10 @@ class _Marks(NamedTuple):
 
 
 def _progress(rows: Columns, epochs: Parts) -> _Marks:
-    """Count the turns that brought progress; later figures must beat the first ones of a call."""
+    """Count the turns that brought progress.
+
+    Figures are progress if they are better than all earlier ones of the same call, or of all calls.
+    """
     failing, coverage, markers = rows["tests_failed"], rows["coverage"], rows["markers"] > 0
     figures = ~(np.isnan(failing) & np.isnan(coverage))
     rows["measured_code"] = np.zeros(len(figures), dtype=np.int64)
@@ -334,15 +347,17 @@ def _progress(rows: Columns, epochs: Parts) -> _Marks:
         named = np.where(call == UNKNOWN, _ANY_CALL, call)
         rows["measured_code"] = np.where(figures, named, UNKNOWN)
     passes = failing == 0
-    best = _best_before(rows, figures.nonzero()[0], passes)
+    places = figures.nonzero()[0]
+    best, ever = _best_before(rows, places, passes), _best_ever(rows, places)
     compares = ~np.isnan(failing + best["tests_failed"]) | ~np.isnan(coverage + best["coverage"])
     improves = {
-        "tests_failed": failing < best["tests_failed"],
-        "coverage": coverage > best["coverage"],
+        "tests_failed": (failing < best["tests_failed"]) | (failing < ever["tests_failed"]),
+        "coverage": (coverage > best["coverage"]) | (coverage > ever["coverage"]),
         "markers": markers,
     }
     better = improves["tests_failed"] | improves["coverage"]
-    marks = _Marks(compares & ~(failing <= 0), better | passes, better | markers)
+    own = count_own_improvements(rows)
+    marks = _Marks(compares & ~(failing <= 0), better | passes, better | markers | own)
     epochs.count(
         figures_compared=marks.compares,
         improvements=marks.improves,
@@ -361,10 +376,18 @@ def _best_before(rows: Columns, places: Codes, passes: Flags) -> dict[str, Figur
     calls = Parts(rows, by=(rows["task"], rows["epoch"], rows["measured_code"]), only=places)
     calls.count(passed=passes)
     by = (rows["task"], rows["epoch"], rows["measured_code"], rows["passed"] - passes)
-    compared = Parts(rows, by=by, only=places)
-    return {
-        name: compared.best(name, sign) for name, sign in (("tests_failed", -1), ("coverage", 1))
-    }
+    return _best_in(Parts(rows, by=by, only=places))
+
+
+def _best_ever(rows: Columns, places: Codes) -> dict[str, Figures]:
+    """Return the best figures of all calls of the epoch before each turn."""
+    if not len(places):
+        return dict.fromkeys(_FIGURES, np.full(len(rows["task"]), nan))
+    return _best_in(Parts(rows, by=(rows["task"], rows["epoch"]), only=places))
+
+
+def _best_in(parts: Parts) -> dict[str, Figures]:
+    return {name: parts.best(name, sign) for name, sign in (("tests_failed", -1), ("coverage", 1))}
 
 
 def _tries(rows: Columns, epochs: Parts, marks: _Marks) -> None:

@@ -76,8 +76,6 @@ def count_phases(rows: Columns, epochs: Parts, converging: Converging) -> Codes:
     before = epochs.before(epochs.last(phase != UNKNOWN))
     rows["phase_before_code"] = np.where(before < 0, UNKNOWN, phase[before])
     places = phase.nonzero()[0]
-    if _any_own(converging):
-        _own_improvements(rows, places)
     iterations = np.zeros_like(phase)
     for name, (metric, better) in converging.items():
         improvements = rows["own_improvements" if better else f"{metric}_improvements"]
@@ -88,16 +86,24 @@ def count_phases(rows: Columns, epochs: Parts, converging: Converging) -> Codes:
     rows["enters"] = enters
     visited = (rows["task"], rows["epoch"], phase, iterations)
     Parts(rows, by=visited, only=places).count(visits=enters)
-    transitions = Parts(rows, by=(*visited, rows["phase_before_code"]), only=places)
+    # A visit to an iterative phase is judged when it ends, at the transition to another phase.
+    left = np.where(before < 0, 0, iterations[before])
+    transitions = Parts(rows, by=(*visited, rows["phase_before_code"], left), only=places)
     transitions.count(transitions_seen=enters & (rows["phase_before_code"] != UNKNOWN))
     return before
 
 
-def _own_improvements(rows: Columns, places: Codes) -> None:
-    """Count in each phase the turns that have the best own figure so far."""
+def count_own_improvements(rows: Columns) -> Flags:
+    """Count in each phase the turns that have the best own figure so far, and mark them."""
+    better = np.zeros(len(rows["task"]), dtype=np.bool_)
+    if np.isnan(rows["own_figure"]).all():
+        rows["own_improvements"] = better.astype(np.int64)
+        return better
     by = (rows["task"], rows["epoch"], rows["phase_code"])
-    phases = Parts(rows, by=by, only=places)
-    phases.count(own_improvements=rows["own_figure"] > phases.best("own_figure", 1))
+    phases = Parts(rows, by=by, only=rows["phase_code"].nonzero()[0])
+    better |= rows["own_figure"] > phases.best("own_figure", 1)
+    phases.count(own_improvements=better)
+    return better
 
 
 def _begins_anew(rows: Columns, epochs: Parts) -> Flags:

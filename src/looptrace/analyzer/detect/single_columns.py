@@ -30,6 +30,7 @@ from looptrace.analyzer.fingerprint.masks import BRIEF_ANSWER
 from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
+    ASKS_HELP,
     CHANGES_FOUND,
     FILE_LOOK,
     FOUND_NOTHING,
@@ -85,7 +86,7 @@ COUNTED = (
     *("turn", "epoch", "resets_seen", "speaker", "reminded", "reset", "phase_before"),
     "phase_before_text",
     *("enters", "visits", "transitions_seen", "converging", "waits_seen", "polls", "changes_seen"),
-    *("calls_seen", "works_seen", "improvements", *TWINS, "busy_ns", "steps", "errors"),
+    *("relapses", "calls_seen", "works_seen", "improvements", *TWINS, "busy_ns", "steps", "errors"),
     *("errors_before", "turns_since_best", "turns_since_best_before", "tries_since_progress"),
     *("tries_since_progress_before", "measured", "figures_compared", "input_tokens_sum"),
     *("output_tokens_sum", "input_tokens_total", "output_tokens_total", "overdue_ns"),
@@ -128,8 +129,8 @@ _KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
 _CUT_CODES = {cut: code for code, cut in enumerate(CUTS, 1)}
 _STATUS_CODES = {status: code for code, status in enumerate(STATUSES, 1)}
 _TOOL = _KIND_CODES["tool"]
-_SLEEPS, _WAITING, _FILE_LOOK, _LOG_FILE, _OWN_NOTES = map(
-    re.compile, (SLEEPS, WAITING_ARGUMENTS, FILE_LOOK, LOG_FILE, OWN_NOTES)
+_SLEEPS, _WAITING, _FILE_LOOK, _LOG_FILE, _OWN_NOTES, _ASKS_HELP = map(
+    re.compile, (SLEEPS, WAITING_ARGUMENTS, FILE_LOOK, LOG_FILE, OWN_NOTES, ASKS_HELP)
 )
 _ACKNOWLEDGES, _QUERIES, _FOUND_NOTHING, _OWN_SERVER = map(
     re.compile, (ACKNOWLEDGES, QUERIES, FOUND_NOTHING, OWN_SERVER)
@@ -238,7 +239,10 @@ def _mark_call(one: SingleTurn, said: _Said) -> None:
         ran_out = said.error_kind == RAN_OUT and (one.watches or one.pauses)
         one.unfinished = one.unfinished or ran_out
     failed = one.failed and not one.unfinished
-    looks = tool.searches or tool.reads or one.watches or one.unfinished
+    helps = is_call and failed and bool(_ASKS_HELP.search(arguments))
+    looks = tool.searches or tool.reads or one.watches or one.unfinished or helps
+    if helps and one.call != UNKNOWN and one.signature != UNKNOWN:
+        one.signature = _code(one.signature, one.call)
     one.watches = one.watches and not failed
     own, fine = failed and not one.external, is_call and not failed
     one.own = is_call and own

@@ -2,7 +2,7 @@
 
 Live, turns come one at a time. Each is counted from what is held of its task: a few numbers of the
 task, of each agent, and of the time since the last reset. The counts are the same as in batch, and
-the tests that compare batch and live check them, too.
+the tests that compare batch and live check them, too. It is long because most counts need others.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ _TOOL, _ATTEMPT, _PROGRESS, _SWITCH, _USER = (
 _DONE = STATUSES.index("done") + 1
 # Figures of unknown calls are compared with one another, too.
 _ANY_CALL = 1
+# Figures of all calls; no code of a call is this.
+_EVERY_CALL = UNKNOWN
 _PERSON_CODES = {SPEAKERS.index(speaker) + 1 for speaker in PERSONS}
 _MESSAGE = SPEAKERS.index("message") + 1
 _SAME = SPEAKERS.index("same_words") + 1
@@ -53,6 +55,7 @@ class _Seen(NamedTuple):
     gap_ns: int  # since the call before it, if that is equal; else 0
     doing: int  # calls of the agent that did more than look, up to it
     waits_seen: int
+    failed: bool
 
 
 class _Agent:
@@ -77,6 +80,11 @@ class _Agent:
         equal = (s for s in self.calls if s.call == one.call and s.outcome == one.outcome)
         return next(equal, None)
 
+    def last_went_well(self, one: SingleTurn) -> bool:
+        """Return whether the last call with the same request did not fail."""
+        same = (not s.failed for s in self.calls if s.call == one.call != UNKNOWN)
+        return next(same, False)
+
 
 class _Best:
     """The best figures of one call since all its tests passed."""
@@ -86,6 +94,13 @@ class _Best:
     def __init__(self) -> None:
         self.tests_failed = self.coverage = nan
 
+    def add(self, tests_failed: float, coverage: float) -> None:
+        """Take figures that are better, or the first."""
+        if tests_failed < self.tests_failed or isnan(self.tests_failed):
+            self.tests_failed = tests_failed
+        if coverage > self.coverage or isnan(self.coverage):
+            self.coverage = coverage
+
 
 class _Epoch:
     """The counts since the last reset."""
@@ -93,7 +108,7 @@ class _Epoch:
     __slots__ = (
         *("busy_ns", "steps", "errors", "errors_before", "figures", "figures_before", "tries"),
         *("tries_before", "work", "improvements", "improved", "best", "phase", "phase_text"),
-        *("visits", "transitions", "own"),
+        *("visits", "transitions", "own", "converging"),
     )
 
     def __init__(self) -> None:
@@ -103,8 +118,9 @@ class _Epoch:
         self.improved: dict[str, int] = dict.fromkeys(METRICS, 0)  # by metric
         self.best: dict[int, _Best] = {}  # by what figures are of
         self.phase, self.phase_text = UNKNOWN, None  # the last that is known
+        self.converging = 0  # the improvements at its last turn
         self.visits: dict[tuple[int, int], int] = {}  # by phase and its improvements
-        self.transitions: dict[tuple[int, int, int], int] = {}  # and by the phase before
+        self.transitions: dict[tuple[int, int, int, int], int] = {}  # by the phase before, too
         self.own: dict[int, tuple[int, float]] = {}  # by phase: improvements, best own figure
 
 
@@ -233,6 +249,7 @@ class SingleCounters:
         if agent.epoch != self.resets:
             agent.epoch, agent.calls, agent.waits_ns = self.resets, (), None
         is_call = one.kind == _TOOL and not one.pauses
+        one.relapses = is_call and one.failed and agent.last_went_well(one)
         if is_call:
             looks = one.only_reads or one.unfinished or one.watches
             seen = agent.last_equal(one)
@@ -261,8 +278,8 @@ class SingleCounters:
             agent.tool = one.name
             # The pauses of a back-off lie between calls in a row.
             gap_ns = between_ns if agent.calls[:1] == (seen,) else 0
-            this = _Seen(one.call, one.outcome, one.end_ns, gap_ns, agent.doing, one.waits_seen)
-            agent.calls = (this, *agent.calls[: CALLS_COMPARED - 1])
+            ended = one.end_ns, gap_ns, agent.doing, one.waits_seen, one.failed
+            agent.calls = (_Seen(one.call, one.outcome, *ended), *agent.calls[: CALLS_COMPARED - 1])
 
     def _end_wait(self, one: SingleTurn, agent: _Agent) -> None:
         """Keep how long a wait took that ended with this call, as `counters._usual_ns` does."""
@@ -279,20 +296,21 @@ class SingleCounters:
         if not (isnan(failing) and isnan(coverage)):
             one.measured = _ANY_CALL if one.call == UNKNOWN else one.call
             best = epoch.best.setdefault(one.measured, _Best())
-            fewer, more = failing < best.tests_failed, coverage > best.coverage
+            ever = epoch.best.setdefault(_EVERY_CALL, _Best())
+            fewer = failing < best.tests_failed or failing < ever.tests_failed
+            more = coverage > best.coverage or coverage > ever.coverage
             compares = not isnan(failing + best.tests_failed)
             compares = compares or not isnan(coverage + best.coverage)
             compares = compares and not failing <= 0
             passes = failing == 0
             gains = fewer or more or passes
+            ever.add(failing, coverage)
             if passes:  # Later figures are compared only with figures from here on.
                 epoch.best[one.measured] = _Best()
             else:
-                if fewer or isnan(best.tests_failed):
-                    best.tests_failed = failing
-                if more or isnan(best.coverage):
-                    best.coverage = coverage
-        improves = fewer or more or markers
+                best.add(failing, coverage)
+        own = self._own_improves(one, epoch)
+        improves = fewer or more or markers or own
         for metric, better in zip(METRICS, (fewer, more, markers), strict=True):
             epoch.improved[metric] += better
         epoch.improvements += improves
@@ -303,6 +321,18 @@ class SingleCounters:
         one.turns_since_best = epoch.figures - epoch.figures_before
         one.turns_since_best_before = epoch.figures_before
         return improves
+
+    def _own_improves(self, one: SingleTurn, epoch: _Epoch) -> bool:
+        """Count the best own figures of a phase; return whether this is one."""
+        if one.phase == UNKNOWN or not self.how.converging:
+            return False
+        text, metrics = one.source[AT["phase"]], one.source[AT["metrics"]]
+        figure = own_figure(text, metrics, self.how.converging)
+        count, best = epoch.own.get(one.phase, (0, nan))
+        is_better = figure > best
+        best = figure if isnan(best) or is_better else best
+        epoch.own[one.phase] = count + is_better, best
+        return is_better
 
     def _try(self, one: SingleTurn, epoch: _Epoch, *, improves: bool) -> None:
         """Count the tries since the last progress."""
@@ -331,19 +361,16 @@ class SingleCounters:
         one.enters, one.visits, one.transitions_seen, one.converging = False, 0, 0, 0
         if phase == UNKNOWN:
             return
-        text, metrics = one.source[AT["phase"]], one.source[AT["metrics"]]
+        text = one.source[AT["phase"]]
         epoch.phase, epoch.phase_text = phase, text
         if convergence := self.how.converging.get(text):
             one.converging = epoch.improved.get(convergence.metric, 0)
             if convergence.better:
-                figure = own_figure(text, metrics, self.how.converging)
-                count, best = epoch.own.get(phase, (0, nan))
-                best_now = figure if isnan(best) or figure > best else best
-                epoch.own[phase] = count, best = count + (figure > best), best_now
-                one.converging = count
+                one.converging, _ = epoch.own[phase]
+        left, epoch.converging = epoch.converging, one.converging
         declared = not begins and self.end_ns is not None and one.phase_start_ns >= self.end_ns
         one.enters = one.kind != _USER and (phase != before or declared)
-        visit, way = (phase, one.converging), (phase, one.converging, before)
+        visit, way = (phase, one.converging), (phase, one.converging, before, left)
         one.visits = epoch.visits[visit] = epoch.visits.get(visit, 0) + one.enters
         is_known = one.enters and before != UNKNOWN
         one.transitions_seen = epoch.transitions.get(way, 0) + is_known

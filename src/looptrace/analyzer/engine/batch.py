@@ -29,6 +29,7 @@ from looptrace.analyzer.gates.timeline import moments_of, resets_of, with_histor
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, TURN_SCHEMA
+from looptrace.analyzer.text.times import is_known
 
 # Tasks are evaluated in parts of about this many turns, so memory does not grow with the input.
 PART_TURNS = 200_000
@@ -201,7 +202,7 @@ def _finding_at(growth: Growth, last: LoopRow) -> Finding:
         period=stretch.period,
         signature=stretch.signature,
         reason=stretch.reason_at(fired),
-        action=fired.rule.action(attempts, cost.seconds),
+        action=fired.rule.action(attempts, stretch.seconds_at(fired)),
         turns=tuple(
             LoopTurn(*turn, "first" if i < stretch.period else "repeat")
             for i, turn in enumerate(ids)
@@ -212,7 +213,10 @@ def _finding_at(growth: Growth, last: LoopRow) -> Finding:
 
 
 def _cost(growth: Growth, last: LoopRow) -> Cost:
-    """Add up what the loop's agent, or all agents of its task, spent from the first turn on."""
+    """Add up what the loop's agent, or all agents of its task, spent from the first turn on.
+
+    A stream without times took no seconds.
+    """
     stretch, fired = growth
     first = stretch.first[0]
     given = last.input_tokens_total - first.input_tokens_total
@@ -221,7 +225,7 @@ def _cost(growth: Growth, last: LoopRow) -> Cost:
         given = last.input_tokens_sum - first.input_tokens_sum
         said = last.output_tokens_sum - first.output_tokens_sum
     return Cost(
-        seconds=stretch.seconds_at(fired),
+        seconds=stretch.seconds_at(fired) if is_known(fired.end_ns) else 0.0,
         input_tokens=given + (first.input_tokens or 0),
         output_tokens=said + (first.output_tokens or 0),
     )

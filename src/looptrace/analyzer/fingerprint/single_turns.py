@@ -160,7 +160,8 @@ def single_fingerprint(row: Row, sameness: Sameness) -> dict[str, Any] | None:
         elif failed is None and result is not None:
             failed = bool(_HEAD.search(result)) or _tells_exit(result)
             failed = failed or is_refused(result, row["name"], row.get("arguments"))
-        result = row.get("error") if result is None else result
+        if result is None and not failed:  # A command may answer by what its span calls an error.
+            row = {**row, "result": row.get("error")}
     if failed and (kind not in ("tool", "model") or not _is_plain(row, FAILURE_CHARS_MAX)):
         return None
     polls = kind == "tool" and (tool := sameness.tools.get(row["name"])) and tool.polling

@@ -32,6 +32,15 @@ FILE_LOOK = (
     r"|(?:^\W{0,3}|\": ?\")(?:cd [^;&|]{1,200}(?:&&|;) *)?"
     r"(?:bat|cat|head|less|more|[ef]?grep|rg|sed|awk|nl|diff|git (?:show|log|diff|blame|grep))\b"
 )
+# A command that asks how a program is used, or whether it is there. Whoever explores one tries
+# several forms of it.
+_ENDS = r"\s*(?:$|[\"'\\|;&>]|2>)"
+ASKS_HELP = (
+    rf"(?:^|[\s\"'])(?:--help|--usage|--version|/\?|-\?)(?:\s|{_ENDS})"
+    rf"|(?:^|[\s\"'])-[hvV]{_ENDS}"
+    rf"|(?:^\W{{0,3}}|\": ?\"|[;&|] *)(?:[\w./-]+ ){{0,2}}help(?: [\w-]+){{0,3}}{_ENDS}"
+    rf"|(?:^\W{{0,3}}|\": ?\"|[;&|] *)(?:man|which|whereis|type|info|command -v) [\w./-]+{_ENDS}"
+)
 # Commands that answer by their exit code: 1 says that nothing matches, differs or holds.
 ANSWERING_COMMAND = (
     r"(?:^\W{0,3}|\": ?\"|[|;&(!] *|\b(?:then|if|do|sudo|time|xargs) )"

@@ -72,7 +72,11 @@ DIALECTS = (
 
 # An agent's span has the agent's name in these dialects. In others it often has the framework's.
 NAMED_BY_SPAN = frozenset({"openinference", "traceloop", "langfuse"})
-_NAME_EXTRAS = re.compile(r"^(execute_tool|invoke_agent) |(\.tool|\.agent|\.run|\._execute_core)$")
+# What instrumentations write around a name, so that a call has one name in all spans of it.
+_NAME_EXTRAS = re.compile(
+    r"^(execute_tool|invoke_agent|tools/call) |^(?i:running tool|calling tool|tool call|tool): "
+    r"|(\.tool|\.agent|\.run|\._execute_core)$"
+)
 
 
 def name_in(span_name: str) -> str:

@@ -252,7 +252,8 @@ def _sentence(group: Loop, analysis: Analysis) -> str:
     lead = group.lead
     task = plain(lead.task, NAME_LENGTH_MAX)
     cost = cost_text(lead.cost, loop_money_text(analysis, lead))
-    return f"task {task}: {_message(lead)} ({lead.action} by {lead.rule}; {cost})"
+    about = "; ".join(filter(None, (f"{lead.action} by {lead.rule}", cost)))
+    return f"task {task}: {_message(lead)} ({about})"
 
 
 def _line(*parts: str) -> str:

@@ -19,7 +19,7 @@ from looptrace.analyzer.gates.notes import Likeness, ResolutionNote
 from looptrace.analyzer.llm_judge import GOAL_LENGTH_MAX, NAME_LENGTH_MAX, NoOpinion, Opinion
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.text.display import label, plain
-from looptrace.analyzer.text.times import utc_day
+from looptrace.analyzer.text.times import is_known, utc_day
 from looptrace.rules.docs import summary
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -198,8 +198,9 @@ def _cost(loop: pl.DataFrame, gate: GateEvent) -> Cost:
     """Add up the cost of the loop's agent, or of all agents of its task, up to the gate."""
     spent = loop.filter(pl.col("agent") == gate.agent) if gate.agent else loop
     start_ns = loop.filter(~IS_USER)["start_ns"].first()
+    lasted_ns = gate.at_ns - start_ns if isinstance(start_ns, int) else 0
     return Cost(
-        seconds=(gate.at_ns - start_ns) / NS_PER_S if isinstance(start_ns, int) else 0.0,
+        seconds=lasted_ns / NS_PER_S if is_known(gate.at_ns) else 0.0,
         input_tokens=int(spent["input_tokens"].sum()),
         output_tokens=int(spent["output_tokens"].sum()),
     )

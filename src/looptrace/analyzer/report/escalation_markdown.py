@@ -16,7 +16,7 @@ from looptrace.analyzer.report.escalation import Escalation, Iteration
 from looptrace.analyzer.report.json import event_object, failure_object, json_text
 from looptrace.analyzer.report.templating import template
 from looptrace.analyzer.report.wording import WHY_TEXTS, counted, opinion_text, told_text
-from looptrace.analyzer.text.times import utc_us
+from looptrace.analyzer.text.times import NO_TIME, known_us
 
 SCHEMA = 1
 
@@ -60,7 +60,8 @@ def _iteration_lines(turn: Iteration) -> Iterator[str]:
 
 def _failure_lines(failure: Failure) -> Iterator[str]:
     kind = ", ".join(text for text in (failure.error_type, failure.error_kind) if text)
-    yield f"{failure.turn:>5}  {utc_us(failure.at_ns)}  {_by(failure.agent)}{failure.label}"
+    at = known_us(failure.at_ns) or NO_TIME
+    yield f"{failure.turn:>5}  {at}  {_by(failure.agent)}{failure.label}"
     yield f"{'':7}{kind or 'unknown kind'}: {failure.error or '?'}"
     if failure.signature:
         yield f"{'':7}signature {failure.signature}"

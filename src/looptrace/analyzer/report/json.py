@@ -20,7 +20,7 @@ from looptrace.analyzer.gates.directives import OWN, Directives
 from looptrace.analyzer.gates.event_names import CONTENT, NAMES_BEFORE
 from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, NoOpinion, Opinion, Opinions
-from looptrace.analyzer.text.times import utc_us
+from looptrace.analyzer.text.times import known_us
 from looptrace.analyzer.tuning.explain import Explanation, Progress
 
 SCHEMA = 1
@@ -123,7 +123,7 @@ def _finding_object(finding: Finding, loop: str, money: Money | None) -> dict[st
 def outage_object(outage: Outage) -> dict[str, Any]:
     """Return an outage, its times as text."""
     record = asdict(outage)
-    times = {name: utc_us(record.pop(f"{name}_ns")) for name in ("first", "last", "known")}
+    times = {name: known_us(record.pop(f"{name}_ns")) for name in ("first", "last", "known")}
     return record | times
 
 
@@ -137,7 +137,7 @@ def event_object(
     """
     is_gate = event.type == "gate_opened"
     record = dict(zip(_EVENT, _event_values(event), strict=True)) | {
-        "at": utc_us(event.at_ns),
+        "at": known_us(event.at_ns),
         "directive": directives.text_of(event if event.note is None else replace(event, note=None)),
         "opinion": opinion_object(opinion) if is_gate else None,
     }
@@ -231,7 +231,7 @@ def _fields(record: Any) -> dict[str, Any]:
 def _without_content(record: dict[str, Any]) -> dict[str, Any]:
     """Remove texts of people and tools, and write the time as text."""
     kept = {name: value for name, value in record.items() if name not in CONTENT}
-    return kept | {"at": utc_us(kept.pop("at_ns"))}
+    return kept | {"at": known_us(kept.pop("at_ns"))}
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -21,7 +21,7 @@ from looptrace.analyzer.report.wording import (
     ordinal,
 )
 from looptrace.analyzer.text.display import plain
-from looptrace.analyzer.text.times import utc_us
+from looptrace.analyzer.text.times import known_us
 
 # The longest text of an escalation is a person's request.
 _CODE_LENGTH_MAX = GOAL_LENGTH_MAX
@@ -55,7 +55,7 @@ def template(name: str) -> Template:
         "number": "{:,}".format,
         "sentence": partial(plain, length_max=SENTENCE_LENGTH_MAX),
         "short": partial(plain, length_max=SHORT_LENGTH_MAX),
-        "utc": utc_us,
+        "utc": known_us,
     }
     return environment.get_template(name)
 

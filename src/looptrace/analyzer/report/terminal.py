@@ -124,7 +124,8 @@ def _group_lines(group: Loop, money: str) -> list[Text]:
     ]
     if group.others:
         lines.append(Text(f"also: {group.also}"))
-    lines.append(Text(f"in the loop: {cost_text(lead.cost, money)}"))
+    if cost := cost_text(lead.cost, money):
+        lines.append(Text(f"in the loop: {cost}"))
     return lines
 
 

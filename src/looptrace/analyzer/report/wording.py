@@ -198,7 +198,8 @@ def cost_text(cost: Cost, money: str = "") -> str:
     """Write `46 s, 690 input + 100 output tokens, EUR 0.42`, without what is not recorded."""
     has_tokens = cost.input_tokens or cost.output_tokens
     tokens = tokens_text(cost.input_tokens, cost.output_tokens) if has_tokens else ""
-    return ", ".join(filter(None, (duration_text(cost.seconds), tokens, money)))
+    seconds = duration_text(cost.seconds) if cost.seconds else ""
+    return ", ".join(filter(None, (seconds, tokens, money)))
 
 
 def loop_money_text(analysis: Analysis, finding: Finding) -> str:
@@ -225,7 +226,7 @@ def loop_cost_text(cost: Cost, money: str = "", share: float | None = None) -> s
     tokens = cost.input_tokens + cost.output_tokens
     parts = [f"{count_text(tokens)} tokens"] if tokens else []
     parts += [money] if money else []
-    parts.append(f"{duration_text(cost.seconds)} in the loop")
+    parts += [f"{duration_text(cost.seconds)} in the loop"] if cost.seconds else []
     if share is not None:
         parts.append(f"{share:.0%} of the task".replace("%", " %"))
     return ", ".join(parts)

@@ -78,6 +78,7 @@ COUNTED = (
     Column("waits_seen", _INT, "times", "times that the task stood still, or a call waited"),
     Column("polls", _FLAG, "flag", "a call that waits, or looks again after a wait"),
     Column("overdue_ns", _INT, "ns", "how long a wait has lasted beyond what is usual, at a poll"),
+    Column("relapses", _FLAG, "flag", "a call that failed, and did not fail the last time"),
     Column("changes_seen", _INT, "calls", "calls of the task that changed something, up to it"),
     Column("calls_seen", _INT, "calls", "calls of the task that did not fail or wait, up to it"),
     Column("works_seen", _INT, "calls", "calls of the task that worked, up to it"),

@@ -8,6 +8,19 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 _NS_PER_US = 1_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Lines of a stream without times are placed one after the other from 1970 on; no span is from then.
+KNOWN_FROM_NS = 31_536_000 * NS_PER_S
+NO_TIME = "no time"
+
+
+def is_known(at_ns: int) -> bool:
+    """Return whether this is a time, and not the place of a line without one."""
+    return at_ns >= KNOWN_FROM_NS
+
+
+def known_us(at_ns: int) -> str | None:
+    """Return the time as `utc_us` does; None without a time."""
+    return utc_us(at_ns) if is_known(at_ns) else None
 
 
 def utc_us(at_ns: int) -> str:
@@ -22,7 +35,9 @@ def utc_ms(at_ns: int) -> str:
 
 
 def utc_s(at_ns: int) -> str:
-    """Write `2026-03-14 02:11:09`, the form of tables in a terminal."""
+    """Write `2026-03-14 02:11:09`, the form of tables in a terminal, or that there is no time."""
+    if not is_known(at_ns):
+        return NO_TIME
     return f"{datetime.fromtimestamp(at_ns // NS_PER_S, UTC):%Y-%m-%d %H:%M:%S}"
 
 

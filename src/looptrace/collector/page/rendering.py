@@ -33,7 +33,7 @@ from looptrace.analyzer.report.wording import (
     ordinal,
 )
 from looptrace.analyzer.text.display import plain
-from looptrace.analyzer.text.times import utc_s
+from looptrace.analyzer.text.times import is_known, utc_s
 from looptrace.collector.page.sessions import Sessions
 from looptrace.collector.store.retention import Retention, texts_of
 from looptrace.rules.vocabulary import NS_PER_S
@@ -185,8 +185,8 @@ def since(now_ns: int, at_ns: int) -> str:
 
 
 def instant(at_ns: int) -> str:
-    """Write `2026-03-14T02:11:09Z`, as the attribute of a time."""
-    return utc_s(at_ns).replace(" ", "T") + "Z"
+    """Write `2026-03-14T02:11:09Z`, as the attribute of a time; empty without a time."""
+    return utc_s(at_ns).replace(" ", "T") + "Z" if is_known(at_ns) else ""
 
 
 def asset_url(name: str) -> str:

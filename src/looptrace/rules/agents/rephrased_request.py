@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,9 +18,26 @@ from looptrace.rules.vocabulary import streak
 _CHARS_MAX = 4_000
 _PERCENT = 100
 _WORD = re.compile(r"\w+")
-_DIGIT = re.compile(r"\d")
+# Addresses, paths and names with numbers in them are one number each: 10.0.0.12 is not 12.
+_TOKEN = re.compile(r"\S+")
+_NUMBER = re.compile(r"\d+")
+# What stands between two things of a list, and what marks one of them as done.
+_BETWEEN = re.compile(r"[,;]|\n|(?<=\s)(?:and|&|[-*•])(?=\s)|\[ \]")
+_DONE = re.compile(r"\[x\]|[✓✔✅☑]")
+_DONE_WORD = "x"
 
 Words = Sequence[str]
+Numbers = tuple[str, ...]  # those of one token
+# A text without so many signs between things may only have lost words.
+_LIST_MIN = 2
+
+
+class _Request(NamedTuple):
+    """The words of a request, its numbers, and the size of the list in it."""
+
+    words: Words
+    numbers: Counter[Numbers]
+    left: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +45,10 @@ class RephrasedRequest(Rule):
     """An agent makes request after request, and asks hardly anything new.
 
     A request is compared with the last requests of its agent, to any agent. It asks the same again
-    if most of its words were in them, in any order. A new number, or one new word in an otherwise
-    equal request, is a new target and not a repetition. `collaboration_loop` also finds equal
-    requests to one agent.
+    if most of its words were in them, in any order. A new number, also within an address, or one
+    new word in an otherwise equal request, is a new target and not a repetition. A list that gets
+    shorter from one request to a later one, or of which more is done, is progress.
+    `collaboration_loop` also finds equal requests to one agent.
 
     ## Looping
     - `handoff(web, "Find the opening hours of the museum.") handoff(web, "Please find the hours
@@ -41,6 +61,9 @@ class RephrasedRequest(Rule):
       the museum.") handoff(web, "Find the opening hours of the library.") handoff(web, "Find the
       opening hours of the theatre.")`: so are these.
     - `handoff(web, "Find the opening hours of the museum, please.") x3`: some tries are normal.
+    - `handoff(dev, "Mend the files a.py, b.py, c.py, d.py") handoff(dev, "Mend the files b.py,
+      c.py, d.py") handoff(dev, "Mend the files c.py, d.py") handoff(dev, "Mend the files d.py")`:
+      less is left each time.
     - `handoff(web, ?) x6`: the requests are unknown.
     - `handoff(web, "Go on.") x6`: too short to tell.
     - `(user("And now?") handoff(web, "Find the opening hours of the museum.")) x6`
@@ -77,29 +100,45 @@ class RephrasedRequest(Rule):
         return repeats(streak(lane, again) + 1, self.attempts_min, np.ones_like(lane.rows))
 
     def _again(self, lane: Lane) -> Flags:
-        requests = [_words(text) for text in lane.texts]
+        requests = [_request(text) for text in lane.texts]
         again = np.zeros(len(lane.rows), dtype=np.bool_)
-        for i, (words, position) in enumerate(zip(requests, lane.position.tolist(), strict=True)):
+        for i, (request, position) in enumerate(zip(requests, lane.position.tolist(), strict=True)):
             before = requests[i - min(self.window, position) : i]
-            again[i] = bool(before) and self._asks_the_same(words, before)
+            again[i] = bool(before) and self._asks_the_same(request, before)
         return again
 
-    def _asks_the_same(self, words: Words, before: Sequence[Words]) -> bool:
-        different = set(words)
+    def _asks_the_same(self, request: _Request, before: Sequence[_Request]) -> bool:
+        different = set(request.words)
         if len(different) < self.words_min:
             return False
-        new = different.difference(*before)
+        new = different.difference(*(each.words for each in before))
         if _PERCENT * len(new) > self.new_percent_max * len(different):
             return False
-        return not any(map(_DIGIT.search, new)) and not _refilled(words, before[-1], new)
+        if not any(request.numbers <= each.numbers for each in before):
+            return False
+        if _goes_on(request, before):
+            return False
+        return not _refilled(request.words, before[-1].words, new)
 
     def say(self, loop: Loop) -> str:
         """Quote the first request."""
         return f"{loop.attempts} requests from {loop.labels[0]} on ask hardly anything new"
 
 
-def _words(text: str | None) -> Words:
-    return _WORD.findall((text or "")[:_CHARS_MAX].lower())
+def _request(text: str | None) -> _Request:
+    shown = (text or "")[:_CHARS_MAX].lower()
+    numbers = (tuple(_NUMBER.findall(token)) for token in _TOKEN.findall(shown))
+    left = len(_BETWEEN.findall(shown)) - len(_DONE.findall(shown))
+    return _Request(_WORD.findall(shown), Counter(filter(None, numbers)), left)
+
+
+def _goes_on(request: _Request, before: Sequence[_Request]) -> bool:
+    """Return whether less is left of a list than in an earlier request, for the first time."""
+    words = {*request.words} - {_DONE_WORD}
+    if any(each.left <= request.left and words == {*each.words} - {_DONE_WORD} for each in before):
+        return False
+    lists = (each for each in before if each.left >= _LIST_MIN)
+    return any(each.left > request.left and words <= {*each.words} for each in lists)
 
 
 def _refilled(words: Words, other: Words, new: set[str]) -> bool:

@@ -31,7 +31,8 @@ class PersistentFailure(Rule):
 
     External failures (rate limits, network, dependencies) do not count. But a login, a missing
     module and a server on the agent's own machine that still fail after its edits do count, once
-    for each edit.
+    for each edit. A failure of a call that did not fail the last time has not persisted, and does
+    not count. Progress resets the counts.
 
     ## Looping
     - `(test()->!"expected 42, got 41" edit(cart.py, {n})->ok) x3`
@@ -43,6 +44,8 @@ class PersistentFailure(Rule):
     - `(test()->!"expected {n}" edit(cart.py, {n})->ok) x5`: another message each time.
     - `(get(/)->!"connect ECONNREFUSED 127.0.0.1:80" wait(5)->ok) x5`: its server starts.
     - `(fetch(a)->!"429 Too Many Requests" edit(a.py, {n})->ok) x5`: not the agent's own failure.
+    - `(test()->!"expected 42" test()->ok edit(cart.py, {n})->ok) x9`: it fails at times.
+    - `(test()->!"expected 42" edit(cart.py, {n})->ok progress(coverage={n}0)) x8`: coverage rises.
     - `(test()->!? edit(cart.py, {n})->ok) x4`: the error is unknown.
     """
 
@@ -75,12 +78,16 @@ class PersistentFailure(Rule):
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal failures among the task's last ones that have work between them."""
-        every = same_among(lane, lane.error, self.window, self.window_s)
-        alone = pair(lane.error, lane.works_seen + 1)  # Counted by `repeated_failure`.
+        ended, progress = lane.turns.relapses[lane.rows], lane.improvements + 1
+        error, mendable = (
+            np.where(ended, UNKNOWN, pair(code, progress)) for code in (lane.error, lane.mendable)
+        )
+        every = same_among(lane, error, self.window, self.window_s)
+        alone = pair(error, lane.works_seen + 1)
+        # Those without work between them are counted by `repeated_failure`.
         own = np.where(every > same_among(lane, alone, self.window, self.window_s), every, 0)
-        mendable = lane.mendable
         reached = own + attempts_among(lane, mendable, self.window, self.window_s)
-        codes = np.where(lane.error == UNKNOWN, mendable, lane.error)
+        codes = np.where(error == UNKNOWN, mendable, error)
         length = np.minimum(self.window, lane.position + 1)
         return among(reached, self.attempts_min, codes, length)
 

@@ -26,9 +26,9 @@ class RepeatedFailure(Rule):
 
     A failure is compared with the last failures of its task by its message, whichever agent failed.
     If the failed call only looks at something, its arguments are compared, too. A successful call
-    that does more than look or wait resets the count; `persistent_failure` counts failures that
-    persist after such calls. External failures (rate limits, network, authentication,
-    dependencies) do not count.
+    that does more than look or wait resets the count, and so does recorded progress;
+    `persistent_failure` counts failures that persist after such calls. External failures (rate
+    limits, network, authentication, dependencies) do not count.
 
     ## Looping
     - `test()->!"expected 42, got 41" read(cart.py)->ok test()->!"expected 42, got 41" x2`
@@ -39,6 +39,7 @@ class RepeatedFailure(Rule):
     - `test()->!"expected {n}" x5`: another message each time.
     - `fetch(/{n})->!"404 Not Found" x5`: each is another page.
     - `(test()->!"expected 42" edit(cart.py, {n})->ok) x3`: it tries something in between.
+    - `(test({n})->!"expected 42" progress(coverage={n}0)) x4`: coverage rises.
     - `(fetch(a)->!"429 Too Many Requests" wait(60)->ok) x5`: the failure is external.
     - `(user("Try again.") test()->!"expected 42") x4`: a person asked for each attempt.
     - `test()->!? x4`: the error is unknown.
@@ -73,7 +74,7 @@ class RepeatedFailure(Rule):
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal failures among the task's last ones since the last success."""
-        codes = pair(lane.error, lane.works_seen + 1)
+        codes = pair(lane.error, lane.works_seen + lane.improvements + 1)
         reached = same_among(lane, codes, self.window, self.window_s)
         length = np.minimum(self.window, lane.position + 1)
         return among(reached, self.attempts_min, codes, length)
