@@ -1,8 +1,9 @@
 """The columns that rules see: the turns of many tasks, as integer codes.
 
 Rows are sorted by task and, within a task, by the order in which the turns became known. Equal
-codes mean the same thing; `UNKNOWN` means that the trace does not say, and equals nothing. It is
-long because it has every column that a rule may see.
+codes mean the same thing; `UNKNOWN` means that the trace does not say, and equals nothing.
+
+It is long because it has every column that a rule may see.
 """
 
 from __future__ import annotations
