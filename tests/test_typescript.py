@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.paths import ROOT
+from tests.reliability.serving import until
 
 EXAMPLE = ROOT / "examples" / "typescript"
 PAGE = ROOT / "docs" / "typescript.md"
@@ -105,7 +106,7 @@ def test_a_healthy_run_is_silent(folder: Path) -> None:
     """Each run of the tests brings news."""
     with served(folder / "store") as server:
         printed, _ = npx(folder, "tsx", "agent.ts", "healthy", server=server)
-        tasks = asked(f"{server}/v1/tasks")["tasks"]
+        tasks = until(lambda: asked(f"{server}/v1/tasks")["tasks"])
         gates = asked(f"{server}/v1/gates")["gates"]
 
     assert "run_tests was called 3 times" in printed
