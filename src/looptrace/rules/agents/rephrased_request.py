@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -24,7 +23,8 @@ _NUMBER = re.compile(r"\d+")
 # What stands between two things of a list, and what marks one of them as done.
 _BETWEEN = re.compile(r"[,;]|\n|(?<=\s)(?:and|&|[-*•])(?=\s)|\[ \]")
 _DONE = re.compile(r"\[x\]|[✓✔✅☑]")
-_DONE_WORD = "x"
+# Words that only mark or join the things of a list.
+_JOINING = frozenset({"x", "and"})
 
 Words = Sequence[str]
 Numbers = tuple[str, ...]  # those of one token
@@ -33,11 +33,12 @@ _LIST_MIN = 2
 
 
 class _Request(NamedTuple):
-    """The words of a request, its numbers, and the size of the list in it."""
+    """The words of a request, its numbers, what is left of the list in it, and what is done."""
 
     words: Words
-    numbers: Counter[Numbers]
+    numbers: frozenset[Numbers]
     left: int
+    done: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ class RephrasedRequest(Rule):
         new = different.difference(*(each.words for each in before))
         if _PERCENT * len(new) > self.new_percent_max * len(different):
             return False
-        if not any(request.numbers <= each.numbers for each in before):
+        if request.numbers.difference(*(each.numbers for each in before)):
             return False
         if _goes_on(request, before):
             return False
@@ -128,17 +129,26 @@ class RephrasedRequest(Rule):
 def _request(text: str | None) -> _Request:
     shown = (text or "")[:_CHARS_MAX].lower()
     numbers = (tuple(_NUMBER.findall(token)) for token in _TOKEN.findall(shown))
-    left = len(_BETWEEN.findall(shown)) - len(_DONE.findall(shown))
-    return _Request(_WORD.findall(shown), Counter(filter(None, numbers)), left)
+    done = len(_DONE.findall(shown))
+    left = len(_BETWEEN.findall(shown)) - done
+    return _Request(_WORD.findall(shown), frozenset(filter(None, numbers)), left, done)
 
 
 def _goes_on(request: _Request, before: Sequence[_Request]) -> bool:
-    """Return whether less is left of a list than in an earlier request, for the first time."""
-    words = {*request.words} - {_DONE_WORD}
-    if any(each.left <= request.left and words == {*each.words} - {_DONE_WORD} for each in before):
+    """Return whether less is left of a list than in an earlier request, for the first time.
+
+    Something of it must be gone or done: prose loses commas, too.
+    """
+    words = {*request.words} - _JOINING
+    others = [(each, {*each.words} - _JOINING) for each in before]
+    if any(each.left <= request.left and words == other for each, other in others):
         return False
-    lists = (each for each in before if each.left >= _LIST_MIN)
-    return any(each.left > request.left and words <= {*each.words} for each in lists)
+    return any(
+        each.left >= _LIST_MIN
+        and each.left > request.left
+        and (words < other or (words == other and request.done > each.done))
+        for each, other in others
+    )
 
 
 def _refilled(words: Words, other: Words, new: set[str]) -> bool:
