@@ -246,9 +246,8 @@ def test_reports_tell_an_outage_and_not_its_loops() -> None:
 
     assert "No loops found; 1 outage." in text
     assert "7 sessions met error:" in text
-    assert "since 1970-01-01T00:00:00.000000Z, in s0, s1, s2, s3, s4 and 2 more" in " ".join(
-        text.split()
-    )
+    assert "in s0, s1, s2, s3, s4 and 2 more" in " ".join(text.split())
+    assert "1970" not in text + page
     assert "task s0" not in text
     assert '<h2 id="outages">Outages</h2>' in page
     assert "loop-1" not in page

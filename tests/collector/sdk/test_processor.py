@@ -137,7 +137,7 @@ def test_a_looping_agent_stops_at_its_gate(local: Setup) -> None:
             local.processor.force_flush()
         with pytest.raises(GateOpenError, match="A person has to decide"):
             gate.raise_if_open()
-        assert calls == 5
+        assert calls == 4
         assert actions(agent) == ["warn", "gate"]
     (finished,) = [span for span in local.memory.get_finished_spans() if span.name == "agent"]
     assert {event.name for event in finished.events} == {"looptrace.gate"}
@@ -204,7 +204,7 @@ def test_the_author_resolves_a_gate(local: Setup) -> None:
         threading.Timer(0.2, gate.resolve, kwargs={"note": "Use b.py."}).start()
 
         assert gate.wait(WAIT_S)
-        for _ in range(4):
+        for _ in range(3):
             local.call()
         local.processor.force_flush()
         assert not gate.check().open

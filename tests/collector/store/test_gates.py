@@ -381,9 +381,9 @@ def test_recording_again_writes_nothing(gates: GateStore) -> None:
 @requirement("A5")
 def test_a_reset_is_recorded_with_its_reason_and_the_count_before(gates: GateStore) -> None:
     """Completion and a person reset, and both say so."""
-    recorded(gates, f"{CALL} x4 attempt(done) {CALL} x3 user(go) {CALL}")
+    recorded(gates, f"{CALL} x3 attempt(done) {CALL} x3 user(go) {CALL}")
     resets = [e for _, e in gates.events() if e.type == "counter_reset"]
-    assert [(e.reason, e.loop_count) for e in resets] == [("completed", 3), ("person", 2)]
+    assert [(e.reason, e.loop_count) for e in resets] == [("completed", 2), ("person", 2)]
 
 
 @requirement("E3")
@@ -435,7 +435,7 @@ def test_batch_and_live_see_a_resolution_alike(gates: GateStore) -> None:
     turns = numbered(pl.concat([turns_of(text), resolution_turns(gates.resolutions(), NOTHING)]))
     judged = detect(turns)
     assert [e.type for e in judged.events][1:4] == ["gate_opened", "gate_resolved", "counter_reset"]
-    assert turns.filter(kind="user").select("turn", "name").rows() == [(5, "reviewed")]
+    assert turns.filter(kind="user").select("turn", "name").rows() == [(4, "reviewed")]
 
     engine = LiveEngine()
     told = [event for turn in turns.iter_slices(1) for event in engine.feed(turn).events]
@@ -617,7 +617,7 @@ def test_metrics(gates: GateStore) -> None:
     assert found.false_positive_rate == 1.0
     blocked = (found.visits_blocked, found.transitions_blocked, found.cycles_detected)
     assert blocked == (0, 0, 1)
-    assert found.loops_before_gate == (4 + 1) / 2
+    assert found.loops_before_gate == (3 + 1) / 2
     assert found.agents[0] == AgentMetrics("C", 1, 1, 1.0, 1)
     assert found.agents[1] == AgentMetrics("A", 3, 1, 1 / 3, 1)
     assert found.agents[2].loops == 0

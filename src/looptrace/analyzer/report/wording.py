@@ -14,7 +14,7 @@ from looptrace.analyzer.engine.analysis import Analysis, Outage, SpanKind, Summa
 from looptrace.analyzer.gates.events import GateCause, GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.text.display import plain
-from looptrace.analyzer.text.times import utc_us
+from looptrace.analyzer.text.times import is_known, utc_us
 from looptrace.rules.vocabulary import NS_PER_S
 
 # Nobody reads more; `--format json` has every finding.
@@ -294,7 +294,8 @@ def outage_more(outage: Outage, events: Iterable[GateEvent]) -> str:
     gates = sum(e.type == "gate_opened" and e.finding in outage.findings for e in events)
     of_gates = f", with {counted(gates, 'gate')}" if gates else ""
     explains = counted(len(outage.findings), "finding")
-    return f"since {utc_us(outage.first_ns)}, in {shown}{others}; explains {explains}{of_gates}"
+    since = f"since {utc_us(outage.first_ns)}, " if is_known(outage.first_ns) else ""
+    return f"{since}in {shown}{others}; explains {explains}{of_gates}"
 
 
 def left_over_text(left_over: int) -> str:

@@ -27,8 +27,8 @@ class WaitsTooLong(Rule):
     - `(~600 job_status(7)->pending) x6`: less than allowed.
     - `(~600 job_status(7)->"{n}0 %") x9`: it changes.
     - `(~600 job_status(7)->pending ~60 edit(a, {n})->ok) x9`: it works in between.
-    - `(~1800 job_status(7)->pending) x6 ~60 job_status(7)->done (~1800 job_status(8)->pending) x6`:
-      the first one took as long.
+    - `(~500 job_status(7)->pending) x7 ~60 job_status(7)->done (~500 job_status(8)->pending) x10`:
+      the first one took most of an hour.
     - `(user("And now?") ~600 job_status(7)->pending) x9`: a person asked again.
     """
 

@@ -27,7 +27,7 @@ class UnfinishedResponse(Rule):
     `empty_response` finds those to known input, and any other silence.
 
     ## Looping
-    - `say("", given="Write the report.", finish=length) x3`
+    - `say("The report", given="Write the report.", finish=length) x3`
     - `say("I cannot go on.", given="Go on.", finish=content_filter) x3`
     - `say(?, finish=length) x6`
     - `say("I write part {n} of the file now.", given="The call was cut off.", finish=length) x6`
