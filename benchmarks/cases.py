@@ -8,6 +8,7 @@ folder whose files belong together; each of them is a loop.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,8 @@ def table(results: list[Result]) -> str:
     for result in results:
         rules = ", ".join(dict.fromkeys(text.partition(":")[0] for text in result.found))
         right = "a loop" if result.case.is_loop else "healthy"
-        rows.append([result.case.name, right, result.outcome, rules or "-", result.case.source])
+        source = re.split(r"[;(,]", result.case.source)[0].strip()
+        rows.append([result.case.name, right, result.outcome, rules or "-", source or "-"])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 

@@ -7,11 +7,13 @@ makes figures better, `python -m benchmarks.quality` writes them anew.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.cases import cases, result_of
 from benchmarks.labelled import (
     Flags,
     Label,
@@ -28,6 +30,7 @@ from tests.paths import ROOT, SHARED
 RECORDED = ROOT / "docs" / "quality.json"
 LABELLED = SHARED / "labelled"
 HEALTHY = SHARED / "frameworks"
+CASES = SHARED / "cases"
 # Figures are rounded where they are recorded.
 TOLERANCE = 0.0001
 
@@ -72,6 +75,17 @@ def test_no_healthy_trace_is_flagged() -> None:
     (alarms,) = [one for one in alarms_of(HEALTHY, ours()) if one.detector == "looptrace"]
     assert alarms.healthy
     assert not alarms.flagged
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="no folder ../shared/cases")
+def test_no_case_is_worse_than_its_page_says() -> None:
+    """What is right in the table of public cases stays right."""
+    page = (ROOT / "docs/quality.md").read_text(encoding="utf-8")
+    then = dict(re.findall(r"(?m)^\| (\S+) \| (?:healthy|a loop) \| (\w+) \|", page))
+    now = {case.name: result_of(case).outcome for case in cases(CASES)}
+
+    assert now.keys() == then.keys()
+    assert [name for name in now if then[name] == "right" != now[name]] == []
 
 
 LABELS = [
