@@ -373,7 +373,7 @@ def fair_rest(verdict: Evaluation) -> tuple[Any, Any, Any]:
     return verdict.period, verdict.length, verdict.what
 
 
-def disagreements(*rules: Any) -> int:
+def disagreements(*rules: Any, fails: bool = True) -> int:
     """Count the runs in which the drivers differ, one turn at a time and nothing late."""
     count = 0
     for seed in range(3):
@@ -381,7 +381,7 @@ def disagreements(*rules: Any) -> int:
         # call that fails is no poll.
         apart = {"gap_ns": 2 * HORIZON_S * NS_PER_S}
         steps = [
-            one | apart | {"agent": agent, "failed": one["kind"] == "tool" or None}
+            one | apart | {"agent": agent} | _failing(one, fails=fails)
             for one in looping_steps(seed, longest=4)
             for agent in ("a", f"other {seed}")
         ]
@@ -393,6 +393,11 @@ def disagreements(*rules: Any) -> int:
                 engine.feed(turns[row])
         count += engine.findings() != batch(turns, rules)
     return count
+
+
+def _failing(one: dict[str, Any], *, fails: bool) -> dict[str, Any]:
+    """Return what makes the call of a step fail."""
+    return {"failed": True} if fails and one["kind"] == "tool" else {}
 
 
 def test_nothing_is_planted_in_the_rules() -> None:

@@ -60,7 +60,7 @@ def test_an_upgrade_keeps_gates_and_sends_nothing_again(stores: Path, schema: st
     aliases = rows(store, "SELECT aliases.id, of FROM aliases JOIN gates ON gates.id = of")
     with reader.open_gates(store) as gates:
         assert all(gates.gate(new).gate.id == known for new, known in aliases)
-    assert bool(aliases) == (schema in ("gates_1", "gates_2", "gates_3", "gates_4"))
+    assert aliases  # The loop of each store gates a call earlier by now, which has another id.
 
 
 def test_other_settings_that_find_a_new_loop_after_a_decision_page(tmp_path: Path) -> None:
