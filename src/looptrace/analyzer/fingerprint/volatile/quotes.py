@@ -26,11 +26,15 @@ _CONTENT_KEY = re.compile(
 _QUOTED = "<argument>"
 _QUOTED_CHARS_MIN = 4
 _WORD, _VALUE_END = re.compile(r"\w+"), re.compile(r"[^\s\"'\\:=,;&)\]}]+")
+# Backslashes in a row, as `re.escape` writes them; one quantifier each would take for ever.
+_ESCAPES = re.compile(r"(?:\\\\)+")
 # As much of a text that is quoted as far as dots must be quoted at least.
 _BEGUN_CHARS_MIN = 20
 # Longer arguments are known by their beginning, and more of them than any call has are not tried.
 _CONTENT_CHARS_MAX = 2_000
 _CONTENTS_MAX = 20
+# In longer errors nothing is looked for.
+_ERROR_CHARS_MAX = 20_000
 
 
 def compared_errors(turns: pl.DataFrame, results: Results) -> pl.Series:
@@ -58,7 +62,8 @@ def compared_error(error: str, tool: str | None, arguments: str | None, results:
     edits = tool is not None and bool(CHANGES.search(tool))
     looks = tool is None or READS.search(tool) or SEARCHES.search(tool)
     value = parsed(given) if given.startswith("{") and (edits or not looks) else None
-    contents = _contents(value, edits=edits) if isinstance(value, dict) else []
+    is_short = len(error) <= _ERROR_CHARS_MAX
+    contents = _contents(value, edits=edits) if is_short and isinstance(value, dict) else []
     for content in sorted(contents, key=len, reverse=True)[:_CONTENTS_MAX]:
         error = _without(error, content)
     return error
@@ -101,5 +106,6 @@ def _without(error: str, content: str) -> str:
 
 def _spaced(text: str) -> str:
     """Return the pattern of a text with any white space and escapes."""
-    words = (re.escape(word).replace(r"\\", r"\\+").replace('"', r"\\*\"") for word in text.split())
+    escaped = map(re.escape, text.split())
+    words = (_ESCAPES.sub(r"\\\\+", word).replace('"', r"\\*\"") for word in escaped)
     return r"(?:\s|\\[nrt])+".join(words)
