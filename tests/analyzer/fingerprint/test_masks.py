@@ -232,10 +232,10 @@ def test_long_results_take_linear_time(part: str) -> None:
     read(text)
     made_result(text, Results())
     compared_error(text, "edit", '{"old_string":"aaaa id ts=commit the rest"}', Results())
+    assert time.process_time() - began < SECONDS_MAX
 
 
 @pytest.mark.parametrize("content", ["\\" * 4_000, '\\"' * 2_000, '"' * 4_000, "a " * 2_000])
 def test_a_hostile_quote_takes_no_time(content: str) -> None:
     """A pattern with a quantifier for each of many backslashes did not end."""
     compared_error(content[:-1] + "b", "edit", json.dumps({"old_string": content}), Results())
-    assert time.process_time() - began < SECONDS_MAX
