@@ -6,6 +6,7 @@ root span after the opening.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +46,8 @@ def agent_states(store_dir: Path, heard: Heard = NOTHING_HEARD) -> dict[str, Age
     turns = reader.read_rows(store_dir, "turns", of_tasks & is_call, columns)
     is_root = of_traces & pl.col("parent_span_id").is_null() & (pl.col("end_ns") > since_ns)
     roots = reader.read_rows(store_dir, "spans", is_root, ["trace_id", "span_id", "end_ns"])
-    return {gate: _state(event, keys[gate], heard, turns, roots) for gate, event in openings}
+    later = _Later(turns, roots)
+    return {gate: _state(event, keys[gate], heard, later) for gate, event in openings}
 
 
 def with_agents(
@@ -62,25 +64,55 @@ def with_agents(
     return [replace(gate, agent_state=states.get(gate.id)) for gate in gates]
 
 
-def _state(
-    event: GateEvent, keys: set[AgentKey], heard: Heard, turns: pl.DataFrame, roots: pl.DataFrame
-) -> AgentState:
-    is_own = (pl.col("task") == event.task) | (pl.col("trace_id") == event.trace_id)
-    later = turns.filter(is_own, pl.col("start_ns") > event.at_ns)
-    if event.agent:
-        later = later.filter(pl.col("agent").is_in([event.agent, ""]))
-    last_ns = max(later["start_ns"].to_list(), default=0)
+class _Later:
+    """The calls and the ends of traces since the first opening, by task and trace.
+
+    A store may have thousands of open gates, so tables are gone through once and not for each.
+    """
+
+    def __init__(self, turns: pl.DataFrame, roots: pl.DataFrame) -> None:
+        self.calls = list(turns.select("agent", "start_ns").iter_rows())
+        self.places: dict[tuple[str, str], set[int]] = defaultdict(set)
+        for name in ("task", "trace_id"):
+            for place, value in enumerate(turns[name].to_list()):
+                self.places[name, value].add(place)
+        self.ends: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        for trace_id, span_id, end_ns in roots.iter_rows():
+            self.ends[trace_id].append((span_id, end_ns))
+
+    def starts_ns(self, event: GateEvent) -> list[int]:
+        """Return when the calls of the gate's task or trace began, after its opening."""
+        places = {
+            *self.places.get(("task", event.task), ()),
+            *self.places.get(("trace_id", event.trace_id), ()),
+        }
+        calls = (self.calls[place] for place in places)
+        agents = (event.agent, "")
+        return [
+            start_ns
+            for agent, start_ns in calls
+            if start_ns > event.at_ns and (not event.agent or agent in agents)
+        ]
+
+    def ends_ns(self, event: GateEvent) -> list[int]:
+        """Return when roots of the gate's trace ended, after its opening."""
+        # A call may be a trace of its own, whose root is the call.
+        ends = self.ends.get(event.trace_id, ())
+        return [end for span, end in ends if end > event.at_ns and span != event.span_id]
+
+
+def _state(event: GateEvent, keys: set[AgentKey], heard: Heard, later: _Later) -> AgentState:
+    starts_ns = later.starts_ns(event)
+    last_ns = max(starts_ns, default=0)
     waits = [heard.waits[key] for key in keys & heard.waits.keys()]
     if waits:
         first = min(waits, key=lambda wait: wait.since_ns)
-        return AgentState("waits", first.since_ns, first.host, later.height)
-    # A call may be a trace of its own, whose root is the call.
-    own = roots.filter(pl.col("end_ns") > event.at_ns, trace_id=event.trace_id)
-    ends = own.filter(pl.col("span_id") != event.span_id)["end_ns"].to_list()
-    ends += [heard.ended_ns[key] for key in keys & heard.ended_ns.keys()]
-    ended_ns = max(ends, default=0)
+        return AgentState("waits", first.since_ns, first.host, len(starts_ns))
+    ends_ns = later.ends_ns(event)
+    ends_ns += [heard.ended_ns[key] for key in keys & heard.ended_ns.keys()]
+    ended_ns = max(ends_ns, default=0)
     if ended_ns > last_ns:
-        return AgentState("ended", ended_ns, None, later.height)
+        return AgentState("ended", ended_ns, None, len(starts_ns))
     if last_ns:
-        return AgentState("went_on", last_ns, None, later.height)
+        return AgentState("went_on", last_ns, None, len(starts_ns))
     return AgentState()
