@@ -42,7 +42,7 @@ FINE_ANSWERS = (
     ("git status -s", " M src/error.ts"),
     ("ls -la", "-rw-r--r-- 1 a a 12 error.log"),
     ("cat test_output.txt", "FAILED: expected 42"),
-    ("grep -rn TODO src", "src/a.py:3: # expected 42"),
+    ("grep -rn total src", "src/a.py:3: # expected 42"),
     ("curl -s -o /dev/null -w '%{http_code}' localhost:80", "200"),
     ("npx eslint .", "3 problems (0 errors, 3 warnings)"),
     ("bash scripts/deploy.sh", "web-1 live"),

@@ -252,7 +252,7 @@ def _mark_call(one: SingleTurn, said: _Said) -> None:
     one.error = UNKNOWN
     if own and said.error_kind not in (None, UNTOLD):
         one.error = one.outcome
-        asks = looks or said.error_kind == "timeout"
+        asks = looks or said.error_kind == RAN_OUT
         if asks and one.call != UNKNOWN and one.outcome != UNKNOWN:
             one.error = _code(one.outcome, one.call)
     one.mendable = one.outcome if is_call and _is_mendable(said) else UNKNOWN
