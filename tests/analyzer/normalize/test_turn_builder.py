@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from looptrace.analyzer.engine.batch import analyse
+from looptrace.analyzer.normalize.dialect_table import CUT_OFF, FIELDS, SHIPPED, finish_reason_of
 from looptrace.analyzer.normalize.span_fields import TOKENS_MAX
-from looptrace.analyzer.normalize.span_kinds import CUT_OFF, DIALECTS, KEYS, finish_reason_of
 from looptrace.analyzer.normalize.span_tree import ANCESTORS_MAX
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
@@ -288,7 +288,7 @@ values = st.recursive(
     ),
     max_leaves=8,
 )
-plain_keys = {key.split("#")[0] for keys in KEYS.values() for many in keys.values() for key in many}
+plain_keys = {key.split("#")[0] for name in FIELDS for key in SHIPPED.keys_of(name)}
 numbered_keys = st.tuples(
     st.sampled_from(["llm.input_messages", "llm.output_messages", "gen_ai.prompt"]),
     st.lists(
@@ -298,7 +298,15 @@ numbered_keys = st.tuples(
 keys = numbered_keys | st.sampled_from(
     sorted(k for k in plain_keys if k[0] != "@" and k[-1] != "*")
 )
-markers = st.sampled_from([(d.marker, value) for d in DIALECTS for value in d.kinds])
+markers = st.sampled_from(
+    [
+        (row.key, value)
+        for dialect in SHIPPED.dialects
+        for row in dialect.kinds
+        if row.key
+        for value in sorted(row.values or {"any"})
+    ]
+)
 event_names = st.sampled_from(
     [
         "gen_ai.choice",

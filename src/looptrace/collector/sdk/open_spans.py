@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, Span
 
-from looptrace.analyzer.normalize.span_kinds import kind_of
+from looptrace.analyzer.normalize.dialect_table import SHIPPED
 from looptrace.bounded_dict import BoundedDict
 
 # Parents further up are ignored; the known frameworks nest at most some twenty spans.
@@ -90,5 +90,10 @@ def service_in(resource: Resource) -> str:
     return str(resource.attributes.get(SERVICE_NAME, ""))
 
 
+def scope_of(span: ReadableSpan) -> str | None:
+    """Return the name of a span's instrumentation scope."""
+    return span.instrumentation_scope.name if span.instrumentation_scope else None
+
+
 def _is_agent(span: Span) -> bool:
-    return kind_of(span.attributes or {})[0] == "agent"
+    return SHIPPED.kind_of(span.attributes or {}, span.name, scope_of(span))[0] == "agent"

@@ -11,7 +11,7 @@ from collections import Counter
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from looptrace import semconv
+from looptrace.analyzer.normalize.dialect_table import SHIPPED, split
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.sdk.open_spans import OpenSpans
 
@@ -21,17 +21,10 @@ _logger = logging.getLogger(__name__)
 ASKED_MIN = 3
 NAMES_MAX = 1_000
 NAMES_SHOWN_MAX = 5
-# Attributes that name a session or a task. The table of dialects has them too, but imports what an
-# agent's process need not have.
-NAMING = (
-    *(semconv.TASK_ID, semconv.GEN_AI_CONVERSATION_ID, semconv.SESSION_ID, "langfuse.session.id"),
-    *("langsmith.metadata.session_id", "langsmith.metadata.thread_id"),
-    "traceloop.association.properties.session_id",
-    "traceloop.association.properties.thread_id",
-    *("ai.settings.context.sessionId", "ai.telemetry.metadata.sessionId"),
-)
-# JSON, in which other keys do.
-METADATA = "metadata"
+# Attributes that name a session or a task, and those in whose JSON a part does.
+_KEYS = [*map(split, SHIPPED.keys_of("session")), *map(split, SHIPPED.keys_of("task"))]
+_NAMING = tuple(key for key, part in _KEYS if part is None)
+_HOLDERS = frozenset(key for key, part in _KEYS if part is not None)
 
 
 class SetupCheck:
@@ -41,7 +34,7 @@ class SetupCheck:
         self.cut = 0  # spans that had lost attributes
         self._spans = spans
         self._has_spans = False
-        self._reads_all = True  # whether a span had metadata, whose names are not known here
+        self._reads_all = True  # whether no span had JSON whose names are not known here
         self._names: BoundedDict[str, None] = BoundedDict(NAMES_MAX)  # of sessions and tasks
         self._asked: BoundedDict[str, int] = BoundedDict(NAMES_MAX)  # times, by task
         self._warned: Counter[str] = Counter()
@@ -91,10 +84,10 @@ class SetupCheck:
 
     def _learn(self, span: ReadableSpan) -> None:
         attributes = span.attributes or {}
-        for key in NAMING:
+        for key in _NAMING:
             if (name := attributes.get(key)) is not None:
                 self._names[str(name)] = None
-        self._reads_all &= METADATA not in attributes
+        self._reads_all &= _HOLDERS.isdisjoint(attributes)
 
     def _warn(self, fault: str, message: str, *values: object) -> None:
         self._warned[fault] += 1
