@@ -18,7 +18,7 @@ from types import ModuleType
 from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]
 from starlette.routing import Route
 
-from looptrace.analyzer.normalize.dialect_table import FIELDS, SHIPPED, WRITTEN, Dialect
+from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED, WRITTEN, Dialect
 from looptrace.analyzer.settings.docs_page import page, schema
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.server.access import Access
@@ -32,10 +32,10 @@ DOCS = Path(__file__).parent
 
 _DIALECTS_HEAD = """# Dialects
 
-<!-- Made from analyzer/normalize/dialects.toml by `make docs`; edit it there. -->
+<!-- Made from analyzer/fields/dialects.toml by `make docs`; edit it there. -->
 
 Which spans and attributes of which producer are read as what. The table is one file,
-`analyzer/normalize/dialects.toml`; your own keys go into `looptrace.toml`, in the same form.
+`analyzer/fields/dialects.toml`; your own keys go into `looptrace.toml`, in the same form.
 
 ## What is read
 

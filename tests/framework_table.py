@@ -20,8 +20,8 @@ import polars as pl
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.normalize.dialect_table import FIELDS, SHIPPED
-from looptrace.analyzer.normalize.dialects import READER
+from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED
+from looptrace.analyzer.fields.field_reader import READER
 from looptrace.collector.files.reader import SpansRead, read_spans
 from tests.paths import ROOT, SHARED
 

@@ -11,7 +11,7 @@ import pytest
 
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.normalize.dialect_table import SHIPPED, WRITTEN, Dialect
+from looptrace.analyzer.fields.dialect_table import SHIPPED, WRITTEN, Dialect
 from looptrace.collector.files.reader import read_spans
 from tests.framework_table import DIALECTS
 

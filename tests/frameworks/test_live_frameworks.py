@@ -21,7 +21,7 @@ import pytest
 
 from examples.frameworks.shared import ATTEMPTS, MENDED
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.normalize.dialect_table import SHIPPED
+from looptrace.analyzer.fields.dialect_table import SHIPPED
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.files.reader import read_spans
 from tests.paths import ROOT

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from looptrace.analyzer.normalize.dialects import READER
-from looptrace.analyzer.normalize.flat_messages import FlatKeys
-from looptrace.analyzer.normalize.messages import messages_of
+from looptrace.analyzer.fields.field_reader import READER
+from looptrace.analyzer.fields.flat_messages import FlatKeys
+from looptrace.analyzer.fields.messages import messages_of
 from looptrace.analyzer.schema.message import Message
 
 USER = {"role": "user", "content": "lights are out on deck three"}

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.normalize.dialect_table import CUT_OFF, FIELDS, SHIPPED, finish_reason_of
-from looptrace.analyzer.normalize.span_fields import TOKENS_MAX
+from looptrace.analyzer.fields.dialect_table import CUT_OFF, FIELDS, SHIPPED, finish_reason_of
+from looptrace.analyzer.fields.span_fields import TOKENS_MAX
 from looptrace.analyzer.normalize.span_tree import ANCESTORS_MAX
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA

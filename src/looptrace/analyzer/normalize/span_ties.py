@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.normalize.dialect_table import SHIPPED
-from looptrace.analyzer.normalize.dialects import DETAILS_EVENT, READER
-from looptrace.analyzer.normalize.span_fields import span_fields_of
+from looptrace.analyzer.fields.dialect_table import SHIPPED
+from looptrace.analyzer.fields.field_reader import DETAILS_EVENT, READER
+from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, attributes_of
 from looptrace.analyzer.schema.spans import NO_ITEMS, SPAN_TIES_SCHEMA, linked_traces
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from looptrace.analyzer.fields.span_fields import span_fields_of_rows
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.single_turns import LiveFingerprints, Turn
 from looptrace.analyzer.normalize.call_matches import TurnKey, key_of
@@ -27,7 +28,6 @@ from looptrace.analyzer.normalize.session_history import (
     SessionHistory,
     WaitingTraces,
 )
-from looptrace.analyzer.normalize.span_fields import span_fields_of_rows
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.turn_builder import TurnRow, turn_rows_of
 from looptrace.analyzer.schema.span_fields import SpanFields

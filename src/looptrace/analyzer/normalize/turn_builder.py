@@ -15,10 +15,11 @@ from typing import Any
 import polars as pl
 from msgspec.structs import asdict
 
+from looptrace.analyzer.fields.messages import comes_again
+from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, PER_SERVICE, Sameness, Sessions
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.normalize.agent_runs import NOBODY, agent_runs_of, message_of
-from looptrace.analyzer.normalize.messages import comes_again
 from looptrace.analyzer.normalize.session_history import (
     SESSION_NAME,
     SessionHistory,
@@ -26,7 +27,6 @@ from looptrace.analyzer.normalize.session_history import (
     given_results,
     results_in_traces,
 )
-from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.span_tree import SpanTree, span_tree_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.twin_spans import merge_twins

@@ -13,8 +13,8 @@ from opentelemetry.trace import format_trace_id
 from opentelemetry.util.types import AttributeValue
 
 from looptrace import semconv
+from looptrace.analyzer.fields.dialect_table import SHIPPED
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.analyzer.normalize.dialect_table import SHIPPED
 from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.sdk.gate_stream import GateStream, Server
 from looptrace.collector.sdk.open_spans import scope_of

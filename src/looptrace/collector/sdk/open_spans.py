@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, Span
 
-from looptrace.analyzer.normalize.dialect_table import SHIPPED
+from looptrace.analyzer.fields.dialect_table import SHIPPED
 from looptrace.bounded_dict import BoundedDict
 
 # Parents further up are ignored; the known frameworks nest at most some twenty spans.

@@ -11,7 +11,7 @@ from collections import Counter
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from looptrace.analyzer.normalize.dialect_table import SHIPPED, split
+from looptrace.analyzer.fields.dialect_table import SHIPPED, split
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.sdk.open_spans import OpenSpans
 

@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from looptrace import semconv
-from looptrace.analyzer.normalize.dialect_table import (
+from looptrace.analyzer.fields.dialect_table import (
     SHIPPED,
     DialectTable,
     Said,
     finish_reason_of,
 )
-from looptrace.analyzer.normalize.dialects import (
+from looptrace.analyzer.fields.field_reader import (
     FieldColumns,
     FieldReader,
     SpansAlike,
@@ -30,8 +30,8 @@ from looptrace.analyzer.normalize.dialects import (
     reader_by,
     spans_alike,
 )
-from looptrace.analyzer.normalize.flat_messages import FlatMessages
-from looptrace.analyzer.normalize.messages import messages_of
+from looptrace.analyzer.fields.flat_messages import FlatMessages
+from looptrace.analyzer.fields.messages import messages_of
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import (
     NO_FIGURES,

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.normalize.dialect_table import FIELDS, SHIPPED, DialectTable, split
-from looptrace.analyzer.normalize.flat_messages import FlatKeys, FlatMessages
+from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED, DialectTable, split
+from looptrace.analyzer.fields.flat_messages import FlatKeys, FlatMessages
 from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, attributes_of
 from looptrace.analyzer.schema.spans import NO_ITEMS, SPAN_SCHEMA, SpanRow
 from looptrace.analyzer.text.payloads import parsed
