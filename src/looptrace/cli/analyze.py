@@ -26,6 +26,7 @@ from looptrace.analyzer.report.ci import (
 )
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report_parts
+from looptrace.analyzer.report.span_readings import print_readings
 from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.report.terminal import print_report
 from looptrace.analyzer.settings.given import selected
@@ -78,6 +79,11 @@ _WITHOUT_COSTS = "markdown"
     type=click.Path(dir_okay=False, path_type=Path),
     help="File with the prices of models, for the costs in money.",
 )
+@click.option(
+    "--explain-span",
+    "span_id",
+    help="Show what the span with this id, or the start of one, is read as, and by which keys.",
+)
 @select_option
 @ignore_option
 @traces.jobs_option
@@ -93,6 +99,7 @@ def analyze(
     fail_on: str,
     baseline: Path | None,
     prices_file: Path | None,
+    span_id: str | None,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     jobs: int,
@@ -106,6 +113,9 @@ def analyze(
     Exits with 0, with 1 as --fail-on says, and with 2 if some of the input could not be read,
     whatever was found in the rest, or if --fail-on has nothing to check.
     """
+    if span_id is not None:
+        print_readings(traces.span_readings(paths, span_id), stdout_console())
+        return
     settings = selected(settings, select, ignore)
     known = None if baseline is None else baseline_of(baseline)
     table = _prices(prices_file, form)

@@ -14,7 +14,7 @@ from fnmatch import translate
 from functools import cached_property
 from importlib.resources import files
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from looptrace.bounded_dict import BoundedDict
 
@@ -36,6 +36,7 @@ WRITTEN = ("calls", "results", "messages", "tokens", "errors", "session", "agent
 TIES = ("session", "task", "task_parent")
 # A span of this kind is known, and no turn by itself.
 STRUCTURE = "structure"
+KINDS = ("tool", "model", "agent", STRUCTURE)
 # Names of spans and scopes whose match with a pattern is kept. Names may hold ids.
 _NAMES_KEPT = 4_096
 # Enumerations of clients are written with their own names: `FinishReason.MAX_TOKENS`.
@@ -106,7 +107,12 @@ class DialectTable:
 
     def kind_of(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> Said:
         """Return what a span is, and the dialect that says so; `UNKNOWN` if none does."""
-        return _first(self._rows, attributes, name, scope)
+        row, dialect = _first(self._rows, attributes, name, scope)
+        return _kind(row), dialect
+
+    def row_of(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> KindRow | None:
+        """Return the row that says what a span is."""
+        return _first(self._rows, attributes, name, scope)[0]
 
     def kinds_of(
         self,
@@ -128,7 +134,9 @@ class DialectTable:
             key = tuple(map(str, span))
             if key not in found:
                 name, scope, *values = span
-                found[key] = _first(rows, dict(zip(markers, values, strict=True)), name, scope)
+                told = dict(zip(markers, values, strict=True))
+                row, dialect = _first(rows, told, name, scope)
+                found[key] = _kind(row), dialect
             said.append(found[key])
         return said
 
@@ -174,32 +182,43 @@ def split(key: str) -> tuple[str, str | None]:
     return attribute, part or None
 
 
+def joined_key(attribute: str, part: str | None) -> str:
+    """Return the key that `split` splits."""
+    return attribute + ("" if part is None else "*" if part == "*" else f"#{part}")
+
+
 def _first(
     rows: Iterable[tuple[KindRow, str]],
     attributes: Mapping[str, Any],
     name: str,
     scope: str | None,
-) -> Said:
-    """Return the first kind that is a turn's or an agent's, else the first structure.
+) -> tuple[KindRow | None, str]:
+    """Return the first row of a turn or an agent, else the first of structure, and its dialect.
 
     A dialect says what a span is by its first row that fits.
     """
-    structure = ""
+    structure: tuple[KindRow | None, str] = (None, "")
     settled: set[str] = set()  # dialects that have said it
     for row, dialect in rows:
         if dialect in settled or not row.fits(attributes, name, scope):
             continue
         if row.kind != STRUCTURE:
-            return row.kind, dialect  # type: ignore[return-value] # It is checked when it is read.
+            return row, dialect
         settled.add(dialect)
-        structure = structure or dialect
-    return None, structure
+        structure = structure if structure[0] else (row, dialect)
+    return structure
+
+
+def _kind(row: KindRow | None) -> SpanKind | None:
+    return None if row is None or row.kind == STRUCTURE else cast("SpanKind", row.kind)
 
 
 def kind_row(given: Mapping[str, Any]) -> KindRow:
     """Return the row of a table `{key, is, name, scope, kind}`."""
     values = given.get("is", [])
     values = list(map(str, values if isinstance(values, list) else [values]))
+    if given["kind"] not in KINDS:
+        raise ValueError(f"no such kind of span: {given['kind']}; there are {', '.join(KINDS)}")
     name, scope = (re.compile(translate(given[k])) if k in given else None for k in _PATTERNS)
     key = given.get("key", "")
     words = [f"`{key}`" + (f" = {' or '.join(f'`{v}`' for v in values)}" if values else "")]
