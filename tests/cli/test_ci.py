@@ -261,7 +261,8 @@ def test_a_store_without_turns_is_no_success(name: str, tmp_path: Path) -> None:
 
     failed = run(store, "--fail-on", "finding")
     assert failed.exit_code == 2
-    assert ("GET /users (scope http, 3 spans; no attributes)" in failed.stderr) == (name == "requests")
+    what = "GET /users (scope http, 3 spans; no attributes)"
+    assert (what in failed.stderr) == (name == "requests")
     assert run(store).exit_code == 0
 
 

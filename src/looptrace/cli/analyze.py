@@ -26,7 +26,6 @@ from looptrace.analyzer.report.ci import (
 )
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report_parts
-from looptrace.analyzer.report.span_readings import print_readings
 from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.report.terminal import print_report
 from looptrace.analyzer.settings.given import selected
@@ -39,6 +38,7 @@ from looptrace.cli.shared import traces
 from looptrace.cli.shared.engine_option import engine_of, engine_options
 from looptrace.cli.shared.judge_option import judge_of, judge_option, opinions
 from looptrace.cli.shared.rule_selection import ignore_option, select_option
+from looptrace.cli.shared.span_readings import explain_spans
 from looptrace.collector.store.objects.client import is_object_url
 
 _OF_PIPELINES: Mapping[str, Callable[[Loops], str]] = MappingProxyType(
@@ -114,8 +114,8 @@ def analyze(
     whatever was found in the rest, or if --fail-on has nothing to check.
     """
     if span_id is not None:
-        print_readings(traces.span_readings(paths, span_id), stdout_console())
-        return
+        explain_spans(paths, span_id, stdout_console())
+        context.exit()
     settings = selected(settings, select, ignore)
     known = None if baseline is None else baseline_of(baseline)
     table = _prices(prices_file, form)
@@ -133,12 +133,7 @@ def analyze(
             check_something_was_read(analysis)
         print_report(analysis, stdout_console(), answers)
     else:
-        report = (
-            html_report(analysis, answers)
-            if form == "html"
-            else _report(loops, answers, form, settings, _common(paths))
-        )
-        traces.write(report, output)
+        traces.write(_report(loops, answers, form, settings, _common(paths)), output)
     traces.warn_of(analysis.skipped)
     for sentence in known_text(loops):
         click.echo(sentence, err=True)
@@ -166,6 +161,8 @@ def _common(paths: Sequence[str]) -> str:
 def _report(
     loops: Loops, answers: Opinions, form: str, settings: Settings, source: str
 ) -> str | Iterator[str]:
+    if form == "html":
+        return html_report(loops.analysis, answers)
     if form == "json":
         parts = json_report_parts(loops.analysis, answers, settings.directives)
         # A user's template may fail; then nothing is written.

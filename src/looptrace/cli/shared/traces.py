@@ -27,10 +27,8 @@ from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.outages import with_outages
 from looptrace.analyzer.engine.parallel import SPANS_MIN, analyse_in
 from looptrace.analyzer.engine.span_spool import SpanSpool
-from looptrace.analyzer.fields.dialect_table import SHIPPED
-from looptrace.analyzer.fields.span_reading import SpanReading, span_reading
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from looptrace.analyzer.schema.spans import Skipped, span_rows
+from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.cli.shared.stores import store_copy
@@ -62,7 +60,6 @@ jobs_option = click.option(
 )
 
 _LINE_LENGTH_MAX = 300
-SPAN_ID_LENGTH_MAX = 32
 _SKIPPED_SHOWN_MAX = 20
 
 
@@ -109,26 +106,6 @@ def turns(
         return [table], [*spans_read.skipped, *noted.skipped]
     warn_of_waiting(folder)
     return list(work_on_buckets(folder, settings, pl.DataFrame.clone)), []
-
-
-def span_readings(paths: Sequence[str], span_id: str) -> list[SpanReading]:
-    """Return what the spans whose id begins so are read as.
-
-    Raises:
-        InputError: if there is none.
-    """
-    folder = store_of(paths)
-    tables = [read(paths).spans] if folder is None else reader.read_spans(folder)
-    begins = pl.col("span_id").str.starts_with(span_id.lower())
-    found = [
-        span_reading(row, SHIPPED) for table in tables for row in span_rows(table.filter(begins))
-    ]
-    if not found:
-        raise InputError(
-            f"no span whose id begins with {plain(span_id, SPAN_ID_LENGTH_MAX)} is in "
-            f"{', '.join(paths)}: give the id in hex digits, as the trace has it"
-        )
-    return found
 
 
 def work_on(

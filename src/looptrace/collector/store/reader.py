@@ -77,18 +77,17 @@ def count_spans(store_dir: Path) -> int:
 
 
 def read_some_spans(store_dir: Path, spans_min: int) -> pl.DataFrame:
-    """Read the spans (`SPAN_SCHEMA`) of as many buckets as have so many; all of a smaller store.
+    """Read the spans (`SPAN_SCHEMA`) of as many buckets as have so many, at most of all.
 
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
-    require_store(store_dir)
-    parts = [pl.DataFrame(schema=SPAN_SCHEMA)]
-    with reading(store_dir):
-        for bucket in range(BUCKETS):
-            if sum(part.height for part in parts) < spans_min:
-                parts.append(read_bucket(store_dir, "spans", bucket, list(SPAN_SCHEMA)))
-    return pl.concat(parts)
+    found = pl.DataFrame(schema=SPAN_SCHEMA)
+    for spans in read_spans(store_dir):
+        found = pl.concat([found, spans])
+        if found.height >= spans_min:
+            break
+    return found
 
 
 def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
