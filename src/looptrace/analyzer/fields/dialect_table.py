@@ -93,7 +93,6 @@ class DialectTable:
         """Ask the dialects in this order."""
         self.dialects = tuple(dialects)
         rows = [(row, dialect.name) for dialect in dialects for row in dialect.kinds]
-        self._by_names = [pair for pair in rows if not pair[0].key]
         self._rows = rows
         self._relevant: BoundedDict[tuple[str, ...], list[tuple[KindRow, str]]]
         self._relevant = BoundedDict(_NAMES_KEPT)
@@ -107,7 +106,7 @@ class DialectTable:
 
     def kind_of(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> Said:
         """Return what a span is, and the dialect that says so; `UNKNOWN` if none does."""
-        row, dialect = _first(self._rows, attributes, name, scope)
+        row, dialect = _first(self._rows_for(tuple(attributes)), attributes, name, scope)
         return _kind(row), dialect
 
     def row_of(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> KindRow | None:
@@ -121,11 +120,7 @@ class DialectTable:
         scopes: Sequence[str | None],
     ) -> list[Said]:
         """Return what each of these spans is, as `kind_of` does; they have the same attributes."""
-        attributes = tuple(columns)
-        if (rows := self._relevant.get(attributes)) is None:
-            present = set(attributes)
-            rows = [pair for pair in self._rows if not pair[0].key or pair[0].key in present]
-            self._relevant[attributes] = rows
+        rows = self._rows_for(tuple(columns))
         markers = list(dict.fromkeys(row.key for row, _ in rows if row.key))
         given = list(zip(names, scopes, *map(columns.__getitem__, markers), strict=True))
         found: dict[tuple[Any, ...], Said] = {}
@@ -139,6 +134,14 @@ class DialectTable:
                 found[key] = _kind(row), dialect
             said.append(found[key])
         return said
+
+    def _rows_for(self, keys: tuple[str, ...]) -> list[tuple[KindRow, str]]:
+        """Return the rows that spans with these attributes may fit."""
+        if (rows := self._relevant.get(keys)) is None:
+            present = set(keys)
+            rows = [pair for pair in self._rows if not pair[0].key or pair[0].key in present]
+            self._relevant[keys] = rows
+        return rows
 
     def name_in(self, span_name: str) -> str:
         """Return the name of the tool or the agent in the name of its span."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from looptrace.analyzer.normalize.span_tree import SpanTree
 from looptrace.analyzer.normalize.twin_spans import SpanKey
@@ -14,6 +14,10 @@ from looptrace.analyzer.schema.span_fields import Shape, SpanFields
 SHAPES_MAX = 1_000
 # Below this share the agent is hardly watched.
 SHARE_MIN = 0.5
+
+
+# What spans become.
+COUNTS = ("turns", "parts", "agents", "structure", "unread")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Understood:
     @property
     def spans(self) -> int:
         """The number of all spans."""
-        return self.turns + self.parts + self.agents + self.structure + self.unread
+        return sum(getattr(self, name) for name in COUNTS)
 
     @property
     def share(self) -> float | None:
@@ -56,16 +60,32 @@ NOTHING_SEEN = Understood()
 def summed(parts: Iterable[Understood]) -> Understood:
     """Return the sum of what was understood in several parts."""
     parts = list(parts)
-    counts = {
-        field.name: sum(getattr(part, field.name) for part in parts)
-        for field in fields(Understood)
-        if "shapes" not in field.name
-    }
+    counts = {name: sum(getattr(part, name) for part in parts) for name in COUNTS}
     return Understood(
         **counts,
         shapes=_most_frequent(pair for part in parts for pair in part.shapes),
         known_shapes=_most_frequent(pair for part in parts for pair in part.known_shapes),
     )
+
+
+class RunningSum:
+    """The sum of what was understood of traces that still grow."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, Understood] = {}
+        self._past = NOTHING_SEEN
+
+    def note(self, trace_id: str, understood: Understood) -> None:
+        """Note what is understood of a trace by now."""
+        self._of[trace_id] = understood
+
+    def end(self, trace_id: str) -> None:
+        """Note that a trace will be noted no more."""
+        self._past = summed([self._past, self._of.pop(trace_id, NOTHING_SEEN)])
+
+    def total(self) -> Understood:
+        """Return the sum over all traces."""
+        return summed([self._past, *self._of.values()])
 
 
 def understood_of(

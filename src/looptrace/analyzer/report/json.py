@@ -20,7 +20,7 @@ from looptrace.analyzer.gates.directives import OWN, Directives
 from looptrace.analyzer.gates.event_names import CONTENT, NAMES_BEFORE
 from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, NoOpinion, Opinion, Opinions
-from looptrace.analyzer.normalize.understanding import Understood
+from looptrace.analyzer.normalize.understanding import COUNTS, Understood
 from looptrace.analyzer.text.times import known_us
 from looptrace.analyzer.tuning.explain import Explanation, Progress
 
@@ -106,13 +106,12 @@ def json_report_parts(
 
 def understood_object(understood: Understood) -> dict[str, Any]:
     """Return how much was understood, and the shapes of spans that were not."""
-    names = ("turns", "parts", "agents", "structure", "unread")
     shapes = [
         {"scope": shape.scope, "name": shape.name, "attributes": shape.keys, "spans": spans}
         for shape, spans in understood.shapes[:SHAPES_WRITTEN_MAX]
     ]
     share = None if understood.share is None else round(understood.share, 4)
-    counts = {name: getattr(understood, name) for name in names}
+    counts = {name: getattr(understood, name) for name in COUNTS}
     return counts | {"share": share, "not_understood": shapes}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from looptrace.analyzer.detect.loops import Loop
 from looptrace.analyzer.engine.analysis import Analysis, Unknown
+from looptrace.analyzer.normalize.understanding import Understood
 from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, counted, events_by_task
 from looptrace.analyzer.schema.span_fields import Shape
 from looptrace.analyzer.text.display import plain
@@ -28,22 +29,28 @@ def warning_text(analysis: Analysis) -> str:
 
     Where nothing at all was checked, the verdict says it.
     """
-    understood, unknown = analysis.understood, analysis.summary.unknown
+    unknown = analysis.summary.unknown
     if not analysis.summary.turns:
         return ""
-    if understood.is_little:
-        share = understood.share or 0.0
-        return (
-            f"Hardly watched: {understood.unread:,} of {counted(understood.spans, 'span')} were not"
-            f" understood, and only {share:.0%} of what is no structure was:"
-            f" {shapes_text(understood.shapes)}. {WHAT_TO_DO}."
-        ).replace("% of", " % of")
+    if little := little_text(analysis.understood):
+        return little
     if unknown.calls and unknown.results == unknown.calls:
         return (
             f"Hardly watched: none of {counted(unknown.calls, 'tool turn')} has a result, so that "
             f"no rule could compare outcomes: {_WHERE_RESULTS_ARE}."
         )
     return ""
+
+
+def little_text(seen: Understood) -> str:
+    """Write that less was understood than a guard needs; "" if it is enough."""
+    if not seen.is_little:
+        return ""
+    share = f"{seen.share or 0.0:.0%}".replace("%", " %")
+    return (
+        f"Hardly watched: {seen.unread:,} of {counted(seen.spans, 'span')} were not understood, "
+        f"and only {share} of what is no structure was: {shapes_text(seen.shapes)}. {WHAT_TO_DO}."
+    )
 
 
 def verdict(analysis: Analysis, groups: Sequence[Loop]) -> str:
@@ -84,9 +91,16 @@ def nothing_text(analysis: Analysis) -> str:
 
 def understood_lines(analysis: Analysis) -> list[str]:
     """Write how much was understood, and what was not."""
-    seen, unknown = analysis.understood, analysis.summary.unknown
+    seen = analysis.understood
+    of = "" if seen.spans == analysis.summary.spans else " that were looked at"
+    lines = seen_lines(seen, of) + _unknown_lines(analysis.summary.unknown)
+    return [*lines, _HOW_TO_SEE] if seen.unread else lines
+
+
+def seen_lines(seen: Understood, of: str = "") -> list[str]:
+    """Write what the spans became, and how those look that were not understood."""
     if not seen.spans:
-        return _unknown_lines(unknown)
+        return []
     parts = [
         f"{count:,} {what}"
         for count, what in (
@@ -98,11 +112,10 @@ def understood_lines(analysis: Analysis) -> list[str]:
         )
         if count
     ]
-    of_all = "" if seen.spans == analysis.summary.spans else " that were looked at"
-    lines = [f"{counted(seen.spans, 'span')}{of_all}: {', '.join(parts)}."]
+    lines = [f"{counted(seen.spans, 'span')}{of}: {', '.join(parts)}."]
     if seen.unread:
-        lines.append(f"Not understood: {shapes_text(seen.shapes)}. {WHAT_TO_DO}. {_HOW_TO_SEE}")
-    return lines + _unknown_lines(unknown)
+        lines.append(f"Not understood: {shapes_text(seen.shapes)}. {WHAT_TO_DO}.")
+    return lines
 
 
 def shapes_text(shapes: Sequence[tuple[Shape, int]]) -> str:

@@ -145,7 +145,10 @@ class Service:
         self.shards = self._shards(options, key)
         self.pipeline = Pipeline(self.shards or self.log, settings.server, self.counts, reduced)
         version = self.archiver.version
-        self.loops = LoopMetrics(options.store_dir, self.log, self.detector.counts, version)
+        understood = lambda: self.detector.shown.understood  # noqa: E731
+        self.loops = LoopMetrics(
+            options.store_dir, self.log, self.detector.counts, understood, version
+        )
         self.metrics = Metrics(self.instruments(), os.environ)
         self.gates = GatesApi(
             options.store_dir, settings, self.feed, self.detector.wake, self._stored
