@@ -60,6 +60,7 @@ def test_spans_are_counted_by_what_they_became(tmp_path: Path) -> None:
         "agents": 1,
         "structure": 2,
         "unread": 1,
+        "incomplete": 0,
         "share": 0.8,
     }
 
@@ -143,3 +144,19 @@ def test_a_span_that_is_not_there_is_an_error() -> None:
 
     assert found.exit_code != 0
     assert "no span whose id begins with zz" in found.output
+
+
+@pytest.mark.parametrize(("parents", "lacks"), [(("1" * 16,), 0), (("1" * 16, "2" * 16), 1)])
+def test_parents_that_never_came_are_said(
+    parents: tuple[str, ...], lacks: int, tmp_path: Path
+) -> None:
+    """One caller in another service is no loss; two lost parents are."""
+    trace = Trace()
+    for parent in parents:
+        for number in range(2):
+            call = TOOL | {"gen_ai.tool.call.arguments": f"[{number}, {parent}]"}
+            trace.span("execute_tool dig", parent, call)
+
+    assert counts_of(trace, tmp_path)["incomplete"] == lacks
+    text = run("analyze", written(trace, tmp_path)).stdout
+    assert ("1 trace lacks parents of spans" in text) == bool(lacks)

@@ -26,6 +26,7 @@ from looptrace.analyzer.engine.outages import (
     with_outages,
 )
 from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.normalize.understanding import Understood
 from looptrace.analyzer.schema.compaction import compacted
 from looptrace.analyzer.schema.turns import IS_STEP, TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
@@ -68,10 +69,18 @@ def analyse_store(
     whole = joined([bucket.analysis for bucket in found], sessions, spans)
     failures = pl.concat(bucket.failures for bucket in found)
     whole = with_outages(whole, failures, settings.outages)
-    looked_at = reader.read_some_spans(store_dir, SPANS_LOOKED_AT_MIN)
-    _, noted = turns_of(looked_at)
-    whole = replace(whole, understood=noted.understood)
+    whole = replace(whole, understood=understood_in(store_dir))
     return whole if with_turns else replace(whole, turns=TURN_SCHEMA.to_frame())
+
+
+def understood_in(store_dir: Path) -> Understood:
+    """Return how much of a store's spans was understood, of as many as are looked at.
+
+    Raises:
+        StoreError: if the folder is not a store, or a file in it cannot be read.
+    """
+    _, noted = turns_of(reader.read_some_spans(store_dir, SPANS_LOOKED_AT_MIN))
+    return noted.understood
 
 
 def work_on_buckets(

@@ -25,8 +25,9 @@ class Understood:
     """How many spans became what. The shapes are of spans that are neither turn nor agent.
 
     `parts` belong to the turn of another span. `structure` is known, and no turn by itself.
-    `shapes` are those that were not understood and `known_shapes` the others, each with the number
-    of its spans, the most frequent first.
+    In `incomplete` traces parents of spans never came, so that a sampler or a lost export may hide
+    what the agent did. `shapes` are those that were not understood and `known_shapes` the others,
+    each with the number of its spans, the most frequent first.
     """
 
     turns: int = 0
@@ -34,6 +35,7 @@ class Understood:
     agents: int = 0
     structure: int = 0
     unread: int = 0
+    incomplete: int = 0
     shapes: tuple[tuple[Shape, int], ...] = ()
     known_shapes: tuple[tuple[Shape, int], ...] = ()
 
@@ -60,7 +62,8 @@ NOTHING_SEEN = Understood()
 def summed(parts: Iterable[Understood]) -> Understood:
     """Return the sum of what was understood in several parts."""
     parts = list(parts)
-    counts = {name: sum(getattr(part, name) for part in parts) for name in COUNTS}
+    names = (*COUNTS, "incomplete")
+    counts = {name: sum(getattr(part, name) for part in parts) for name in names}
     return Understood(
         **counts,
         shapes=_most_frequent(pair for part in parts for pair in part.shapes),
@@ -107,6 +110,7 @@ def understood_of(
             (unread if became == "unread" else known).append(span.shape)
     return Understood(
         **counts,
+        incomplete=len(_incomplete(read, tree)),
         shapes=_most_frequent(Counter(unread).items()),
         known_shapes=_most_frequent(Counter(known).items()),
     )
@@ -139,6 +143,19 @@ def _around(read: Iterable[SpanFields], tree: SpanTree) -> set[SpanKey]:
                 break
             found.add(key)
     return found
+
+
+def _incomplete(read: Iterable[SpanFields], tree: SpanTree) -> set[str]:
+    """Return the traces that lack parents of spans.
+
+    One missing parent above all spans is no sign of a loss: it is the caller in another service.
+    """
+    tops: dict[str, set[str | None]] = {}
+    for span in read:
+        parent = span.parent_span_id
+        if parent is None or (span.trace_id, parent) not in tree.by_id:
+            tops.setdefault(span.trace_id, set()).add(parent)
+    return {trace for trace, parents in tops.items() if len(parents) > 1}
 
 
 def _most_frequent(pairs: Iterable[tuple[Shape, int]]) -> tuple[tuple[Shape, int], ...]:

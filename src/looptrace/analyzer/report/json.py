@@ -112,7 +112,7 @@ def understood_object(understood: Understood) -> dict[str, Any]:
     ]
     share = None if understood.share is None else round(understood.share, 4)
     counts = {name: getattr(understood, name) for name in COUNTS}
-    return counts | {"share": share, "not_understood": shapes}
+    return counts | {"incomplete": understood.incomplete, "share": share, "not_understood": shapes}
 
 
 def _list_parts(objects: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -94,6 +94,11 @@ def understood_lines(analysis: Analysis) -> list[str]:
     seen = analysis.understood
     of = "" if seen.spans == analysis.summary.spans else " that were looked at"
     lines = seen_lines(seen, of) + _unknown_lines(analysis.summary.unknown)
+    if seen.incomplete:
+        lines.append(
+            f"{counted(seen.incomplete, 'trace')} {'lacks' if seen.incomplete == 1 else 'lack'} "
+            "parents of spans: a sampler, a filter or a lost export may hide what the agent did."
+        )
     return [*lines, _HOW_TO_SEE] if seen.unread else lines
 
 
