@@ -19,9 +19,9 @@ import polars as pl
 
 from looptrace import queries
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.normalize.understanding import COUNTS, Understood
+from looptrace.analyzer.normalize.understanding import COUNTS
 from looptrace.collector.server.ingest_log import IngestLog
-from looptrace.collector.server.live_detector import DetectorCounts
+from looptrace.collector.server.live_detector import DetectorCounts, Shown
 from looptrace.collector.server.receiver.receiver_metrics import Instrument, Values
 from looptrace.collector.store import reader
 from looptrace.collector.store.locks import StoreError
@@ -63,7 +63,7 @@ class LoopMetrics:
     store_dir: Path
     log: IngestLog
     detection: DetectorCounts
-    understood: Callable[[], Understood]
+    shown: Shown
     version: Callable[[], Hashable]  # of the store's findings
     _events: Counter[tuple[str, str]] = field(default_factory=Counter)
     _seq: int = 0
@@ -96,7 +96,7 @@ class LoopMetrics:
         ]
 
     def _understood(self) -> Values:
-        seen = self.understood()
+        seen = self.shown.understood
         return {(name,): getattr(seen, name) for name in COUNTS}
 
     def _of_events(self) -> list[Instrument]:
