@@ -141,7 +141,8 @@ class Service:
             for part in (self.exporter, self.judge):
                 if part:
                     part.start()
-        reduced = partial(with_content, content=options.content, key=key)
+        dialects = settings.policy.dialects
+        reduced = partial(with_content, content=options.content, key=key, dialects=dialects)
         self.shards = self._shards(options, key)
         self.pipeline = Pipeline(self.shards or self.log, settings.server, self.counts, reduced)
         shown = (self.detector.counts, self.detector.shown)
