@@ -179,7 +179,7 @@ def test_the_settings_are_written_and_read_again() -> None:
     ("text", "why"),
     [
         ('[[attributes.kinds]]\nkind = "tool"\n', "needs a key, a name or a scope"),
-        ('[[attributes.kinds]]\nkind = "tool"\nname = "x"\nis = ["y"]\n', "and no key"),
+        ('[[attributes.kinds]]\nkind = "tool"\nname = "x"\nis = ["y"]\n', "and a key for `is`"),
         ('[[attributes.kinds]]\nkind = "call"\nname = "x"\n', "Known: tool, model, agent"),
         ('[attributes]\ntols = ["x"]\n', "Did you mean tool?"),
         ("[attributes]\ntool = 3\n", "attributes.tool"),

@@ -1,7 +1,7 @@
 """The settings of `looptrace.toml`: rules, recovery, equivalence, webhooks and servers.
 
 A file starts from a profile and lists the differences. Each key is checked; an error names the
-file, the line, the problem, and the allowed values.
+file, the line, the problem, and the allowed values. It is long because each section is made here.
 """
 
 from __future__ import annotations
@@ -373,16 +373,14 @@ def _masks(node: Node, tables: Sequence[Struct], errors: Errors) -> tuple[TextMa
 def _dialects(node: Node, table: Any, errors: Errors) -> DialectTable:
     """Return the table of dialects, with a user's own keys if there are any."""
     fields = {name: keys for name in FIELDS if (keys := getattr(table, name))}
-    rows = []
-    for index, given in enumerate(table.kinds):
-        said = structs.asdict(given).items()
-        rows.append(KindRow(**{name: value for name, value in said if value is not UNSET}))
-        if not (rows[-1].key or rows[-1].name or rows[-1].scope):
-            at = node.at("kinds").at(index)
-            errors.add(at.error("attributes.kinds needs a key, a name or a scope."))
-        if rows[-1].values and not rows[-1].key:
-            at = node.at("kinds").at(index)
-            errors.add(at.error("attributes.kinds has values (`is`) and no key."))
+    rows = [
+        KindRow(**{n: v for n, v in structs.asdict(given).items() if v is not UNSET})
+        for given in table.kinds
+    ]
+    for index, row in enumerate(rows):
+        if not (row.key or row.name or row.scope) or (row.values and not row.key):
+            why = "attributes.kinds needs a key, a name or a scope, and a key for `is`."
+            errors.add(node.at("kinds").at(index).error(why))
     return SHIPPED.with_own(rows, fields) if rows or fields else SHIPPED
 
 

@@ -110,8 +110,7 @@ class Service:
         settings = options.settings
         reserve.make_room(options.store_dir)
         writer.prepare(options.store_dir)
-        self.changes = Changes()
-        self.counts = ReceiverCounts()
+        self.changes, self.counts = Changes(), ReceiverCounts()
         key = content_key(options.store_dir)
         self.log = log_of(options.store_dir, settings.server.log_bytes_max)
         self.detector = LiveDetector(

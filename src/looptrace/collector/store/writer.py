@@ -384,10 +384,8 @@ def _locked(store_dir: Path) -> Iterator[None]:
         ) from error
 
 
-def _as_stored(
-    content: Content, key: bytes, dialects: DialectTable, spans: pl.DataFrame
-) -> pl.DataFrame:
-    return with_ties(with_content(with_json(spans), content, key, dialects), dialects)
+def _as_stored(how: Content, key: bytes, by: DialectTable, spans: pl.DataFrame) -> pl.DataFrame:
+    return with_ties(with_content(with_json(spans), how, key, by), by)
 
 
 def _unfinished_add(store_dir: Path) -> dict[int, Traces]:
