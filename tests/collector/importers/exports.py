@@ -248,6 +248,22 @@ def langfuse(run: Sequence[Span]) -> Fields:
     }
 
 
+def langfuse_page(run: Sequence[Span]) -> Fields:
+    """Return the download of a trace from Langfuse's page."""
+    trace = langfuse(run)
+    observations = trace.pop("observations")
+    return {"trace": trace, "observations": observations}
+
+
+def langfuse_tree(run: Sequence[Span]) -> Fields:
+    """Return a trace whose observations are within each other."""
+    trace = langfuse(run)
+    *children, root = trace["observations"]
+    for child in children:
+        del child["parentObservationId"], child["traceId"]
+    return trace | {"observations": [root | {"children": children}]}
+
+
 def langfuse_export(run: Sequence[Span]) -> list[Fields]:
     """Return lines of an export to a blob storage."""
     names = {
@@ -358,6 +374,16 @@ def langsmith(run: Sequence[Span]) -> list[Fields]:
         }
         for span in run
     ]
+
+
+def langsmith_tree(run: Sequence[Span]) -> Fields:
+    """Return `Client.read_run(ID, load_child_runs=True)`: the runs below a run are within it."""
+    *children, root = langsmith(run)
+    for child in children:  # As older clients write them.
+        del child["trace_id"], child["parent_run_id"]
+    # One run lies deeper than the others.
+    children[0]["child_runs"] = [children.pop(1)]
+    return root | {"child_runs": children}
 
 
 def mlflow(run: Sequence[Span]) -> Fields:
@@ -654,8 +680,19 @@ def gemini_cli(run: Sequence[Span]) -> Fields:
 EXPORTS: Mapping[str, Callable[[Sequence[Span]], Any]] = {
     write.__name__: write
     for write in (
-        *(tempo, tempo_2, jaeger, jaeger_3, zipkin, langfuse, langfuse_export, phoenix),
-        *(phoenix_frame, langsmith, mlflow, mlflow_2, braintrust, weave, swe_agent),
+        *(tempo, tempo_2, jaeger, jaeger_3, zipkin, langfuse, langfuse_page, langfuse_tree),
+        *(
+            langfuse_export,
+            phoenix,
+            phoenix_frame,
+            langsmith,
+            langsmith_tree,
+            mlflow,
+            mlflow_2,
+            braintrust,
+            weave,
+            swe_agent,
+        ),
         *(mini_swe_agent, openhands, openhands_1, claude_stream, codex_exec, gemini_cli),
     )
 }

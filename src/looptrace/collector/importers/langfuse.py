@@ -1,30 +1,30 @@
 """Observations of Langfuse, from its API or an export, alone or within their trace.
 
-The API writes names like `startTime`, an export to a blob storage writes `start_time`.
+The API writes names like `startTime`, an export to a blob storage writes `start_time`. The page's
+download of a trace is `{"trace": ..., "observations": [...]}`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.importers.records import Part
+from looptrace.collector.importers.records import Nesting, Part, snake_case
 from looptrace.collector.importers.spans import foreign_row, mapping, text_of, time_ns
 from looptrace.collector.otlp.span_rows import BadSpanError
 
-_CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")
 _OBSERVATION = {"id", "trace_id", "start_time", "type"}
-_TRACE = {"id", "observations"}
+_TRACES = ({"id", "observations"}, {"trace", "observations"})
+NESTING = Nesting("trace_id", "id", "parent_observation_id", lists=("observations",))
 _ONLY_IDS = "it has only the ids of observations; export each trace, or the observations"
 
 
 def is_record(names: Collection[str]) -> bool:
     """Return whether these field names are those of an observation, or of a trace with some."""
-    known = set(map(_snake, names))
-    return known >= _OBSERVATION or known >= _TRACE
+    known = set(map(snake_case, names))
+    return known >= _OBSERVATION or any(known >= trace for trace in _TRACES)
 
 
 def parts(record: dict[str, Any]) -> Iterator[Part]:
@@ -33,8 +33,9 @@ def parts(record: dict[str, Any]) -> Iterator[Part]:
     if "observations" not in record:
         yield "", partial(_row, record, None)
         return
+    trace = _fields(mapping(record.get("trace"))) or record
     for index, observation in enumerate(record["observations"] or ()):
-        read = partial(_row, observation, record.get("session_id"), record["id"])
+        read = partial(_row, observation, trace.get("session_id"), trace.get("id"))
         yield f"observations[{index}]", read
 
 
@@ -71,8 +72,4 @@ def _row(observation: Any, session: object, trace: object = None) -> SpanRow:
 
 
 def _fields(record: dict[str, Any]) -> dict[str, Any]:
-    return {_snake(name): value for name, value in record.items()}
-
-
-def _snake(name: str) -> str:
-    return _CAPITAL.sub(r"_\1", name).lower()
+    return {snake_case(name): value for name, value in record.items()}
