@@ -18,6 +18,7 @@ from msgspec import Raw
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.escapes import with_whole_escapes
 from looptrace.collector.coding_agents import (
+    atif,
     claude_code,
     claude_stream,
     codex,
@@ -28,6 +29,7 @@ from looptrace.collector.coding_agents import (
     swe_agent,
 )
 from looptrace.collector.importers import (
+    any_agent,
     braintrust,
     jaeger,
     langfuse,
@@ -38,6 +40,7 @@ from looptrace.collector.importers import (
     weave,
     zipkin,
 )
+from looptrace.collector.importers.console import printed
 from looptrace.collector.importers.records import (
     ENVELOPES,
     LEVELS_MAX,
@@ -102,6 +105,7 @@ FORMS = (
     Form("event of a stream", codex_events.is_line, _log(codex_events.CodexEvents)),
     Form("chat of Gemini CLI", gemini_cli.is_chat, _log(gemini_cli.GeminiChat)),
     Form("trajectory", swe_agent.is_trajectory, _log(swe_agent.Trajectory)),
+    Form("trajectory", atif.is_trajectory, _log(atif.AtifTrajectory)),
     Form("event of OpenHands", openhands.is_event, _log(openhands.OpenHandsEvents)),
     Form("trace of Tempo", tempo.is_record, tempo.TempoReader),
     Form(
@@ -110,6 +114,7 @@ FORMS = (
         lambda: RecordReader(jaeger.parts),
         Nesting(lists=("spans",)),
     ),
+    Form("trace of any-agent", any_agent.is_record, lambda: RecordReader(any_agent.parts)),
     Form(
         "trace of MLflow",
         mlflow.is_record,
@@ -131,6 +136,7 @@ FORMS = (
         Nesting("trace_id", "id", "parent_id"),
     ),
     Form("span of Braintrust", braintrust.is_record, spans_of(braintrust.row_of), NO_NESTING),
+    Form("printed record", printed.is_record, printed.PrintedReader, NO_NESTING),
     Form("span of Zipkin", zipkin.is_record, spans_of(zipkin.row_of), NO_NESTING),
 )
 
@@ -247,7 +253,8 @@ def _decoded_records(
         value = _decode(readable(document.data))
     except DATA_ERRORS as error:
         why = document.problem or f"this {form.name} was left out: {wrong(error)}; {MEND}"
-        yield DecodedSpans(problems=[Problem(where, why)])
+        is_text = not document.data.startswith((b"{", b"["))
+        yield DecodedSpans(problems=[Problem(where, why, foreign=is_text)])
         return
     for place, record in records_in(value, where, form.is_record, form.nesting):
         yield decoded_record(place, record, form, reader)
