@@ -1,7 +1,9 @@
 """Observations of Langfuse, from its API or an export, alone or within their trace.
 
 The API writes names like `startTime`, an export to a blob storage writes `start_time`. The page's
-download of a trace is `{"trace": ..., "observations": [...]}`.
+download of a trace is `{"trace": ..., "observations": [...]}`. What came as a span of OpenTelemetry
+has its attributes in `metadata` (`attributes`, `scope`, `resourceAttributes`), without those that
+became fields of Langfuse (langfuse/langfuse packages/shared/src/server/otel).
 """
 
 from __future__ import annotations
@@ -12,8 +14,14 @@ from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.records import Nesting, Part, snake_case
-from looptrace.collector.importers.spans import foreign_row, mapping, text_of, time_ns
-from looptrace.collector.otlp.span_rows import BadSpanError
+from looptrace.collector.importers.spans import (
+    foreign_row,
+    mapping,
+    original_attributes,
+    text_of,
+    time_ns,
+)
+from looptrace.collector.otlp.span_rows import SERVICE_NAME, BadSpanError
 
 _OBSERVATION = {"id", "trace_id", "start_time", "type"}
 _TRACES = ({"id", "observations"}, {"trace", "observations"})
@@ -46,6 +54,8 @@ def _row(observation: Any, session: object, trace: object = None) -> SpanRow:
     level = str(fields.get("level") or "")
     usage = mapping(fields.get("usage_details")) or mapping(fields.get("usage"))
     start_ns = time_ns(fields["start_time"])
+    metadata = mapping(fields.get("metadata"))
+    resource = mapping(metadata.get("resourceAttributes"))
     return foreign_row(
         trace=fields.get("trace_id") or trace,
         span=fields["id"],
@@ -55,9 +65,10 @@ def _row(observation: Any, session: object, trace: object = None) -> SpanRow:
         end_ns=time_ns(fields.get("end_time")) or start_ns,
         failed=True if level == "ERROR" else None,
         error=fields.get("status_message"),
-        service=fields.get("release"),
-        scope="langfuse",
+        service=fields.get("release") or resource.get(SERVICE_NAME),
+        scope=mapping(metadata.get("scope")).get("name") or "langfuse",
         attributes={
+            **original_attributes(mapping(metadata.get("attributes"))),
             "langfuse.observation.type": str(fields["type"]).lower(),
             "langfuse.observation.input": text_of(fields.get("input")),
             "langfuse.observation.output": text_of(fields.get("output")),

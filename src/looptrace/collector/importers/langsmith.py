@@ -12,7 +12,13 @@ from typing import Any
 from looptrace import semconv
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.records import Nesting
-from looptrace.collector.importers.spans import foreign_row, mapping, text_of, time_ns
+from looptrace.collector.importers.spans import (
+    foreign_row,
+    mapping,
+    original_attributes,
+    text_of,
+    time_ns,
+)
 
 # `Client.read_run(ID, load_child_runs=True)` has the runs below a run in its `child_runs`.
 NESTING = Nesting("trace_id", "id", "parent_run_id")
@@ -46,6 +52,7 @@ def row_of(run: dict[str, Any]) -> SpanRow:
         service=run.get("session_name"),
         scope="langsmith",
         attributes={
+            **original_attributes(metadata),
             **{f"{_METADATA}{name}": text_of(value) for name, value in metadata.items()},
             f"{_METADATA}session_id": session,
             "langsmith.span.kind": run["run_type"],
