@@ -264,6 +264,18 @@ def langfuse_tree(run: Sequence[Span]) -> Fields:
     return trace | {"observations": [root | {"children": children}]}
 
 
+def langfuse_otel(run: Sequence[Span]) -> Fields:
+    """Return a trace that came over OTLP: what each span was is in its metadata."""
+    trace = langfuse(run)
+    for observation, span in zip(trace["observations"], run, strict=True):
+        kept = {key: value for key, value in genai(span).items() if "messages" not in key}
+        scope = {"name": "agent", "attributes": {}}
+        observation |= {"type": "SPAN", "metadata": {"attributes": kept, "scope": scope}}
+        if span.kind == "tool":  # Their content is in the metadata only.
+            observation |= {"name": "step", "input": None, "output": None}
+    return trace
+
+
 def langfuse_export(run: Sequence[Span]) -> list[Fields]:
     """Return lines of an export to a blob storage."""
     names = {
@@ -492,6 +504,31 @@ def weave(run: Sequence[Span]) -> list[Fields]:
     ]
 
 
+def weave_otel(run: Sequence[Span]) -> list[Fields]:
+    """Return calls that came over OTLP: the attributes are nested by their dots in a dump."""
+    calls = weave(run)
+    for call, span in zip(calls, run, strict=True):
+        nested: Fields = {}
+        for key, value in genai(span).items():
+            *above, last = key.split(".")
+            held = nested
+            for part in above:
+                held = held.setdefault(part, {})
+            held[last] = value
+        call |= {"op_name": "step", "attributes": {}, "inputs": {}, "output": None}
+        call["otel_dump"] = {"name": span.name, "attributes": nested}
+    return calls
+
+
+def braintrust_otel(run: Sequence[Span]) -> Fields:
+    """Return spans that came over OTLP: the attributes are in the metadata."""
+    fetched = braintrust(run)
+    for event, span in zip(fetched["events"], run, strict=True):
+        event |= {"span_attributes": {"name": "step"}, "input": None, "output": None}
+        event["metadata"] = genai(span)
+    return fetched
+
+
 # Agents ----------------------------------------------------------------------------------------
 
 
@@ -681,6 +718,7 @@ EXPORTS: Mapping[str, Callable[[Sequence[Span]], Any]] = {
     write.__name__: write
     for write in (
         *(tempo, tempo_2, jaeger, jaeger_3, zipkin, langfuse, langfuse_page, langfuse_tree),
+        *(langfuse_otel, weave_otel, braintrust_otel),
         *(
             langfuse_export,
             phoenix,
@@ -698,7 +736,15 @@ EXPORTS: Mapping[str, Callable[[Sequence[Span]], Any]] = {
 }
 # Streams and exports that are a record a line.
 IN_LINES = {
-    *("langfuse_export", "phoenix_frame", "langsmith", "weave", "claude_stream", "codex_exec"),
+    *(
+        "langfuse_export",
+        "phoenix_frame",
+        "langsmith",
+        "weave",
+        "weave_otel",
+        "claude_stream",
+        "codex_exec",
+    ),
 }
 
 

@@ -26,6 +26,13 @@ from looptrace.collector.otlp.span_rows import SERVICE_NAME, BadSpanError
 _OBSERVATION = {"id", "trace_id", "start_time", "type"}
 _TRACES = ({"id", "observations"}, {"trace", "observations"})
 NESTING = Nesting("trace_id", "id", "parent_observation_id", lists=("observations",))
+# Attributes that say what a span is, of which Langfuse's type is a guess.
+_MARKERS = frozenset(
+    {
+        *("gen_ai.operation.name", "gen_ai.tool.name", "openinference.span.kind"),
+        *("traceloop.span.kind", "langsmith.span.kind", "ai.operationId", "llm.request.type"),
+    }
+)
 _ONLY_IDS = "it has only the ids of observations; export each trace, or the observations"
 
 
@@ -55,6 +62,7 @@ def _row(observation: Any, session: object, trace: object = None) -> SpanRow:
     usage = mapping(fields.get("usage_details")) or mapping(fields.get("usage"))
     start_ns = time_ns(fields["start_time"])
     metadata = mapping(fields.get("metadata"))
+    original = original_attributes(mapping(metadata.get("attributes")))
     resource = mapping(metadata.get("resourceAttributes"))
     return foreign_row(
         trace=fields.get("trace_id") or trace,
@@ -68,8 +76,10 @@ def _row(observation: Any, session: object, trace: object = None) -> SpanRow:
         service=fields.get("release") or resource.get(SERVICE_NAME),
         scope=mapping(metadata.get("scope")).get("name") or "langfuse",
         attributes={
-            **original_attributes(mapping(metadata.get("attributes"))),
-            "langfuse.observation.type": str(fields["type"]).lower(),
+            **original,
+            "langfuse.observation.type": str(fields["type"]).lower()
+            if _MARKERS.isdisjoint(original)
+            else None,
             "langfuse.observation.input": text_of(fields.get("input")),
             "langfuse.observation.output": text_of(fields.get("output")),
             "langfuse.observation.model.name": fields.get("provided_model_name")

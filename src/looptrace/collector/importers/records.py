@@ -30,11 +30,11 @@ DEPTH_MAX = 100
 _CONTENT = frozenset(
     {
         *("annotations", "assessments", "attachments", "attributes", "blobs", "comments"),
-        *("completion", "content", "context", "cost", "costdetails", "datasets", "error"),
-        *("events", "exception", "expected", "extra", "feedback", "feedbackstats", "history"),
-        *("info", "input", "inputattachments", "inputs", "links", "logs", "manifest", "messages"),
-        *("metadata", "metrics", "model", "output", "outputattachments", "outputs", "parent"),
-        *("processes", "prompt", "prompts", "references", "request", "resource"),
+        *("completion", "content", "context", "corrections", "cost", "costdetails", "datasets"),
+        *("error", "events", "exception", "expected", "extra", "feedback", "feedbackstats"),
+        *("history", "info", "input", "inputattachments", "inputs", "links", "logs", "manifest"),
+        *("messages", "metadata", "metrics", "model", "output", "outputattachments", "outputs"),
+        *("parent", "processes", "prompt", "prompts", "references", "request", "resource"),
         *("resourceattributes", "response", "scope", "scores", "serialized", "spanattributes"),
         *("spanparents", "status", "summary", "tags", "toolcalls", "tools", "usage"),
         *("usagedetails", "warnings"),
