@@ -18,7 +18,7 @@ from types import ModuleType
 from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]
 from starlette.routing import Route
 
-from looptrace.analyzer.normalize.span_kinds import DIALECTS, KEYS
+from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED, WRITTEN, Dialect
 from looptrace.analyzer.settings.docs_page import page, schema
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.server.access import Access
@@ -32,34 +32,57 @@ DOCS = Path(__file__).parent
 
 _DIALECTS_HEAD = """# Dialects
 
-<!-- Made from the tables in analyzer/normalize/span_kinds.py by `make docs`; edit them there. -->
+<!-- Made from analyzer/fields/dialects.toml by `make docs`; edit it there. -->
 
-Which attributes of a span are read as what. One dialect is chosen per span, the first of these
-whose marker has a known value; a field is then read from the first key that is present, the chosen
-dialect's keys first, the others' after them.
+Which spans and attributes of which producer are read as what. The table is one file,
+`analyzer/fields/dialects.toml`; your own keys go into `looptrace.toml`, in the same form.
 
-`key#field` is a field of a JSON object, `key.*` are flat numbered messages, and `@name` is what a
-GenAI span event of that name carries.
+## What is read
+
+Each row is tested with a recorded example. *Not written*: the producer's source writes it nowhere.
 """
+_KINDS_HEAD = """## Kinds
+
+A span is what the first dialect says whose conditions it meets. `structure` is a known span that is
+no turn by itself. A span of no dialect is *not understood*, and every report counts it.
+
+| dialect | a span with | is |
+| --- | --- | --- |"""
+_FIELDS_HEAD = """## Fields
+
+A field is read from the first key that is present, the keys of the span's dialect first. `key#a.b`
+is a part of a JSON object, `key.*` are flat numbered messages, and `@name#a` is an attribute of the
+span event of that name.
+
+| field | dialect | keys |
+| --- | --- | --- |"""
 
 
 def dialects_page() -> str:
     """Return the page of the dialects and their keys."""
-    lines = [
-        _DIALECTS_HEAD,
-        "## Markers",
-        "",
-        "| dialect | marker | values |",
-        "| --- | --- | --- |",
+    dialects = SHIPPED.dialects
+    kinds = [
+        f"| {dialect.name} | {row.condition} | {row.kind} |"
+        for dialect in dialects
+        for row in dialect.kinds
     ]
-    for dialect in DIALECTS:
-        kinds = ", ".join(f"`{value}` is {kind}" for value, kind in dialect.kinds.items())
-        lines.append(f"| {dialect.name} | `{dialect.marker}` | {kinds} |")
-    lines += ["", "## Fields", "", "| field | dialect | keys |", "| --- | --- | --- |"]
-    for name, by_dialect in KEYS.items():
-        for dialect_name, keys in by_dialect.items():
-            lines.append(f"| {name} | {dialect_name} | {', '.join(f'`{key}`' for key in keys)} |")
-    return "\n".join([*lines, ""])
+    keys = [
+        f"| {name} | {dialect.name} | {', '.join(f'`{key}`' for key in dialect.fields[name])} |"
+        for name in FIELDS
+        for dialect in dialects
+        if name in dialect.fields
+    ]
+    head = "| producer | version | read from | " + " | ".join(WRITTEN) + " |"
+    rule = "| --- | --- | --- |" + " --- |" * len(WRITTEN)
+    read = [_read(dialect) for dialect in dialects if dialect.writes]
+    parts = [[_DIALECTS_HEAD, head, rule, *read], [_KINDS_HEAD, *kinds], [_FIELDS_HEAD, *keys]]
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _read(dialect: Dialect) -> str:
+    said = dict.fromkeys(dialect.writes, "yes") | dict.fromkeys(dialect.unread, "no")
+    cells = [dialect.producer, dialect.version, "; ".join(dialect.source)]
+    return f"| {' | '.join(cells + [said.get(name, 'not written') for name in WRITTEN])} |"
 
 
 _RECEIVER_HEAD = """# The receiver

@@ -17,6 +17,7 @@ FLOW = (
     "collector/sdk",
     "analyzer/schema",
     "analyzer/text",
+    "analyzer/fields",
     "analyzer/normalize",
     "analyzer/fingerprint",
     "analyzer/detect",

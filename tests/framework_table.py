@@ -20,22 +20,23 @@ import polars as pl
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.normalize.dialects import with_events
-from looptrace.analyzer.normalize.span_kinds import DIALECTS, KEYS, kind_of
+from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED
+from looptrace.analyzer.fields.field_reader import READER
 from looptrace.collector.files.reader import SpansRead, read_spans
 from tests.paths import ROOT, SHARED
 
 REAL = SHARED / "frameworks"
 OWN = ROOT / "tests" / "framework_traces"
+DIALECTS = ROOT / "tests" / "dialects"
 PAGE = ROOT / "docs" / "frameworks.md"
 ABSENT = "the traces of real frameworks are not there: no folder ../shared/frameworks"
 
 BEGIN = "<!-- Written by `python -m tests.framework_table`. -->"
 END = "<!-- End of the written part. -->"
 
-KEYS_READ = {key for by_dialect in KEYS.values() for keys in by_dialect.values() for key in keys}
+KEYS_READ = {key for name in FIELDS for key in SHIPPED.keys_of(name)}
 READ = {key.partition("#")[0] for key in KEYS_READ}
-READ |= {dialect.marker for dialect in DIALECTS} | {"tool.parameters"}
+READ |= SHIPPED.markers | {"tool.parameters"}
 READ_PREFIXES = tuple(key[:-1] for key in KEYS_READ if key.endswith(".*"))
 TRACEBACK = {"exception.stacktrace", "exception.escaped"}  # Nothing is read from them.
 
@@ -131,7 +132,7 @@ def keys_used(folder: Path, dump: str) -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     for row in spans_of(folder, dump).spans.iter_rows(named=True):
         attributes = json.loads(row["attributes"])
-        kind = kind_of(attributes)[0] or "other"
+        kind = SHIPPED.kind_of(attributes, row["name"], row["scope"])[0] or "other"
         found.add((kind, f"status {row['status']}"))
         found |= {(kind, _numberless(key)) for key in attributes if _is_read(key)}
         for event in json.loads(row["events"]):
@@ -144,7 +145,7 @@ def keys_shown(folder: Path, dump: str) -> set[str]:
     """Return which keys of the dialects' table have a value in a dump."""
     found = set()
     for row in spans_of(folder, dump).spans.iter_rows(named=True):
-        said = with_events(json.loads(row["attributes"]), json.loads(row["events"]))
+        said = READER.with_events(json.loads(row["attributes"]), json.loads(row["events"]))
         found |= {key for key in KEYS_READ if _shows(said, key)}
     return found
 

@@ -2,7 +2,7 @@
 
 OpenTelemetry's package of conventions marks those for generative AI as unstable, and the analyzer
 does not need OpenTelemetry. Names that only one framework writes are in the table of
-`analyzer.normalize.dialects`.
+`analyzer.fields.field_reader`.
 """
 
 from __future__ import annotations

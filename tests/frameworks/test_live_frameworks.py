@@ -21,7 +21,7 @@ import pytest
 
 from examples.frameworks.shared import ATTEMPTS, MENDED
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.normalize.span_kinds import kind_of
+from looptrace.analyzer.fields.dialect_table import SHIPPED
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.files.reader import read_spans
 from tests.paths import ROOT
@@ -146,7 +146,7 @@ def _installed(package: str) -> bool:
 
 def kind(span: dict[str, Any]) -> str | None:
     """Return what a span is: an agent's, a tool's, or another."""
-    return kind_of(span["attributes"])[0]
+    return SHIPPED.kind_of(span["attributes"], span["name"], None)[0]
 
 
 def above(span_id: str, parents: dict[str, str]) -> Iterator[str]:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.fingerprint.equivalence import Results, Sameness, TextMask, Tool
 from looptrace.analyzer.fingerprint.masks import masked
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
@@ -24,7 +25,6 @@ from looptrace.analyzer.fingerprint.single_turns import (
     single_fingerprint,
 )
 from looptrace.analyzer.normalize.session_history import SessionHistory
-from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.turn_builder import turn_rows_of
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector.files.reader import read_spans

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from looptrace.analyzer.normalize.dialects import FieldColumns, with_flat_messages
-from looptrace.analyzer.normalize.flat_messages import FlatKeys
-from looptrace.analyzer.normalize.messages import messages_of
+from looptrace.analyzer.fields.field_reader import READER
+from looptrace.analyzer.fields.flat_messages import FlatKeys
+from looptrace.analyzer.fields.messages import messages_of
 from looptrace.analyzer.schema.message import Message
 
 USER = {"role": "user", "content": "lights are out on deck three"}
@@ -34,8 +34,8 @@ ENDINGS = ("]", ",]", "", "] ", ',"', ",1]")
 
 def given(attributes: dict[str, object], conversation: str | None) -> tuple[Message, ...]:
     """Return the messages that flat keys tell, with or without what is kept of a conversation."""
-    columns = {name: (value,) for name, value in with_flat_messages(attributes).items()}
-    (value,) = FieldColumns("openinference", columns, 1).values("given")
+    columns = {name: (value,) for name, value in READER.with_flat_messages(attributes).items()}
+    (value,) = READER.columns("openinference", columns, 1).values("given")
     return tuple(messages_of(value, "user", conversation))
 
 

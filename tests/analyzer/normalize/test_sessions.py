@@ -9,8 +9,8 @@ from random import Random
 import polars as pl
 import pytest
 
+from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.fingerprint.equivalence import PER_SERVICE, Sameness, Sessions
-from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.span_tree import span_tree_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.turn_builder import turns_of

@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from looptrace.analyzer.normalize.span_fields import span_fields_of
+from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.normalize.span_ties import with_ties
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.files.reader import read_spans

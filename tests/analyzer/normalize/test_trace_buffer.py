@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.gates.state_machine import Gate, TaskState
 from looptrace.analyzer.normalize.session_history import SessionHistory
-from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.trace_buffer import SPANS_PER_TRACE_MAX, TraceBuffer
 from looptrace.analyzer.normalize.turn_builder import turns_of, turns_of_fields
 from looptrace.analyzer.schema.spans import distinct_spans, span_rows

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.normalize.span_fields import TOKENS_MAX
-from looptrace.analyzer.normalize.span_kinds import CUT_OFF, DIALECTS, KEYS, finish_reason_of
+from looptrace.analyzer.fields.dialect_table import CUT_OFF, FIELDS, SHIPPED, finish_reason_of
+from looptrace.analyzer.fields.span_fields import TOKENS_MAX
 from looptrace.analyzer.normalize.span_tree import ANCESTORS_MAX
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
@@ -203,7 +203,8 @@ def test_circle_of_parents_loses_nothing(length: int) -> None:
     """Nobody is inside of whom in a circle, so that no span may be merged away."""
     parents = [(number + 1) % length for number in range(length)]
     rows = [span(n, tool(result=str(n)), parent=parent) for n, parent in enumerate(parents)]
-    found, skipped = turns_of(pl.DataFrame(rows, SPAN_SCHEMA))
+    found, noted = turns_of(pl.DataFrame(rows, SPAN_SCHEMA))
+    skipped = noted.skipped
 
     assert found["result"].to_list() == [str(number) for number in range(length)]
     assert ["circle" in part.why for part in skipped] == [True]
@@ -216,7 +217,8 @@ def test_deep_chain_of_parents() -> None:
     rows[0] = span(0, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "top"})
     rows[2] = span(2, tool("near"), parent=1)
     rows[-1] = span(CHAIN - 1, tool("far"), parent=CHAIN - 2)
-    found, skipped = turns_of(pl.DataFrame(rows, SPAN_SCHEMA))
+    found, noted = turns_of(pl.DataFrame(rows, SPAN_SCHEMA))
+    skipped = noted.skipped
 
     assert found.select("name", "agent").rows() == [("near", "top"), ("far", "")]
     assert len(skipped) == 1
@@ -288,7 +290,7 @@ values = st.recursive(
     ),
     max_leaves=8,
 )
-plain_keys = {key.split("#")[0] for keys in KEYS.values() for many in keys.values() for key in many}
+plain_keys = {key.split("#")[0] for name in FIELDS for key in SHIPPED.keys_of(name)}
 numbered_keys = st.tuples(
     st.sampled_from(["llm.input_messages", "llm.output_messages", "gen_ai.prompt"]),
     st.lists(
@@ -298,7 +300,15 @@ numbered_keys = st.tuples(
 keys = numbered_keys | st.sampled_from(
     sorted(k for k in plain_keys if k[0] != "@" and k[-1] != "*")
 )
-markers = st.sampled_from([(d.marker, value) for d in DIALECTS for value in d.kinds])
+markers = st.sampled_from(
+    [
+        (row.key, value)
+        for dialect in SHIPPED.dialects
+        for row in dialect.kinds
+        if row.key
+        for value in sorted(row.values or {"any"})
+    ]
+)
 event_names = st.sampled_from(
     [
         "gen_ai.choice",

@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.fingerprint.chants import chant_of
 from looptrace.analyzer.fingerprint.runner_output import failed_tests, figures_of
 from looptrace.analyzer.fingerprint.signatures import add_fingerprints
 from looptrace.analyzer.fingerprint.single_turns import LiveFingerprints
 from looptrace.analyzer.normalize.session_history import SessionHistory
-from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.turn_builder import turn_rows_of, turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA

@@ -19,8 +19,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from looptrace.analyzer.fields.span_fields import span_fields_of_rows
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.analyzer.normalize.span_fields import span_fields_of_rows
 from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.collector import GateOpenError, GateState, LoopSpanProcessor
 from looptrace.collector.api_paths import STREAM_NAMES_MAX

@@ -23,10 +23,10 @@ from looptrace.analyzer.engine.live_moments import (
     still_open,
 )
 from looptrace.analyzer.engine.turn_block import AT, TurnBlock
+from looptrace.analyzer.fields.span_fields import TIME_NS_MAX
 from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import EVENTS_KEPT_MAX
-from looptrace.analyzer.normalize.span_fields import TIME_NS_MAX
 from looptrace.analyzer.normalize.trace_buffer import Move
 from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY, placed
 from looptrace.bounded_dict import BoundedDict

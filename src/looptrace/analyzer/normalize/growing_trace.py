@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from itertools import chain
 
+from looptrace.analyzer.fields.messages import comes_again
 from looptrace.analyzer.normalize.agent_runs import follows_answer
 from looptrace.analyzer.normalize.call_matches import CallMatches, TurnKey, key_of
-from looptrace.analyzer.normalize.messages import comes_again
 from looptrace.analyzer.normalize.session_history import (
     ResultsInTrace,
     SessionHistory,

@@ -13,20 +13,14 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.normalize.dialects import (
-    DETAILS_EVENT,
-    FieldColumns,
-    attribute_keys,
-    with_events,
-)
-from looptrace.analyzer.normalize.span_fields import span_fields_of
-from looptrace.analyzer.normalize.span_kinds import DIALECTS, kind_of
+from looptrace.analyzer.fields.dialect_table import SHIPPED
+from looptrace.analyzer.fields.field_reader import DETAILS_EVENT, READER
+from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, attributes_of
 from looptrace.analyzer.schema.spans import NO_ITEMS, SPAN_TIES_SCHEMA, linked_traces
 
 _FIELDS = ("session", "task", "task_parent")
-
-_keys = attribute_keys(_FIELDS) | {dialect.marker for dialect in DIALECTS}
+_keys = SHIPPED.attribute_keys(_FIELDS)
 _Attributes = TypedDict("_Attributes", dict.fromkeys(_keys, Any), total=False)  # type: ignore[misc] # Its keys are the table's.
 _decoder = msgspec.json.Decoder(_Attributes)
 _Names: TypeAlias = tuple[str | None, str | None, str | None]  # session, task, task above it
@@ -114,8 +108,7 @@ def _told_of_names(attributes: pl.Series) -> pl.DataFrame:
 
 def _named(attributes: dict[str, Any], events: str) -> _Names:
     if DETAILS_EVENT in events:
-        attributes = with_events(attributes, msgspec.json.decode(events))
-    _, dialect = kind_of(attributes)
-    columns = FieldColumns(dialect, {name: (value,) for name, value in attributes.items()}, 1)
+        attributes = READER.with_events(attributes, msgspec.json.decode(events))
+    columns = READER.columns("", {key: (value,) for key, value in attributes.items()}, 1)
     session, task, task_parent = (columns.names(name)[0] for name in _FIELDS)
     return session, task, task_parent

@@ -19,6 +19,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from looptrace import semconv
+from looptrace.analyzer.fields.span_fields import STATUS_ERROR, STATUS_OK, span_fields_of
 from looptrace.analyzer.fingerprint.error_kinds import (
     ERROR_KINDS,
     ERROR_TYPE,
@@ -26,7 +27,6 @@ from looptrace.analyzer.fingerprint.error_kinds import (
     FAILURE_HEAD,
     is_refused,
 )
-from looptrace.analyzer.normalize.span_fields import STATUS_ERROR, STATUS_OK, span_fields_of
 from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
 from looptrace.analyzer.schema.span_fields import ProgressFigures, SpanFields
 from looptrace.analyzer.text.errors import says_nothing

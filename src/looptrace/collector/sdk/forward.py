@@ -13,10 +13,11 @@ from opentelemetry.trace import format_trace_id
 from opentelemetry.util.types import AttributeValue
 
 from looptrace import semconv
+from looptrace.analyzer.fields.dialect_table import SHIPPED
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.analyzer.normalize.span_kinds import KEYS, NAMED_BY_SPAN, kind_of, name_in
 from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.sdk.gate_stream import GateStream, Server
+from looptrace.collector.sdk.open_spans import scope_of
 from looptrace.collector.sdk.server_watch import (
     EXPORT_LOG,
     ServerAwayError,
@@ -30,7 +31,7 @@ Protocol = Literal["http", "grpc"]
 # Fields of a span that apply to all spans below it, with their attributes in every dialect. The
 # span ends last, so each of the others gets a copy.
 INHERITED = {
-    field: [key for keys in KEYS[field].values() for key in keys if "#" not in key]
+    field: [key for key in SHIPPED.keys_of(field) if "#" not in key]
     for field in ("task", "task_parent", "task_kind", "phase", "iteration", "session", "agent")
 }
 MS_PER_S = 1_000
@@ -208,7 +209,7 @@ def _values(span: ReadableSpan, field: str) -> dict[str, AttributeValue]:
     if values and field == "phase" and span.start_time is not None:
         values.setdefault(semconv.PHASE_START_NS, span.start_time)
     if not values and field == "agent":
-        kind, dialect = kind_of(attributes)
-        if kind == "agent" and dialect in NAMED_BY_SPAN:
-            values[semconv.GEN_AI_AGENT_NAME] = name_in(span.name)
+        kind, dialect = SHIPPED.kind_of(attributes, span.name, scope_of(span))
+        if kind == "agent" and dialect in SHIPPED.named_by_span:
+            values[semconv.GEN_AI_AGENT_NAME] = SHIPPED.name_in(span.name)
     return values

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, Span
 
-from looptrace.analyzer.normalize.span_kinds import kind_of
+from looptrace.analyzer.fields.dialect_table import SHIPPED
 from looptrace.bounded_dict import BoundedDict
 
 # Parents further up are ignored; the known frameworks nest at most some twenty spans.
@@ -73,6 +73,10 @@ class OpenSpans:
         agents = (span for span in above if _is_agent(span))
         return next(agents, above[0] if above else None)
 
+    def above(self, span: ReadableSpan) -> Iterator[Span]:
+        """Yield the open spans above a span, the nearest first."""
+        return self._above(span.parent.span_id if span.parent else 0)
+
     def _above(self, span_id: int) -> Iterator[Span]:
         seen: set[int] = set()
         while span_id and span_id not in seen and len(seen) < ANCESTORS_MAX:
@@ -90,5 +94,19 @@ def service_in(resource: Resource) -> str:
     return str(resource.attributes.get(SERVICE_NAME, ""))
 
 
+def scope_of(span: ReadableSpan) -> str | None:
+    """Return the name of a span's instrumentation scope."""
+    return span.instrumentation_scope.name if span.instrumentation_scope else None
+
+
+def is_tool(span: ReadableSpan) -> bool:
+    """Return whether a span is a tool's call."""
+    return _kind(span) == "tool"
+
+
 def _is_agent(span: Span) -> bool:
-    return kind_of(span.attributes or {})[0] == "agent"
+    return _kind(span) == "agent"
+
+
+def _kind(span: ReadableSpan) -> str | None:
+    return SHIPPED.kind_of(span.attributes or {}, span.name, scope_of(span))[0]

@@ -11,9 +11,10 @@ from collections import Counter
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from looptrace import semconv
+from looptrace.analyzer.fields.dialect_table import SHIPPED, split
+from looptrace.analyzer.text.display import plain
 from looptrace.bounded_dict import BoundedDict
-from looptrace.collector.sdk.open_spans import OpenSpans
+from looptrace.collector.sdk.open_spans import OpenSpans, is_tool, scope_of
 
 _logger = logging.getLogger(__name__)
 
@@ -21,17 +22,13 @@ _logger = logging.getLogger(__name__)
 ASKED_MIN = 3
 NAMES_MAX = 1_000
 NAMES_SHOWN_MAX = 5
-# Attributes that name a session or a task. The table of dialects has them too, but imports what an
-# agent's process need not have.
-NAMING = (
-    *(semconv.TASK_ID, semconv.GEN_AI_CONVERSATION_ID, semconv.SESSION_ID, "langfuse.session.id"),
-    *("langsmith.metadata.session_id", "langsmith.metadata.thread_id"),
-    "traceloop.association.properties.session_id",
-    "traceloop.association.properties.thread_id",
-    *("ai.settings.context.sessionId", "ai.telemetry.metadata.sessionId"),
-)
-# JSON, in which other keys do.
-METADATA = "metadata"
+SHAPE_LENGTH_MAX = 200
+# Fewer spans say little: a run may begin with spans of the agent's own program.
+SPANS_MIN = 20
+# Attributes that name a session or a task, and those in whose JSON a part does.
+_KEYS = [*map(split, SHIPPED.keys_of("session")), *map(split, SHIPPED.keys_of("task"))]
+_NAMING = tuple(key for key, part in _KEYS if part is None)
+_HOLDERS = frozenset(key for key, part in _KEYS if part is not None)
 
 
 class SetupCheck:
@@ -41,10 +38,13 @@ class SetupCheck:
         self.cut = 0  # spans that had lost attributes
         self._spans = spans
         self._has_spans = False
-        self._reads_all = True  # whether a span had metadata, whose names are not known here
+        self._reads_all = True  # whether no span had JSON whose names are not known here
         self._names: BoundedDict[str, None] = BoundedDict(NAMES_MAX)  # of sessions and tasks
         self._asked: BoundedDict[str, int] = BoundedDict(NAMES_MAX)  # times, by task
         self._warned: Counter[str] = Counter()
+        self._read = self._unread = 0  # spans that are turns or agents, and those of no dialect
+        self._around: BoundedDict[int, None] = BoundedDict(NAMES_MAX)  # have such a span within
+        self._shapes: BoundedDict[str, None] = BoundedDict(NAMES_MAX)  # of those of no dialect
 
     def began(self) -> None:
         """Note that a span has reached looptrace."""
@@ -53,6 +53,7 @@ class SetupCheck:
     def ended(self, span: ReadableSpan) -> None:
         """Note the task of a span, and whether the SDK has cut it."""
         self._learn(span)
+        self._understand(span)
         if span.dropped_attributes:
             self.cut += 1
             self._warn(
@@ -89,12 +90,39 @@ class SetupCheck:
                 shown,
             )
 
+    def _understand(self, span: ReadableSpan) -> None:
+        """Count what is understood, as `understanding` does: children end before their parents."""
+        if self._warned["hardly watched"]:
+            return
+        attributes, context = span.attributes or {}, span.context
+        kind, dialect = SHIPPED.kind_of(attributes, span.name, scope_of(span))
+        if kind:
+            self._read += 1
+            for above in self._spans.above(span):
+                self._around[above.context.span_id] = None
+        elif not (dialect or (context and context.span_id in self._around)):
+            if any(is_tool(above) for above in self._spans.above(span)):
+                return
+            self._unread += 1
+            shape = f"{span.name} (scope {scope_of(span)}; attributes {', '.join(attributes)})"
+            self._shapes[plain(shape, SHAPE_LENGTH_MAX)] = None
+        if self._read + self._unread >= SPANS_MIN and self._unread > self._read:
+            self._warn(
+                "hardly watched",
+                "of the %d spans so far that may be steps of an agent, looptrace understands %d, "
+                "and may miss every loop; not understood: %s. Name your keys in [attributes] of "
+                "looptrace.toml, or see what is read with `looptrace analyze --explain-span`",
+                self._read + self._unread,
+                self._read,
+                "; ".join(list(self._shapes)[:NAMES_SHOWN_MAX]),
+            )
+
     def _learn(self, span: ReadableSpan) -> None:
         attributes = span.attributes or {}
-        for key in NAMING:
+        for key in _NAMING:
             if (name := attributes.get(key)) is not None:
                 self._names[str(name)] = None
-        self._reads_all &= METADATA not in attributes
+        self._reads_all &= _HOLDERS.isdisjoint(attributes)
 
     def _warn(self, fault: str, message: str, *values: object) -> None:
         self._warned[fault] += 1

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from looptrace.analyzer.normalize.flat_messages import FlatItem
+from looptrace.analyzer.fields.flat_messages import FlatItem
 from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
 from looptrace.analyzer.text.payloads import arguments_of, is_redacted, result_of
 from looptrace.analyzer.text.session_names import bounded_name

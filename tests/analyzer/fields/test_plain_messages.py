@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from looptrace.analyzer.normalize import messages
-from looptrace.analyzer.normalize.flat_messages import FlatItem, built
-from looptrace.analyzer.normalize.plain_messages import (
+from looptrace.analyzer.fields import messages
+from looptrace.analyzer.fields.flat_messages import FlatItem, built
+from looptrace.analyzer.fields.plain_messages import (
     read_plain,
     read_plain_flat,
     read_plain_list,

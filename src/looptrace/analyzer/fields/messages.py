@@ -9,19 +9,19 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from looptrace.analyzer.fingerprint.single_texts import round_words
-from looptrace.analyzer.normalize.flat_messages import (
+from looptrace.analyzer.fields.flat_messages import (
     HISTORIES_KEPT,
     HISTORY_CHARS_MAX,
     FlatItem,
     FlatMessages,
     built,
 )
-from looptrace.analyzer.normalize.plain_messages import (
+from looptrace.analyzer.fields.plain_messages import (
     read_plain,
     read_plain_flat,
     read_plain_list,
 )
+from looptrace.analyzer.fingerprint.single_texts import round_words
 from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
 from looptrace.analyzer.text.payloads import arguments_of, canonical, is_redacted, parsed, result_of
 from looptrace.analyzer.text.session_names import bounded_name

@@ -1,4 +1,7 @@
-"""Span rows to canonical fields, read once: what each span is, and what its turns are made of."""
+"""Span rows to canonical fields, read once: what each span is, and what its turns are made of.
+
+It is long because every field of a span is read here.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +15,29 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from looptrace import semconv
-from looptrace.analyzer.normalize.dialects import (
+from looptrace.analyzer.fields.dialect_table import (
+    SHIPPED,
+    DialectTable,
+    Said,
+    finish_reason_of,
+)
+from looptrace.analyzer.fields.field_reader import (
     FieldColumns,
+    FieldReader,
     SpansAlike,
     parts_of,
     parts_of_rows,
+    reader_by,
     spans_alike,
 )
-from looptrace.analyzer.normalize.flat_messages import FlatMessages
-from looptrace.analyzer.normalize.messages import messages_of
-from looptrace.analyzer.normalize.span_kinds import (
-    NAMED_BY_SPAN,
-    finish_reason_of,
-    kinds_of,
-    name_in,
-)
+from looptrace.analyzer.fields.flat_messages import FlatMessages
+from looptrace.analyzer.fields.messages import messages_of
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import (
     NO_FIGURES,
     Intervention,
     ProgressFigures,
+    Shape,
     SpanFields,
     SpanKind,
 )
@@ -65,50 +71,62 @@ _Error: TypeAlias = tuple[str | None, str | None, str | None]  # type, message a
 _NO_ERROR: _Error = (None, None, None)
 
 
-def span_fields_of(spans: pl.DataFrame) -> list[SpanFields]:
+def span_fields_of(spans: pl.DataFrame, dialects: DialectTable = SHIPPED) -> list[SpanFields]:
     """Read each span of the table, in the table's order.
 
     Spans with the same attributes are read together, field by field.
     """
-    return list(chain.from_iterable(_read_part(*part) for part in parts_of(spans)))
+    reader = reader_by(dialects)
+    return list(chain.from_iterable(_read_part(*part, reader) for part in parts_of(spans)))
 
 
-def span_fields_of_rows(rows: Sequence[SpanRow]) -> list[SpanFields]:
+def span_fields_of_rows(
+    rows: Sequence[SpanRow], dialects: DialectTable = SHIPPED
+) -> list[SpanFields]:
     """Read each of these spans as `span_fields_of` does; for a few it takes half as long."""
-    return list(chain.from_iterable(_read_part(*part) for part in parts_of_rows(rows)))
+    reader = reader_by(dialects)
+    return list(chain.from_iterable(_read_part(*part, reader) for part in parts_of_rows(rows)))
 
 
 def _read_part(
-    columns: Mapping[str, Sequence[Any]], attributes: Iterable[dict[str, Any]]
+    columns: Mapping[str, Sequence[Any]],
+    attributes: Iterable[dict[str, Any]],
+    reader: FieldReader,
 ) -> list[SpanFields]:
-    pairs = [pair for alike in spans_alike(columns, attributes) for pair in _read(alike)]
+    alike = spans_alike(columns, attributes, reader)
+    pairs = [pair for spans in alike for pair in _read(spans, reader)]
     pairs.sort(key=itemgetter(0))
     return [fields for _, fields in pairs]
 
 
-def _read(spans: SpansAlike) -> Iterator[tuple[int, SpanFields]]:
+def _read(spans: SpansAlike, reader: FieldReader) -> Iterator[tuple[int, SpanFields]]:
     """Read spans with the same attributes; yields the fields of each with its place."""
-    by_kind: dict[tuple[SpanKind | None, str], list[int]] = {}
-    for number, said in enumerate(kinds_of(spans.attributes, len(spans.places))):
+    by_kind: dict[Said, list[int]] = {}
+    for number, said in enumerate(_kinds_of(spans, reader)):
         by_kind.setdefault(said, []).append(number)
-    for (kind, dialect), chosen in by_kind.items():
+    for said, chosen in by_kind.items():
         members = spans.take(chosen)
         try:
-            fields = _fields(members, kind, dialect)
+            fields = _fields(members, said, reader)
         except RecursionError:
             alone = (members.take([number]) for number in range(len(chosen)))
-            fields = [_read_carefully(span, kind, dialect) for span in alone]
+            fields = [_read_carefully(span, said, reader) for span in alone]
         yield from zip(members.places, fields, strict=True)
 
 
-def _read_carefully(span: SpansAlike, kind: SpanKind | None, dialect: str) -> SpanFields:
+def _kinds_of(spans: SpansAlike, reader: FieldReader) -> list[Said]:
+    return reader.table.kinds_of(spans.attributes, spans.row["name"], spans.row["scope"])
+
+
+def _read_carefully(span: SpansAlike, said: Said, reader: FieldReader) -> SpanFields:
     """Read a span alone; content that is nested too deep is not read, but the span still counts."""
     try:
-        (fields,) = _fields(span, kind, dialect)
+        (fields,) = _fields(span, said, reader)
     except RecursionError:
         kept = {k: column for k, column in span.attributes.items() if not _holds_more(column[0])}
-        ((kind, dialect),) = kinds_of(kept, 1)
-        (fields,) = _fields(span._replace(attributes=kept), kind, dialect)
+        span = span._replace(attributes=kept)
+        (said,) = _kinds_of(span, reader)
+        (fields,) = _fields(span, said, reader)
     return fields
 
 
@@ -118,13 +136,14 @@ def _holds_more(value: object) -> bool:
     return is_more or str(value).lstrip().startswith(("{", "["))
 
 
-def _fields(spans: SpansAlike, kind: SpanKind | None, dialect: str) -> list[SpanFields]:
+def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFields]:
     """Return the fields of spans of one kind and dialect that have the same attributes."""
-    row, columns = spans.row, FieldColumns(dialect, spans.attributes, len(spans.places))
-    names = _names(row["name"], columns.values(kind or ""))
+    kind, dialect = said
+    row, columns = spans.row, reader.columns(dialect, spans.attributes, len(spans.places))
+    names = _names(row["name"], columns.values(kind or ""), reader.table)
     kinds = [None if name in _NOT_A_CALL else kind for name in names]
     arguments, results, say_failed = _tool_fields(columns, kinds)
-    failed = list(map(_failed, row["status"], columns.texts("level"), say_failed, results))
+    failed = list(map(_failed, row["status"], _levels(columns), say_failed, results))
     errors = _errors(row, columns, failed, results)
     given, answers = _model_fields(columns, kinds, row["trace_id"])
     return list(
@@ -135,8 +154,9 @@ def _fields(spans: SpansAlike, kind: SpanKind | None, dialect: str) -> list[Span
             [service and bounded_name(service) for service in row["service"]],
             map(linked_traces, row["links"]),
             kinds,
+            _shapes(spans, kinds, is_known=bool(dialect)),
             *map(columns.names, ("session", "task", "task_parent", "task_kind")),
-            _agents(columns, kinds, dialect, names),
+            _agents(columns, kinds, names, named_by_span=dialect in reader.table.named_by_span),
             columns.names("phase"),
             map(_time_ns, columns.values("phase_start_ns")),
             columns.names("iteration"),
@@ -161,18 +181,30 @@ def _fields(spans: SpansAlike, kind: SpanKind | None, dialect: str) -> list[Span
     )
 
 
-def _names(span_names: Sequence[str], named: Sequence[Any]) -> list[str]:
+def _shapes(spans: SpansAlike, kinds: _Kinds, *, is_known: bool) -> Sequence[Shape | None]:
+    """Return how the spans without a kind look."""
+    if None not in kinds:
+        return [None] * len(kinds)
+    keys = tuple(sorted(key for key in spans.attributes if not key.startswith("@")))
+    seen = zip(kinds, spans.row["scope"], spans.row["name"], strict=True)
     return [
-        bounded_name(str(name) if name else name_in(span_name))
+        None if kind else Shape(scope and bounded_name(scope), bounded_name(name), keys, is_known)
+        for kind, scope, name in seen
+    ]
+
+
+def _names(span_names: Sequence[str], named: Sequence[Any], table: DialectTable) -> list[str]:
+    return [
+        bounded_name(str(name) if name else table.name_in(span_name))
         for name, span_name in zip(named, span_names, strict=True)
     ]
 
 
 def _agents(
-    columns: FieldColumns, kinds: _Kinds, dialect: str, names: Sequence[str]
+    columns: FieldColumns, kinds: _Kinds, names: Sequence[str], *, named_by_span: bool
 ) -> Sequence[str | None]:
     agents = columns.names("agent")
-    if dialect not in NAMED_BY_SPAN or "agent" not in kinds:
+    if not named_by_span or "agent" not in kinds:
         return agents
     named = zip(agents, kinds, names, strict=True)
     return [name if agent is None and kind else agent for agent, kind, name in named]
@@ -249,6 +281,19 @@ def _messages(
         # The value is text, not JSON. It may be JSON that a limit on attribute lengths cut off.
         return (Message("", None, (), ()),) if _CUT_OFF.match(value) else found
     return found or None
+
+
+def _levels(columns: FieldColumns) -> _Texts:
+    """Return the level that a span gives its failure, "error" where a flag says that it failed."""
+    levels = list(columns.texts("level"))
+    for name, bad in (("is_error", "true"), ("success", "false")):
+        if name in columns:
+            flags = columns.texts(name)
+            levels = [
+                "error" if (flag or "").lower() == bad else level
+                for flag, level in zip(flags, levels, strict=True)
+            ]
+    return levels
 
 
 def _failed(

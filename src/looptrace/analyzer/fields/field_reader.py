@@ -1,7 +1,7 @@
-"""The fields of spans in the dialects that they speak (`span_kinds`).
+"""The fields of spans, by the keys of the dialects that they speak (`dialect_table`).
 
-One dialect is chosen per span (`span_kinds`), so a span that carries two conventions counts once.
-A field is read from the first key that is present. The chosen dialect's keys come first.
+One dialect is chosen per span, so a span that carries two conventions counts once. A field is read
+from the first key that is present. The chosen dialect's keys come first.
 """
 
 from __future__ import annotations
@@ -14,8 +14,14 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.normalize.flat_messages import FlatKeys, FlatMessages
-from looptrace.analyzer.normalize.span_kinds import KEYS
+from looptrace.analyzer.fields.dialect_table import (
+    FIELDS,
+    SHIPPED,
+    DialectTable,
+    joined_key,
+    split,
+)
+from looptrace.analyzer.fields.flat_messages import FlatKeys, FlatMessages
 from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, attributes_of
 from looptrace.analyzer.schema.spans import NO_ITEMS, SPAN_SCHEMA, SpanRow
 from looptrace.analyzer.text.payloads import parsed
@@ -37,7 +43,7 @@ SPANS_READ_TOGETHER = 512
 
 _ROW = (
     *("trace_id", "span_id", "parent_span_id", "name", "start_ns", "end_ns"),
-    *("status", "status_message", "service", "events", "links"),
+    *("status", "status_message", "service", "scope", "events", "links"),
 )
 
 DETAILS_EVENT = "gen_ai.client.inference.operation.details"
@@ -48,25 +54,97 @@ _CHOICE_EVENT = "gen_ai.choice"
 _Keys: TypeAlias = list[tuple[str, str | None]]
 
 
+class FieldReader:
+    """Reads the fields of spans by the keys of a table of dialects."""
+
+    def __init__(self, table: DialectTable) -> None:
+        """Read by the keys of this table."""
+        self.table = table
+        self._keys = {name: list(map(split, table.keys_of(name))) for name in FIELDS}
+        every = list(chain.from_iterable(self._keys.values()))
+        # Attributes and prefixes of flat keys that fields are read from.
+        self.present = {key for key, _ in every}
+        self._flat_keys = FlatKeys(tuple({key for key, part in every if part == _MESSAGES}))
+        self.keys_by_field = lru_cache(maxsize=KEY_SETS_KEPT)(self._keys_by_field)
+
+    def columns(
+        self, dialect: str, columns: Mapping[str, Sequence[Any]], count: int
+    ) -> FieldColumns:
+        """Return the fields of spans that have the same attributes, read in one dialect."""
+        present = tuple(filter(self.present.__contains__, columns))
+        others = {name: column for name, column in columns.items() if name not in self.present}
+        return FieldColumns(self.keys_by_field(dialect, present), columns, count, others)
+
+    def with_events(
+        self, attributes: dict[str, Any], events: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Return the attributes of a span together with what its events say.
+
+        The attributes of a details event count as the span's. Each other event that the table or
+        GenAI knows becomes `@name`, with its attributes. Messages become `@gen_ai.messages`, a
+        list of {"role", "content"}.
+        """
+        if not events:
+            return attributes
+        found = dict(attributes)
+        messages: list[dict[str, Any]] = []
+        for event in events:
+            name, said = event["name"], event["attributes"]
+            if name == DETAILS_EVENT:
+                found = {**said, **found}
+            elif name in self.table.events or name in _MESSAGE_EVENTS:
+                found.setdefault(f"@{name}", said)
+            if name in _MESSAGE_EVENTS:
+                content = parsed(said.get("content"))
+                messages.append({"role": _MESSAGE_EVENTS[name], "content": content})
+        if messages:
+            found["@gen_ai.messages"] = messages
+        return found
+
+    def with_flat_messages(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """Return the attributes; messages in flat keys are gathered under their prefix."""
+        return self._flat_keys.gather(attributes)
+
+    def _keys_by_field(self, dialect: str, present: tuple[str, ...]) -> dict[str, _Keys]:
+        """Return the keys of each field that these attributes have, the preferred key first."""
+        found = {}
+        for name in FIELDS:
+            in_order = map(split, self.table.keys_for(name, dialect))
+            if keys := [key for key in in_order if key[0] in present]:
+                found[name] = keys
+        return found
+
+
+@lru_cache(maxsize=16)
+def reader_by(table: DialectTable) -> FieldReader:
+    """Return the reader by a table of dialects."""
+    return FieldReader(table)
+
+
+READER = reader_by(SHIPPED)
+
+
 class FieldColumns:
     """The canonical fields of spans that have the same attributes, read in one dialect.
 
     The attributes have passed through `with_events` and `with_flat_messages`. A column has one
-    value per span, None where no key of the field is present.
+    value per span, None where no key of the field is present. `others` are the attributes that
+    belong to no field, by name.
     """
 
     __slots__ = ("_columns", "_count", "_keys", "others")
 
-    def __init__(self, dialect: str, columns: Mapping[str, Sequence[Any]], count: int) -> None:
-        names = tuple(columns)
+    def __init__(
+        self,
+        keys: Mapping[str, _Keys],
+        columns: Mapping[str, Sequence[Any]],
+        count: int,
+        others: Mapping[str, Sequence[Any]],
+    ) -> None:
         self._columns = columns
         self._count = count
-        present = tuple(filter(_PRESENT.__contains__, names))
-        self._keys = _keys_by_field(dialect, present)
-        # The attributes that belong to no field, by name.
-        self.others = {
-            name: column for name, column in self._columns.items() if name not in _PRESENT
-        }
+        self._keys = keys
+        self.others = others
 
     def __len__(self) -> int:
         """Return how many spans there are."""
@@ -87,6 +165,13 @@ class FieldColumns:
                 column = [b if a is None else a for a, b in zip(column, others, strict=True)]
         return [None] * self._count if column is None else column
 
+    def key_of(self, name: str, place: int = 0) -> str:
+        """Return the key that a span's value of a field is read from, as the table has it."""
+        for key, part in self._keys.get(name, ()):
+            if self._column(key, part)[place] is not None:
+                return joined_key(key, part)
+        return ""
+
     def texts(self, name: str) -> Sequence[str | None]:
         """Return the values of a canonical field as texts, None where one is absent or empty."""
         values = self.values(name)
@@ -102,72 +187,18 @@ class FieldColumns:
             return column
         if part == _MESSAGES:  # An attribute may have the same name as a prefix.
             return [value if isinstance(value, FlatMessages) else None for value in column]
-        holders = map(parsed, column)
-        return [holder.get(part) if isinstance(holder, dict) else None for holder in holders]
+        return [_part_of(value, part) for value in column]
 
 
-def attribute_keys(names: Iterable[str]) -> set[str]:
-    """Return the attributes that these canonical fields are read from, whatever the dialect."""
-    return {key for name in names for keys in _READ[name].values() for key, _ in keys}
-
-
-def with_events(attributes: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the attributes of a span together with what its GenAI events say.
-
-    The attributes of a details event count as the span's. Each message event becomes `@name`, with
-    its attributes. All of them become `@gen_ai.messages`, a list of {"role", "content"}.
-    """
-    if not events:
-        return attributes
-    found = dict(attributes)
-    messages: list[dict[str, Any]] = []
-    for event in events:
-        name, said = event["name"], event["attributes"]
-        if name == DETAILS_EVENT:
-            found = {**said, **found}
-        elif name == _CHOICE_EVENT:
-            found.setdefault("@gen_ai.choice", said)
-        elif name in _MESSAGE_EVENTS:
-            found.setdefault(f"@{name}", said)
-            messages.append({"role": _MESSAGE_EVENTS[name], "content": parsed(said.get("content"))})
-    if messages:
-        found["@gen_ai.messages"] = messages
-    return found
-
-
-def _split(key: str) -> tuple[str, str | None]:
-    """Split a key of the table into an attribute (or a prefix of flat keys) and a part of it."""
-    if key.endswith(_MESSAGES):
-        return key.removesuffix(_MESSAGES), _MESSAGES
-    attribute, _, part = key.partition("#")
-    return attribute, part or None
-
-
-_READ = {
-    name: {dialect: tuple(map(_split, keys)) for dialect, keys in by_dialect.items()}
-    for name, by_dialect in KEYS.items()
-}
-_SPLIT = [key for by_dialect in _READ.values() for keys in by_dialect.values() for key in keys]
-# Attributes and prefixes of flat keys that fields are read from.
-_PRESENT = {key for key, _ in _SPLIT}
-_FLAT_KEYS = FlatKeys(tuple({key for key, part in _SPLIT if part == _MESSAGES}))
-
-
-def with_flat_messages(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes; messages in flat keys are gathered under the prefix of the keys."""
-    return _FLAT_KEYS.gather(attributes)
-
-
-@lru_cache(maxsize=KEY_SETS_KEPT)
-def _keys_by_field(dialect: str, present: tuple[str, ...]) -> dict[str, _Keys]:
-    """Return the keys of each field that these attributes have, the preferred key first."""
-    found = {}
-    for name, by_dialect in _READ.items():
-        others = (keys for other, keys in by_dialect.items() if other != dialect)
-        in_order = chain(by_dialect.get(dialect, ()), *others)
-        if keys := [key for key in in_order if key[0] in present]:
-            found[name] = keys
-    return found
+def _part_of(value: Any, path: str) -> Any:
+    """Return a part of a JSON object, None if there is none; `a.b` is a key or leads deeper."""
+    holder = parsed(value)
+    if not isinstance(holder, dict):
+        return None
+    if path in holder or "." not in path:
+        return holder.get(path)
+    first, _, rest = path.partition(".")
+    return _part_of(holder.get(first), rest)
 
 
 class SpansAlike(NamedTuple):
@@ -215,7 +246,9 @@ def parts_of_rows(rows: Sequence[SpanRow]) -> Iterator[SpanColumns]:
 
 
 def spans_alike(
-    columns: Mapping[str, Sequence[Any]], attributes: Iterable[dict[str, Any]]
+    columns: Mapping[str, Sequence[Any]],
+    attributes: Iterable[dict[str, Any]],
+    reader: FieldReader,
 ) -> Iterator[SpansAlike]:
     """Yield the spans of a part in groups that have the same attributes.
 
@@ -228,10 +261,10 @@ def spans_alike(
     every = SpansAlike(range(len(row["trace_id"])), row, {})
     alike: dict[tuple[str, ...], list[tuple[int, dict[str, Any]]]] = {}
     for place, given in enumerate(attributes):
-        found = with_events(given, row["events"][place])
+        found = reader.with_events(given, row["events"][place])
         members = alike.get(tuple(found))
         if members is None:  # Spans are grouped without their flat keys of messages.
-            found = with_flat_messages(found)
+            found = reader.with_flat_messages(found)
             members = alike.setdefault(tuple(found), [])
         members.append((place, found))
     for names, members in alike.items():

@@ -1,0 +1,261 @@
+"""The table of dialects: what a span is, and which attributes its fields stand in (dialects.toml).
+
+At run time this module imports only the standard library and `bounded_dict`, because an agent's
+process uses it too.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import translate
+from functools import cached_property
+from importlib.resources import files
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from looptrace.bounded_dict import BoundedDict
+
+if TYPE_CHECKING:
+    from looptrace.analyzer.schema.span_fields import SpanKind
+
+# Fields that a dialect may have keys for.
+FIELDS = (
+    *("task", "task_parent", "task_kind", "phase", "phase_start_ns", "iteration", "status"),
+    *("blockers", "completed_work", "tests_failed", "tests_total", "coverage", "files_created"),
+    *("dependencies_added", "code_written", "session", "agent", "tool", "model", "call_id"),
+    *("arguments", "result", "error_type", "error", "level", "is_error", "success"),
+    *("given", "answer", "answer_calls", "finish_reason", "compacted"),
+    *("input_tokens", "output_tokens"),
+)
+# What a producer may write.
+WRITTEN = ("calls", "results", "messages", "tokens", "errors", "session", "agent")
+# Fields that tie the traces of a session or a task together.
+TIES = ("session", "task", "task_parent")
+# A span of this kind is known, and no turn by itself.
+STRUCTURE = "structure"
+KINDS = ("tool", "model", "agent", STRUCTURE)
+# Names of spans and scopes whose match with a pattern is kept. Names may hold ids.
+_NAMES_KEPT = 4_096
+# Enumerations of clients are written with their own names: `FinishReason.MAX_TOKENS`.
+_ENUM = re.compile(r"^(finish|stop)_?reason[._]+")
+
+# What a span is, and the dialect that says so. A known span that is no turn has only the dialect.
+Said: TypeAlias = "tuple[SpanKind | None, str]"
+UNKNOWN: Said = (None, "")
+
+
+@dataclass(frozen=True, slots=True)
+class KindRow:
+    """A row of `kinds`: a span for which all conditions hold is of this kind."""
+
+    kind: str  # tool, model, agent or structure
+    condition: str  # in words, for the page
+    key: str = ""  # an attribute that is there
+    values: frozenset[str] = frozenset()  # one of them is its value; empty if any may be
+    name: re.Pattern[str] | None = None  # of the span
+    scope: re.Pattern[str] | None = None
+
+    def fits(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> bool:
+        """Return whether all conditions hold."""
+        if self.key:
+            value = attributes.get(self.key)
+            if value is None or value == "" or (self.values and str(value) not in self.values):
+                return False
+        if self.name and not self.name.match(name):
+            return False
+        return self.scope is None or bool(self.scope.match(scope or ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How the spans of a producer say what they are, and the keys of each field."""
+
+    name: str
+    producer: str = ""
+    version: str = ""  # that was read
+    source: tuple[str, ...] = ()  # where the keys were looked up
+    kinds: tuple[KindRow, ...] = ()
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    named_by_span: bool = False  # an agent has the name of its span
+    name_prefixes: tuple[str, ...] = ()  # are written around names in names of spans
+    name_suffixes: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()  # of `WRITTEN`, what a trace of it shows; its example has it all
+    unread: tuple[str, ...] = ()  # of `WRITTEN`, what it writes and looptrace does not read
+
+
+class DialectTable:
+    """Dialects in the order in which they are asked, with what follows from them."""
+
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        """Ask the dialects in this order."""
+        self.dialects = tuple(dialects)
+        rows = [(row, dialect.name) for dialect in dialects for row in dialect.kinds]
+        self._rows = rows
+        self._relevant: BoundedDict[tuple[str, ...], list[tuple[KindRow, str]]]
+        self._relevant = BoundedDict(_NAMES_KEPT)
+        # The attributes that say what a span is.
+        self.markers = frozenset(row.key for row, _ in rows if row.key)
+        self.named_by_span = frozenset(d.name for d in dialects if d.named_by_span)
+
+    def __repr__(self) -> str:
+        """Return the names of the dialects."""
+        return f"DialectTable({[dialect.name for dialect in self.dialects]})"
+
+    def kind_of(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> Said:
+        """Return what a span is, and the dialect that says so; `UNKNOWN` if none does."""
+        row, dialect = _first(self._rows_for(tuple(attributes)), attributes, name, scope)
+        return _kind(row), dialect
+
+    def row_of(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> KindRow | None:
+        """Return the row that says what a span is."""
+        return _first(self._rows, attributes, name, scope)[0]
+
+    def kinds_of(
+        self,
+        columns: Mapping[str, Sequence[Any]],
+        names: Sequence[str],
+        scopes: Sequence[str | None],
+    ) -> list[Said]:
+        """Return what each of these spans is, as `kind_of` does; they have the same attributes."""
+        rows = self._rows_for(tuple(columns))
+        markers = list(dict.fromkeys(row.key for row, _ in rows if row.key))
+        given = list(zip(names, scopes, *map(columns.__getitem__, markers), strict=True))
+        found: dict[tuple[Any, ...], Said] = {}
+        said = []
+        for span in given:
+            key = tuple(map(str, span))
+            if key not in found:
+                name, scope, *values = span
+                told = dict(zip(markers, values, strict=True))
+                row, dialect = _first(rows, told, name, scope)
+                found[key] = _kind(row), dialect
+            said.append(found[key])
+        return said
+
+    def _rows_for(self, keys: tuple[str, ...]) -> list[tuple[KindRow, str]]:
+        """Return the rows that spans with these attributes may fit."""
+        if (rows := self._relevant.get(keys)) is None:
+            present = set(keys)
+            rows = [pair for pair in self._rows if not pair[0].key or pair[0].key in present]
+            self._relevant[keys] = rows
+        return rows
+
+    def name_in(self, span_name: str) -> str:
+        """Return the name of the tool or the agent in the name of its span."""
+        return self._name_extras.sub("", span_name)
+
+    def keys_of(self, name: str) -> tuple[str, ...]:
+        """Return the keys of a field, in every dialect."""
+        return tuple(chain.from_iterable(d.fields.get(name, ()) for d in self.dialects))
+
+    def keys_for(self, name: str, dialect: str) -> tuple[str, ...]:
+        """Return the keys of a field, those of a dialect first.
+
+        What a trace belongs to is asked in one order, so that all spans of a trace give one answer.
+        """
+        asked = "" if name in TIES else dialect
+        first = next((d.fields.get(name, ()) for d in self.dialects if d.name == asked), ())
+        return tuple(dict.fromkeys([*first, *self.keys_of(name)]))
+
+    @cached_property
+    def _name_extras(self) -> re.Pattern[str]:
+        before = "|".join(re.escape(text) for d in self.dialects for text in d.name_prefixes)
+        after = "|".join(re.escape(text) for d in self.dialects for text in d.name_suffixes)
+        return re.compile(f"^(?i:{before})|(?:{after})$")
+
+    @cached_property
+    def events(self) -> frozenset[str]:
+        """The names of span events that fields are read from."""
+        keys = chain.from_iterable(map(self.keys_of, FIELDS))
+        return frozenset(key[1:].partition("#")[0] for key in keys if key.startswith("@"))
+
+    def attribute_keys(self, names: Iterable[str]) -> set[str]:
+        """Return the attributes that these fields are read from, whatever the dialect."""
+        return {split(key)[0] for name in names for key in self.keys_of(name)}
+
+
+def split(key: str) -> tuple[str, str | None]:
+    """Split a key into an attribute (or a prefix of flat keys, with `*`) and a part of it."""
+    if key.endswith("*"):
+        return key.removesuffix("*"), "*"
+    attribute, _, part = key.partition("#")
+    return attribute, part or None
+
+
+def joined_key(attribute: str, part: str | None) -> str:
+    """Return the key that `split` splits."""
+    return attribute + ("" if part is None else "*" if part == "*" else f"#{part}")
+
+
+def _first(
+    rows: Iterable[tuple[KindRow, str]],
+    attributes: Mapping[str, Any],
+    name: str,
+    scope: str | None,
+) -> tuple[KindRow | None, str]:
+    """Return the first row of a turn or an agent, else the first of structure, and its dialect.
+
+    A dialect says what a span is by its first row that fits.
+    """
+    structure: tuple[KindRow | None, str] = (None, "")
+    settled: set[str] = set()  # dialects that have said it
+    for row, dialect in rows:
+        if dialect in settled or not row.fits(attributes, name, scope):
+            continue
+        if row.kind != STRUCTURE:
+            return row, dialect
+        settled.add(dialect)
+        structure = structure if structure[0] else (row, dialect)
+    return structure
+
+
+def _kind(row: KindRow | None) -> SpanKind | None:
+    return None if row is None or row.kind == STRUCTURE else cast("SpanKind", row.kind)
+
+
+def kind_row(given: Mapping[str, Any]) -> KindRow:
+    """Return the row of a table `{key, is, name, scope, kind}`."""
+    values = given.get("is", [])
+    values = list(map(str, values if isinstance(values, list) else [values]))
+    if given["kind"] not in KINDS:
+        raise ValueError(f"no such kind of span: {given['kind']}; there are {', '.join(KINDS)}")
+    name, scope = (re.compile(translate(given[k])) if k in given else None for k in _PATTERNS)
+    key = given.get("key", "")
+    words = [f"`{key}`" + (f" = {' or '.join(f'`{v}`' for v in values)}" if values else "")]
+    words = (words if key else []) + [f"{k} `{given[k]}`" for k in _PATTERNS if k in given]
+    return KindRow(given["kind"], ", ".join(words), key, frozenset(values), name, scope)
+
+
+_PATTERNS = ("name", "scope")
+_document: Mapping[str, Any] = tomllib.loads(
+    files(__package__).joinpath("dialects.toml").read_text(encoding="utf-8")
+)
+
+
+def _dialect(given: dict[str, Any]) -> Dialect:
+    lists = ("source", "name_prefixes", "name_suffixes", "writes", "unread")
+    fields = {name: tuple(keys) for name, keys in given.pop("fields", {}).items()}
+    if unknown := fields.keys() - set(FIELDS):
+        raise ValueError(f"dialect {given['name']}: no such fields: {', '.join(sorted(unknown))}")
+    kinds = tuple(map(kind_row, given.pop("kinds", ())))
+    given |= {name: tuple(given[name]) for name in lists if name in given}
+    return Dialect(kinds=kinds, fields=fields, **given)
+
+
+SHIPPED = DialectTable([_dialect(dict(given)) for given in _document["dialects"]])
+# The reasons for which a response was cut off, by the words of producers.
+CUT_OFF: Mapping[str, Collection[str]] = _document["finish_reasons"]
+_REASONS = {word: reason for reason, words in CUT_OFF.items() for word in words}
+
+
+def finish_reason_of(words: Sequence[str]) -> str | None:
+    """Return why a model stopped, given the words of a response's choices.
+
+    The choice that was cut off is chosen, as one of `CUT_OFF`.
+    """
+    plain = [_ENUM.sub("", word.strip().lower().replace("-", "_")) for word in words]
+    cut = (_REASONS[word] for word in plain if word in _REASONS)
+    return next(cut, None) or next(filter(None, plain), None)

@@ -1,0 +1,66 @@
+"""Every producer of the table of dialects is read as its row says, from recorded examples.
+
+`tests/dialects/NAME.json` has a loop, six equal failing calls or what its producer can show, and
+`NAME-ok.json` is the same work without one.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.engine.batch import analyse
+from looptrace.analyzer.fields.dialect_table import SHIPPED, WRITTEN, Dialect
+from looptrace.collector.files.reader import read_spans
+from tests.framework_table import DIALECTS
+
+PROVEN = [dialect for dialect in SHIPPED.dialects if dialect.writes]
+of_each = pytest.mark.parametrize("dialect", PROVEN, ids=lambda dialect: dialect.name)
+
+
+def analysis_of(name: str) -> Analysis:
+    """Analyse an example."""
+    return analyse(read_spans([str(DIALECTS / f"{name}.json")]).spans)
+
+
+def shown(turns: pl.DataFrame) -> set[str]:
+    """Return what the turns of an example show, of `WRITTEN`."""
+    tools = turns.filter(pl.col("kind") == "tool")
+    models = turns.filter(pl.col("kind") == "model")
+    found = {
+        "calls": tools["arguments"].is_not_null().any(),
+        "results": tools["outcome"].is_not_null().any(),
+        "messages": models["text"].is_not_null().any(),
+        "tokens": models["input_tokens"].sum() > 0 and models["output_tokens"].sum() > 0,
+        "errors": tools["failed"].any() and tools["signature"].is_not_null().any(),
+        "session": (turns["session"] != turns["trace_id"]).any(),
+        "agent": (turns["agent"] != "").any(),
+    }
+    return {name for name in WRITTEN if found[name]}
+
+
+@of_each
+def test_a_producer_is_read_as_its_row_says(dialect: Dialect) -> None:
+    """The example shows what the producer writes, but for what is said to be unread."""
+    assert shown(analysis_of(dialect.name).turns) == set(dialect.writes) - set(dialect.unread)
+
+
+@of_each
+def test_a_loop_is_found(dialect: Dialect) -> None:
+    """A loop of each producer is found."""
+    assert analysis_of(dialect.name).findings
+
+
+@of_each
+def test_other_work_is_silent(dialect: Dialect) -> None:
+    """The healthy example has calls, and no finding."""
+    analysis = analysis_of(f"{dialect.name}-ok")
+    assert analysis.summary.turns
+    assert not analysis.findings
+
+
+def test_every_example_has_a_row() -> None:
+    """No example is left behind, and none is missing."""
+    names = {path.name.removesuffix(".json") for path in DIALECTS.glob("*.json")}
+    assert names == {f"{d.name}{end}" for d in PROVEN for end in ("", "-ok")}
