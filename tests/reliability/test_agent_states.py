@@ -129,7 +129,7 @@ def test_a_process_that_ends_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
         where = ("/", f"/gates/{gate['id']}", f"/task?id={gate['task']}", "/tasks?state=left")
         for path in where:
             page = at.page(path)[1]
-            assert "agent ended" in page, path
+            assert "ended at" in page, path
             assert "waits for a person</span>" not in page
 
 

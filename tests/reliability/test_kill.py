@@ -18,13 +18,13 @@ import polars as pl
 
 from looptrace.collector.store import reader
 from tests.otlp import Trace
-from tests.reliability.serving import EARLY, OK, SERVE, STUCK, Served, stored, until
+from tests.reliability.serving import DEADLINE_S, EARLY, OK, SERVE, STUCK, Served, stored, until
 
 SENDERS = 4
 SPANS_A_BATCH = 20
 KILLS = int(os.environ.get("LOOPTRACE_SOAK_KILLS", "4"))
 STOPS = int(os.environ.get("LOOPTRACE_SOAK_STOPS", "2"))
-KILLS_A_SESSION = 5
+KILLS_A_SESSION = 2
 PAUSE_MS = 10
 STOP_S_MAX = 5.0
 BUSY = 4 * (os.cpu_count() or 1)
@@ -108,11 +108,11 @@ def test_nothing_that_waits_to_be_stored_is_lost_when_the_server_is_killed(tmp_p
     senders = Senders()
 
     def kill(server: Served) -> None:
-        until(lambda: server.number("looptrace_storing_spans_postponed"))
+        until(lambda: server.number("looptrace_storing_spans_postponed"), 10 * DEADLINE_S)
         server.kill()
 
     for number in range(KILLS // 2):
-        # Each start makes all turns of the session anew, for which a large one takes minutes.
+        # Each start makes all turns of the session anew, and storing pauses for four times as long.
         senders.session = f"long {number // KILLS_A_SESSION}"
         server = Served(tmp_path / "store", "--config", str(settings), command=SERVE)
         senders.run(server, kill, 0.0)

@@ -30,7 +30,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 ROWS_A_PAGE = 50
 STATES = {
     "waiting": "waits for a person",
-    "left": "its agent ended at a gate",
+    "left": "ended at a gate",
     "looping": "has a loop",
     "warming": "warms up",
     "live": "at work",
