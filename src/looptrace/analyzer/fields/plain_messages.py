@@ -187,7 +187,8 @@ def _message(
 ) -> Message | None:
     """Return a message; None if these forms do not say enough.
 
-    That is a message without a role, a call without a name, or a message that may be silent.
+    That is a message without a role, a call without a name, a message that may be silent, or one
+    whose text may be calls in JSON.
     """
     if not role or (calls and not all(call.name for call in calls)):
         return None
@@ -195,6 +196,8 @@ def _message(
         role = "tool"
     text = texts[0].strip() if len(texts) == 1 else "\n".join(texts).strip()
     if not text and not calls and not results:
+        return None
+    if role == "assistant" and text.startswith("[") and '"function"' in text:
         return None
     unknown = any(map(is_redacted, texts))
     return Message(role, None if unknown else text, tuple(calls), tuple(results))
