@@ -10,7 +10,6 @@ from typing import Any
 from tests.dialects.work import (
     AGENT,
     MODEL,
-    SERVICE,
     SESSION,
     TASK,
     TOKENS,
@@ -27,7 +26,7 @@ SERVER = 2
 
 
 def _trace(name: str, scope: str) -> Trace:
-    return Trace(SESSION, name=name, session_key=None, service=SERVICE, scope=scope)
+    return Trace(SESSION, name=name, session_key=None, service=name, scope=scope)
 
 
 def _tokens() -> dict[str, Any]:
@@ -206,7 +205,7 @@ def _kernel_answer(call: Call | None, number: int) -> dict[str, object]:
     return {"role": "assistant", "name": AGENT, "content": text, "tool_calls": asked}
 
 
-_ADOT = {"session.id": SESSION, "aws.local.service": SERVICE}
+_ADOT = {"session.id": SESSION, "aws.local.service": "agentcore"}
 WRITERS: dict[str, Writer] = {
     "gen_ai": genai,
     "mcp": mcp,

@@ -10,7 +10,6 @@ from tests.dialects.work import (
     AGENT,
     DONE,
     MODEL,
-    SERVICE,
     SESSION,
     SYSTEM,
     TASK,
@@ -28,7 +27,7 @@ USED = {"gen_ai.usage.input_tokens": TOKENS[0], "gen_ai.usage.output_tokens": TO
 
 
 def _trace(name: str, scope: str) -> Trace:
-    return Trace(SESSION, name=name, session_key=None, service=SERVICE, scope=scope)
+    return Trace(SESSION, name=name, session_key=None, service=name, scope=scope)
 
 
 def google_adk(calls: Sequence[Call]) -> Trace:

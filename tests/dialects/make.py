@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from tests.dialects import coding, conventions, frameworks
-from tests.dialects.work import LOOP, OTHER
+from tests.dialects.work import LOOP, OTHER, SESSION
 
 FOLDER = Path(__file__).parent
 
@@ -20,7 +20,11 @@ def main() -> None:
     writers = conventions.WRITERS | coding.WRITERS | frameworks.WRITERS
     for name, write in writers.items():
         for end, calls in (("", LOOP), ("-ok", OTHER)):
-            text = json.dumps(write(calls).request(), ensure_ascii=False)
+            trace = write(calls)
+            text = json.dumps(trace.request(), ensure_ascii=False)
+            if end:  # The other work is done in another session.
+                text = text.replace(SESSION, SESSION + end)
+                text = text.replace(trace.trace_id, trace.trace_id[::-1])
             text = text.replace('{"traceId"', '\n{"traceId"')
             (FOLDER / f"{name}{end}.json").write_text(text + "\n", encoding="utf-8")
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from tests.otlp import Trace
 
-SESSION, AGENT, SERVICE = "depot-4", "packer", "ready-orders"
+SESSION, AGENT = "depot-4", "packer"
 MODEL = "model-s"
 SYSTEM = "You pack orders."
 TASK = "Get order A17 ready."

@@ -362,6 +362,8 @@ def _error(
     """Return type, message and stack trace of a failure, from the first source that has any."""
     raised: dict[str, Any] = next((e["attributes"] for e in events if e["name"] == "exception"), {})
     sources = [raised.get(semconv.EXCEPTION_MESSAGE), status_message, told, result]
+    if " " in str(told_type):  # Claude Code writes a category, or the whole message.
+        sources, told_type = [*sources[:3], told_type, result], None
     types = [str(t) for t in (raised.get(semconv.EXCEPTION_TYPE), told_type) if t]
     known = [t for t in types if t not in _TYPES_THAT_SAY_NOTHING]
     error_type = known[0].rsplit(".", 1)[-1] if known else None

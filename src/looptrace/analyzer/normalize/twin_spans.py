@@ -55,7 +55,7 @@ def _is_same_call(outer: SpanFields, inner: SpanFields) -> bool:
         return True
     before = names[0].removesuffix(names[1])
     is_longer = before != names[0] and not before[-1].isalnum()
-    return is_longer and inner.arguments is not None and inner.arguments == outer.arguments
+    return is_longer and inner.arguments in (None, outer.arguments)
 
 
 def _lasts(following: dict[SpanKey, SpanKey]) -> dict[SpanKey, SpanKey]:
