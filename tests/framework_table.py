@@ -175,7 +175,7 @@ def _shows(attributes: Mapping[str, object], key: str) -> bool:
     holder, _, part = key.partition("#")
     if key.endswith(".*"):
         return any(name.startswith(key[:-1]) for name in attributes)
-    return holder in attributes and part in str(attributes[holder])
+    return holder in attributes and part.rpartition(".")[2] in str(attributes[holder])
 
 
 def _is_read(key: str) -> bool:

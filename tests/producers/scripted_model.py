@@ -126,4 +126,4 @@ class ModelHandler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return b"".join(pieces)
 
-    log_message: Callable[..., None] = lambda *_: None  # noqa: E731 - It would print each request.
+    log_message: Callable[..., None] = lambda *_: None

@@ -36,7 +36,9 @@ WRITTEN = ("calls", "results", "messages", "tokens", "errors", "session", "agent
 TIES = ("session", "task", "task_parent")
 # A span of this kind is known, and no turn by itself.
 STRUCTURE = "structure"
-KINDS = ("tool", "model", "agent", STRUCTURE)
+# A span of this kind only tells more about the call around it, whatever other dialects say.
+PART = "part"
+KINDS = ("tool", "model", "agent", STRUCTURE, PART)
 # The dialect of a user's own keys, and the kinds of spans that a name makes them.
 OWN = "own"
 _NAMED = ("tool", "model")
@@ -94,6 +96,7 @@ class Dialect:
     name_suffixes: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()  # of `WRITTEN`, what a trace of it shows; its example has it all
     unread: tuple[str, ...] = ()  # of `WRITTEN`, what it writes and looptrace does not read
+    own_keys: bool = False  # its keys are common words, and are read from its own spans alone
 
 
 class DialectTable:
@@ -189,9 +192,11 @@ class DialectTable:
 
         What a trace belongs to is asked in one order, so that all spans of a trace give one answer.
         """
-        asked = "" if name in TIES else dialect
-        first = next((d.fields.get(name, ()) for d in self.dialects if d.name == asked), ())
-        return tuple(dict.fromkeys([*first, *self.keys_of(name)]))
+        if name in TIES:
+            return self.keys_of(name)
+        first = next((d.fields.get(name, ()) for d in self.dialects if d.name == dialect), ())
+        shared = (d.fields.get(name, ()) for d in self.dialects if not d.own_keys)
+        return tuple(dict.fromkeys([*first, *chain.from_iterable(shared)]))
 
     @cached_property
     def _name_extras(self) -> re.Pattern[str]:

@@ -246,7 +246,7 @@ def _is_silent(item: dict[str, Any]) -> bool:
     """Return whether a message without a text shows that it has none."""
     said = [item[key] for key in ("content", "contents", "parts") if item.get(key) is not None]
     parts = [part for value in said for part in (value if isinstance(value, list) else [value])]
-    thinks = (isinstance(part, dict) and _type(part) in _REASONING for part in parts)
+    thinks = (isinstance(part, dict) and _is_thought(part) for part in parts)
     empty = (_text(part) == "" for part in parts)
     return bool(said) and all(map(any, zip(thinks, empty, strict=True)))
 
@@ -272,8 +272,13 @@ def _sort_part(
             results.append(result)
         else:
             text = _text(part.get("message_content", part))
-            if isinstance(text, str) and _type(part) not in _REASONING:
+            if isinstance(text, str) and not _is_thought(part):
                 texts.append(text)
+
+
+def _is_thought(part: dict[str, Any]) -> bool:
+    """Return whether a part is the model's reasoning; Google marks it by a flag."""
+    return _type(part) in _REASONING or part.get("thought") is True
 
 
 def _text(part: object) -> object:
@@ -338,6 +343,29 @@ def _first(part: dict[str, Any], keys: tuple[str, ...]) -> str | None:
         if value := part.get(key):
             return str(value)
     return None
+
+
+def answer_of(value: object) -> object:
+    """Return an answer whose streamed pieces, each a message of Google's, are one message."""
+    pieces = parsed(value)
+    if not isinstance(pieces, list) or len(pieces) < 2:
+        return value
+    pieces = [piece for piece in pieces if piece is not None]
+    if not all(isinstance(p, dict) and isinstance(p.get("parts"), list) for p in pieces):
+        return value
+    if any(piece.get("role") != "model" for piece in pieces):
+        return value
+    parts: list[Any] = []
+    for part in (part for piece in pieces for part in piece["parts"]):
+        if parts and _only_text(part) and _only_text(parts[-1]):
+            parts[-1] = {"text": parts[-1]["text"] + part["text"]}
+        else:
+            parts.append(part)
+    return [{"role": "model", "parts": parts}]
+
+
+def _only_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.keys() == {"text"} and isinstance(part["text"], str)
 
 
 def comes_again(given: tuple[Message, ...]) -> str | None:

@@ -144,6 +144,8 @@ def _result(value: object) -> tuple[str | None, bool | None]:
     if isinstance(value, list) and value and all(_is_text_part(part) for part in value):
         texts = [_text_of(part) for part in value]
         return None if any(map(is_redacted, texts)) else "\n".join(texts), None
+    if isinstance(value, list) and len(value) == 1 and _is_response(value[0]):
+        value = value[0]
     if not isinstance(value, dict):
         return canonical(value), None
     inner, failed = _unwrapped(value)
@@ -172,6 +174,8 @@ def _unwrapped(value: dict[str, Any]) -> tuple[object, bool | None]:
         return value["tool_output"].get("raw_output"), _says_failed(value["tool_output"])
     if "raw_output" in value and "raw_input" in value:  # LlamaIndex
         return value["raw_output"], _says_failed(value)
+    if _is_response(value):
+        return next(iter(value.values())), None
     if "response" in value and value.keys() <= {"id", "name", "response"}:
         return value["response"], None
     if value.keys() == {"result"} or ("output" in value and value.keys() <= {"output", "kwargs"}):
@@ -192,6 +196,14 @@ def _says_failed(value: dict[str, Any]) -> bool | None:
     if value.get("success") is False or value.get("ok") is False:
         return True
     return False if codes or value.get("status") == "success" else None
+
+
+def _is_response(value: object) -> bool:
+    """Return whether a value is a part with Google's function response, and nothing else."""
+    return isinstance(value, dict) and value.keys() in (
+        {"functionResponse"},
+        {"function_response"},
+    )
 
 
 def _is_text_part(part: object) -> bool:
