@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from looptrace.analyzer.fields import messages
 from looptrace.analyzer.fields.flat_messages import FlatItem, built
 from looptrace.analyzer.fields.plain_messages import (
     read_plain,
     read_plain_flat,
     read_plain_list,
 )
-from looptrace.analyzer.fields import messages
 from looptrace.analyzer.schema.message import Message
 from tests.seeds import seeds
 

@@ -6,6 +6,7 @@ process uses it too.
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -53,7 +54,9 @@ class KindRow:
     kind: str  # tool, model, agent or structure
     condition: str  # in words, for the page
     key: str = ""  # an attribute that is there
-    values: frozenset[str] = frozenset()  # one of them is its value; empty if any may be
+    part: str = ""  # of its JSON object, if it is one
+    values: tuple[str, ...] = ()  # patterns of the attribute or the part; none if any may be
+    value: re.Pattern[str] | None = None  # the same
     name: re.Pattern[str] | None = None  # of the span
     scope: re.Pattern[str] | None = None
 
@@ -61,7 +64,8 @@ class KindRow:
         """Return whether all conditions hold."""
         if self.key:
             value = attributes.get(self.key)
-            if value is None or value == "" or (self.values and str(value) not in self.values):
+            value = _part(value, self.part) if self.part else value
+            if value is None or value == "" or (self.value and not self.value.match(str(value))):
                 return False
         if self.name and not self.name.match(name):
             return False
@@ -83,6 +87,7 @@ class Dialect:
     name_suffixes: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()  # of `WRITTEN`, what a trace of it shows; its example has it all
     unread: tuple[str, ...] = ()  # of `WRITTEN`, what it writes and looptrace does not read
+    own_keys: bool = False  # its keys are common words, and are read from its own spans alone
 
 
 class DialectTable:
@@ -145,9 +150,11 @@ class DialectTable:
 
         What a trace belongs to is asked in one order, so that all spans of a trace give one answer.
         """
-        asked = "" if name in TIES else dialect
-        first = next((d.fields.get(name, ()) for d in self.dialects if d.name == asked), ())
-        return tuple(dict.fromkeys([*first, *self.keys_of(name)]))
+        if name in TIES:
+            return self.keys_of(name)
+        first = next((d.fields.get(name, ()) for d in self.dialects if d.name == dialect), ())
+        shared = (d.fields.get(name, ()) for d in self.dialects if not d.own_keys)
+        return tuple(dict.fromkeys([*first, *chain.from_iterable(shared)]))
 
     @cached_property
     def _name_extras(self) -> re.Pattern[str]:
@@ -196,18 +203,41 @@ def _first(
     return None, structure
 
 
+def _part(value: object, name: str) -> object:
+    """Return a part of a JSON object; None if there is none."""
+    if isinstance(value, str) and name in value:
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    return value.get(name) if isinstance(value, dict) else None
+
+
 def kind_row(given: Mapping[str, Any]) -> KindRow:
     """Return the row of a table `{key, is, name, scope, kind}`."""
-    values = given.get("is", [])
-    values = list(map(str, values if isinstance(values, list) else [values]))
-    name, scope = (re.compile(translate(given[k])) if k in given else None for k in _PATTERNS)
-    key = given.get("key", "")
-    words = [f"`{key}`" + (f" = {' or '.join(f'`{v}`' for v in values)}" if values else "")]
-    words = (words if key else []) + [f"{k} `{given[k]}`" for k in _PATTERNS if k in given]
-    return KindRow(given["kind"], ", ".join(words), key, frozenset(values), name, scope)
+    values = tuple(_listed(given.get("is", [])))
+    value, name, scope = (_pattern(given.get(k)) for k in ("is", "name", "scope"))
+    words = []
+    if key := given.get("key", ""):
+        words.append(f"`{key}`" + (f" = {_words(given['is'])}" if "is" in given else ""))
+    words += [f"{k} {_words(given[k])}" for k in ("name", "scope") if k in given]
+    key, _, part = key.partition("#")
+    return KindRow(given["kind"], ", ".join(words), key, part, values, value, name, scope)
 
 
-_PATTERNS = ("name", "scope")
+def _listed(given: object) -> list[str]:
+    return list(map(str, given if isinstance(given, list) else [given]))
+
+
+def _words(given: object) -> str:
+    return " or ".join(f"`{text}`" for text in _listed(given))
+
+
+def _pattern(given: object) -> re.Pattern[str] | None:
+    """Return what matches a pattern, or one of a list of them."""
+    return re.compile("|".join(map(translate, _listed(given)))) if given is not None else None
+
+
 _document: Mapping[str, Any] = tomllib.loads(
     files(__package__).joinpath("dialects.toml").read_text(encoding="utf-8")
 )

@@ -58,6 +58,7 @@ _PROGRESS = ("tests_failed", "tests_total", "coverage", *_MARKERS)
 
 # smolagents reports the end of a run as a call to this tool.
 _NOT_A_CALL = frozenset({"final_answer"})
+_BAD_LEVELS = frozenset({"error", "failure", "failed"})
 _TYPES_THAT_SAY_NOTHING = {"", "_OTHER", "TOOL_ERROR", "Exception", "Error", "tool_error"}
 # Messages in JSON begin like this.
 _CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"messages")')
@@ -181,9 +182,14 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
 
 def _names(span_names: Sequence[str], named: Sequence[Any], table: DialectTable) -> list[str]:
     return [
-        bounded_name(str(name) if name else table.name_in(span_name))
+        bounded_name(_unquoted(str(name)) if name else table.name_in(span_name))
         for name, span_name in zip(named, span_names, strict=True)
     ]
+
+
+def _unquoted(name: str) -> str:
+    """Return a name without the quotation marks of JSON."""
+    return str(parsed(name)) if name.startswith('"') else name
 
 
 def _agents(
@@ -201,8 +207,9 @@ def _tool_fields(columns: FieldColumns, kinds: _Kinds) -> tuple[_Texts, _Texts, 
     if "tool" not in kinds:
         unknown = [None] * len(kinds)
         return unknown, unknown, unknown
-    arguments = list(map(arguments_of, columns.values("arguments")))
-    results, say_failed = map(list, zip(*map(result_of, columns.values("result")), strict=True))
+    arguments = [arguments_of(_whole(value)) for value in columns.values("arguments")]
+    gave = [result_of(_whole(value)) for value in columns.values("result")]
+    results, say_failed = map(list, zip(*gave, strict=True))
     # Strands' newer form has both in messages of the tool's own span.
     if "given" in columns and None in arguments:
         for place, asked in enumerate(columns.values("given")):
@@ -219,6 +226,11 @@ def _tool_fields(columns: FieldColumns, kinds: _Kinds) -> tuple[_Texts, _Texts, 
         if kind is None:
             arguments[place] = results[place] = say_failed[place] = None
     return arguments, results, say_failed
+
+
+def _whole(value: object) -> object:
+    """Return a value, or the list of documents that stand in flat keys."""
+    return value.values() if isinstance(value, FlatMessages) else value
 
 
 def _told_results(results: _Texts, failed: _Flags, dialect: str) -> _Texts:
@@ -249,12 +261,20 @@ def _model_fields(
     answers = list(map(_messages, columns.values("answer"), repeat("assistant")))
     if "answer_calls" in columns:
         for place, value in enumerate(columns.values("answer_calls")):
-            if asked := _messages(value, "assistant"):
+            if asked := _messages(_calls_in(value), "assistant"):
                 answers[place] = (answers[place] or ()) + asked
     for place, kind in enumerate(kinds):
         if kind is None:
             given[place] = answers[place] = None
     return given, answers
+
+
+def _calls_in(value: object) -> object:
+    """Return a list of calls that name no type as one of calls."""
+    value = parsed(value)
+    if not isinstance(value, list):
+        return value
+    return [{"type": "tool_call", **call} if isinstance(call, dict) else call for call in value]
 
 
 def _messages(
@@ -286,7 +306,7 @@ def _failed(
     status: int, level: str | None, says_failed: bool | None, result: str | None
 ) -> bool | None:
     """Return failure by the span's status, else by the result; a later step reads its text."""
-    if status == STATUS_ERROR or (level and level.lower() in ("error", "failure")):
+    if status == STATUS_ERROR or (level and level.lower() in _BAD_LEVELS):
         return True
     if says_failed is not None:
         return says_failed
