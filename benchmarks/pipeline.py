@@ -63,13 +63,13 @@ def measure(path: Path) -> dict[str, float]:
 
     detect(turns_of(read_spans([str(path)]).spans.head(SPANS_FIRST))[0])  # Made once.
     spans = timed(lambda: read_spans([str(path)])).spans
-    turns, skipped = timed(lambda: turns_of(spans))
+    turns, noted = timed(lambda: turns_of(spans))
     timed(lambda: add_fingerprints(turns))
     rows = timed(lambda: add_counters(encode_columns(turns), DEFAULT.rule_set.counting))
     timed(lambda: find_stretches(rows, DEFAULT.rule_set))
     timed(lambda: detect(turns))
     taken[-1] -= taken[-2] + taken[-3]  # The work of `detect` beside coding, counting and rules.
-    analysis = analysis_of(turns, spans.height, skipped)
+    analysis = analysis_of(turns, spans.height, noted.skipped)
     timed(lambda: json_report(analysis))
     return {name: s * US_PER_S / spans.height for name, s in zip(STAGES, taken, strict=True)}
 

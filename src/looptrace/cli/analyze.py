@@ -38,6 +38,7 @@ from looptrace.cli.shared import traces
 from looptrace.cli.shared.engine_option import engine_of, engine_options
 from looptrace.cli.shared.judge_option import judge_of, judge_option, opinions
 from looptrace.cli.shared.rule_selection import ignore_option, select_option
+from looptrace.cli.shared.span_readings import explain_spans
 from looptrace.collector.store.objects.client import is_object_url
 
 _OF_PIPELINES: Mapping[str, Callable[[Loops], str]] = MappingProxyType(
@@ -78,6 +79,11 @@ _WITHOUT_COSTS = "markdown"
     type=click.Path(dir_okay=False, path_type=Path),
     help="File with the prices of models, for the costs in money.",
 )
+@click.option(
+    "--explain-span",
+    "span_id",
+    help="Show what the span with this id, or the start of one, is read as, and by which keys.",
+)
 @select_option
 @ignore_option
 @traces.jobs_option
@@ -93,6 +99,7 @@ def analyze(
     fail_on: str,
     baseline: Path | None,
     prices_file: Path | None,
+    span_id: str | None,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     jobs: int,
@@ -106,6 +113,9 @@ def analyze(
     Exits with 0, with 1 as --fail-on says, and with 2 if some of the input could not be read,
     whatever was found in the rest, or if --fail-on has nothing to check.
     """
+    if span_id is not None:
+        explain_spans(paths, span_id, stdout_console())
+        context.exit()
     settings = selected(settings, select, ignore)
     known = None if baseline is None else baseline_of(baseline)
     table = _prices(prices_file, form)
@@ -123,12 +133,7 @@ def analyze(
             check_something_was_read(analysis)
         print_report(analysis, stdout_console(), answers)
     else:
-        report = (
-            html_report(analysis, answers)
-            if form == "html"
-            else _report(loops, answers, form, settings, _common(paths))
-        )
-        traces.write(report, output)
+        traces.write(_report(loops, answers, form, settings, _common(paths)), output)
     traces.warn_of(analysis.skipped)
     for sentence in known_text(loops):
         click.echo(sentence, err=True)
@@ -156,6 +161,8 @@ def _common(paths: Sequence[str]) -> str:
 def _report(
     loops: Loops, answers: Opinions, form: str, settings: Settings, source: str
 ) -> str | Iterator[str]:
+    if form == "html":
+        return html_report(loops.analysis, answers)
     if form == "json":
         parts = json_report_parts(loops.analysis, answers, settings.directives)
         # A user's template may fail; then nothing is written.

@@ -20,6 +20,7 @@ import click
 from packaging.requirements import Requirement
 
 from looptrace import __version__
+from looptrace.analyzer.report.verdict import little_text, seen_lines
 from looptrace.analyzer.report.wording import counted
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
@@ -34,6 +35,7 @@ from looptrace.collector.sdk.instrument import (
 from looptrace.collector.store import layout, reader
 from looptrace.collector.store.objects.publisher import left_overs
 from looptrace.collector.store.objects.snapshot import stored_at
+from looptrace.collector.store_analysis import understood_in
 from looptrace.errors import LooptraceError
 from looptrace.installation import how_to_install
 
@@ -131,7 +133,8 @@ def _provider() -> Iterator[Check]:
     sampler = os.environ.get(_SAMPLER_VARIABLE, "parentbased_always_on")
     if "always_on" not in sampler:
         advice = (
-            f"{_SAMPLER_VARIABLE} is {sampler}: looptrace does not see turns that are not sampled"
+            f"{_SAMPLER_VARIABLE} is {sampler}: looptrace's processor sees all turns of tracers "
+            "made after it was added; a server behind another exporter sees the sampled ones alone"
         )
         yield Check("provider", "note", advice)
     for name in _LIMIT_VARIABLES:
@@ -164,6 +167,10 @@ def _store(store_dir: Path) -> Iterator[Check]:
     free = shutil.disk_usage(store_dir).free
     text = f"{store_dir}: {counted(counts.sessions, 'session')}, {counted(counts.spans, 'span')}"
     yield Check("store", "ok", text)
+    seen = understood_in(store_dir)
+    if lines := seen_lines(seen):
+        verdict: Verdict = "note" if seen.unread else "ok"
+        yield Check("understood", verdict, little_text(seen) or " ".join(lines))
     if not os.access(store_dir, os.W_OK):
         yield Check("store", "FAIL", f"{store_dir} cannot be written by this user")
     if free < _FREE_BYTES_MIN:

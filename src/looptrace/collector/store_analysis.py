@@ -15,13 +15,7 @@ from typing import TypeVar
 
 import polars as pl
 
-from looptrace.analyzer.engine.analysis import (
-    Analysis,
-    Summary,
-    Unknown,
-    most_frequent,
-    span_kinds,
-)
+from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.engine.batch import analysis_of, joined
 from looptrace.analyzer.engine.detection_source import detection_source
 from looptrace.analyzer.engine.outages import (
@@ -31,6 +25,8 @@ from looptrace.analyzer.engine.outages import (
     failures_of,
     with_outages,
 )
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.normalize.understanding import Understood
 from looptrace.analyzer.schema.compaction import compacted
 from looptrace.analyzer.schema.turns import IS_STEP, TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
@@ -38,6 +34,9 @@ from looptrace.collector.store import reader
 from looptrace.collector.store.buckets.judged import is_judged_by
 from looptrace.collector.store.tables.parquet import read_bucket, scan_bucket
 from looptrace.processes import Engine
+
+# A store may have millions of spans. So many show what is not understood.
+SPANS_LOOKED_AT_MIN = 10_000
 
 R = TypeVar("R")
 
@@ -70,10 +69,18 @@ def analyse_store(
     whole = joined([bucket.analysis for bucket in found], sessions, spans)
     failures = pl.concat(bucket.failures for bucket in found)
     whole = with_outages(whole, failures, settings.outages)
-    if not whole.summary.turns:
-        kinds = (span_kinds(part) for part in reader.read_span_names(store_dir))
-        whole = replace(whole, kinds=most_frequent(chain.from_iterable(kinds)))
+    whole = replace(whole, understood=understood_in(store_dir))
     return whole if with_turns else replace(whole, turns=TURN_SCHEMA.to_frame())
+
+
+def understood_in(store_dir: Path) -> Understood:
+    """Return how much of a store's spans was understood, of as many as are looked at.
+
+    Raises:
+        StoreError: if the folder is not a store, or a file in it cannot be read.
+    """
+    _, noted = turns_of(reader.read_some_spans(store_dir, SPANS_LOOKED_AT_MIN))
+    return noted.understood
 
 
 def work_on_buckets(
@@ -149,6 +156,7 @@ def _counts(turns: pl.LazyFrame) -> pl.DataFrame:
             turn_first=pl.col("turn").filter(IS_STEP).min(),
             input_tokens=pl.col("input_tokens").sum(),
             output_tokens=pl.col("output_tokens").sum(),
+            calls=IS_CALL.sum(),
             arguments=(IS_CALL & pl.col("arguments").is_null()).sum(),
             results=(IS_CALL & pl.col("outcome").is_null()).sum(),
         )
@@ -157,8 +165,8 @@ def _counts(turns: pl.LazyFrame) -> pl.DataFrame:
 
 
 def _summary(counts: pl.DataFrame) -> Summary:
-    names = ("turns", "input_tokens", "output_tokens", "arguments", "results")
-    turns, given, said, arguments, results = (int(counts[name].sum()) for name in names)
+    names = ("turns", "input_tokens", "output_tokens", "arguments", "results", "calls")
+    turns, given, said, arguments, results, calls = (int(counts[name].sum()) for name in names)
     return Summary(
         sessions=counts["session"].n_unique(),
         tasks=counts["task"].n_unique(),
@@ -166,5 +174,5 @@ def _summary(counts: pl.DataFrame) -> Summary:
         spans=0,
         input_tokens=given,
         output_tokens=said,
-        unknown=Unknown(arguments, results),
+        unknown=Unknown(arguments, results, calls),
     )

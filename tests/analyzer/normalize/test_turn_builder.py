@@ -203,7 +203,8 @@ def test_circle_of_parents_loses_nothing(length: int) -> None:
     """Nobody is inside of whom in a circle, so that no span may be merged away."""
     parents = [(number + 1) % length for number in range(length)]
     rows = [span(n, tool(result=str(n)), parent=parent) for n, parent in enumerate(parents)]
-    found, skipped = turns_of(pl.DataFrame(rows, SPAN_SCHEMA))
+    found, noted = turns_of(pl.DataFrame(rows, SPAN_SCHEMA))
+    skipped = noted.skipped
 
     assert found["result"].to_list() == [str(number) for number in range(length)]
     assert ["circle" in part.why for part in skipped] == [True]
@@ -216,7 +217,8 @@ def test_deep_chain_of_parents() -> None:
     rows[0] = span(0, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "top"})
     rows[2] = span(2, tool("near"), parent=1)
     rows[-1] = span(CHAIN - 1, tool("far"), parent=CHAIN - 2)
-    found, skipped = turns_of(pl.DataFrame(rows, SPAN_SCHEMA))
+    found, noted = turns_of(pl.DataFrame(rows, SPAN_SCHEMA))
+    skipped = noted.skipped
 
     assert found.select("name", "agent").rows() == [("near", "top"), ("far", "")]
     assert len(skipped) == 1

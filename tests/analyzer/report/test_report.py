@@ -14,9 +14,10 @@ from rich.console import Console
 
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
 from looptrace.analyzer.detect.loops import Loop, loops_in
-from looptrace.analyzer.engine.analysis import Analysis, SpanKind, Summary, Unknown
+from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.gates.events import EventType, Failure, GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
+from looptrace.analyzer.normalize.understanding import Understood
 from looptrace.analyzer.report.ci import baseline_of, loops_of
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
@@ -29,6 +30,7 @@ from looptrace.analyzer.report.wording import (
     duration_text,
     shown_of,
 )
+from looptrace.analyzer.schema.span_fields import Shape
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.tuning.loop_money import loop_money
@@ -494,17 +496,26 @@ def test_input_without_turns_is_no_clean_bill(spans: int, why: str) -> None:
     """No loop in no turns says nothing about the agent, and the reader must know."""
     content = replace(
         analysis(rows=[], summary=Summary(0, 0, 0, spans, 0, 0, Unknown(0, 0))),
-        kinds=(SpanKind("http", "GET /users", 3), SpanKind(None, "boot", 1)),
+        understood=Understood(
+            unread=4,
+            shapes=(
+                (Shape("http", "GET /users", ("url",), known=False), 3),
+                (Shape(None, "boot", (), known=False), 1),
+            ),
+        ),
         empty=(Skipped("a.json", "an empty list"),),
     )
 
     text = printed(content, width=400)
 
     assert text.splitlines()[0].startswith(f"Nothing was checked: {why}")
-    kinds = "There are: GET /users (scope http, 3 spans), boot (no scope, 1 span)."
+    kinds = (
+        "There are: GET /users (scope http, 3 spans; attributes url); "
+        "boot (no scope, 1 span; no attributes)."
+    )
     assert (kinds in text) == bool(spans)
     assert "0 sessions" not in text
-    assert "explain" not in text
+    assert "looptrace explain" not in text
     assert why in Page(html_report(content)).text
 
 
@@ -805,7 +816,7 @@ def test_json_report_says_what_was_found() -> None:
 
     assert [report[key] for key in ("sessions", "tasks", "turns", "spans")] == [1, 3, 12, 38]
     assert report["tokens"] == {"input": 12_345, "output": 2_100}
-    assert report["unknown"] == {"arguments": 0, "results": 0}
+    assert report["unknown"] == {"arguments": 0, "results": 0, "calls": 0}
     assert report["skipped"] == [{"where": "night.jsonl:3", "why": "not JSON"}]
     (found,) = report["findings"]
     assert found["reason"] == REASON

@@ -127,3 +127,43 @@ def test_a_set_up_that_works_is_silent(caplog: pytest.LogCaptureFixture) -> None
         steps(processor, "ticket-42")
         processor.shutdown()
     assert caplog.records == []
+
+
+ACME = {"acme.tool": "dig", "acme.args": "garden"}
+CALL = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "dig"}
+
+
+def _run(calls: int, own: int, *, within: bool = False) -> None:
+    """End spans of calls, and spans that no dialect knows; they may be within calls."""
+    processor = LoopSpanProcessor.local().use(TracerProvider())
+    assert processor._provider is not None
+    tracer = processor._provider.get_tracer("acme")
+    for _ in range(calls):
+        # What lies around a call is structure.
+        with (
+            tracer.start_as_current_span("handle"),
+            tracer.start_as_current_span("d", None, attributes=CALL),
+        ):
+            if within:
+                tracer.start_span("dig", attributes=ACME).end()
+    for _ in range(own):
+        tracer.start_span("acme.dig", attributes=ACME).end()
+    processor.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("calls", "own", "within", "warnings"),
+    [(0, 20, False, 1), (9, 11, False, 1), (10, 10, False, 0), (0, 19, False, 0), (30, 0, True, 0)],
+)
+def test_spans_that_are_not_understood_are_warned_of(
+    calls: int, own: int, within: bool, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A process whose spans mean nothing to looptrace says so once, with their keys."""
+    with caplog.at_level(logging.WARNING):
+        _run(calls, own, within=within)
+
+    said = [each.getMessage() for each in caplog.records]
+    assert len(said) == warnings
+    for text in said:
+        assert "acme.dig (scope acme; attributes acme.tool, acme.args)" in text
+        assert "[attributes]" in text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from looptrace.collector.server.ingest_log import IngestLog
-from looptrace.collector.server.live_detector import DetectorCounts
+from looptrace.collector.server.live_detector import DetectorCounts, Shown
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
 from looptrace.collector.server.metrics import Metrics
 from looptrace.collector.store import reader, writer
@@ -21,7 +21,7 @@ def shown(store: Path) -> dict[str, float]:
     """Read what Prometheus would read of a store."""
     log = IngestLog(store / "looptrace-store.log.db", 1_000_000)
     try:
-        loops = LoopMetrics(store, log, DetectorCounts(), lambda: 1)
+        loops = LoopMetrics(store, log, DetectorCounts(), Shown(), lambda: 1)
         metrics = Metrics(loops.instruments(), {})
         page = samples(metrics.page())
         metrics.close(1)

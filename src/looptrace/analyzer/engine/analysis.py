@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import starmap
 
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.normalize.understanding import NOTHING_SEEN, Understood
 from looptrace.analyzer.schema.spans import Skipped
-
-# A part of large input keeps no more kinds: names may hold ids.
-_KINDS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Tool turns that no rule could compare, because the trace does not say enough."""
+    """Tool turns that no rule could compare, because the trace does not say enough.
+
+    `calls` is the number of all tool turns.
+    """
 
     arguments: int
     results: int
+    calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,30 +36,6 @@ class Summary:
     input_tokens: int
     output_tokens: int
     unknown: Unknown
-
-
-@dataclass(frozen=True, slots=True)
-class SpanKind:
-    """Spans with the same scope and name, where no span is a turn."""
-
-    scope: str | None
-    name: str
-    spans: int
-
-
-def span_kinds(spans: pl.DataFrame) -> tuple[SpanKind, ...]:
-    """Return the kinds of spans (`scope`, `name`), the most frequent first."""
-    counts = spans.group_by("scope", "name").len()
-    return most_frequent(starmap(SpanKind, counts.iter_rows()))
-
-
-def most_frequent(kinds: Iterable[SpanKind]) -> tuple[SpanKind, ...]:
-    """Return each kind once, with the sum of its spans, the most frequent first."""
-    spans: Counter[tuple[str | None, str]] = Counter()
-    for kind in kinds:
-        spans[kind.scope, kind.name] += kind.spans
-    ordered = sorted(spans.items(), key=lambda item: (-item[1], item[0][1], item[0][0] or ""))
-    return tuple(SpanKind(*key, count) for key, count in ordered[:_KINDS_MAX])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +76,8 @@ class Analysis:
 
     Findings are ordered by task and first turn, events by task and time. `turns` has the schema
     `TURN_SCHEMA`, and may hold only the turns of looping tasks. `tasks` are the names of all tasks,
-    in order. Outages are ordered by their first failure. `kinds` and `empty` say what was read
-    where no span is a turn: the spans, and the sources without spans. `money` needs prices.
+    in order. Outages are ordered by their first failure. `understood` says how much of the spans
+    was, and `empty` has the sources without spans. `money` needs prices.
     """
 
     summary: Summary
@@ -111,7 +87,7 @@ class Analysis:
     turns: pl.DataFrame
     tasks: tuple[str, ...] = ()
     outages: tuple[Outage, ...] = ()
-    kinds: tuple[SpanKind, ...] = ()
+    understood: Understood = NOTHING_SEEN
     empty: tuple[Skipped, ...] = ()
     money: Money | None = None
 

@@ -14,19 +14,14 @@ from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
 from looptrace.analyzer.detect.loop_rows import LoopRow, TableReader
 from looptrace.analyzer.detect.stretches import Growth, Stretch
-from looptrace.analyzer.engine.analysis import (
-    Analysis,
-    Summary,
-    Unknown,
-    most_frequent,
-    span_kinds,
-)
+from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import TaskState, advance
 from looptrace.analyzer.gates.timeline import moments_of, resets_of, with_history
 from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.normalize.understanding import summed
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, TURN_SCHEMA
 from looptrace.analyzer.text.times import is_known
@@ -42,8 +37,8 @@ def analyse(
 ) -> Analysis:
     """Find the loops in spans (`SPAN_SCHEMA`), by the default policy unless another is given."""
     turns, noted = turns_of(spans, policy.sameness)
-    analysis = analysis_of(turns, spans.height, (*skipped, *noted), policy)
-    return analysis if analysis.summary.turns else replace(analysis, kinds=span_kinds(spans))
+    analysis = analysis_of(turns, spans.height, (*skipped, *noted.skipped), policy)
+    return replace(analysis, understood=noted.understood)
 
 
 def analysis_of(
@@ -80,7 +75,9 @@ def joined(parts: Sequence[Analysis], sessions: int, spans: int) -> Analysis:
             input_tokens=sum(c.input_tokens for c in counts),
             output_tokens=sum(c.output_tokens for c in counts),
             unknown=Unknown(
-                sum(c.unknown.arguments for c in counts), sum(c.unknown.results for c in counts)
+                sum(c.unknown.arguments for c in counts),
+                sum(c.unknown.results for c in counts),
+                sum(c.unknown.calls for c in counts),
             ),
         ),
         skipped=tuple(skipped for part in parts for skipped in part.skipped),
@@ -90,7 +87,7 @@ def joined(parts: Sequence[Analysis], sessions: int, spans: int) -> Analysis:
         ),
         turns=pl.concat(turns) if turns else pl.DataFrame(schema=TURN_SCHEMA),
         tasks=tuple(sorted(task for part in parts for task in part.tasks)),
-        kinds=most_frequent(kind for part in parts for kind in part.kinds),
+        understood=summed(part.understood for part in parts),
     )
 
 
@@ -252,5 +249,7 @@ def _summary(turns: pl.DataFrame, spans: int) -> Summary:
         spans=spans,
         input_tokens=int(turns["input_tokens"].sum()),
         output_tokens=int(turns["output_tokens"].sum()),
-        unknown=Unknown(tools["arguments"].null_count(), tools["outcome"].null_count()),
+        unknown=Unknown(
+            tools["arguments"].null_count(), tools["outcome"].null_count(), tools.height
+        ),
     )

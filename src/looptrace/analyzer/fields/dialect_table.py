@@ -15,7 +15,7 @@ from fnmatch import translate
 from functools import cached_property
 from importlib.resources import files
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from looptrace.bounded_dict import BoundedDict
 
@@ -37,6 +37,7 @@ WRITTEN = ("calls", "results", "messages", "tokens", "errors", "session", "agent
 TIES = ("session", "task", "task_parent")
 # A span of this kind is known, and no turn by itself.
 STRUCTURE = "structure"
+KINDS = ("tool", "model", "agent", STRUCTURE)
 # Names of spans and scopes whose match with a pattern is kept. Names may hold ids.
 _NAMES_KEPT = 4_096
 # Enumerations of clients are written with their own names: `FinishReason.MAX_TOKENS`.
@@ -97,7 +98,6 @@ class DialectTable:
         """Ask the dialects in this order."""
         self.dialects = tuple(dialects)
         rows = [(row, dialect.name) for dialect in dialects for row in dialect.kinds]
-        self._by_names = [pair for pair in rows if not pair[0].key]
         self._rows = rows
         self._relevant: BoundedDict[tuple[str, ...], list[tuple[KindRow, str]]]
         self._relevant = BoundedDict(_NAMES_KEPT)
@@ -111,7 +111,12 @@ class DialectTable:
 
     def kind_of(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> Said:
         """Return what a span is, and the dialect that says so; `UNKNOWN` if none does."""
-        return _first(self._rows, attributes, name, scope)
+        row, dialect = _first(self._rows_for(tuple(attributes)), attributes, name, scope)
+        return _kind(row), dialect
+
+    def row_of(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> KindRow | None:
+        """Return the row that says what a span is."""
+        return _first(self._rows, attributes, name, scope)[0]
 
     def kinds_of(
         self,
@@ -120,11 +125,7 @@ class DialectTable:
         scopes: Sequence[str | None],
     ) -> list[Said]:
         """Return what each of these spans is, as `kind_of` does; they have the same attributes."""
-        attributes = tuple(columns)
-        if (rows := self._relevant.get(attributes)) is None:
-            present = set(attributes)
-            rows = [pair for pair in self._rows if not pair[0].key or pair[0].key in present]
-            self._relevant[attributes] = rows
+        rows = self._rows_for(tuple(columns))
         markers = list(dict.fromkeys(row.key for row, _ in rows if row.key))
         given = list(zip(names, scopes, *map(columns.__getitem__, markers), strict=True))
         found: dict[tuple[Any, ...], Said] = {}
@@ -133,9 +134,19 @@ class DialectTable:
             key = tuple(map(str, span))
             if key not in found:
                 name, scope, *values = span
-                found[key] = _first(rows, dict(zip(markers, values, strict=True)), name, scope)
+                told = dict(zip(markers, values, strict=True))
+                row, dialect = _first(rows, told, name, scope)
+                found[key] = _kind(row), dialect
             said.append(found[key])
         return said
+
+    def _rows_for(self, keys: tuple[str, ...]) -> list[tuple[KindRow, str]]:
+        """Return the rows that spans with these attributes may fit."""
+        if (rows := self._relevant.get(keys)) is None:
+            present = set(keys)
+            rows = [pair for pair in self._rows if not pair[0].key or pair[0].key in present]
+            self._relevant[keys] = rows
+        return rows
 
     def name_in(self, span_name: str) -> str:
         """Return the name of the tool or the agent in the name of its span."""
@@ -181,26 +192,35 @@ def split(key: str) -> tuple[str, str | None]:
     return attribute, part or None
 
 
+def joined_key(attribute: str, part: str | None) -> str:
+    """Return the key that `split` splits."""
+    return attribute + ("" if part is None else "*" if part == "*" else f"#{part}")
+
+
 def _first(
     rows: Iterable[tuple[KindRow, str]],
     attributes: Mapping[str, Any],
     name: str,
     scope: str | None,
-) -> Said:
-    """Return the first kind that is a turn's or an agent's, else the first structure.
+) -> tuple[KindRow | None, str]:
+    """Return the first row of a turn or an agent, else the first of structure, and its dialect.
 
     A dialect says what a span is by its first row that fits.
     """
-    structure = ""
+    structure: tuple[KindRow | None, str] = (None, "")
     settled: set[str] = set()  # dialects that have said it
     for row, dialect in rows:
         if dialect in settled or not row.fits(attributes, name, scope):
             continue
         if row.kind != STRUCTURE:
-            return row.kind, dialect  # type: ignore[return-value] # It is checked when it is read.
+            return row, dialect
         settled.add(dialect)
-        structure = structure or dialect
-    return None, structure
+        structure = structure if structure[0] else (row, dialect)
+    return structure
+
+
+def _kind(row: KindRow | None) -> SpanKind | None:
+    return None if row is None or row.kind == STRUCTURE else cast("SpanKind", row.kind)
 
 
 def _part(value: object, name: str) -> object:
@@ -215,6 +235,8 @@ def _part(value: object, name: str) -> object:
 
 def kind_row(given: Mapping[str, Any]) -> KindRow:
     """Return the row of a table `{key, is, name, scope, kind}`."""
+    if given["kind"] not in KINDS:
+        raise ValueError(f"no such kind of span: {given['kind']}; there are {', '.join(KINDS)}")
     values = tuple(_listed(given.get("is", [])))
     value, name, scope = (_pattern(given.get(k)) for k in ("is", "name", "scope"))
     words = []

@@ -14,7 +14,13 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED, DialectTable, split
+from looptrace.analyzer.fields.dialect_table import (
+    FIELDS,
+    SHIPPED,
+    DialectTable,
+    joined_key,
+    split,
+)
 from looptrace.analyzer.fields.flat_messages import FlatKeys, FlatMessages
 from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, attributes_of
 from looptrace.analyzer.schema.spans import NO_ITEMS, SPAN_SCHEMA, SpanRow
@@ -158,6 +164,13 @@ class FieldColumns:
                 others = self._column(key, part)
                 column = [b if a is None else a for a, b in zip(column, others, strict=True)]
         return [None] * self._count if column is None else column
+
+    def key_of(self, name: str, place: int = 0) -> str:
+        """Return the key that a span's value of a field is read from, as the table has it."""
+        for key, part in self._keys.get(name, ()):
+            if self._column(key, part)[place] is not None:
+                return joined_key(key, part)
+        return ""
 
     def texts(self, name: str) -> Sequence[str | None]:
         """Return the values of a canonical field as texts, None where one is absent or empty."""

@@ -37,6 +37,7 @@ from looptrace.analyzer.schema.span_fields import (
     NO_FIGURES,
     Intervention,
     ProgressFigures,
+    Shape,
     SpanFields,
     SpanKind,
 )
@@ -154,6 +155,7 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
             [service and bounded_name(service) for service in row["service"]],
             map(linked_traces, row["links"]),
             kinds,
+            _shapes(spans, kinds, is_known=bool(dialect)),
             *map(columns.names, ("session", "task", "task_parent", "task_kind")),
             _agents(columns, kinds, names, named_by_span=dialect in reader.table.named_by_span),
             columns.names("phase"),
@@ -178,6 +180,18 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
             map(_count, columns.values("output_tokens"), kinds),
         )
     )
+
+
+def _shapes(spans: SpansAlike, kinds: _Kinds, *, is_known: bool) -> Sequence[Shape | None]:
+    """Return how the spans without a kind look."""
+    if None not in kinds:
+        return [None] * len(kinds)
+    keys = tuple(sorted(key for key in spans.attributes if not key.startswith("@")))
+    seen = zip(kinds, spans.row["scope"], spans.row["name"], strict=True)
+    return [
+        None if kind else Shape(scope and bounded_name(scope), bounded_name(name), keys, is_known)
+        for kind, scope, name in seen
+    ]
 
 
 def _names(span_names: Sequence[str], named: Sequence[Any], table: DialectTable) -> list[str]:

@@ -28,8 +28,11 @@ from looptrace.analyzer.normalize.session_history import (
     SessionHistory,
     WaitingTraces,
 )
+from looptrace.analyzer.normalize.span_tree import span_tree_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.turn_builder import TurnRow, turn_rows_of
+from looptrace.analyzer.normalize.twin_spans import merge_twins
+from looptrace.analyzer.normalize.understanding import RunningSum, Understood, understood_of
 from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.spans import SpanRow, chars_held
 from looptrace.analyzer.text.session_names import Session
@@ -259,6 +262,8 @@ class TraceBuffer:
         self.groups = TraceGroups(SESSIONS_MAX, self._naming)
         self._sessions = SessionHistory.bounded()
         self._waiting = WaitingTraces()
+        self._understood = RunningSum()
+        self._grown_since: set[str] = set()  # traces that were not noted since
 
     def __len__(self) -> int:
         return len(self._traces)
@@ -283,6 +288,7 @@ class TraceBuffer:
         for name in touched.keys() & changed:
             self._traces[name].has_changed = True
         others = changed - touched.keys()
+        self._grown_since |= touched.keys()
         news = self._news([*touched, *sorted(others & self._traces.keys())])
         self._make_room()
         return news
@@ -290,6 +296,19 @@ class TraceBuffer:
     def rest(self) -> TurnNews:
         """Return the turns that waited for spans that will no longer come."""
         return self._news(list(self._traces), ended=True)
+
+    def understood(self) -> Understood:
+        """Return how much of the spans was understood, of those so far."""
+        for name in self._grown_since:
+            self._understood.note(name, self._understood_in(self._traces[name]))
+        self._grown_since.clear()
+        return self._understood.total()
+
+    def _understood_in(self, trace: _Trace) -> Understood:
+        fields = [span.fields for span in trace.spans.values()]
+        tree, _ = span_tree_of([*fields, *trace.above.values()], None, self._naming)
+        kept = {(span.trace_id, span.span_id) for span in merge_twins(fields, tree)}
+        return understood_of(fields, kept, tree)
 
     def holds(self, names: Collection[str]) -> bool:
         """Return whether all spans of these traces are held, and are few enough to read again."""
@@ -402,6 +421,10 @@ class TraceBuffer:
         """Drop the traces that were touched longest ago; the last one stays."""
         while self._chars > self._chars_max and len(self._traces) > 1:
             name, trace = self._traces.popitem(last=False)
+            if name in self._grown_since:
+                self._grown_since.discard(name)
+                self._understood.note(name, self._understood_in(trace))
+            self._understood.end(name)
             self._waiting.leave(name, trace.sessions)
             self._chars -= trace.chars
             self.dropped += 1

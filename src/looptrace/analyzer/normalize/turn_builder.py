@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -30,6 +32,7 @@ from looptrace.analyzer.normalize.session_history import (
 from looptrace.analyzer.normalize.span_tree import SpanTree, span_tree_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.twin_spans import merge_twins
+from looptrace.analyzer.normalize.understanding import Understood, understood_of
 from looptrace.analyzer.schema.message import ToolCall
 from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.spans import Skipped
@@ -42,13 +45,19 @@ _MEASURING = ("tool", "attempt", "progress")
 TurnRow = dict[str, Any]  # by column; a missing column is null
 
 
-def turns_of(
-    spans: pl.DataFrame, sameness: Sameness = NOTHING
-) -> tuple[pl.DataFrame, list[Skipped]]:
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What there is to say of the spans that turns were made of."""
+
+    skipped: list[Skipped]
+    understood: Understood
+
+
+def turns_of(spans: pl.DataFrame, sameness: Sameness = NOTHING) -> tuple[pl.DataFrame, Noted]:
     """Turn spans (`SPAN_SCHEMA`, in any order) into turns (`TURN_SCHEMA`, sorted and numbered).
 
-    The second result is what could not be taken as it stood: circles of parents. `sameness` decides
-    how turns are compared.
+    The second result is what could not be taken as it stood, circles of parents, and how much was
+    understood. `sameness` decides how turns are compared.
     """
     return turns_of_fields(span_fields_of(spans), sameness)
 
@@ -58,15 +67,16 @@ def turns_of_fields(
     sameness: Sameness = NOTHING,
     *,
     sessions: SessionHistory | None = None,
-) -> tuple[pl.DataFrame, list[Skipped]]:
+) -> tuple[pl.DataFrame, Noted]:
     """Turn spans that were read, in any order, into turns as `turns_of` does.
 
     `sessions` has what earlier traces of a session showed, and learns from these spans.
     """
-    by_trace, skipped = _rows_by_trace(
+    by_trace, skipped, understood = _rows_by_trace(
         spans, sessions or SessionHistory(), naming=sameness.sessions
     )
-    return numbered(add_fingerprints(table_of(by_trace), sameness)), skipped
+    turns = numbered(add_fingerprints(table_of(by_trace), sameness))
+    return turns, Noted(skipped, understood())
 
 
 def turn_rows_of(
@@ -85,7 +95,7 @@ def turn_rows_of(
     A trace that has not `ended` holds back the calls of its last response until their results are
     known, because they may get spans of their own.
     """
-    by_trace, skipped = _rows_by_trace(spans, sessions, above, known, naming, ended=ended)
+    by_trace, skipped, _ = _rows_by_trace(spans, sessions, above, known, naming, ended=ended)
     return list(chain.from_iterable(by_trace)), skipped
 
 
@@ -97,8 +107,8 @@ def _rows_by_trace(
     naming: Sessions = PER_SERVICE,
     *,
     ended: bool = True,
-) -> tuple[Iterator[list[TurnRow]], list[Skipped]]:
-    """Yield the rows of each trace, as `turn_rows_of` returns them."""
+) -> tuple[Iterator[list[TurnRow]], list[Skipped], Callable[[], Understood]]:
+    """Return the rows of each trace, what was skipped, and what says how much was understood."""
     fields = sorted(spans, key=lambda s: (s.trace_id, s.end_ns, s.start_ns, s.span_id))
     tree, skipped = span_tree_of([*fields, *above], known, naming)
     results = list(given_results(fields, tree))
@@ -115,7 +125,9 @@ def _rows_by_trace(
         by_trace.items(), key=lambda item: (min(s.start_ns for s in item[1]), item[0])
     )
     traces = (_Trace(members, tree, sessions, ended=ended) for _, members in in_order)
-    return (fill_from(trace.rows(), in_trace, sessions) for trace in traces), skipped
+    kept = {(span.trace_id, span.span_id) for span in fields}
+    understood = partial(understood_of, spans_read, kept, tree)
+    return (fill_from(trace.rows(), in_trace, sessions) for trace in traces), skipped, understood
 
 
 def tells_of_turns(span: SpanFields) -> bool:
@@ -133,7 +145,7 @@ class _Trace:
         self.tree = tree
         self.sessions = sessions
         self.tools = [span for span in spans if span.kind == "tool"]
-        self.models = [span for span in spans if span.kind == "model" and _spoke(span)]
+        self.models = [span for span in spans if span.kind == "model" and span.speaks]
         self.agents = [span for span in spans if span.kind == "agent"]
         self.attempts = [span for span in spans if span.status]
         self.progress = [s for s in spans if s.figures.known and not s.kind and not s.status]
@@ -345,13 +357,6 @@ class _Trace:
         said = {"text": message_of(span), "arguments": comes_again(span.given or ())}
         blank = dict.fromkeys(("name", "failed", "error_type", "error", "trace_hash"))
         return self._row(span, "user", agent="", **said, **at, **blank)
-
-
-def _spoke(span: SpanFields) -> bool:
-    """Return whether a model's span has a response; some spans only prepare one."""
-    return bool(
-        span.answer or span.input_tokens or span.output_tokens or span.failed or span.finish_reason
-    )
 
 
 def _named_arguments(arguments: str | None, call: ToolCall | None) -> str | None:

@@ -16,14 +16,13 @@ from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.loops import Loop, loops_in
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.report.templating import template
+from looptrace.analyzer.report.verdict import nothing_text, verdict, warning_text
 from looptrace.analyzer.report.wording import (
     NAME_LENGTH_MAX,
     SENTENCE_LENGTH_MAX,
     cost_text,
     counted,
     loop_money_text,
-    nothing_text,
-    verdict,
 )
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.text.digests import digest
@@ -190,7 +189,7 @@ def github_report(loops: Loops) -> str:
         lines.append(f"::{level} title={title}::{_escaped(_sentence(group, loops.analysis))}")
     skipped = problems_of(loops.analysis)[:_ANNOTATIONS_MAX]
     lines += [f"::error title=looptrace::{_escaped(_line(p.where, p.why))}" for p in skipped]
-    lines.append(verdict(loops.analysis, loops.groups))
+    lines.append(_verdict(loops))
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -198,7 +197,7 @@ def markdown_report(loops: Loops) -> str:
     """Write the loops as Markdown, for a comment or the summary of a job."""
     new_first = sorted(loops.groups, key=loops.is_known)
     return template("findings.md.j2").render(
-        verdict=verdict(loops.analysis, loops.groups),
+        verdict=_verdict(loops),
         rows=[(group.lead, loops.is_known(group)) for group in new_first[:_ROWS_MAX]],
         left_out=max(0, len(new_first) - _ROWS_MAX),
         skipped=loops.analysis.skipped[:_LINES_MAX],
@@ -208,7 +207,7 @@ def markdown_report(loops: Loops) -> str:
 
 def failure_text(loops: Loops) -> str:
     """Write the verdict and a line for each new loop, for the failure of a test."""
-    lines = [verdict(loops.analysis, loops.groups), *known_text(loops)]
+    lines = [_verdict(loops), *known_text(loops)]
     lines += [f"  {_sentence(group, loops.analysis)}" for group in loops.new[:_LINES_MAX]]
     if len(loops.new) > _LINES_MAX:
         lines.append(f"  and {counted(len(loops.new) - _LINES_MAX, 'more loop')}")
@@ -229,6 +228,12 @@ def check_something_was_read(analysis: Analysis) -> None:
     """
     if nothing := nothing_text(analysis):
         raise InputError(f"{nothing} Is the agent instrumented, and does it end its spans?")
+
+
+def _verdict(loops: Loops) -> str:
+    """Write the verdict, after what makes it worth little."""
+    warning = warning_text(loops.analysis)
+    return " ".join(filter(None, [warning, verdict(loops.analysis, loops.groups)]))
 
 
 def _key(finding: Finding | _KnownFinding) -> LoopKey:

@@ -17,13 +17,13 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, Opinions
 from looptrace.analyzer.report.strip import CycleStep, Strip, cycle_of, strip_of
 from looptrace.analyzer.report.templating import template
+from looptrace.analyzer.report.verdict import understood_lines, verdict, warning_text
 from looptrace.analyzer.report.wording import (
     GATE_IS_OPEN,
     HOW_TO_HAND_ON,
     HOW_TO_LOOK_CLOSER,
     NAME_LENGTH_MAX,
     TaskEvents,
-    blind_spots,
     event_name,
     events_by_task,
     left_over_text,
@@ -35,7 +35,6 @@ from looptrace.analyzer.report.wording import (
     place_of,
     shown_of,
     told_text,
-    verdict,
 )
 from looptrace.analyzer.schema.turns import IS_USER
 from looptrace.analyzer.text.display import label, plain
@@ -146,7 +145,8 @@ def html_report(analysis: Analysis, opinions: Opinions = NOBODY_ASKED) -> str:
             (outage_text(each), outage_more(each, analysis.events)) for each in analysis.outages
         ],
         left_over=left_over_text(left_over) if left_over else "",
-        blind_spots=blind_spots(analysis.summary),
+        warning=warning_text(analysis),
+        understood=understood_lines(analysis),
         skipped=analysis.skipped[:_SKIPPED_SHOWN_MAX],
         skipped_count=len(analysis.skipped),
         gate_is_open=GATE_IS_OPEN,

@@ -20,6 +20,7 @@ from looptrace.analyzer.gates.directives import OWN, Directives
 from looptrace.analyzer.gates.event_names import CONTENT, NAMES_BEFORE
 from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, NoOpinion, Opinion, Opinions
+from looptrace.analyzer.normalize.understanding import COUNTS, Understood
 from looptrace.analyzer.text.times import known_us
 from looptrace.analyzer.tuning.explain import Explanation, Progress
 
@@ -38,6 +39,7 @@ _DELETE = b"\x7f"  # The only unsafe ASCII character.
 
 # Objects written at once: more would take more memory, fewer more time.
 OBJECTS_AT_ONCE = 1_000
+SHAPES_WRITTEN_MAX = 100
 
 # No record says whether a finding is exact.
 _FINDING = [field.name for field in fields(Finding) if field.name != "exact"]
@@ -76,6 +78,7 @@ def json_report_parts(
         "tokens": {"input": summary.input_tokens, "output": summary.output_tokens},
         "currency": analysis.money.currency if analysis.money else None,
         "unknown": asdict(summary.unknown),
+        "understood": understood_object(analysis.understood),
         "skipped": [asdict(skipped) for skipped in analysis.skipped],
     }
     loops = {
@@ -99,6 +102,17 @@ def json_report_parts(
         yield from _list_parts(objects)
         yield "]"
     yield "\n}\n"
+
+
+def understood_object(understood: Understood) -> dict[str, Any]:
+    """Return how much was understood, and the shapes of spans that were not."""
+    shapes = [
+        {"scope": shape.scope, "name": shape.name, "attributes": shape.keys, "spans": spans}
+        for shape, spans in understood.shapes[:SHAPES_WRITTEN_MAX]
+    ]
+    share = None if understood.share is None else round(understood.share, 4)
+    counts = {name: getattr(understood, name) for name in COUNTS}
+    return counts | {"incomplete": understood.incomplete, "share": share, "not_understood": shapes}
 
 
 def _list_parts(objects: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from looptrace.analyzer.engine.analysis import Analysis, Summary
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, Opinions
 from looptrace.analyzer.report.strips.text import text_strip
+from looptrace.analyzer.report.verdict import understood_lines, verdict, warning_text
 from looptrace.analyzer.report.wording import (
     GATE_IS_OPEN,
     HOW_TO_HAND_ON,
@@ -20,7 +21,6 @@ from looptrace.analyzer.report.wording import (
     NAME_LENGTH_MAX,
     SENTENCE_LENGTH_MAX,
     TaskEvents,
-    blind_spots,
     cost_text,
     counted,
     event_name,
@@ -33,7 +33,6 @@ from looptrace.analyzer.report.wording import (
     shown_of,
     tokens_text,
     told_text,
-    verdict,
 )
 from looptrace.analyzer.text.display import plain
 from looptrace.rules.contract import Action
@@ -54,15 +53,12 @@ def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBO
     groups = loops_in(analysis.own)
     shown, left_over = shown_of(groups)
     events_of_task = events_by_task(analysis.events)
+    if warning := warning_text(analysis):
+        _print_line(Text(warning, style="bold yellow"), console)
     if analysis.summary.turns:
         _print_line(_counts(analysis.summary), console)
     _print_line(Text(verdict(analysis, groups), style="bold"), console)
-    for outage in analysis.outages:
-        lines = [Text(outage_text(outage), style="bold")]
-        lines.append(
-            Text.assemble(("outage", "bold yellow"), f" {outage_more(outage, analysis.events)}")
-        )
-        print_paragraph(lines, console)
+    _print_outages(analysis, console)
     by_task: dict[str, list[Loop]] = {}
     for group in shown:
         by_task.setdefault(group.lead.task, []).append(group)
@@ -73,11 +69,21 @@ def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBO
             print_paragraph(_event_lines(events_of_task[task], opinions), console, _INDENT_COLUMNS)
     if left_over:
         print_paragraph([Text(left_over_text(left_over))], console)
-    print_paragraph([Text(line) for line in blind_spots(analysis.summary)], console)
+    if analysis.summary.turns:
+        print_paragraph([Text(line) for line in understood_lines(analysis)], console)
     if analysis.summary.turns:
         lines = [Text(f"To look closer: {HOW_TO_LOOK_CLOSER}", style="dim")]
         if any(events.gate for events in events_of_task.values()):
             lines.append(Text(f"For a report on a gate: {HOW_TO_HAND_ON}", style="dim"))
+        print_paragraph(lines, console)
+
+
+def _print_outages(analysis: Analysis, console: Console) -> None:
+    for outage in analysis.outages:
+        lines = [Text(outage_text(outage), style="bold")]
+        lines.append(
+            Text.assemble(("outage", "bold yellow"), f" {outage_more(outage, analysis.events)}")
+        )
         print_paragraph(lines, console)
 
 

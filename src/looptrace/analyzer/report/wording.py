@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from looptrace.analyzer.detect.findings import Cost, Finding
 from looptrace.analyzer.detect.loops import Loop
-from looptrace.analyzer.engine.analysis import Analysis, Outage, SpanKind, Summary
+from looptrace.analyzer.engine.analysis import Analysis, Outage
 from looptrace.analyzer.gates.events import GateCause, GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.text.display import plain
@@ -50,8 +50,6 @@ _RESET_TEXTS = {
 }
 
 SESSIONS_SHOWN_MAX = 5
-# Kinds of spans, or sources without spans, where no span is a turn.
-KINDS_SHOWN_MAX = 5
 
 # Smaller sums would look like zero.
 _SMALLEST_AMOUNT = 0.01
@@ -232,48 +230,6 @@ def loop_cost_text(cost: Cost, money: str = "", share: float | None = None) -> s
     return ", ".join(parts)
 
 
-def verdict(analysis: Analysis, groups: Sequence[Loop]) -> str:
-    """Write the result in one line."""
-    if nothing := nothing_text(analysis):
-        return nothing
-    outages = counted(len(analysis.outages), "outage") if analysis.outages else ""
-    if not groups:
-        return f"No loops found; {outages}." if outages else "No loops found."
-    tasks = len({finding.task for finding in analysis.own})
-    loops = f"{counted(len(groups), 'loop')} in {tasks:,} of"
-    gates = sum(events.gate is not None for events in events_by_task(analysis.events).values())
-    is_open = f"; {counted(gates, 'gate')} open" if gates else ""
-    of_outages = f"; {outages}" if outages else ""
-    return f"{loops} {counted(analysis.summary.tasks, 'task')}{of_outages}{is_open}."
-
-
-def nothing_text(analysis: Analysis) -> str:
-    """Write what the input is if no turn is in it, because silence about it is no result.
-
-    Empty if there is a turn.
-    """
-    summary = analysis.summary
-    if summary.turns:
-        return ""
-    if summary.spans:
-        kinds = ", ".join(map(_kind_text, analysis.kinds[:KINDS_SHOWN_MAX]))
-        others = " and others" if len(analysis.kinds) > KINDS_SHOWN_MAX else ""
-        return (
-            f"Nothing was checked: of {counted(summary.spans, 'span')} none is a turn of an agent"
-            f" in a dialect that looptrace knows (docs/dialects.md). There are: {kinds}{others}."
-        )
-    what = [f"{plain(part.where, NAME_LENGTH_MAX)}: {part.why}" for part in analysis.empty]
-    if len(what) > KINDS_SHOWN_MAX:
-        what[KINDS_SHOWN_MAX:] = [counted(len(what) - KINDS_SHOWN_MAX, "other source")]
-    return f"Nothing was checked: no span was read{'; '.join(['', *what])}."
-
-
-def _kind_text(kind: SpanKind) -> str:
-    """Write `GET /users (scope opentelemetry.instrumentation.requests, 3 spans)`."""
-    scope = f"scope {plain(kind.scope, NAME_LENGTH_MAX)}" if kind.scope else "no scope"
-    return f"{plain(kind.name, NAME_LENGTH_MAX)} ({scope}, {counted(kind.spans, 'span')})"
-
-
 def outage_text(outage: Outage) -> str:
     """Write `12 sessions met error:503 in fetch: 40 failures within 8 min 10 s`."""
     what = plain(outage.signature, NAME_LENGTH_MAX)
@@ -301,17 +257,3 @@ def outage_more(outage: Outage, events: Iterable[GateEvent]) -> str:
 def left_over_text(left_over: int) -> str:
     """Write how many loops a report leaves out, and where they are."""
     return f"and {counted(left_over, 'more loop')}: all are in --format json"
-
-
-def blind_spots(summary: Summary) -> list[str]:
-    """Write what the rules could not compare, so that silence is not mistaken for health."""
-    missing = (
-        (summary.unknown.arguments, "arguments", "calls"),
-        (summary.unknown.results, "results", "outcomes"),
-    )
-    return [
-        f"{counted(count, 'tool turn')} {'carries' if count == 1 else 'carry'} no {what}:"
-        f" no rule could compare their {compared}."
-        for count, what, compared in missing
-        if count
-    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -31,6 +31,15 @@ class ProgressFigures(msgspec.Struct, frozen=True, gc=False):
 NO_FIGURES = ProgressFigures(None, None, None, None)
 
 
+class Shape(NamedTuple):
+    """How a span looks that is neither a turn's nor an agent's."""
+
+    scope: str | None
+    name: str
+    keys: tuple[str, ...]  # of its attributes, in order
+    known: bool  # whether a dialect knows it
+
+
 @dataclass(frozen=True, slots=True)
 class Intervention:
     """An event of a span that says that a person stepped in."""
@@ -51,6 +60,7 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
     service: str | None
     links: tuple[str, ...]  # ids of the traces that the span links to
     kind: SpanKind | None
+    shape: Shape | None  # of a span without a kind
     session: str | None
     task: str | None
     task_parent: str | None
@@ -78,6 +88,17 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
     compacted: bool | None
     input_tokens: int | None
     output_tokens: int | None
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it is a turn of its own: a call, or a response; some spans only prepare one."""
+        return self.kind == "tool" or bool(
+            self.answer
+            or self.input_tokens
+            or self.output_tokens
+            or self.failed
+            or self.finish_reason
+        )
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

@@ -103,7 +103,7 @@ def turns(
         spans_read = read(paths)
         with working():
             table, noted = turns_of(spans_read.spans, settings.policy.sameness)
-        return [table], [*spans_read.skipped, *noted]
+        return [table], [*spans_read.skipped, *noted.skipped]
     warn_of_waiting(folder)
     return list(work_on_buckets(folder, settings, pl.DataFrame.clone)), []
 

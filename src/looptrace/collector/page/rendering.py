@@ -21,8 +21,10 @@ from starlette.responses import HTMLResponse, Response
 
 from looptrace import __version__
 from looptrace.analyzer.gates.decisions import decision_text
+from looptrace.analyzer.normalize.understanding import Understood
 from looptrace.analyzer.report.strip import BARS, MARKS
 from looptrace.analyzer.report.templating import SHORT_LENGTH_MAX
+from looptrace.analyzer.report.verdict import little_text, seen_lines
 from looptrace.analyzer.report.wording import (
     NAME_LENGTH_MAX,
     SENTENCE_LENGTH_MAX,
@@ -74,6 +76,7 @@ class Renderer:
     sessions: Sessions
     state: Callable[[], str]  # the current state, as one text
     retention: Callable[[], Retention]
+    understood: Callable[[], Understood]
     url: str = ""  # of the server, as agents and people reach it; the visitor's where it is unset
 
     def page(
@@ -88,6 +91,7 @@ class Renderer:
             "path": request.scope["path"],
             "now_ns": time.time_ns(),
             "retention": self.retention(),
+            "understood": self.understood(),
             "endpoint": self.url or str(request.base_url).rstrip("/"),
         }
         response = HTMLResponse(environment().get_template(name).render(shared | content), status)
@@ -136,6 +140,8 @@ def environment() -> Environment:
         "decision": decision_text,
         "duration": duration_text,
         "expiring": texts_of,
+        "hardly_watched": little_text,
+        "seen_lines": seen_lines,
         "instant": instant,
         "name": partial(plain, length_max=NAME_LENGTH_MAX),
         "number": "{:,}".format,

@@ -75,6 +75,7 @@ class Site:
             self._sessions,
             self._changes.state,
             lambda: service.archiver.retention,
+            lambda: service.detector.shown.understood,
             options.settings.page.url,
         )
         self._listed = TaskList(options.store_dir, options.settings.policy.rule_set)

@@ -73,6 +73,10 @@ class OpenSpans:
         agents = (span for span in above if _is_agent(span))
         return next(agents, above[0] if above else None)
 
+    def above(self, span: ReadableSpan) -> Iterator[Span]:
+        """Yield the open spans above a span, the nearest first."""
+        return self._above(span.parent.span_id if span.parent else 0)
+
     def _above(self, span_id: int) -> Iterator[Span]:
         seen: set[int] = set()
         while span_id and span_id not in seen and len(seen) < ANCESTORS_MAX:
@@ -95,5 +99,14 @@ def scope_of(span: ReadableSpan) -> str | None:
     return span.instrumentation_scope.name if span.instrumentation_scope else None
 
 
+def is_tool(span: ReadableSpan) -> bool:
+    """Return whether a span is a tool's call."""
+    return _kind(span) == "tool"
+
+
 def _is_agent(span: Span) -> bool:
-    return SHIPPED.kind_of(span.attributes or {}, span.name, scope_of(span))[0] == "agent"
+    return _kind(span) == "agent"
+
+
+def _kind(span: ReadableSpan) -> str | None:
+    return SHIPPED.kind_of(span.attributes or {}, span.name, scope_of(span))[0]

@@ -33,6 +33,7 @@ from looptrace.collector.sdk.server_watch import ServerAwayError
 from looptrace.collector.sdk.setup_check import SetupCheck
 from looptrace.collector.sdk.span_events import Emit, SpanEventEmitter
 from looptrace.collector.sdk.span_queue import SpanQueue
+from looptrace.collector.sdk.watching_sampler import WatchingSampler
 from looptrace.installation import how_to_install
 from looptrace.semconv import SCOPE
 
@@ -295,9 +296,12 @@ class LoopSpanProcessor(SpanProcessor):
     def use(self, provider: TracerProvider) -> LoopSpanProcessor:
         """Add the processor to a provider and return it.
 
-        The provider also writes the gate events for which there is no open span.
+        The provider also writes the gate events for which there is no open span. Tracers that it
+        makes from now on record what its sampler drops, for processors alone: it is not exported.
         """
         self._provider = provider
+        if not isinstance(provider.sampler, WatchingSampler):
+            provider.sampler = WatchingSampler(provider.sampler)
         self._spans.service = self._spans.service or service_in(provider.resource)
         provider.add_span_processor(self)
         return self

@@ -12,8 +12,9 @@ from collections import Counter
 from opentelemetry.sdk.trace import ReadableSpan
 
 from looptrace.analyzer.fields.dialect_table import SHIPPED, split
+from looptrace.analyzer.text.display import plain
 from looptrace.bounded_dict import BoundedDict
-from looptrace.collector.sdk.open_spans import OpenSpans
+from looptrace.collector.sdk.open_spans import OpenSpans, is_tool, scope_of
 
 _logger = logging.getLogger(__name__)
 
@@ -21,6 +22,9 @@ _logger = logging.getLogger(__name__)
 ASKED_MIN = 3
 NAMES_MAX = 1_000
 NAMES_SHOWN_MAX = 5
+SHAPE_LENGTH_MAX = 200
+# Fewer spans say little: a run may begin with spans of the agent's own program.
+SPANS_MIN = 20
 # Attributes that name a session or a task, and those in whose JSON a part does.
 _KEYS = [*map(split, SHIPPED.keys_of("session")), *map(split, SHIPPED.keys_of("task"))]
 _NAMING = tuple(key for key, part in _KEYS if part is None)
@@ -38,6 +42,9 @@ class SetupCheck:
         self._names: BoundedDict[str, None] = BoundedDict(NAMES_MAX)  # of sessions and tasks
         self._asked: BoundedDict[str, int] = BoundedDict(NAMES_MAX)  # times, by task
         self._warned: Counter[str] = Counter()
+        self._read = self._unread = 0  # spans that are turns or agents, and those of no dialect
+        self._around: BoundedDict[int, None] = BoundedDict(NAMES_MAX)  # have such a span within
+        self._shapes: BoundedDict[str, None] = BoundedDict(NAMES_MAX)  # of those of no dialect
 
     def began(self) -> None:
         """Note that a span has reached looptrace."""
@@ -46,6 +53,7 @@ class SetupCheck:
     def ended(self, span: ReadableSpan) -> None:
         """Note the task of a span, and whether the SDK has cut it."""
         self._learn(span)
+        self._understand(span)
         if span.dropped_attributes:
             self.cut += 1
             self._warn(
@@ -80,6 +88,33 @@ class SetupCheck:
                 "gen_ai.conversation.id, session.id), unless the task runs in another process",
                 task,
                 shown,
+            )
+
+    def _understand(self, span: ReadableSpan) -> None:
+        """Count what is understood, as `understanding` does: children end before their parents."""
+        if self._warned["hardly watched"]:
+            return
+        attributes, context = span.attributes or {}, span.context
+        kind, dialect = SHIPPED.kind_of(attributes, span.name, scope_of(span))
+        if kind:
+            self._read += 1
+            for above in self._spans.above(span):
+                self._around[above.context.span_id] = None
+        elif not (dialect or (context and context.span_id in self._around)):
+            if any(is_tool(above) for above in self._spans.above(span)):
+                return
+            self._unread += 1
+            shape = f"{span.name} (scope {scope_of(span)}; attributes {', '.join(attributes)})"
+            self._shapes[plain(shape, SHAPE_LENGTH_MAX)] = None
+        if self._read + self._unread >= SPANS_MIN and self._unread > self._read:
+            self._warn(
+                "hardly watched",
+                "of the %d spans so far that may be steps of an agent, looptrace understands %d, "
+                "and may miss every loop; not understood: %s. Name your keys in [attributes] of "
+                "looptrace.toml, or see what is read with `looptrace analyze --explain-span`",
+                self._read + self._unread,
+                self._read,
+                "; ".join(list(self._shapes)[:NAMES_SHOWN_MAX]),
             )
 
     def _learn(self, span: ReadableSpan) -> None:

@@ -25,6 +25,7 @@ from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.resolutions import resolution_turns, with_decisions
 from looptrace.analyzer.gates.state_machine import TaskState
+from looptrace.analyzer.normalize.understanding import NOTHING_SEEN, Understood
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, span_rows
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
@@ -59,6 +60,8 @@ SPANS_A_TICK = 2_000
 FORGET_EVERY_S = 3_600
 # Tasks of turns that came too late are evaluated anew in at most this share of the time.
 MEND_SHARE_MAX = 0.1
+# How often it is counted how much of the spans was understood.
+UNDERSTOOD_EVERY_S = 2.0
 # A trace that was active this long before a start may go on after it.
 TRACES_GO_ON_S = 3_600
 
@@ -88,6 +91,13 @@ class DetectorCounts:
     )
 
 
+@dataclass(slots=True)
+class Shown:
+    """How much of the spans was understood, which other threads read."""
+
+    understood: Understood = NOTHING_SEEN
+
+
 class LiveDetector:
     """A thread that runs the rules on the spans of the log, and records events.
 
@@ -110,9 +120,11 @@ class LiveDetector:
         """
         self._on_damaged = on_damaged
         self.counts = DetectorCounts()
+        self.shown = Shown()
         self._worker = Worker("looptrace-detector", self._run, wake=log.committed)
         pause = self._worker.pause
-        self._begin = partial(_Judge, store_dir, settings, log, self.counts, pause, on_events)
+        shown = (self.counts, self.shown)
+        self._begin = partial(_Judge, store_dir, settings, log, *shown, pause, on_events)
         self._store_dir = store_dir
         self._webhooks = settings.webhooks
 
@@ -183,6 +195,7 @@ class _Judge:
         settings: Settings,
         log: IngestLog,
         judged: DetectorCounts,
+        shown: Shown,
         pause: Callable[[float], bool],
         on_events: Callable[[Sequence[GateEvent]], None],
         gates: GateStore,
@@ -191,6 +204,7 @@ class _Judge:
         self._log = log
         self._gates = gates
         self._judged = judged
+        self._shown, self._shown_s = shown, 0.0
         self._pause = pause
         self._on_events = on_events
         tasks_max = settings.server.tasks_max
@@ -333,6 +347,9 @@ class _Judge:
                 self._note_fed(0, self._live.mend())
             ended_s = time.monotonic()
             self._mend_s = ended_s + (ended_s - began_s) * (1 / MEND_SHARE_MAX - 1)
+        if time.monotonic() > self._shown_s:
+            self._shown.understood = self._live.traces.understood()
+            self._shown_s = time.monotonic() + UNDERSTOOD_EVERY_S
         if time.monotonic() > self._forget_s:
             self._live.engine.forget(time.time_ns())
             if time.time_ns() > self._stored_until_ns:

@@ -19,8 +19,9 @@ import polars as pl
 
 from looptrace import queries
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.normalize.understanding import COUNTS
 from looptrace.collector.server.ingest_log import IngestLog
-from looptrace.collector.server.live_detector import DetectorCounts
+from looptrace.collector.server.live_detector import DetectorCounts, Shown
 from looptrace.collector.server.receiver.receiver_metrics import Instrument, Values
 from looptrace.collector.store import reader
 from looptrace.collector.store.locks import StoreError
@@ -62,6 +63,7 @@ class LoopMetrics:
     store_dir: Path
     log: IngestLog
     detection: DetectorCounts
+    shown: Shown
     version: Callable[[], Hashable]  # of the store's findings
     _events: Counter[tuple[str, str]] = field(default_factory=Counter)
     _seq: int = 0
@@ -78,12 +80,24 @@ class LoopMetrics:
             *self._of_gates(),
             *self._of_costs(),
             Instrument(
+                "looptrace.understood.spans",
+                "Spans since the start by what they became: turns, parts of turns, agents, "
+                "structure, unread (not understood).",
+                self._understood,
+                "gauge",
+                labels=("became",),
+            ),
+            Instrument(
                 "looptrace.detection.lag_seconds",
                 "Age of the oldest request that was acknowledged and on which no rule has run.",
                 self._lag,
                 "gauge",
             ),
         ]
+
+    def _understood(self) -> Values:
+        seen = self.shown.understood
+        return {(name,): getattr(seen, name) for name in COUNTS}
 
     def _of_events(self) -> list[Instrument]:
         return [

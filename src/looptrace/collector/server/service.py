@@ -144,8 +144,8 @@ class Service:
         reduced = partial(with_content, content=options.content, key=key)
         self.shards = self._shards(options, key)
         self.pipeline = Pipeline(self.shards or self.log, settings.server, self.counts, reduced)
-        version = self.archiver.version
-        self.loops = LoopMetrics(options.store_dir, self.log, self.detector.counts, version)
+        shown = (self.detector.counts, self.detector.shown)
+        self.loops = LoopMetrics(options.store_dir, self.log, *shown, self.archiver.version)
         self.metrics = Metrics(self.instruments(), os.environ)
         self.gates = GatesApi(
             options.store_dir, settings, self.feed, self.detector.wake, self._stored

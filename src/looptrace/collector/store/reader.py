@@ -76,16 +76,18 @@ def count_spans(store_dir: Path) -> int:
         return sum(count_bucket(store_dir, "spans", bucket) for bucket in range(BUCKETS))
 
 
-def read_span_names(store_dir: Path) -> Iterator[pl.DataFrame]:
-    """Read the `scope` and the `name` of the spans, bucket by bucket.
+def read_some_spans(store_dir: Path, spans_min: int) -> pl.DataFrame:
+    """Read the spans (`SPAN_SCHEMA`) of as many buckets as have so many, at most of all.
 
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
-    require_store(store_dir)
-    with reading(store_dir):
-        for bucket in range(BUCKETS):
-            yield read_bucket(store_dir, "spans", bucket, ["scope", "name"])
+    found = pl.DataFrame(schema=SPAN_SCHEMA)
+    for spans in read_spans(store_dir):
+        found = pl.concat([found, spans])
+        if found.height >= spans_min:
+            break
+    return found
 
 
 def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
