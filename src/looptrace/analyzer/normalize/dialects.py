@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import polars as pl
 
+from looptrace import semconv
 from looptrace.analyzer.normalize.flat_messages import FlatKeys, FlatMessages
 from looptrace.analyzer.normalize.span_kinds import KEYS
 from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, attributes_of
@@ -22,7 +23,7 @@ from looptrace.analyzer.text.payloads import parsed
 from looptrace.analyzer.text.session_names import bounded_name
 
 # Messages were span events before GenAI 1.37. Some frameworks still put them into an event.
-_MESSAGE_EVENTS = {
+MESSAGE_EVENTS = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
     "gen_ai.assistant.message": "assistant",
@@ -41,7 +42,16 @@ _ROW = (
 )
 
 DETAILS_EVENT = "gen_ai.client.inference.operation.details"
-_CHOICE_EVENT = "gen_ai.choice"
+CHOICE_EVENT = "gen_ai.choice"
+# The parts of a message in an event; `parts` are those of newer conventions.
+_MESSAGE_PARTS = ("content", "parts", "tool_calls")
+# AgentCore's log records have what a span was given and what it answered in one body, under the
+# name of the span's scope. The keys of each: of messages, and of a tool.
+_DIRECTION_KEYS = {
+    "input": (semconv.GEN_AI_INPUT_MESSAGES, semconv.GEN_AI_TOOL_CALL_ARGUMENTS),
+    "output": (semconv.GEN_AI_OUTPUT_MESSAGES, semconv.GEN_AI_TOOL_CALL_RESULT),
+}
+_DIRECTIONS = _DIRECTION_KEYS.keys()
 
 
 # The sources of a field: attributes or prefixes of flat keys, each with the part of its value.
@@ -115,7 +125,7 @@ def with_events(attributes: dict[str, Any], events: list[dict[str, Any]]) -> dic
     """Return the attributes of a span together with what its GenAI events say.
 
     The attributes of a details event count as the span's. Each message event becomes `@name`, with
-    its attributes. All of them become `@gen_ai.messages`, a list of {"role", "content"}.
+    its attributes. All of them become `@gen_ai.messages`, a list of messages.
     """
     if not events:
         return attributes
@@ -125,14 +135,51 @@ def with_events(attributes: dict[str, Any], events: list[dict[str, Any]]) -> dic
         name, said = event["name"], event["attributes"]
         if name == DETAILS_EVENT:
             found = {**said, **found}
-        elif name == _CHOICE_EVENT:
+        elif name == CHOICE_EVENT:
             found.setdefault("@gen_ai.choice", said)
-        elif name in _MESSAGE_EVENTS:
+        elif name in MESSAGE_EVENTS:
             found.setdefault(f"@{name}", said)
-            messages.append({"role": _MESSAGE_EVENTS[name], "content": parsed(said.get("content"))})
+            if message := _message_in(said, MESSAGE_EVENTS[name]):
+                messages.append(message)
+        elif _DIRECTIONS & said.keys():
+            found = {**_told_both(said), **found}
     if messages:
         found["@gen_ai.messages"] = messages
     return found
+
+
+def _message_in(said: dict[str, Any], role: str) -> dict[str, Any] | None:
+    """Return the message in an event; None where its content was not captured."""
+    message = {name: parsed(said[name]) for name in _MESSAGE_PARTS if said.get(name) is not None}
+    if role == "tool" and said.get("id"):
+        message["tool_call_id"] = said["id"]
+    return {"content": None, **message, "role": role} if message else None
+
+
+def _told_both(said: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes that `input` and `output` of one event stand for.
+
+    Each has messages. That of a tool is what it was called with, or what it returned.
+    """
+    found: dict[str, Any] = {}
+    for direction, (key, tool_key) in _DIRECTION_KEYS.items():
+        held = parsed(said.get(direction))
+        messages = held.get("messages") if isinstance(held, dict) else None
+        if isinstance(messages, list) and messages:
+            found[key] = [inner for each in messages for inner in _unwrapped(each)]
+            if len(messages) == 1 and isinstance(messages[0], dict):
+                found[tool_key] = messages[0].get("content")
+    return found
+
+
+def _unwrapped(message: Any) -> list[Any]:
+    """Return the messages in the content of one, which may be a list of them or another one."""
+    content = parsed(message.get("content")) if isinstance(message, dict) else None
+    if isinstance(content, list) and all(isinstance(m, dict) and "role" in m for m in content):
+        return content
+    if isinstance(content, dict) and "content" in content:
+        return [{**message, **content}]
+    return [message]
 
 
 def _split(key: str) -> tuple[str, str | None]:

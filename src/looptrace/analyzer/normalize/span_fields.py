@@ -281,7 +281,7 @@ def _error(
     result: str | None,
 ) -> _Error:
     """Return type, message and stack trace of a failure, from the first source that has any."""
-    raised: dict[str, Any] = next((e["attributes"] for e in events if e["name"] == "exception"), {})
+    raised: dict[str, Any] = next((e["attributes"] for e in events if is_exception(e)), {})
     sources = [raised.get(semconv.EXCEPTION_MESSAGE), status_message, told, result]
     types = [str(t) for t in (raised.get(semconv.EXCEPTION_TYPE), told_type) if t]
     known = [t for t in types if t not in _TYPES_THAT_SAY_NOTHING]
@@ -292,6 +292,11 @@ def _error(
             text_type, message = error_of(source)
             return error_type or text_type, message, trace or source
     return error_type, None, trace
+
+
+def is_exception(event: dict[str, Any]) -> bool:
+    """Return whether an event is an exception, such as `gen_ai.execute_tool.exception`."""
+    return f".{event['name']}".endswith(".exception")
 
 
 def _figures(columns: FieldColumns) -> Sequence[ProgressFigures]:

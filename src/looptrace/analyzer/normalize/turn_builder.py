@@ -30,6 +30,7 @@ from looptrace.analyzer.normalize.span_fields import span_fields_of
 from looptrace.analyzer.normalize.span_tree import SpanTree, span_tree_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.twin_spans import merge_twins
+from looptrace.analyzer.schema.distinct_spans import whole_spans
 from looptrace.analyzer.schema.message import ToolCall
 from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.spans import Skipped
@@ -50,7 +51,7 @@ def turns_of(
     The second result is what could not be taken as it stood: circles of parents. `sameness` decides
     how turns are compared.
     """
-    return turns_of_fields(span_fields_of(spans), sameness)
+    return turns_of_fields(span_fields_of(whole_spans(spans)), sameness)
 
 
 def turns_of_fields(

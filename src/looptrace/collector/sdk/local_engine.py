@@ -137,7 +137,7 @@ class LocalEngine:
     def _notices(self, fed: Fed) -> list[GateNotice]:
         """Return the events; an event that only moved to another task keeps its id."""
         if time.monotonic() > self._forget_s:
-            self._live.engine.forget(time.time_ns())
+            self._live.forget(time.time_ns())
             self._forget_s = time.monotonic() + FORGET_EVERY_S
         names: dict[str, list[str]] = defaultdict(list)
         events = (*fed.moved, *fed.events)
