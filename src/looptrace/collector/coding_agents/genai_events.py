@@ -12,6 +12,7 @@ from looptrace.analyzer.schema.spans import LOGGED, SpanRow
 from looptrace.analyzer.text.payloads import parsed
 from looptrace.collector.coding_agents.log_events import LogRecord
 from looptrace.collector.otlp.json_documents import DEPTH_MAX
+from looptrace.collector.otlp.log_names import EVENT_NAME, is_event_of_span, is_genai_event
 from looptrace.collector.otlp.span_rows import (
     NO_ID,
     BadSpanError,
@@ -20,11 +21,6 @@ from looptrace.collector.otlp.span_rows import (
     service_name,
     span_row,
 )
-
-_NAME = "event.name"  # The attribute with the name of an event, before records had a field for it.
-_PREFIX, _EXCEPTION = "gen_ai.", "exception"
-# What AgentCore's events have in their bodies, under the name of the scope of the span.
-_DIRECTIONS = ("input", "output")
 
 
 class EventRows:
@@ -39,13 +35,12 @@ class EventRows:
         Events of a span that name the same time stay in their order. One that names no span is
         noted in `out`. Raises BadSpanError for a bad time or id, and for too large a record.
         """
-        name = str(record.event_name or record.attributes.get(_NAME) or "")
+        name = str(record.event_name or record.attributes.get(EVENT_NAME) or "")
         content = _content(record)
-        is_genai = name.startswith(_PREFIX) or _tells_both(content)
-        if not is_genai and name != _EXCEPTION:
+        if not is_event_of_span(name, content):
             return None
         if any(map(NO_ID.fullmatch, record.span)):
-            out.placeless.extend([1] if is_genai else [])
+            out.placeless.extend([1] if is_genai_event(name, content) else [])
             return None
         time_ns = record.time_ns or record.observed_ns
         text = events_text([(name, time_ns, content)])
@@ -81,7 +76,7 @@ def _content(record: LogRecord) -> dict[str, Any]:
     if not isinstance(body, Mapping):
         body = {} if body is None else {"content": record.body}
     content = {**record.attributes, **body}
-    content.pop(_NAME, None)
+    content.pop(EVENT_NAME, None)
     if _is_deeper(content, DEPTH_MAX):
         raise BadSpanError(f"nested too deep, nothing below level {DEPTH_MAX} is read")
     return content
@@ -90,8 +85,3 @@ def _content(record: LogRecord) -> dict[str, Any]:
 def _is_deeper(value: Any, levels: int) -> bool:
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return levels < 0 or any(_is_deeper(i, levels - 1) for i in items if isinstance(i, dict | list))
-
-
-def _tells_both(content: Mapping[str, Any]) -> bool:
-    held = [content.get(direction) for direction in _DIRECTIONS]
-    return any(isinstance(each, dict) and "messages" in each for each in held)
