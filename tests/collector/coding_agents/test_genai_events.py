@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -21,6 +22,9 @@ from looptrace.analyzer.schema.distinct_spans import distinct_spans
 from looptrace.collector.coding_agents.otlp_logs import decode_json, decode_proto
 from looptrace.collector.content.policy import Content, with_content
 from looptrace.collector.files.reader import SpansRead, read_spans
+from looptrace.collector.otlp.json import decode_request
+from looptrace.collector.otlp.json_request import json_request
+from looptrace.collector.otlp.span_rows import Bounds
 from looptrace.collector.otlp.span_table import span_table
 from tests.collector.coding_agents.logs import shown
 from tests.collector.conftest import Write
@@ -42,6 +46,8 @@ from tests.logged import (
     spans,
 )
 
+# Recorded from an agent of our own, whose model was scripted.
+DATA = Path(__file__).parent / "data"
 FOUND = {"repeated_call", "repeated_failure", "signature_repeat"}
 
 
@@ -71,6 +77,23 @@ def _base64(text: str) -> str:
 def rules(found: SpansRead) -> set[str]:
     """Return the rules that fire on what was read."""
     return {finding.rule for finding in analyse(found.spans, found.skipped).findings}
+
+
+@pytest.mark.parametrize("is_loop", [True, False])
+@pytest.mark.parametrize("producer", ["openai_v2", "genai_openai"])
+def test_what_producers_wrote_is_read(producer: str, *, is_loop: bool) -> None:
+    """OpenTelemetry's instrumentations of OpenAI, 2.4b0 and 1.3b0, with content in events."""
+    name = f"{producer}-{'loop' if is_loop else 'ok'}.jsonl.gz"
+    found = read_spans([str(DATA / name)])
+    turns = turns_of(found.spans)[0]
+
+    assert (found.skipped, found.spans.height) == ((), 8)
+    kinds = dict(turns["kind"].value_counts().iter_rows())
+    assert kinds == {"user": 1, "model": 7, "tool": 6}
+    calls = turns.filter(pl.col("kind") == "tool")
+    assert calls["arguments"].null_count() == calls["result"].null_count() == 0
+    assert turns["text"].to_list()[-1] == "All done."
+    assert rules(found) == (FOUND if is_loop else set())
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -368,9 +391,6 @@ def test_records_that_wait_are_forgotten() -> None:
 
 def read_spans_of(request: Request) -> pl.DataFrame:
     """Return the spans of a request."""
-    from looptrace.collector.otlp.json import decode_request  # noqa: PLC0415
-    from looptrace.collector.otlp.span_rows import Bounds  # noqa: PLC0415
-
     return span_table(decode_request(json.dumps(request).encode(), Bounds()).rows)
 
 
@@ -430,3 +450,10 @@ def test_a_tool_of_agentcore_is_hashed_too() -> None:
     assert turns["arguments"].null_count() == turns["result"].null_count() == 0
     assert set(turns["error_type"]) == {"OSError"}
     assert {f.rule for f in analyse(hashed).findings} >= {"repeated_failure"}
+
+
+def test_events_are_forwarded_to_other_servers_as_they_are() -> None:
+    """One of several servers may get the records of another one's spans."""
+    rows = decode_json(json.dumps(logs(*session()[1])).encode()).rows
+
+    assert decode_request(json_request(span_table(rows)), Bounds()).rows == rows
