@@ -131,6 +131,7 @@ MARKS = {
         "tests/analyzer/test_llm_judge.py::test_no_text_is_too_much",
         "tests/analyzer/tuning",
         "tests/cli",
+        "tests/collector/coding_agents/test_genai_events.py",
         "tests/collector/files/test_reader.py::test_cut_off_request_is_read_up_to_the_cut",
         "tests/collector/files/test_reader.py::test_decompression_bomb_is_one_line",
         "tests/collector/files/test_reader.py::test_long_line_is_read_or_reported",

@@ -16,7 +16,8 @@ from opentelemetry.trace import Link, SpanContext, Status, StatusCode
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from looptrace.analyzer.schema.spans import SpanRow, distinct_spans, span_rows
+from looptrace.analyzer.schema.distinct_spans import distinct_spans
+from looptrace.analyzer.schema.spans import SpanRow, span_rows
 from looptrace.cli.main import main
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.otlp.frames import Frame

@@ -19,7 +19,7 @@ from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.engine.outages import failures_of
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.fields.dialect_table import SHIPPED
-from looptrace.analyzer.schema.spans import distinct_spans
+from looptrace.analyzer.schema.distinct_spans import distinct_spans
 from looptrace.collector.files import reader
 from looptrace.collector.files.reader import read_spans, spool_spans
 from looptrace.errors import UnavailableError

@@ -14,7 +14,8 @@ from looptrace.analyzer.gates.state_machine import Gate, TaskState
 from looptrace.analyzer.normalize.session_history import SessionHistory
 from looptrace.analyzer.normalize.trace_buffer import SPANS_PER_TRACE_MAX, TraceBuffer
 from looptrace.analyzer.normalize.turn_builder import turns_of, turns_of_fields
-from looptrace.analyzer.schema.spans import distinct_spans, span_rows
+from looptrace.analyzer.schema.distinct_spans import distinct_spans
+from looptrace.analyzer.schema.spans import span_rows
 from looptrace.analyzer.schema.turns import TURN_KEY, TURN_SCHEMA
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans

@@ -325,7 +325,9 @@ class Scripted:
     def follow(self, **_names: object) -> None:
         """Follow nothing."""
 
-    def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
+    def take(
+        self, spans: list[ReadableSpan], above: list[ReadableSpan], _logged: object = ()
+    ) -> None:
         """Take spans as the test says."""
         del above
         self.hold.wait()

@@ -43,7 +43,9 @@ class Panic(BaseException):
 class Leaking(Scripted):
     """An engine that never lets go of a span."""
 
-    def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
+    def take(
+        self, spans: list[ReadableSpan], above: list[ReadableSpan], _logged: object = ()
+    ) -> None:
         """Keep all of them."""
         self.taken += [*spans, *above]
 
@@ -62,7 +64,9 @@ class Hanging(Scripted):
         super().__init__()
         self.hold.clear()
 
-    def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
+    def take(
+        self, spans: list[ReadableSpan], above: list[ReadableSpan], _logged: object = ()
+    ) -> None:
         """Take the batch, and be at it."""
         del above
         self.taken += spans

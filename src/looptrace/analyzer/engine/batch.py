@@ -22,6 +22,7 @@ from looptrace.analyzer.gates.state_machine import TaskState, advance
 from looptrace.analyzer.gates.timeline import moments_of, resets_of, with_history
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.normalize.understanding import summed
+from looptrace.analyzer.schema.distinct_spans import alone_text, whole_spans
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, TURN_SCHEMA
 from looptrace.analyzer.text.times import is_known
@@ -36,8 +37,10 @@ def analyse(
     policy: DetectionPolicy = DEFAULT,
 ) -> Analysis:
     """Find the loops in spans (`SPAN_SCHEMA`), by the default policy unless another is given."""
+    records, spans = spans.height, whole_spans(spans)
     turns, noted = turns_of(spans, policy.sameness, policy.dialects)
-    analysis = analysis_of(turns, spans.height, (*skipped, *noted.skipped), policy)
+    alone = alone_text(records - spans.height)
+    analysis = analysis_of(turns, spans.height, (*skipped, *noted.skipped, *alone), policy)
     return replace(analysis, understood=noted.understood)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import polars as pl
 
 from looptrace.analyzer.engine.live import Fed, LiveEngine
+from looptrace.analyzer.engine.live_log_events import LogEvents
 from looptrace.analyzer.engine.live_task import key_of
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.engine.turn_block import AT
@@ -35,6 +36,7 @@ class LiveSpans:
         self.traces = TraceBuffer(
             policy.sameness, may_move=self._may_move, dialects=policy.dialects
         )
+        self.log_events = LogEvents()
         self._replays = False
 
     def take(self, spans: pl.DataFrame) -> tuple[Sequence[Turn], Fed]:
@@ -48,7 +50,7 @@ class LiveSpans:
 
         Spans `above` are still open; they only give values that the other spans inherit.
         """
-        return self._fed(self.traces.take(spans, above))
+        return self._fed(self.traces.take(self.log_events.joined(spans), above))
 
     def rest(self) -> tuple[Sequence[Turn], Fed]:
         """Take the turns that waited for spans that will no longer come."""
@@ -81,7 +83,7 @@ class LiveSpans:
         try:
             turns: dict[tuple[str, TurnKey], Turn] = {}
             for part in parts:
-                news = self.traces.take(span_rows(part))
+                news = self.know(part)
                 for lost in news.gone:
                     turns.pop(lost, None)
                 turns |= {(turn[AT["task"]], key_of(turn)): turn for turn in news.turns}
@@ -89,8 +91,17 @@ class LiveSpans:
         finally:
             self._replays = False
 
+    def know(self, spans: pl.DataFrame) -> TurnNews:
+        """Take spans whose turns the caller feeds; return the news of their turns."""
+        return self.traces.take(self.log_events.joined(span_rows(spans)))
+
     def _may_move(self, moves: Sequence[Move]) -> Sequence[bool]:
         return always(moves) if self._replays else self.engine.may_move(moves)
+
+    def forget(self, now_ns: int) -> None:
+        """Drop idle tasks, and log records whose spans did not come since the last call."""
+        self.engine.forget(now_ns)
+        self.log_events.forget()
 
     def feed(self, turns: pl.DataFrame) -> Fed:
         """Take turns that do not come from spans."""

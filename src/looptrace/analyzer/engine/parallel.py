@@ -19,7 +19,8 @@ from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.normalize.span_tree import groups
 from looptrace.analyzer.schema.attribute_lists import concat_spans
 from looptrace.analyzer.schema.compaction import compacted
-from looptrace.analyzer.schema.spans import Skipped, distinct_spans
+from looptrace.analyzer.schema.distinct_spans import alone_text, distinct_spans, whole_spans
+from looptrace.analyzer.schema.spans import Skipped
 from looptrace.processes import Processes
 
 # A process takes half a second to start, as long as the analysis of this many spans.
@@ -44,6 +45,7 @@ class _PartAnalysis:
     analysis: Analysis
     failures: pl.DataFrame
     clashes: list[Skipped]
+    alone: int  # events of log records without a span
 
 
 def analyse_in(
@@ -74,6 +76,7 @@ def analyse_in(
     counts = [analysis.summary for analysis in analyses]
     whole = joined(analyses, sum(c.sessions for c in counts), sum(c.spans for c in counts))
     clashes = [clash for part in found for clash in part.clashes]
+    clashes += alone_text(sum(part.alone for part in found))
     noted = (sorted(each, key=lambda part: part.where) for each in (clashes, whole.skipped))
     turns = whole.turns.sort("task", "turn", maintain_order=True)
     whole = replace(whole, skipped=(*skipped, *(part for each in noted for part in each)))
@@ -134,9 +137,10 @@ def _parted(of_trace: pl.DataFrame, ties: pl.DataFrame, parts: int) -> pl.DataFr
 
 def _analysis_of_part(part: _Part) -> _PartAnalysis:
     tables = (each if isinstance(each, pl.DataFrame) else pl.read_ipc(each) for each in part.spans)
-    spans, clashes = distinct_spans(concat_spans(tables))
+    records, clashes = distinct_spans(concat_spans(tables))
+    spans = whole_spans(records)
     analysis = analyse(spans, policy=part.policy)
     failures = compacted(failures_of(analysis.turns))
     analysis = joined([analysis], analysis.summary.sessions, spans.height)
     analysis = replace(analysis, turns=compacted(analysis.turns))
-    return _PartAnalysis(analysis, failures, clashes)
+    return _PartAnalysis(analysis, failures, clashes, records.height - spans.height)

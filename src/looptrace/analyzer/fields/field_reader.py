@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import polars as pl
 
+from looptrace import semconv
 from looptrace.analyzer.fields.dialect_table import (
     FIELDS,
     SHIPPED,
@@ -28,7 +29,7 @@ from looptrace.analyzer.text.payloads import parsed
 from looptrace.analyzer.text.session_names import bounded_name
 
 # Messages were span events before GenAI 1.37. Some frameworks still put them into an event.
-_MESSAGE_EVENTS = {
+MESSAGE_EVENTS = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
     "gen_ai.assistant.message": "assistant",
@@ -48,6 +49,16 @@ _ROW = (
 
 DETAILS_EVENT = "gen_ai.client.inference.operation.details"
 EVENT_CONTENT = "gen_ai.event.content"
+CHOICE_EVENT = "gen_ai.choice"
+# The parts of a message in an event; `parts` are those of newer conventions.
+_MESSAGE_PARTS = ("content", "parts", "tool_calls")
+# AgentCore's log records have what a span was given and what it answered in one body, under the
+# name of the span's scope. The keys of each: of messages, and of a tool.
+_DIRECTION_KEYS = {
+    "input": (semconv.GEN_AI_INPUT_MESSAGES, semconv.GEN_AI_TOOL_CALL_ARGUMENTS),
+    "output": (semconv.GEN_AI_OUTPUT_MESSAGES, semconv.GEN_AI_TOOL_CALL_RESULT),
+}
+_DIRECTIONS = _DIRECTION_KEYS.keys()
 
 
 # The sources of a field: attributes or prefixes of flat keys, each with the part of its value.
@@ -82,7 +93,7 @@ class FieldReader:
 
         The attributes of a details event count as the span's. Each other event that the table or
         GenAI knows becomes `@name`, with its attributes. Messages become `@gen_ai.messages`, a
-        list of {"role", "content"}.
+        list of messages.
         """
         if not events:
             return attributes
@@ -93,10 +104,13 @@ class FieldReader:
             name = said.get("event.name", event["name"])
             if name == DETAILS_EVENT:
                 found = {**said, **found}
-            elif name in self.table.events or name in _MESSAGE_EVENTS:
+            elif name in self.table.events or name in MESSAGE_EVENTS:
                 found.setdefault(f"@{name}", said)
-            if name in _MESSAGE_EVENTS:
-                messages.append({"role": _MESSAGE_EVENTS[name]} | _message_in(said))
+            elif _DIRECTIONS & said.keys():
+                found = {**_told_both(said), **found}
+            role = MESSAGE_EVENTS.get(name)
+            if role and (message := _message_in(said, role)):
+                messages.append(message)
         if messages:
             found["@gen_ai.messages"] = messages
         return found
@@ -196,10 +210,38 @@ def _told(attributes: dict[str, Any]) -> dict[str, Any]:
     return {**attributes, **body} if isinstance(body, dict) else attributes
 
 
-def _message_in(said: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of a message that an event has."""
-    parts = {"content": "content", "tool_calls": "tool_calls", "id": "tool_call_id"}
-    return {to: parsed(said.get(part)) for part, to in parts.items() if to == part or part in said}
+def _message_in(said: dict[str, Any], role: str) -> dict[str, Any] | None:
+    """Return the message in an event; None where its content was not captured."""
+    message = {name: parsed(said[name]) for name in _MESSAGE_PARTS if said.get(name) is not None}
+    if role == "tool" and said.get("id"):
+        message["tool_call_id"] = said["id"]
+    return {"content": None, **message, "role": role} if message else None
+
+
+def _told_both(said: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes that `input` and `output` of one event stand for.
+
+    Each has messages. That of a tool is what it was called with, or what it returned.
+    """
+    found: dict[str, Any] = {}
+    for direction, (key, tool_key) in _DIRECTION_KEYS.items():
+        held = parsed(said.get(direction))
+        messages = held.get("messages") if isinstance(held, dict) else None
+        if isinstance(messages, list) and messages:
+            found[key] = [inner for each in messages for inner in _unwrapped(each)]
+            if len(messages) == 1 and isinstance(messages[0], dict):
+                found[tool_key] = messages[0].get("content")
+    return found
+
+
+def _unwrapped(message: Any) -> list[Any]:
+    """Return the messages in the content of one, which may be a list of them or another one."""
+    content = parsed(message.get("content")) if isinstance(message, dict) else None
+    if isinstance(content, list) and all(isinstance(m, dict) and "role" in m for m in content):
+        return content
+    if isinstance(content, dict) and "content" in content:
+        return [{**message, **content}]
+    return [message]
 
 
 def _part_of(value: Any, path: str) -> Any:

@@ -226,15 +226,7 @@ def _message(item: Any, default_role: str) -> Message:
         says_failed = True if item.get("status") == "error" else failed
         results.append(ToolResult(str(answered), text, says_failed))
     else:
-        # OpenInference may write a text both as `content` and as the only part of `contents`.
-        said = item.get("contents") if content is None else content
-        asked = item if item.get("function_call_name") else item.get("tool_calls")
-        for part in (_calls_in(said, role), item.get("parts"), asked):
-            if part is not None:
-                _sort_part(part, texts, calls, results)
-        if not calls:  # LangChain keeps what the API answered beside what it made of it.
-            for part in _asked_beside(item):
-                _sort_part(part, [], calls, results)
+        _sort_parts(item, role, texts, calls, results)
     if results and not texts and role == "user":
         role = "tool"
     if not (texts or calls or results) and _SAID_KEYS.isdisjoint(item):
@@ -242,6 +234,26 @@ def _message(item: Any, default_role: str) -> Message:
     text = None if any(map(is_redacted, texts)) else "\n".join(texts).strip()
     silent = text == "" and not calls and not results and _is_silent(item)
     return Message(role, text, tuple(calls), tuple(results), silent)
+
+
+def _sort_parts(
+    item: dict[str, Any],
+    role: str,
+    texts: list[str],
+    calls: list[ToolCall],
+    results: list[ToolResult],
+) -> None:
+    """Sort the parts of a message into its texts, calls and results."""
+    # OpenInference may write a text both as `content` and as the only part of `contents`.
+    content = item.get("content", item.get("text"))
+    said = item.get("contents") if content is None else content
+    asked = item if item.get("function_call_name") else item.get("tool_calls")
+    for part in (_calls_in(said, role), item.get("parts"), asked):
+        if part is not None:
+            _sort_part(part, texts, calls, results)
+    if not calls:  # LangChain keeps what the API answered beside what it made of it.
+        for part in _asked_beside(item):
+            _sort_part(part, [], calls, results)
 
 
 def _calls_in(said: Any, role: str) -> Any:

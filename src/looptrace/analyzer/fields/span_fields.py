@@ -401,7 +401,7 @@ def _error(
     result: str | None,
 ) -> _Error:
     """Return type, message and stack trace of a failure, from the first source that has any."""
-    raised: dict[str, Any] = next((e["attributes"] for e in events if e["name"] == "exception"), {})
+    raised: dict[str, Any] = next((e["attributes"] for e in events if is_exception(e)), {})
     sources = [raised.get(semconv.EXCEPTION_MESSAGE), status_message, told, result]
     if " " in str(told_type):  # Claude Code writes a category, or the whole message.
         sources, told_type = [*sources[:3], told_type, result], None
@@ -414,6 +414,11 @@ def _error(
             text_type, message = error_of(source)
             return error_type or text_type, message, trace or source
     return error_type, None, trace
+
+
+def is_exception(event: dict[str, Any]) -> bool:
+    """Return whether an event is an exception, such as `gen_ai.execute_tool.exception`."""
+    return f".{event['name']}".endswith(".exception")
 
 
 def _figures(columns: FieldColumns) -> Sequence[ProgressFigures]:

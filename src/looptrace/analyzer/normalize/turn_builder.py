@@ -1,7 +1,8 @@
 """Spans to turns: in any dialect, and without counting anything twice.
 
 Tool calls have two sources: the spans of tools, and the messages of models' spans. The two are
-joined on the call id, else on name, arguments and order. Each call becomes one turn.
+joined on the call id, else on name, arguments and order. Each call becomes one turn. It is long
+because all turns of a trace are made here.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from looptrace.analyzer.normalize.span_tree import SpanTree, span_tree_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.twin_spans import SpanKey, calls_without_kind, merge_twins
 from looptrace.analyzer.normalize.understanding import Understood, understood_of
+from looptrace.analyzer.schema.distinct_spans import whole_spans
 from looptrace.analyzer.schema.message import ToolCall
 from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.spans import Skipped
@@ -62,7 +64,7 @@ def turns_of(
     The second result is what could not be taken as it stood, circles of parents, and how much was
     understood. `sameness` decides how turns are compared, `dialects` how spans are read.
     """
-    return turns_of_fields(span_fields_of(spans, dialects), sameness)
+    return turns_of_fields(span_fields_of(whole_spans(spans), dialects), sameness)
 
 
 def turns_of_fields(

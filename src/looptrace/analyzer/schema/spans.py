@@ -24,12 +24,19 @@ SPAN_COLUMNS = (
     Column("name", _TEXT, "text", "the name of the operation"),
     Column("start_ns", _INT, "ns since 1970, UTC", "start of the span"),
     Column("end_ns", _INT, "ns since 1970, UTC", "end of the span"),
-    Column("status", pl.Int8(), "code", "0 unset, 1 ok, 2 error"),
+    Column(
+        "status", pl.Int8(), "code", "0 unset, 1 ok, 2 error, -1 no span but a log record's event"
+    ),
     Column("status_message", _TEXT, "text", "message of the status", "the status has none"),
     Column("service", _TEXT, "name", "`service.name` of the resource", "the resource has none"),
     Column("scope", _TEXT, "name", "instrumentation scope", "the span has none"),
     Column("attributes", _TEXT, "JSON object", "attributes of the span"),
-    Column("events", _TEXT, "JSON array", "its events, each with `name`, `time_ns`, `attributes`"),
+    Column(
+        "events",
+        _TEXT,
+        "JSON array",
+        "its events, each with `name`, `time_ns`, `attributes`, `logged` if it was a log record",
+    ),
     Column("links", _TEXT, "JSON array", "its links, each with `trace_id` and `span_id`"),
 )
 # The page of the store's schema (docs/schema.md) has each column, its unit and what null means.
@@ -43,6 +50,8 @@ SpanRow: TypeAlias = tuple[
 ]
 
 NO_ITEMS = "[]"  # The JSON of a span without events, or without links.
+# The status of a row that is the event of a log record, which names the span that it belongs to.
+LOGGED = -1
 
 # The size of a span's texts, in characters.
 SPAN_CHARS = pl.sum_horizontal(
@@ -85,33 +94,3 @@ def linked_traces(links: str) -> tuple[str, ...]:
     if links == NO_ITEMS:
         return ()
     return tuple(link["trace_id"] for link in msgspec.json.decode(links))
-
-
-def distinct_spans(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Skipped]]:
-    """Keep one row per (trace_id, span_id), whatever order they came in.
-
-    The same span sent twice is one span. If two different spans have one id, the one that ended
-    last is kept. If both ended at once, the one that says more is kept. The other is reported. A
-    process may send a span as it is, and again with what it inherits from open spans.
-    """
-    key = ["trace_id", "span_id"]
-    if not spans.select(key).is_duplicated().any():
-        return spans, []
-    spans = with_json(spans).unique(maintain_order=True)
-    clashing = spans.filter(pl.struct(key).is_duplicated())
-    if clashing.is_empty():
-        return spans, []
-    order = ["end_ns", SPAN_CHARS, *(name for name in SPAN_SCHEMA if name != "end_ns")]
-    kept = spans.sort(order, descending=True, nulls_last=True).unique(
-        key, keep="first", maintain_order=True
-    )
-    counts = clashing.group_by(key).len().sort("span_id", "trace_id")
-    skipped = [
-        Skipped(
-            f"span {span_id} of trace {trace_id}",
-            f"{count} different spans have this id; the one that ended last, else the one that "
-            "says most, was kept",
-        )
-        for trace_id, span_id, count in counts.iter_rows()
-    ]
-    return kept, skipped

@@ -46,7 +46,10 @@ _REFUSALS = ("reject", "denied", "abort")
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """A log record as it was sent: times in nanoseconds since 1970, 0 where it has none."""
+    """A log record as it was sent: times in nanoseconds since 1970, 0 where it has none.
+
+    `span` has the ids of the trace and the span that it names, in hex.
+    """
 
     time_ns: int
     observed_ns: int
@@ -54,6 +57,8 @@ class LogRecord:
     body: Any
     attributes: Mapping[str, Any]
     resource: Mapping[str, Any]
+    span: tuple[str, str] = ("", "")
+    scope: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

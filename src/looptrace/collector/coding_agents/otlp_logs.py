@@ -1,15 +1,15 @@
-"""Rows of the span table from OTLP log records: those in which a coding agent reports its work.
+"""Rows of the span table from OTLP log records: coding agents' work, and GenAI events of spans.
 
 `decode_json` and `decode_proto` take an ExportLogsServiceRequest, the body of a POST to `/v1/logs`
 or a line of a file, and raise nothing. A request that cannot be decoded is one problem, and so is a
-record with an impossible time. All other records are ignored.
+record with an impossible time or id. All other records are ignored.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import msgspec
@@ -19,24 +19,29 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as ProtoRecord
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
 from looptrace.analyzer.text.escapes import with_whole_escapes
+from looptrace.collector.coding_agents.genai_events import EventRows
 from looptrace.collector.coding_agents.log_events import LogRecord, event_row
 from looptrace.collector.otlp import json as otlp_json
 from looptrace.collector.otlp import protobuf as otlp_proto
-from looptrace.collector.otlp.json import DATA_ERRORS, MEND
+from looptrace.collector.otlp.frames import Frame
+from looptrace.collector.otlp.json import DATA_ERRORS, MEND, words
 from looptrace.collector.otlp.json_messages import (
     AnyValue,
     KeyValue,
     Resource,
+    Scope,
     integer,
     plain,
     plain_map,
 )
-from looptrace.collector.otlp.span_rows import BadSpanError, DecodedSpans, Problem
+from looptrace.collector.otlp.protobuf import RequestPiece
+from looptrace.collector.otlp.span_rows import BadSpanError, Bounds, DecodedSpans, Problem
 
 REQUEST = "the request"
+_UNBOUNDED = Bounds()
 
 _UNDERSCORED = b'"resource_logs"'
-_BEGIN = re.compile(rb'\s*\{\s*"resource(?:L|_l)ogs"')
+_LOGS = re.compile(rb'"resource(?:L|_l)ogs"\s*:')
 
 
 class OtlpLogRecord(Struct, rename="camel", gc=False):
@@ -44,6 +49,8 @@ class OtlpLogRecord(Struct, rename="camel", gc=False):
 
     time_unix_nano: int | str | None = None
     observed_time_unix_nano: int | str | None = None
+    trace_id: str | None = None
+    span_id: str | None = None
     event_name: str | None = None
     body: AnyValue | None = None
     attributes: list[KeyValue] | None = None
@@ -52,6 +59,7 @@ class OtlpLogRecord(Struct, rename="camel", gc=False):
 class ScopeLogs(Struct, rename="camel"):
     """The records of one instrumentation."""
 
+    scope: Scope | None = None
     log_records: list[OtlpLogRecord] | None = None
 
 
@@ -69,22 +77,35 @@ class LogsRequest(Struct, rename="camel"):
 
 
 _decode_request = msgspec.json.Decoder(LogsRequest).decode
+_decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-def begins_request(text: bytes) -> bool:
-    """Return whether a JSON document is a request of logs."""
-    return _BEGIN.match(text) is not None
+def holds_logs(document: bytes) -> bool:
+    """Return whether a JSON document is a request of logs, or holds some."""
+    return _LOGS.search(document) is not None
 
 
-def decode_json(data: bytes, where: str = REQUEST) -> DecodedSpans:
+def decode_document(data: bytes, where: str) -> DecodedSpans:
+    """Return the rows of the logs in a document: one request, or an array of requests."""
+    if not data.startswith(b"["):
+        return decode_json(data, where)
+    try:
+        requests = _decode_array(with_whole_escapes(data))
+    except DATA_ERRORS as error:
+        return DecodedSpans(problems=[Problem(where, f"{words(error)}; {MEND}")])
+    parts = (decode_json(bytes(each), f"{where}[{i}]") for i, each in enumerate(requests))
+    return reduce(DecodedSpans.with_more, parts, DecodedSpans())
+
+
+def decode_json(data: bytes, where: str = REQUEST, bounds: Bounds = _UNBOUNDED) -> DecodedSpans:
     """Return the rows of a request in OTLP/JSON, and what is wrong with it."""
     if _UNDERSCORED in data:
         data = otlp_json.camel_case(data)
     try:
         request = _whole_request(data)
     except DATA_ERRORS as error:
-        return DecodedSpans(problems=[Problem(where, f"{otlp_json.words(error)}; {MEND}")])
-    return _decoded(_records_of_json(request), where)
+        return DecodedSpans(problems=[Problem(where, f"{words(error)}; {MEND}")])
+    return _decoded(_records_of_json(request), where, bounds)
 
 
 def _whole_request(data: bytes) -> LogsRequest:
@@ -94,7 +115,7 @@ def _whole_request(data: bytes) -> LogsRequest:
         return _decode_request(with_whole_escapes(data))
 
 
-def decode_proto(data: bytes, where: str = REQUEST) -> DecodedSpans:
+def decode_proto(data: bytes, where: str = REQUEST, bounds: Bounds = _UNBOUNDED) -> DecodedSpans:
     """Return the rows of a request in OTLP/protobuf, and what is wrong with it."""
     try:
         request = LogsData.FromString(data)
@@ -102,16 +123,32 @@ def decode_proto(data: bytes, where: str = REQUEST) -> DecodedSpans:
         return DecodedSpans(
             problems=[Problem(where, f"it is not a protobuf of logs: {error}; {MEND}")]
         )
-    return _decoded(_records_of_proto(request), where)
+    return _decoded(_records_of_proto(request), where, bounds)
 
 
-def _decoded(records: Iterable[Callable[[], LogRecord]], where: str) -> DecodedSpans:
-    out = DecodedSpans()
+def decode_spans_or_logs(
+    name: str, message: Frame, piece: RequestPiece | None = None
+) -> DecodedSpans:
+    """Return the rows of a protobuf message of spans or of logs, which differ in their records."""
+    decoded = otlp_proto.decode_message(name, message, piece)
+    if decoded.rows or not decoded.problems:
+        return decoded
+    data = message.data[piece.start : piece.stop] if piece else message.data
+    logged = decode_proto(data, name)
+    return logged if logged.rows or logged.placeless else decoded
+
+
+def _decoded(
+    records: Iterable[Callable[[], LogRecord]], where: str, bounds: Bounds
+) -> DecodedSpans:
+    out = DecodedSpans.within(bounds)
+    events = EventRows()
     for number, read in enumerate(records, 1):
         try:
-            row = event_row(read())
-        except BadSpanError as error:
-            why = f"log record {number} was left out: {error}; correct what wrote it"
+            record = read()
+            row = event_row(record) or events.row_of(record, out)
+        except (BadSpanError, RecursionError) as error:
+            why = f"log record {number} was left out: {words(error)}; correct what wrote it"
             out.problems.append(Problem(where, why, is_span=True))
             continue
         if row is not None:
@@ -124,11 +161,12 @@ def _records_of_json(request: LogsRequest) -> Iterator[Callable[[], LogRecord]]:
         made_by = of_resource.resource.attributes if of_resource.resource else None
         resource = plain_map(made_by)
         for of_scope in of_resource.scope_logs or ():
+            scope = of_scope.scope.name if of_scope.scope else None
             for record in of_scope.log_records or ():
-                yield partial(_of_json, record, resource)
+                yield partial(_of_json, record, resource, scope)
 
 
-def _of_json(record: OtlpLogRecord, resource: Mapping[str, Any]) -> LogRecord:
+def _of_json(record: OtlpLogRecord, resource: Mapping[str, Any], scope: str | None) -> LogRecord:
     return LogRecord(
         time_ns=integer(record.time_unix_nano),
         observed_ns=integer(record.observed_time_unix_nano),
@@ -136,6 +174,8 @@ def _of_json(record: OtlpLogRecord, resource: Mapping[str, Any]) -> LogRecord:
         body=plain(record.body),
         attributes=plain_map(record.attributes),
         resource=resource,
+        span=(record.trace_id or "", record.span_id or ""),
+        scope=scope,
     )
 
 
@@ -144,10 +184,10 @@ def _records_of_proto(request: LogsData) -> Iterator[Callable[[], LogRecord]]:
         resource = otlp_proto.plain_map(of_resource.resource.attributes)
         for of_scope in of_resource.scope_logs:
             for record in of_scope.log_records:
-                yield partial(_of_proto, record, resource)
+                yield partial(_of_proto, record, resource, of_scope.scope.name)
 
 
-def _of_proto(record: ProtoRecord, resource: Mapping[str, Any]) -> LogRecord:
+def _of_proto(record: ProtoRecord, resource: Mapping[str, Any], scope: str) -> LogRecord:
     return LogRecord(
         time_ns=record.time_unix_nano,
         observed_ns=record.observed_time_unix_nano,
@@ -155,4 +195,6 @@ def _of_proto(record: ProtoRecord, resource: Mapping[str, Any]) -> LogRecord:
         body=otlp_proto.plain(record.body),
         attributes=otlp_proto.plain_map(record.attributes),
         resource=resource,
+        span=(record.trace_id.hex(), record.span_id.hex()),
+        scope=scope or None,
     )

@@ -20,7 +20,18 @@ from msgspec.structs import replace
 
 from looptrace import semconv
 from looptrace.analyzer.fields.dialect_table import DialectTable
-from looptrace.analyzer.fields.span_fields import STATUS_ERROR, STATUS_OK, span_fields_of
+from looptrace.analyzer.fields.field_reader import (
+    CHOICE_EVENT,
+    DETAILS_EVENT,
+    MESSAGE_EVENTS,
+    READER,
+)
+from looptrace.analyzer.fields.span_fields import (
+    STATUS_ERROR,
+    STATUS_OK,
+    is_exception,
+    span_fields_of,
+)
 from looptrace.analyzer.fingerprint.error_kinds import (
     ERROR_KINDS,
     ERROR_TYPE,
@@ -30,8 +41,9 @@ from looptrace.analyzer.fingerprint.error_kinds import (
 )
 from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
 from looptrace.analyzer.schema.span_fields import ProgressFigures, SpanFields
+from looptrace.analyzer.schema.spans import LOGGED
 from looptrace.analyzer.text.errors import says_nothing
-from looptrace.analyzer.text.payloads import canonical, parsed
+from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
 from looptrace.collector.content.keyed_hashes import hash_of, masked_texts
 
 # The forms in which texts are compared: as they are, or without volatile parts, of which an error
@@ -53,10 +65,15 @@ _KIND_WORDS = {"network": "connection", "dependency": "importerror", "logic": "a
 
 def hash_content(spans: pl.DataFrame, key: bytes, dialects: DialectTable) -> pl.DataFrame:
     """Return spans (`SPAN_SCHEMA`) with hashes for all content."""
-    fields = _with_kinds(span_fields_of(spans, dialects))
+    events = spans["events"].to_list()
+    logged = [
+        text if status == LOGGED else ""
+        for status, text in zip(spans["status"], events, strict=True)
+    ]
+    fields = _with_kinds(span_fields_of(_as_spans(spans), dialects))
     seen: dict[HashedForm, dict[str, str]] = {"exact": {}, "result": {}, "error": {}}
-    for span in fields:
-        _columns(span, lambda form, text: seen[form].setdefault(text, ""))
+    for span, event in zip(fields, logged, strict=True):
+        _row(span, event, lambda form, text: seen[form].setdefault(text, ""))
     known = {
         "exact": {text: hash_of(text, key) for text in seen["exact"]},
         **{
@@ -67,10 +84,59 @@ def hash_content(spans: pl.DataFrame, key: bytes, dialects: DialectTable) -> pl.
             for form in ("result", "error")
         },
     }
-    columns = [_columns(span, lambda form, text: known[form][text]) for span in fields]
+    columns = [
+        _row(span, event, lambda form, text: known[form][text])
+        for span, event in zip(fields, logged, strict=True)
+    ]
     return spans.with_columns(
         pl.DataFrame(columns, schema={name: spans.schema[name] for name in _COLUMNS}, orient="row")
     )
+
+
+def _as_spans(spans: pl.DataFrame) -> pl.DataFrame:
+    """Return spans; an event of a log record is read as a response that failed with it."""
+    is_logged = pl.col("status") == LOGGED
+    told = pl.lit(f'{{"{semconv.GEN_AI_OPERATION_NAME}":"{_OPERATIONS["model"]}"}}')
+    return spans.with_columns(
+        attributes=pl.when(is_logged).then(told).otherwise("attributes"),
+        status=pl.when(is_logged).then(pl.lit(STATUS_ERROR)).otherwise("status"),
+    )
+
+
+def _row(span: SpanFields, event: str, texts: Hash) -> tuple[str, int | None, str | None, str, str]:
+    """Return the written parts of a span, or of the event of a log record."""
+    if not event:
+        return _columns(span, texts)
+    (said,) = msgspec.json.decode(event)
+    name, attributes = _hashed_event(span, said, texts)
+    known = {key: value for key, value in attributes.items() if value is not None}
+    return "", LOGGED, None, "{}", _json([{**said, "name": name, "attributes": known}])
+
+
+def _hashed_event(
+    span: SpanFields, event: dict[str, Any], texts: Hash
+) -> tuple[str, dict[str, Any]]:
+    """Return the name and the attributes of an event that was read as a span, with hashes."""
+    name = event["name"]
+    if is_exception(event):
+        error = None if span.error is None else texts("error", span.error)
+        return name, next((e["attributes"] for e in _exceptions(span, error, texts)), {})
+    given = _messages(span.given, "result", texts) or []
+    answer = _messages(span.answer, "exact", texts) or []
+    if name == CHOICE_EVENT:
+        message = answer[0] if answer else None
+        return name, {"message": message, "finish_reason": span.finish_reason}
+    if name in MESSAGE_EVENTS:
+        return name, given[0] if given else {}
+    told = READER.with_events({}, [event])
+    result, failed = result_of(told.get(semconv.GEN_AI_TOOL_CALL_RESULT))
+    arguments = arguments_of(told.get(semconv.GEN_AI_TOOL_CALL_ARGUMENTS))
+    return DETAILS_EVENT, {
+        **dict(_attributes(span, None, texts)),
+        semconv.GEN_AI_OPERATION_NAME: None,
+        semconv.GEN_AI_TOOL_CALL_ARGUMENTS: _arguments(arguments, texts),
+        semconv.GEN_AI_TOOL_CALL_RESULT: _result(result, failed or _reads_failed(result), texts),
+    }
 
 
 def _with_kinds(fields: list[SpanFields]) -> list[SpanFields]:

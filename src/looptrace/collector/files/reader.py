@@ -13,7 +13,9 @@ import polars as pl
 
 from looptrace.analyzer.engine.span_spool import SpanFile, SpanSpool, write_spans
 from looptrace.analyzer.schema.attribute_lists import concat_spans, with_json
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, SpanRow, distinct_spans
+from looptrace.analyzer.schema.distinct_spans import distinct_spans
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, SpanRow
+from looptrace.collector.coding_agents.otlp_logs import decode_spans_or_logs
 from looptrace.collector.files.sources import Source, find_sources, unpacked, unpacked_message
 from looptrace.collector.importers.console.lines import with_printed_spans
 from looptrace.collector.importers.documents import decoded_documents, empty_text
@@ -24,13 +26,12 @@ from looptrace.collector.otlp.json_documents import begins_document, documents
 from looptrace.collector.otlp.protobuf import (
     begins_message,
     begins_prefixed,
-    decode_message,
     prefixed_messages,
     request_pieces,
     whole_message,
 )
 from looptrace.collector.otlp.protobuf_columns import can_read_columns, span_columns
-from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
+from looptrace.collector.otlp.span_rows import DecodedSpans, Problem, placeless_text
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.errors import InputError
 from looptrace.processes import Processes
@@ -122,14 +123,16 @@ def _read(sources: Sequence[Source], on_bytes: OnBytes, keep: Keep) -> ReadNotes
     empty: list[Skipped] = []
     held = _Held(keep)
     for source in sources:
-        problems = _Problems()
+        problems, placeless = _Problems(), list[int]()
         on_read = _progress(source, on_bytes, bytes_before, bytes_all)
         for decoded in _decode(source, on_read):
             held.add(decoded)
             problems.add(decoded)
             cut += decoded.cut
+            placeless += decoded.placeless
             empty += [Skipped(source.name, decoded.empty)] if decoded.empty else []
         skipped.extend(problems.skipped())
+        skipped += [Skipped(source.name, placeless_text(len(placeless)))] if placeless else []
         on_read(source.bytes_on_disk)  # Also where it could not be read to its end.
         bytes_before += source.bytes_on_disk
     held.flush()
@@ -211,7 +214,8 @@ def _decode(source: Source, on_read: Callable[[int], None]) -> Iterator[DecodedS
     head, chunks, damage = _sniff(unpacked(source, on_read))
     decoded, is_empty = None, True
     for decoded in _decode_by_form(source.name, head, chunks):
-        is_empty &= not decoded.rows and decoded.table is None and not decoded.problems
+        has_more = bool(decoded.problems or decoded.placeless)
+        is_empty &= not decoded.rows and decoded.table is None and not has_more
         yield decoded
     if decoded is None:
         yield DecodedSpans(problems=[Problem(source.name, damage or _EMPTY)])
@@ -304,7 +308,7 @@ def _decode_pieces(name: str, message: Frame) -> Iterator[DecodedSpans]:
     """Decode a large message piece by piece; raises InputError before the first."""
     for piece in request_pieces(message.data, RUN_BYTES):
         decoded = _by_columns([message.data[piece.start : piece.stop]])
-        yield decode_message(name, message, piece) if decoded is None else decoded
+        yield decode_spans_or_logs(name, message, piece) if decoded is None else decoded
 
 
 def _by_columns(requests: Sequence[bytes]) -> DecodedSpans | None:
@@ -316,7 +320,7 @@ def _by_columns(requests: Sequence[bytes]) -> DecodedSpans | None:
 def _decode_message(name: str, message: Frame) -> DecodedSpans:
     """Decode one message; the collector's file exporter writes many, one after the other."""
     if not message.number:
-        return decode_message(name, message)
+        return decode_spans_or_logs(name, message)
     where = f"{name} message {message.number}"
     try:
         data = unpacked_message(message.data)
@@ -324,7 +328,7 @@ def _decode_message(name: str, message: Frame) -> DecodedSpans:
         return DecodedSpans(problems=[Problem(where, message.problem or str(damage))])
     if begins_document(data):
         return decode_document(where, Frame(1, data.strip(), message.problem))
-    return decode_message(name, Frame(message.number, data, message.problem))
+    return decode_spans_or_logs(name, Frame(message.number, data, message.problem))
 
 
 class _Problems:

@@ -151,10 +151,11 @@ _NO_NUMBER = re.compile(rb'("(?:[^"\\]|\\.)*+"?)|-?(?:NaN|Infinity)\b', re.DOTAL
 
 _EMPTY_VALUES = {b"[]": "an empty list", b"{}": "an empty object"}
 # The first field of an export request says what it holds.
+_SPANS = re.compile(rb'"resource(?:S|_s)pans"\s*:')
 _SIGNAL = re.compile(rb'\{\s*"resource_?([a-z]+)"', re.IGNORECASE)
 _OTHER_SIGNALS = {
     b"metrics": "metrics without spans",
-    b"logs": "log records without spans, none of a coding agent",
+    b"logs": "log records without spans, none of a coding agent or of a GenAI span",
     b"profiles": "profiles without spans",
 }
 
@@ -195,8 +196,13 @@ def empty_text(head: bytes) -> str:
 
 def _decoded_request(name: str, document: Frame, *, is_first: bool) -> DecodedSpans:
     where = f"{name}:{document.number}"
-    if document.problem is None and otlp_logs.begins_request(document.data):
-        return otlp_logs.decode_json(document.data, where)
+    if document.problem is None and otlp_logs.holds_logs(document.data):
+        logged = otlp_logs.decode_document(document.data, where)
+        return (
+            logged.with_more(decode_document(name, document))
+            if _SPANS.search(document.data)
+            else logged
+        )
     if is_first and (held := _EMPTY_EXPORT.match(document.data)) is not None:
         why = f"the export is empty: `{held['name'].decode()}` holds nothing; export again"
         return DecodedSpans(problems=[Problem(where, why)])

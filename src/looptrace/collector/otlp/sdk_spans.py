@@ -39,10 +39,10 @@ def row_of(span: ReadableSpan) -> SpanRow:
         end_ns=span.end_time or 0,
         status=span.status.status_code.value,
         status_message=_text(span.status.description or ""),
-        service=service_name(_plain(span.resource.attributes)),
+        service=service_name(plain(span.resource.attributes)),
         scope=_text(scope.name) if scope else None,
-        attributes=_plain(span.attributes),
-        events=[(_text(e.name), e.timestamp, _plain(e.attributes)) for e in span.events],
+        attributes=plain(span.attributes),
+        events=[(_text(e.name), e.timestamp, plain(e.attributes)) for e in span.events],
         links=[
             (trace.format_trace_id(k.context.trace_id), trace.format_span_id(k.context.span_id))
             for k in span.links
@@ -50,12 +50,12 @@ def row_of(span: ReadableSpan) -> SpanRow:
     )
 
 
-def _plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
+def plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return attributes as values that JSON has."""
-    return {_text(name): _plain_value(value) for name, value in (attributes or {}).items()}
+    return {_text(name): plain_value(value) for name, value in (attributes or {}).items()}
 
 
-def _plain_value(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Return a value as it would be after export; bytes are text where they are valid text.
 
     The SDK takes subclasses, such as an enum's members and NumPy's numbers, and keeps them.
@@ -67,12 +67,12 @@ def _plain_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, Mapping):
-        return _plain(value)
+        return plain(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain_value(item) for item in value]
-    for kind, plain in _SUBCLASSED.items():
+        return [plain_value(item) for item in value]
+    for kind, convert in _SUBCLASSED.items():
         if isinstance(value, kind):
-            return _plain_value(plain(value))
+            return plain_value(convert(value))
     return value
 
 

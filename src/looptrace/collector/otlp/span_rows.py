@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat, starmap
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.schema.spans import NO_ITEMS, SpanRow
+from looptrace.analyzer.schema.spans import LOGGED, NO_ITEMS, SpanRow
 from looptrace.errors import InputError
 
 SERVICE_NAME = "service.name"
@@ -25,7 +25,7 @@ PIECES_A_SPAN = 10
 
 _TRACE_ID = re.compile(r"(?!0+$)[0-9a-f]{32}")
 _SPAN_ID = re.compile(r"(?!0+$)[0-9a-f]{16}")
-_NO_ID = re.compile(r"0*")
+NO_ID = re.compile(r"0*")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -70,6 +70,7 @@ class DecodedSpans:
     rows: list[SpanRow] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     cut: list[int] = field(default_factory=list)  # attributes lost by each span that lost any
+    placeless: list[int] = field(default_factory=list)  # 1 for each event that names no span
     table: pl.DataFrame | None = None
     empty: str = ""
     bounds: Bounds = field(default_factory=Bounds, compare=False)
@@ -80,6 +81,16 @@ class DecodedSpans:
         """Return an empty result for a request with bounds."""
         pieces = iter(range(PIECES_A_SPAN * bounds.spans_max))
         return cls(bounds=bounds, pieces_left=pieces)
+
+    def with_more(self, more: DecodedSpans) -> DecodedSpans:
+        """Return this with the rows and the notes of another part of the same source."""
+        return replace(
+            self,
+            rows=[*self.rows, *more.rows],
+            problems=[*self.problems, *more.problems],
+            cut=[*self.cut, *more.cut],
+            placeless=[*self.placeless, *more.placeless],
+        )
 
     def count_piece(self) -> None:
         """Count one more part of the input, before it is decoded.
@@ -107,6 +118,14 @@ def cut_text(spans: int, attributes: int) -> str:
         f"attributes lost to a limit of the SDK: {attributes:,}, of {spans:,} of the spans, "
         "perhaps their session or their messages; set OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=4096 in the "
         "agent's process"
+    )
+
+
+def placeless_text(events: int) -> str:
+    """Return the message that events of log records name no span, what that costs, what to do."""
+    return (
+        f"GenAI events in log records that name no span: {events:,}, so what they say of calls and "
+        "messages is left out; write them where a span is current, with a tracer provider set"
     )
 
 
@@ -143,11 +162,11 @@ def span_row(
     return (
         trace_id,
         span_id,
-        None if _NO_ID.fullmatch(parent_span_id) else parent_span_id,
+        None if NO_ID.fullmatch(parent_span_id) else parent_span_id,
         name,
         start_ns,
         end_ns,
-        status if status in (OK, ERROR) else UNSET,
+        status if status in (OK, ERROR, LOGGED) else UNSET,
         status_message or None,
         service,
         scope,

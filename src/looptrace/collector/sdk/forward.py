@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPException
 from typing import Literal
 
+from opentelemetry.sdk._logs import ReadableLogRecord
+from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import format_trace_id
@@ -25,6 +28,8 @@ from looptrace.collector.sdk.server_watch import (
     reason_in,
     reason_of,
 )
+
+_logger = logging.getLogger(__name__)
 
 Protocol = Literal["http", "grpc"]
 
@@ -48,14 +53,20 @@ class ForwardEngine:
         endpoint: str,
         servers: Sequence[Server],
         *,
+        log_exporter: Callable[[], LogRecordExporter] | None = None,
         fail_closed: bool = False,
     ) -> None:
         """Send to an endpoint; gates come from one server, or from those that share the tasks.
+
+        `log_exporter` makes the exporter of log records when the first of them is sent.
 
         With `fail_closed` the agent makes no step while it knows nothing of its gates.
         """
         EXPORT_LOG.watch(exporter)
         self._exporter = exporter
+        self._make_log_exporter = log_exporter
+        self._log_exporter: LogRecordExporter | None = None
+        self._has_warned = False  # that log records were lost
         self._endpoint = endpoint
         self._watch = ServerWatch(fail_closed=fail_closed)
         self._servers = servers
@@ -76,8 +87,13 @@ class ForwardEngine:
         for stream in self._streams:
             stream.follow(tasks=tasks, traces=traces, service=service)
 
-    def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
-        """Send spans, with the attributes that they inherit from those above them.
+    def take(
+        self,
+        spans: list[ReadableSpan],
+        above: list[ReadableSpan],
+        logged: Sequence[ReadableLogRecord] = (),
+    ) -> None:
+        """Send spans, with the attributes that they inherit from those above them, and log records.
 
         The events of turns in their traces are followed.
 
@@ -88,20 +104,31 @@ class ForwardEngine:
         self.follow(traces=map(format_trace_id, traces))
         by_id = {span.context.span_id: span for span in above if span.context}
         by_id |= {span.context.span_id: span for span in spans if span.context}
-        self._send([with_inherited(span, by_id) for span in spans])
+        if spans:
+            self._send([with_inherited(span, by_id) for span in spans])
+        if logged and self._make_log_exporter:
+            exporter = self._log_exporter = self._log_exporter or self._make_log_exporter()
+            self._send_logs(exporter, logged)
 
     def _send(self, spans: list[ReadableSpan]) -> None:
-        with EXPORT_LOG.kept() as records:
-            try:
-                is_sent = self._exporter.export(spans) is SpanExportResult.SUCCESS
-                reason = "" if is_sent else reason_in(records)
-            except OSError as error:  # The exporters of earlier versions raise it.
-                reason = reason_of(error)
+        reason = _exported(lambda: self._exporter.export(spans) is SpanExportResult.SUCCESS)
         if not reason:
             self._watch.reached("spans", self._endpoint)
             return
         self._watch.lost("spans", self._endpoint, reason, len(spans))
         raise ServerAwayError(f"{len(spans)} spans could not be sent to {self._endpoint}: {reason}")
+
+    def _send_logs(self, exporter: LogRecordExporter, logged: Sequence[ReadableLogRecord]) -> None:
+        """Send log records; without them the server knows less, and still watches the agent."""
+        EXPORT_LOG.watch(exporter)
+        reason = _exported(lambda: exporter.export(logged) is LogRecordExportResult.SUCCESS)
+        if reason and not self._has_warned:
+            self._has_warned = True
+            _logger.warning(
+                "log records could not be sent to %s (%s), and what they say of calls and messages "
+                "is missing there; further failures are not logged",
+                *(self._endpoint, reason),
+            )
 
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
         """Send a person's decision to the server with the gate; the event comes back by a stream.
@@ -150,6 +177,17 @@ class ForwardEngine:
         for stream in self._streams:
             stream.close()
         self._exporter.shutdown()
+        if self._log_exporter is not None:
+            self._log_exporter.shutdown()  # type: ignore[no-untyped-call]
+
+
+def _exported(export: Callable[[], bool]) -> str:
+    """Export, and return why that failed; empty where it worked."""
+    with EXPORT_LOG.kept() as records:
+        try:
+            return "" if export() else reason_in(records)
+        except OSError as error:  # The exporters of earlier versions raise it.
+            return reason_of(error)
 
 
 def exporter_to(endpoint: str | None, protocol: Protocol, token: str | None) -> SpanExporter:
@@ -168,6 +206,18 @@ def exporter_to(endpoint: str | None, protocol: Protocol, token: str | None) -> 
 
     path = None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces"
     return Http(endpoint=path, headers=headers)
+
+
+def log_exporter_to(endpoint: str, protocol: Protocol, token: str | None) -> LogRecordExporter:
+    """Return the official exporter of log records to an endpoint, as `exporter_to` does."""
+    headers = {"authorization": f"Bearer {token}"} if token else None
+    if protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter as Grpc  # noqa: PLC0415
+
+        return Grpc(endpoint=endpoint, headers=headers, insecure=endpoint.startswith("http://"))
+    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter as Http  # noqa: PLC0415
+
+    return Http(endpoint=f"{endpoint.rstrip('/')}/v1/logs", headers=headers)
 
 
 def with_inherited(span: ReadableSpan, by_id: dict[int, ReadableSpan]) -> ReadableSpan:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Unpack
 from urllib.parse import urlsplit
 
 from opentelemetry import trace
+from opentelemetry._logs import get_logger_provider, set_logger_provider
+from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
@@ -36,13 +38,13 @@ def instrument(
 ) -> LoopSpanProcessor:
     """Watch the agents of this process for loops; return the processor, for its gates.
 
-    This uses the current tracer provider, or makes and sets one. It also exports spans if an
-    `OTEL_EXPORTER_OTLP_*ENDPOINT` is set and `OTEL_TRACES_EXPORTER` is not `none`. With
-    `LOOPTRACE_ENDPOINT` (and `LOOPTRACE_TOKEN`) a looptrace server looks for loops, with its own
-    settings; otherwise this process does, with `settings`. Gates come from there, or from the
-    servers in `LOOPTRACE_GATES`, separated by commas. With `OTEL_SDK_DISABLED` looptrace watches
-    nothing. Spans of a provider made here keep 4,096 attributes, unless the environment sets a
-    limit.
+    This uses the current providers of tracers and of loggers, or makes and sets them. It also
+    exports spans if an `OTEL_EXPORTER_OTLP_*ENDPOINT` is set and `OTEL_TRACES_EXPORTER` is not
+    `none`. With `LOOPTRACE_ENDPOINT` (and `LOOPTRACE_TOKEN`) a looptrace server looks for loops,
+    with its own settings; otherwise this process does, with `settings`. Gates come from there, or
+    from the servers in `LOOPTRACE_GATES`, separated by commas. With `OTEL_SDK_DISABLED` looptrace
+    watches nothing. Spans of a provider made here keep 4,096 attributes, unless the environment
+    sets a limit.
 
     Raises:
         ValueError: if an address or a protocol in the environment is not one, or settings are
@@ -63,7 +65,16 @@ def instrument(
         processor = LoopSpanProcessor.local(settings, **options)
     if environment.get(DISABLED_VARIABLE, "").lower() == "true":
         return processor
-    return processor.use(provider)
+    return processor.use(provider, _logger_provider())
+
+
+def _logger_provider() -> LoggerProvider:
+    """Return the current provider of loggers, or make and set one, which exports nothing."""
+    provider = get_logger_provider()
+    if not isinstance(provider, LoggerProvider):
+        provider = LoggerProvider()
+        set_logger_provider(provider)
+    return provider
 
 
 def _limits(environment: Mapping[str, str]) -> SpanLimits:

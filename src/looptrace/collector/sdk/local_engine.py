@@ -6,10 +6,12 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from secrets import token_bytes
 
+from opentelemetry import trace
+from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk.trace import ReadableSpan
 
 from looptrace.analyzer.engine.live import Fed
@@ -19,8 +21,11 @@ from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.resolutions import Resolution, resolution_turns
 from looptrace.analyzer.settings.given import SettingsLike, settings_of
 from looptrace.analyzer.text.session_names import session_name
+from looptrace.collector.coding_agents.genai_events import EventRows
+from looptrace.collector.coding_agents.log_events import LogRecord
 from looptrace.collector.content.redaction import KEY_BYTES, redact_text
-from looptrace.collector.otlp.sdk_spans import row_of
+from looptrace.collector.otlp.sdk_spans import plain, plain_value, row_of
+from looptrace.collector.otlp.span_rows import DecodedSpans
 from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.sdk.open_spans import service_in
 from looptrace.errors import LooptraceError
@@ -63,8 +68,13 @@ class LocalEngine:
     ) -> None:
         """Do nothing: all events here are of this process."""
 
-    def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
-        """Process ended spans, and notify of the events that follow.
+    def take(
+        self,
+        spans: list[ReadableSpan],
+        above: list[ReadableSpan],
+        logged: Sequence[ReadableLogRecord] = (),
+    ) -> None:
+        """Process ended spans and log records of spans, and notify of the events that follow.
 
         The agent's own span usually ends last and names the task of the others, so the spans that
         are still open above them are read, too.
@@ -75,7 +85,10 @@ class LocalEngine:
         self._enter()
         with self._lock:
             self._service = service_in(spans[-1].resource) if spans else self._service
-            _, fed = self._live.take_rows([*map(row_of, spans)], map(row_of, above))
+            events, notes = EventRows(), DecodedSpans()
+            told = [events.row_of(_record_of(each), notes) for each in logged]
+            rows = [*filter(None, told), *map(row_of, spans)]
+            _, fed = self._live.take_rows(rows, map(row_of, above))
             notices = self._notices(fed)
         self._notify(notices)
 
@@ -138,10 +151,28 @@ class LocalEngine:
     def _notices(self, fed: Fed) -> list[GateNotice]:
         """Return the events; an event that only moved to another task keeps its id."""
         if time.monotonic() > self._forget_s:
-            self._live.engine.forget(time.time_ns())
+            self._live.forget(time.time_ns())
             self._forget_s = time.monotonic() + FORGET_EVERY_S
         names: dict[str, list[str]] = defaultdict(list)
         events = (*fed.moved, *fed.events)
         for name, task in self._live.traces.groups.joined.items() if events else ():
             names[task].append(name)
         return [notice_of(event, self._directives, names[event.task]) for event in events]
+
+
+def _record_of(readable: ReadableLogRecord) -> LogRecord:
+    """Return a log record of the SDK as it would be after export."""
+    record, scope = readable.log_record, readable.instrumentation_scope
+    return LogRecord(
+        time_ns=record.timestamp or 0,
+        observed_ns=record.observed_timestamp or 0,
+        event_name=record.event_name or "",
+        body=plain_value(record.body),
+        attributes=plain(record.attributes),
+        resource=plain(readable.resource.attributes),
+        span=(
+            trace.format_trace_id(record.trace_id or 0),
+            trace.format_span_id(record.span_id or 0),
+        ),
+        scope=scope.name if scope else None,
+    )

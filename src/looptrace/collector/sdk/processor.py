@@ -11,14 +11,16 @@ import logging
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 from opentelemetry import trace
 from opentelemetry.context import Context
+from opentelemetry.sdk._logs import LoggerProvider, ReadableLogRecord
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
 from looptrace.analyzer.fields.dialect_table import DialectTable
@@ -26,14 +28,15 @@ from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.text.session_names import bounded_name, session_of
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.sdk.agent_gate import TASKS_MAX, AgentGate, Callback, Gates, GateState
-from looptrace.collector.sdk.forward import ForwardEngine, exporter_to
+from looptrace.collector.sdk.forward import ForwardEngine, exporter_to, log_exporter_to
 from looptrace.collector.sdk.forward import Protocol as Wire
 from looptrace.collector.sdk.gate_stream import Server
+from looptrace.collector.sdk.log_processor import LoopLogProcessor
 from looptrace.collector.sdk.open_spans import OpenSpans, service_in
 from looptrace.collector.sdk.server_watch import ServerAwayError
 from looptrace.collector.sdk.setup_check import SetupCheck
 from looptrace.collector.sdk.span_events import Emit, SpanEventEmitter
-from looptrace.collector.sdk.span_queue import SpanQueue
+from looptrace.collector.sdk.span_queue import Queued, SpanQueue
 from looptrace.collector.sdk.watching_sampler import WatchingSampler
 from looptrace.installation import how_to_install
 from looptrace.semconv import SCOPE
@@ -69,8 +72,16 @@ class Engine(Protocol):
     ) -> None:
         """Also follow tasks, or sessions of the service, and turns in traces, from now on."""
 
-    def take(self, spans: list[ReadableSpan], above: list[ReadableSpan]) -> None:
-        """Process ended spans, and the spans of their traces that are still open."""
+    def take(
+        self,
+        spans: list[ReadableSpan],
+        above: list[ReadableSpan],
+        logged: Sequence[ReadableLogRecord] = (),
+    ) -> None:
+        """Process ended spans, the spans above them that are still open, and log records of spans.
+
+        A record may come before its span or after it.
+        """
 
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
         """Apply a person's decision on an open gate."""
@@ -109,7 +120,7 @@ class ProcessorOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """Counts of the spans and events of a process so far.
+    """Counts of the spans, the log records of spans, and the events of a process so far.
 
     Spans are dropped because the queue was full (`queue_full`), because the engine failed
     (`failed`), or because they came after the end (`closed`).
@@ -219,7 +230,13 @@ class LoopSpanProcessor(SpanProcessor):
         gates = (endpoint if protocol == "http" else "") if gates is None else gates
         servers = [Server(url.strip(), token) for url in gates.split(",") if gates]
         fail_closed = options.get("fail_closed", False)
-        engine = ForwardEngine(exporter, endpoint, servers, fail_closed=fail_closed)
+        engine = ForwardEngine(
+            exporter,
+            endpoint,
+            servers,
+            log_exporter=partial(log_exporter_to, endpoint, protocol, token),
+            fail_closed=fail_closed,
+        )
         options.setdefault("limits", FORWARD_LIMITS)
         return cls(engine, **options)
 
@@ -296,22 +313,31 @@ class LoopSpanProcessor(SpanProcessor):
         """
         return self._gates.on_change(callback)
 
-    def use(self, provider: TracerProvider) -> LoopSpanProcessor:
+    def use(
+        self, provider: TracerProvider, logger_provider: LoggerProvider | None = None
+    ) -> LoopSpanProcessor:
         """Add the processor to a provider and return it.
 
         The provider also writes the gate events for which there is no open span. Tracers that it
         makes from now on record what its sampler drops, for processors alone: it is not exported.
+        Instrumentations that write messages as log records, such as OpenTelemetry's own, need the
+        provider of their loggers, too.
         """
         self._provider = provider
         if not isinstance(provider.sampler, WatchingSampler):
             provider.sampler = WatchingSampler(provider.sampler)
         self._spans.service = self._spans.service or service_in(provider.resource)
         provider.add_span_processor(self)
+        if logger_provider is not None:
+            logged = LoopLogProcessor(self._queue.put, lambda: self._count("on_emit"))
+            logger_provider.add_log_record_processor(logged)
         return self
 
-    def _take(self, spans: list[ReadableSpan]) -> None:
+    def _take(self, queued: list[Queued]) -> None:
+        spans = [each for each in queued if isinstance(each, ReadableSpan)]
+        logged = [each for each in queued if not isinstance(each, ReadableSpan)]
         traces = {span.context.trace_id for span in spans if span.context}
-        self._engine.take(spans, self._spans.of(traces))
+        self._engine.take(spans, self._spans.of(traces), logged)
 
     def _notify(self, notices: list[GateNotice]) -> None:
         """Handle the notices that concern this process, each once; a server may repeat itself."""

@@ -16,6 +16,7 @@ from http import HTTPStatus
 from typing import Literal
 from urllib.parse import urlsplit
 
+from opentelemetry.sdk._logs.export import LogRecordExporter
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from looptrace.collector.worker import after_fork
@@ -129,7 +130,7 @@ class ExportLog(logging.Filter):
         finally:
             self._here.records = None
 
-    def watch(self, exporter: SpanExporter) -> None:
+    def watch(self, exporter: SpanExporter | LogRecordExporter) -> None:
         """Also keep back what this kind of exporter logs."""
         for name in {kind.__module__ for kind in type(exporter).__mro__}:
             logger = logging.getLogger(name)

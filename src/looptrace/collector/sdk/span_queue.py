@@ -9,7 +9,9 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Generator
 from functools import partial
+from typing import TypeAlias
 
+from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk.trace import ReadableSpan
 
 from looptrace.collector.sdk.server_watch import ServerAwayError
@@ -17,7 +19,9 @@ from looptrace.collector.worker import Worker, after_fork
 
 _logger = logging.getLogger(__name__)
 
-Take = Callable[[list[ReadableSpan]], None]
+# A span that ended, or a log record of a span.
+Queued: TypeAlias = ReadableSpan | ReadableLogRecord
+Take = Callable[[list[Queued]], None]
 
 
 class SpanQueue:
@@ -43,8 +47,8 @@ class SpanQueue:
         self._begin()
         after_fork(self._begin)
 
-    def put(self, span: ReadableSpan) -> None:
-        """Add a span, or drop and count it."""
+    def put(self, span: Queued) -> None:
+        """Add a span or a log record, or drop and count it."""
         waiting = len(self._spans)
         if self._closed:
             self._drop("closed", 1)
@@ -105,7 +109,7 @@ class SpanQueue:
 
     def _begin(self) -> None:
         """Start with an empty queue: at first, and in a forked process, without the thread."""
-        self._spans: deque[ReadableSpan] = deque()
+        self._spans: deque[Queued] = deque()
         self._idle = threading.Condition()
         self._counting = threading.Lock()
         self._began_s: float | None = None  # when the current batch was taken
@@ -117,7 +121,7 @@ class SpanQueue:
     def _take_some(self) -> bool:
         """Process one batch; returns whether there may be more."""
         self._began_s = time.monotonic()
-        batch: list[ReadableSpan] = []
+        batch: list[Queued] = []
         while self._spans and len(batch) < self._batch_max:
             batch.append(self._spans.popleft())
         try:

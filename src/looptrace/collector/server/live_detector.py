@@ -26,7 +26,7 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.resolutions import resolution_turns, with_decisions
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.understanding import NOTHING_SEEN, Understood
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA, span_rows
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.bounded_dict import BoundedDict
@@ -82,6 +82,7 @@ class DetectorCounts:
     tasks_evicted: int = number("Tasks that were evicted because there were too many.")
     traces: int = number("Traces whose spans may go on, held in memory.", "gauge")
     traces_dropped: int = number("Traces that were dropped because there were too many.")
+    events_alone: int = number("Events of log records whose spans did not come in time.")
     backlog_spans: int = number(
         "Spans from before the start on which the rules have not run yet.",
         "gauge",
@@ -306,7 +307,7 @@ class _Judge:
             self._note(self._live.feed(with_decisions(turns, decided, self._sameness)).states)
         if not self._judged.is_current:
             self._replayed.add(turns)
-        self._live.traces.take(span_rows(spans))
+        self._live.know(spans)
 
     @contextmanager
     def _replaying(self, traces: Collection[str]) -> Iterator[None]:
@@ -353,7 +354,7 @@ class _Judge:
             self._shown.understood = self._live.traces.understood()
             self._shown_s = time.monotonic() + UNDERSTOOD_EVERY_S
         if time.monotonic() > self._forget_s:
-            self._live.engine.forget(time.time_ns())
+            self._live.forget(time.time_ns())
             if time.time_ns() > self._stored_until_ns:
                 self._stored.forget()
             self._forget_outages(time.time_ns())
@@ -472,3 +473,4 @@ class _Judge:
         judged, live, traces = self._judged, self._live.engine, self._live.traces
         judged.late, judged.tasks, judged.tasks_evicted = live.late, len(live), live.evicted
         judged.traces, judged.traces_dropped = len(traces), traces.dropped
+        judged.events_alone = self._live.log_events.lost

@@ -6,7 +6,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from io import BytesIO
 from typing import Protocol
@@ -84,6 +84,7 @@ class DecodedRequest:
     message: str = ""
     size: int = 0
     cut: Sequence[int] = ()  # attributes lost by each span that lost any
+    placeless: Sequence[int] = ()  # 1 for each event that names no span
 
 
 class _Stream(Protocol):
@@ -169,7 +170,7 @@ def decode_traces(body: bytes, form: WireFormat, limits: Limits) -> DecodedReque
 
 
 def decode_logs(body: bytes, form: WireFormat, limits: Limits) -> DecodedRequest:
-    """Decode a request of logs to the spans that agents report in them.
+    """Decode a request of logs to the spans that agents report in them, and to events of spans.
 
     A bad record costs only itself, unless there are no good ones. Raises RefusalError.
     """
@@ -179,7 +180,7 @@ def decode_logs(body: bytes, form: WireFormat, limits: Limits) -> DecodedRequest
         check(body, _bounds(limits))
     except OverBoundsError as error:
         raise RefusalError(Reason.TOO_MANY_SPANS, str(error)) from error
-    decoded = decode(body)
+    decoded = decode(body, bounds=_bounds(limits))
     if len(decoded.rows) + len(decoded.problems) > limits.spans_max:
         why = f"a request may have {limits.spans_max:,} spans; send smaller batches"
         raise RefusalError(Reason.TOO_MANY_SPANS, why)
@@ -199,7 +200,7 @@ def _taken(decoded: DecodedSpans, size: int) -> DecodedRequest:
     why = why[:SHOWN_CHARS_MAX]
     if worse or (bad and not decoded.rows):
         raise RefusalError(Reason.UNDECODABLE, why)
-    return DecodedRequest(decoded.rows, len(bad), why, size, decoded.cut)
+    return DecodedRequest(decoded.rows, len(bad), why, size, decoded.cut, decoded.placeless)
 
 
 def _without_deep(decoded: DecodedSpans, depth_max: int) -> DecodedSpans:
@@ -212,7 +213,7 @@ def _without_deep(decoded: DecodedSpans, depth_max: int) -> DecodedSpans:
             problems.append(Problem("the request", why, is_span=True))
         else:
             rows.append(row)
-    return DecodedSpans(rows, problems, cut=decoded.cut)
+    return replace(decoded, rows=rows, problems=problems)
 
 
 def _depth(text: str, depth_max: int) -> int:

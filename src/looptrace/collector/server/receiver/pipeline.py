@@ -12,8 +12,9 @@ from threading import Lock
 
 import polars as pl
 
+from looptrace.analyzer.schema.distinct_spans import is_logged
 from looptrace.analyzer.settings.server_limits import Limits
-from looptrace.collector.otlp.span_rows import cut_text
+from looptrace.collector.otlp.span_rows import cut_text, placeless_text
 from looptrace.collector.server.receiver.decoding import (
     DecodedRequest,
     RefusalError,
@@ -147,11 +148,21 @@ class Pipeline:
             await self._commit(decoded)
         self.counts.add("requests")
         self.counts.add("bytes", size)
-        self.counts.add("spans", len(decoded.rows))
+        events = sum(map(is_logged, decoded.rows))
+        self.counts.add("spans", len(decoded.rows) - events)
+        self.counts.add("events", events)
         self.counts.add("spans_rejected", decoded.rejected)
         if decoded.cut:
             self._warn_of_cut(decoded.cut)
+        if decoded.placeless:
+            self._warn_of_placeless(len(decoded.placeless))
         return decoded
+
+    def _warn_of_placeless(self, events: int) -> None:
+        """Count events that name no span, and log the first of them."""
+        if not self.counts.read()["events_placeless"]:
+            _logger.warning("%s", placeless_text(events))
+        self.counts.add("events_placeless", events)
 
     def _warn_of_cut(self, cut: Sequence[int]) -> None:
         """Count spans that lost attributes, and log the first of them."""

@@ -127,6 +127,8 @@ TAKEN = {
     "spans": "Spans that were accepted.",
     "spans_rejected": "Spans that were rejected from accepted requests.",
     "spans_cut": "Spans that lost attributes to a limit of the SDK.",
+    "events": "Events of spans that were accepted in log records.",
+    "events_placeless": "GenAI events in log records that name no span.",
     "metrics_requests": "Requests of metrics, which are ignored.",
 }
 REFUSED = {f"refused_{reason.value.name}": reason.value.doc for reason in Reason}

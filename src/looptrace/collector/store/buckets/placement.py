@@ -12,7 +12,8 @@ import polars as pl
 from looptrace.analyzer.engine.span_spool import SpanSpool, split_spans
 from looptrace.analyzer.normalize.span_ties import tie_rows
 from looptrace.analyzer.normalize.span_tree import groups
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA, Skipped, distinct_spans
+from looptrace.analyzer.schema.distinct_spans import distinct_spans, whole_spans
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA, Skipped
 from looptrace.analyzer.text.digests import digest
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.parquet import BUCKETS, STORED_SPAN_SCHEMA, read_bucket
@@ -191,14 +192,18 @@ def _add(store_dir: Path, arriving: _Arriving) -> _Added:
     before = pl.concat([stored, *arriving.moved])
     every, kept, known, replaced = given, given, 0, list[Skipped]()
     if not before.is_empty():
-        known = given.join(before.select(_ROW_KEY), on=_ROW_KEY, how="semi").height
+        known = (
+            whole_spans(given)
+            .join(whole_spans(before).select(_ROW_KEY), on=_ROW_KEY, how="semi")
+            .height
+        )
         every = pl.concat([before, given])
         # An earlier version that read other ties may have stored the same span.
         both = every.unique(list(SPAN_SCHEMA), keep="last", maintain_order=True)
         kept, replaced = distinct_spans(both)
     _replace_spans(store_dir, arriving.bucket, traces, kept)
     return _Added(
-        new=given.height - known,
+        new=whole_spans(given).height - known,
         known=known,
         clashes=clashes,
         replaced=replaced,

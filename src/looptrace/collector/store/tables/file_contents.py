@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from looptrace.analyzer.schema.spans import LOGGED
+
 # Notes in a file's metadata: what all of its rows were made with, and when the last one arrived, in
 # nanoseconds since 1970.
 MADE_WITH, ARRIVED = "looptrace.made_with", "looptrace.arrived_ns"
@@ -43,6 +45,7 @@ class _Facts:
 
     stamp: Stamp
     rows: int | None = None
+    spans: int | None = None
     made_with: str | None = None
     arrived_ns: int | None = None
     hashes: dict[str, Hashes] = field(default_factory=dict)  # by column, sorted
@@ -54,6 +57,15 @@ def file_rows(path: Path) -> int:
     if facts.rows is None:
         facts.rows = int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
     return facts.rows
+
+
+def file_spans(path: Path) -> int:
+    """Return the number of spans of a file, without events of log records that wait for theirs."""
+    facts = _facts(path)
+    if facts.spans is None:
+        spans = pl.scan_parquet(path, glob=False).filter(pl.col("status") != LOGGED)
+        facts.spans = int(spans.select(pl.len()).collect().item())
+    return facts.spans
 
 
 def file_made_with(path: Path) -> str:

@@ -20,6 +20,7 @@ from looptrace.collector.store.tables.file_contents import (
     file_arrived_ns,
     file_made_with,
     file_rows,
+    file_spans,
     may_have,
 )
 from looptrace.collector.store.tables.file_names import ANY_DATA, covered, in_order
@@ -181,14 +182,15 @@ def scan_bucket(store_dir: Path, table: str, bucket: int) -> pl.LazyFrame:
 
 
 def count_bucket(store_dir: Path, table: str, bucket: int) -> int:
-    """Return the number of rows of a bucket, from the footers of its files.
+    """Return the number of rows of a bucket; an event that waits for its span is none.
 
     Raises:
         StoreError: if a file is not what looptrace wrote.
     """
     paths = _present_files(store_dir, table, bucket)
     try:
-        return sum(map(file_rows, paths)) + rows_absent(store_dir, table, bucket, paths)
+        count = file_spans if table == "spans" else file_rows
+        return sum(map(count, paths)) + rows_absent(store_dir, table, bucket, paths)
     except BAD_PARQUET:
         return read_bucket(store_dir, table, bucket, []).height  # This names the file.
 
