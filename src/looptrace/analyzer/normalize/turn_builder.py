@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 from msgspec.structs import asdict
 
+from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.fields.messages import comes_again
 from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, PER_SERVICE, Sameness, Sessions
@@ -53,13 +54,15 @@ class Noted:
     understood: Understood
 
 
-def turns_of(spans: pl.DataFrame, sameness: Sameness = NOTHING) -> tuple[pl.DataFrame, Noted]:
+def turns_of(
+    spans: pl.DataFrame, sameness: Sameness = NOTHING, dialects: DialectTable = SHIPPED
+) -> tuple[pl.DataFrame, Noted]:
     """Turn spans (`SPAN_SCHEMA`, in any order) into turns (`TURN_SCHEMA`, sorted and numbered).
 
     The second result is what could not be taken as it stood, circles of parents, and how much was
-    understood. `sameness` decides how turns are compared.
+    understood. `sameness` decides how turns are compared, `dialects` how spans are read.
     """
-    return turns_of_fields(span_fields_of(spans), sameness)
+    return turns_of_fields(span_fields_of(spans, dialects), sameness)
 
 
 def turns_of_fields(
