@@ -53,6 +53,8 @@ TOKENS_MAX = 10**9
 # A task cannot have more tests, files or lines.
 COUNT_MAX = 10**9
 PERCENT_MAX = 100.0
+# Spans of no kind have whole states as their input; arguments of calls are shorter.
+SPARE_CHARS_MAX = 20_000
 TIME_NS_MAX = 2**63 - 1
 
 _MARKERS = ("files_created", "dependencies_added", "code_written")
@@ -146,7 +148,9 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
     row, columns = spans.row, reader.columns(dialect, spans.attributes, len(spans.places))
     names = _names(row["name"], columns.values(kind or ""), reader.table)
     kinds = [None if name in _NOT_A_CALL else kind for name in names]
-    arguments, results, say_failed = _tool_fields(columns, kinds, dialect)
+    arguments, results, say_failed = (
+        _tool_fields(columns, kinds, dialect) if kind else _spare_fields(columns, len(names))
+    )
     failed = list(map(_failed, row["status"], _levels(columns), say_failed, results))
     if said_kind == PART:  # A part that says nothing is no more than a node.
         told = zip(failed, arguments, results, strict=True)
@@ -260,6 +264,23 @@ def _told_arguments(arguments: _Texts, results: _Texts) -> list[str | None]:
     """Leave out arguments that are empty as the result is, because both are hidden."""
     pairs = zip(arguments, results, strict=True)
     return [None if asked == gave == "{}" else asked for asked, gave in pairs]
+
+
+def _spare_fields(columns: FieldColumns, count: int) -> tuple[_Texts, _Texts, _Flags]:
+    """Return the same of spans of no kind, which may be calls; what is long is left out.
+
+    An attempt is no call, and has its results in fields of its own.
+    """
+    unknown: list[Any] = [None] * count
+    if "arguments" not in columns or "status" in columns:
+        return unknown, unknown, unknown
+    given, gave = (map(_short, columns.values(name)) for name in ("arguments", "result"))
+    results, say_failed = zip(*map(result_of, gave), strict=True)
+    return list(map(arguments_of, given)), results, say_failed
+
+
+def _short(value: Any) -> Any:
+    return value if len(str(value)) <= SPARE_CHARS_MAX else None
 
 
 def _told_results(results: _Texts, failed: _Flags, dialect: str) -> _Texts:
