@@ -66,7 +66,7 @@ _HIDDEN_AS_EMPTY = frozenset({"langsmith", "google_adk"})
 _NOT_A_CALL = frozenset({"final_answer"})
 _TYPES_THAT_SAY_NOTHING = {"", "_OTHER", "TOOL_ERROR", "Exception", "Error", "tool_error"}
 # Messages in JSON begin like this.
-_CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"messages")')
+_CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"(?:messages|parts|role)")')
 
 _Kinds: TypeAlias = Sequence[SpanKind | None]  # of each span
 _Texts: TypeAlias = Sequence[str | None]
