@@ -203,14 +203,32 @@ def _message_in(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _part_of(value: Any, path: str) -> Any:
-    """Return a part of a JSON object, None if there is none; `a.b` is a key or leads deeper."""
+    """Return a part of a JSON object or list, None if there is none.
+
+    `a.b` is a key or leads deeper, `0` is an item of a list, and `a=b` or `a!=b` are the items of
+    a list whose `a` is or is not `b`.
+    """
     holder = parsed(value)
+    if isinstance(holder, list):
+        return _items_of(holder, path)
     if not isinstance(holder, dict):
         return None
     if path in holder or "." not in path:
         return holder.get(path)
     first, _, rest = path.partition(".")
     return _part_of(holder.get(first), rest)
+
+
+def _items_of(items: list[Any], path: str) -> Any:
+    name, chosen, word = path.partition("=")
+    if chosen:
+        is_wanted = not name.endswith("!")
+        name = name.removesuffix("!")
+        found = [i for i in items if isinstance(i, dict) and (i.get(name) == word) is is_wanted]
+        return found or None
+    first, _, rest = path.partition(".")
+    item = items[int(first)] if first.isdecimal() and int(first) < len(items) else None
+    return _part_of(item, rest) if rest else item
 
 
 class SpansAlike(NamedTuple):

@@ -64,6 +64,7 @@ _PROGRESS = ("tests_failed", "tests_total", "coverage", *_MARKERS)
 _HIDDEN_AS_EMPTY = frozenset({"langsmith", "google_adk"})
 # smolagents reports the end of a run as a call to this tool.
 _NOT_A_CALL = frozenset({"final_answer"})
+_BAD_LEVELS = frozenset({"error", "failure", "failed"})
 _TYPES_THAT_SAY_NOTHING = {"", "_OTHER", "TOOL_ERROR", "Exception", "Error", "tool_error"}
 # Messages in JSON begin like this.
 _CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"(?:messages|parts|role)")')
@@ -207,9 +208,14 @@ def _shapes(spans: SpansAlike, kinds: _Kinds, *, is_known: bool) -> Sequence[Sha
 
 def _names(span_names: Sequence[str], named: Sequence[Any], table: DialectTable) -> list[str]:
     return [
-        bounded_name(str(name) if name else table.name_in(span_name))
+        bounded_name(_unquoted(str(name)) if name else table.name_in(span_name))
         for name, span_name in zip(named, span_names, strict=True)
     ]
+
+
+def _unquoted(name: str) -> str:
+    """Return a name without the quotation marks of JSON."""
+    return str(parsed(name)) if name.startswith('"') else name
 
 
 def _agents(
@@ -229,8 +235,9 @@ def _tool_fields(
     if "tool" not in kinds:
         unknown = [None] * len(kinds)
         return unknown, unknown, unknown
-    arguments = list(map(arguments_of, columns.values("arguments")))
-    results, say_failed = map(list, zip(*map(result_of, columns.values("result")), strict=True))
+    arguments = [arguments_of(_whole(value)) for value in columns.values("arguments")]
+    gave = [result_of(_whole(value)) for value in columns.values("result")]
+    results, say_failed = map(list, zip(*gave, strict=True))
     _read_messages(columns, arguments, results, say_failed)
     for place, kind in enumerate(kinds):
         if kind is None:
@@ -283,6 +290,11 @@ def _short(value: Any) -> Any:
     return value if len(str(value)) <= SPARE_CHARS_MAX else None
 
 
+def _whole(value: object) -> object:
+    """Return a value, or the list of documents that stand in flat keys."""
+    return value.values() if isinstance(value, FlatMessages) else value
+
+
 def _told_results(results: _Texts, failed: _Flags, dialect: str) -> _Texts:
     """Leave out the empty result that producers write if a call failed or outputs are hidden."""
     if "{}" not in results:
@@ -312,12 +324,20 @@ def _model_fields(
     if "answer_calls" in columns:
         for place, value in enumerate(columns.values("answer_calls")):
             has_calls = any(message.calls for message in answers[place] or ())
-            if not has_calls and (asked := _messages(value, "assistant")):
+            if not has_calls and (asked := _messages(_calls_in(value), "assistant")):
                 answers[place] = (answers[place] or ()) + asked
     for place, kind in enumerate(kinds):
         if kind is None:
             given[place] = answers[place] = None
     return given, answers
+
+
+def _calls_in(value: object) -> object:
+    """Return a list of calls that name no type as one of calls."""
+    value = parsed(value)
+    if not isinstance(value, list):
+        return value
+    return [{"type": "tool_call", **call} if isinstance(call, dict) else call for call in value]
 
 
 def _messages(
@@ -355,7 +375,7 @@ def _failed(
     status: int, level: str | None, says_failed: bool | None, result: str | None
 ) -> bool | None:
     """Return failure by the span's status, else by the result; a later step reads its text."""
-    if status == STATUS_ERROR or (level and level.lower() in ("error", "failure")):
+    if status == STATUS_ERROR or (level and level.lower() in _BAD_LEVELS):
         return True
     if says_failed is not None:
         return says_failed
