@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from looptrace.analyzer.fields.messages import answer_of, messages_of
+from looptrace.analyzer.fields.messages import messages_of
+from looptrace.analyzer.fields.streamed_answers import answer_of
 from looptrace.analyzer.schema.message import ToolCall
 from looptrace.analyzer.text.payloads import result_of
 

@@ -32,7 +32,8 @@ from looptrace.analyzer.fields.field_reader import (
     spans_alike,
 )
 from looptrace.analyzer.fields.flat_messages import FlatMessages
-from looptrace.analyzer.fields.messages import answer_of, messages_of
+from looptrace.analyzer.fields.messages import messages_of
+from looptrace.analyzer.fields.streamed_answers import answer_of
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import (
     NO_FIGURES,
