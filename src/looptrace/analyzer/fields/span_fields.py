@@ -32,7 +32,8 @@ from looptrace.analyzer.fields.field_reader import (
     spans_alike,
 )
 from looptrace.analyzer.fields.flat_messages import FlatMessages
-from looptrace.analyzer.fields.messages import answer_of, messages_of
+from looptrace.analyzer.fields.messages import messages_of
+from looptrace.analyzer.fields.streamed_answers import answer_of
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import (
     NO_FIGURES,
@@ -67,7 +68,7 @@ _NOT_A_CALL = frozenset({"final_answer"})
 _BAD_LEVELS = frozenset({"error", "failure", "failed"})
 _TYPES_THAT_SAY_NOTHING = {"", "_OTHER", "TOOL_ERROR", "Exception", "Error", "tool_error"}
 # Messages in JSON begin like this.
-_CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"messages")')
+_CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"(?:messages|parts|role)")')
 
 _Kinds: TypeAlias = Sequence[SpanKind | None]  # of each span
 _Texts: TypeAlias = Sequence[str | None]

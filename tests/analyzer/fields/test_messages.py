@@ -1,0 +1,63 @@
+"""Messages in the forms of single producers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from looptrace.analyzer.fields.messages import messages_of
+from looptrace.analyzer.fields.streamed_answers import answer_of
+from looptrace.analyzer.schema.message import ToolCall
+from looptrace.analyzer.text.payloads import result_of
+
+ASKED = ToolCall("c1", "open_gate", '{"gate":"north"}')
+
+
+def test_calls_that_are_the_text_of_a_message() -> None:
+    """Koog writes the calls of an answer as JSON into its text, and such a text is no answer."""
+    function = {"name": "open_gate", "arguments": '{"gate": "north"}'}
+    text = json.dumps([{"function": function, "id": "c1", "type": "function"}])
+
+    (asked,) = messages_of([{"role": "assistant", "content": text}], "assistant")
+    (again,) = messages_of(json.dumps([{"role": "assistant", "content": text}]), "assistant")
+    (person,) = messages_of([{"role": "user", "content": text}], "user")
+
+    assert (asked.text, asked.calls) == (again.text, again.calls) == ("", (ASKED,))
+    assert (person.text, person.calls) == (text, ())
+
+
+@pytest.mark.parametrize("text", ['["north", "south"]', '[{"gate": "north"}]', "[north]", "[]"])
+def test_other_lists_in_a_text_are_text(text: str) -> None:
+    """A list that an agent answers with is its answer."""
+    (said,) = messages_of([{"role": "assistant", "content": text}], "assistant")
+
+    assert (said.text, said.calls) == (text, ())
+
+
+def test_an_answer_in_pieces_is_one_message() -> None:
+    """Gemini CLI writes what was streamed; where a text was cut says nothing, nor does thinking."""
+    call = {"functionCall": {"id": "c1", "name": "open_gate", "args": {"gate": "north"}}}
+    pieces = [[{"text": "Hm.", "thought": True}], [{"text": "I op"}], [{"text": "en it."}, call]]
+    streamed = json.dumps([*({"role": "model", "parts": parts} for parts in pieces), None])
+
+    (said,) = messages_of(answer_of(streamed), "assistant")
+
+    assert (said.role, said.text, said.calls) == ("assistant", "I open it.", (ASKED,))
+
+
+def test_a_history_is_no_answer_in_pieces() -> None:
+    """Messages of several roles stay apart."""
+    history = [{"role": role, "parts": [{"text": role}]} for role in ("model", "user", "model")]
+
+    assert answer_of(history) == history
+
+
+@pytest.mark.parametrize("key", ["functionResponse", "function_response"])
+def test_a_response_of_google_is_unwrapped(key: str) -> None:
+    """Its id differs from call to call, and does not belong to the result."""
+    parts = [{key: {"id": "c1", "name": "open_gate", "response": {"output": "open"}}}]
+    failed = {key: {"id": "c2", "name": "open_gate", "response": {"error": "motor is stuck"}}}
+
+    assert result_of(json.dumps(parts)) == ("open", None)
+    assert result_of([failed]) == ("motor is stuck", True)
