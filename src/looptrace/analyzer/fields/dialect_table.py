@@ -37,7 +37,9 @@ WRITTEN = ("calls", "results", "messages", "tokens", "errors", "session", "agent
 TIES = ("session", "task", "task_parent")
 # A span of this kind is known, and no turn by itself.
 STRUCTURE = "structure"
-KINDS = ("tool", "model", "agent", STRUCTURE)
+# A call if no known span lies within it, else structure.
+STEP = "step"
+KINDS = ("tool", "model", "agent", STEP, STRUCTURE)
 # Names of spans and scopes whose match with a pattern is kept. Names may hold ids.
 _NAMES_KEPT = 4_096
 # Enumerations of clients are written with their own names: `FinishReason.MAX_TOKENS`.
@@ -52,7 +54,7 @@ UNKNOWN: Said = (None, "")
 class KindRow:
     """A row of `kinds`: a span for which all conditions hold is of this kind."""
 
-    kind: str  # tool, model, agent or structure
+    kind: str  # of `KINDS`
     condition: str  # in words, for the page
     key: str = ""  # an attribute that is there
     part: str = ""  # of its JSON object, if it is one

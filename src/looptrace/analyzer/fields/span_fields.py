@@ -17,6 +17,7 @@ import polars as pl
 from looptrace import semconv
 from looptrace.analyzer.fields.dialect_table import (
     SHIPPED,
+    STEP,
     DialectTable,
     Said,
     finish_reason_of,
@@ -140,12 +141,17 @@ def _holds_more(value: object) -> bool:
 def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFields]:
     """Return the fields of spans of one kind and dialect that have the same attributes."""
     kind, dialect = said
+    may_be_frames = kind == STEP
+    kind = "tool" if may_be_frames else kind
     row, columns = spans.row, reader.columns(dialect, spans.attributes, len(spans.places))
     names = _names(row["name"], columns.values(kind or ""), reader.table)
     kinds = [None if name in _NOT_A_CALL else kind for name in names]
     arguments, results, say_failed = _tool_fields(columns, kinds)
     failed = list(map(_failed, row["status"], _levels(columns), say_failed, results))
     errors = _errors(row, columns, failed, results)
+    if may_be_frames:  # A call shows what it was given, and how it ended.
+        shown = zip(kinds, arguments, results, failed, strict=True)
+        kinds = [k if a is not None and (r is not None or f) else None for k, a, r, f in shown]
     given, answers = _model_fields(columns, kinds, row["trace_id"])
     return list(
         map(
@@ -155,7 +161,7 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
             [service and bounded_name(service) for service in row["service"]],
             map(linked_traces, row["links"]),
             kinds,
-            _shapes(spans, kinds, is_known=bool(dialect)),
+            _shapes(spans, [None] * len(kinds) if may_be_frames else kinds, is_known=bool(dialect)),
             *map(columns.names, ("session", "task", "task_parent", "task_kind")),
             _agents(columns, kinds, names, named_by_span=dialect in reader.table.named_by_span),
             columns.names("phase"),
