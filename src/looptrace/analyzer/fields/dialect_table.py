@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import translate
+from fnmatch import fnmatchcase
 from functools import cached_property
 from importlib.resources import files
 from itertools import chain
@@ -39,7 +39,12 @@ TIES = ("session", "task", "task_parent")
 STRUCTURE = "structure"
 # A call if no known span lies within it, else structure.
 STEP = "step"
-KINDS = ("tool", "model", "agent", STEP, STRUCTURE)
+# A span of this kind only tells more about the call around it, whatever other dialects say.
+PART = "part"
+KINDS = ("tool", "model", "agent", STEP, STRUCTURE, PART)
+# The dialect of a user's own keys, and the kinds of spans that a name makes them.
+OWN = "own"
+_NAMED = ("tool", "model")
 # Names of spans and scopes whose match with a pattern is kept. Names may hold ids.
 _NAMES_KEPT = 4_096
 # Enumerations of clients are written with their own names: `FinishReason.MAX_TOKENS`.
@@ -55,24 +60,37 @@ class KindRow:
     """A row of `kinds`: a span for which all conditions hold is of this kind."""
 
     kind: str  # of `KINDS`
-    condition: str  # in words, for the page
     key: str = ""  # an attribute that is there
     part: str = ""  # of its JSON object, if it is one
     values: tuple[str, ...] = ()  # patterns of the attribute or the part; none if any may be
-    value: re.Pattern[str] | None = None  # the same
-    name: re.Pattern[str] | None = None  # of the span
-    scope: re.Pattern[str] | None = None
+    name: tuple[str, ...] = ()  # patterns of the span's name, as in shells
+    scope: tuple[str, ...] = ()  # patterns of its instrumentation scope
+
+    @property
+    def condition(self) -> str:
+        """The conditions in words."""
+        key = f"{self.key}#{self.part}" if self.part else self.key
+        of_key = [f"`{key}`" + (f" = {_words(self.values)}" if self.values else "")]
+        patterns = (("name", self.name), ("scope", self.scope))
+        of_names = [f"{name} {_words(given)}" for name, given in patterns if given]
+        return ", ".join((of_key if key else []) + of_names)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The row as a table has it, without what it does not have."""
+        key = f"{self.key}#{self.part}" if self.part else self.key
+        texts = {"kind": self.kind, "key": key, "name": self.name, "scope": self.scope}
+        plain = {k: v[0] if isinstance(v, tuple) and len(v) == 1 else v for k, v in texts.items()}
+        return {k: v for k, v in plain.items() if v} | ({"is": self.values} if self.values else {})
 
     def fits(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> bool:
         """Return whether all conditions hold."""
         if self.key:
             value = attributes.get(self.key)
             value = _part(value, self.part) if self.part else value
-            if value is None or value == "" or (self.value and not self.value.match(str(value))):
+            if value is None or value == "" or not _fits(value, self.values):
                 return False
-        if self.name and not self.name.match(name):
-            return False
-        return self.scope is None or bool(self.scope.match(scope or ""))
+        return _fits(name, self.name) and _fits(scope or "", self.scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +126,31 @@ class DialectTable:
         self.named_by_span = frozenset(d.name for d in dialects if d.named_by_span)
 
     def __repr__(self) -> str:
-        """Return the names of the dialects."""
-        return f"DialectTable({[dialect.name for dialect in self.dialects]})"
+        """Return the user's own keys; the others belong to the code."""
+        return f"DialectTable({self.own})"
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other table has the same dialects."""
+        return isinstance(other, DialectTable) and self.dialects == other.dialects
+
+    def __hash__(self) -> int:
+        """Return a hash by the names of the dialects."""
+        return hash(tuple(dialect.name for dialect in self.dialects))
+
+    @property
+    def own(self) -> Dialect | None:
+        """The dialect of a user's own keys, if there is one."""
+        return self.dialects[0] if self.dialects[0].name == OWN else None
+
+    def with_own(
+        self, kinds: Iterable[KindRow], fields: Mapping[str, tuple[str, ...]]
+    ) -> DialectTable:
+        """Return the table with a user's own keys, which are asked first.
+
+        A span with an own key for the name of a tool or a model is one, unless a row says more.
+        """
+        own = Dialect(OWN, kinds=(*kinds, *rows_of_names(fields)), fields=fields)
+        return DialectTable([own, *self.dialects])
 
     def kind_of(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> Said:
         """Return what a span is, and the dialect that says so; `UNKNOWN` if none does."""
@@ -186,6 +227,11 @@ class DialectTable:
         return {split(key)[0] for name in names for key in self.keys_of(name)}
 
 
+def rows_of_names(fields: Mapping[str, tuple[str, ...]]) -> tuple[KindRow, ...]:
+    """Return the rows by which a span is what it names: a tool, a model."""
+    return tuple(KindRow(kind, key) for kind in _NAMED for key in fields.get(kind, ()))
+
+
 def split(key: str) -> tuple[str, str | None]:
     """Split a key into an attribute (or a prefix of flat keys, with `*`) and a part of it."""
     if key.endswith("*"):
@@ -239,27 +285,21 @@ def kind_row(given: Mapping[str, Any]) -> KindRow:
     """Return the row of a table `{key, is, name, scope, kind}`."""
     if given["kind"] not in KINDS:
         raise ValueError(f"no such kind of span: {given['kind']}; there are {', '.join(KINDS)}")
-    values = tuple(_listed(given.get("is", [])))
-    value, name, scope = (_pattern(given.get(k)) for k in ("is", "name", "scope"))
-    words = []
-    if key := given.get("key", ""):
-        words.append(f"`{key}`" + (f" = {_words(given['is'])}" if "is" in given else ""))
-    words += [f"{k} {_words(given[k])}" for k in ("name", "scope") if k in given]
-    key, _, part = key.partition("#")
-    return KindRow(given["kind"], ", ".join(words), key, part, values, value, name, scope)
+    key, _, part = given.get("key", "").partition("#")
+    values, name, scope = (_listed(given.get(k, [])) for k in ("is", "name", "scope"))
+    return KindRow(given["kind"], key, part, values, name, scope)
 
 
-def _listed(given: object) -> list[str]:
-    return list(map(str, given if isinstance(given, list) else [given]))
+def _listed(given: object) -> tuple[str, ...]:
+    return tuple(map(str, given if isinstance(given, list | tuple) else [given]))
 
 
-def _words(given: object) -> str:
-    return " or ".join(f"`{text}`" for text in _listed(given))
+def _words(given: Iterable[str]) -> str:
+    return " or ".join(f"`{text}`" for text in given)
 
 
-def _pattern(given: object) -> re.Pattern[str] | None:
-    """Return what matches a pattern, or one of a list of them."""
-    return re.compile("|".join(map(translate, _listed(given)))) if given is not None else None
+def _fits(text: object, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatchcase(str(text), pattern) for pattern in patterns)
 
 
 _document: Mapping[str, Any] = tomllib.loads(

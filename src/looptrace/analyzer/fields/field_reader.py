@@ -47,7 +47,7 @@ _ROW = (
 )
 
 DETAILS_EVENT = "gen_ai.client.inference.operation.details"
-_CHOICE_EVENT = "gen_ai.choice"
+EVENT_CONTENT = "gen_ai.event.content"
 
 
 # The sources of a field: attributes or prefixes of flat keys, each with the part of its value.
@@ -89,14 +89,14 @@ class FieldReader:
         found = dict(attributes)
         messages: list[dict[str, Any]] = []
         for event in events:
-            name, said = event["name"], event["attributes"]
+            said = _told(event["attributes"])
+            name = said.get("event.name", event["name"])
             if name == DETAILS_EVENT:
                 found = {**said, **found}
             elif name in self.table.events or name in _MESSAGE_EVENTS:
                 found.setdefault(f"@{name}", said)
             if name in _MESSAGE_EVENTS:
-                content = parsed(said.get("content"))
-                messages.append({"role": _MESSAGE_EVENTS[name], "content": content})
+                messages.append({"role": _MESSAGE_EVENTS[name]} | _message_in(said))
         if messages:
             found["@gen_ai.messages"] = messages
         return found
@@ -188,6 +188,18 @@ class FieldColumns:
         if part == _MESSAGES:  # An attribute may have the same name as a prefix.
             return [value if isinstance(value, FlatMessages) else None for value in column]
         return [_part_of(value, part) for value in column]
+
+
+def _told(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return what an event says; Semantic Kernel and Azure write it as JSON in one attribute."""
+    body = parsed(attributes.get(EVENT_CONTENT))
+    return {**attributes, **body} if isinstance(body, dict) else attributes
+
+
+def _message_in(said: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of a message that an event has."""
+    parts = {"content": "content", "tool_calls": "tool_calls", "id": "tool_call_id"}
+    return {to: parsed(said.get(part)) for part, to in parts.items() if to == part or part in said}
 
 
 def _part_of(value: Any, path: str) -> Any:

@@ -17,12 +17,14 @@ from looptrace.analyzer.fields.flat_messages import (
     built,
 )
 from looptrace.analyzer.fields.plain_messages import (
+    CALLS_BEGIN,
     read_plain,
     read_plain_flat,
     read_plain_list,
 )
 from looptrace.analyzer.fingerprint.single_texts import round_words
 from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
+from looptrace.analyzer.text.message_envelopes import defines_tool, held_in, is_definition
 from looptrace.analyzer.text.payloads import arguments_of, canonical, is_redacted, parsed, result_of
 from looptrace.analyzer.text.session_names import bounded_name
 from looptrace.bounded_dict import BoundedDict
@@ -59,18 +61,12 @@ _RESULT_WRAPPERS = (
 _TYPES = _CALL_TYPES | _RESULT_TYPES
 # A part with none of these types and none of these keys is neither a call nor a result.
 _TELLING_KEYS = frozenset(
-    {*_CALL_WRAPPERS, *_RESULT_WRAPPERS, "function", "args", "function_call_name"}
+    {*_CALL_WRAPPERS, *_RESULT_WRAPPERS, "function", "args", "toolName", "function_call_name"}
 )
 # An item of a conversation may have an id of its own beside the `call_id`.
 _CALL_ID_KEYS = ("call_id", "id", "toolCallId", "toolUseId", "tool_use_id", "tool_call_id", "ref")
 _ANSWERED_ID_KEYS = (
-    "tool_use_id",
-    "tool_call_id",
-    "toolCallId",
-    "toolUseId",
-    "call_id",
-    "id",
-    "ref",
+    *("tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "call_id", "id", "ref"),
 )
 _NAME_KEYS = ("name", "toolName", "tool_name", "function_call_name")
 _ARGUMENT_KEYS = ("arguments", "args", "input", "function_call_arguments_json")
@@ -193,16 +189,10 @@ _read_kept = lru_cache(maxsize=ITEMS_KEPT)(_read_item)
 def _items(value: Any) -> list[Any]:
     """Find the messages inside the lists and envelopes around them."""
     if isinstance(value, dict) and value:
-        if _ENVELOPES.isdisjoint(value):
-            return [value]
-        for envelope in ("messages", "generations"):
-            if isinstance(value.get(envelope), list):
-                return _items(value[envelope])
-        if isinstance(value.get("message"), dict):
-            return _items(value["message"])
-        if isinstance(value.get("args"), list) and "kwargs" in value:
-            return _items(value["args"])
-        return [value]
+        held = held_in(value)
+        if held is not value:
+            return _items(held)
+        return [] if is_definition(value) else [value]
     if isinstance(value, list):
         if value and all(map(_is_part, value)):
             return [{"content": value}]
@@ -225,7 +215,7 @@ def _message(item: Any, default_role: str) -> Message:
     texts: list[str] = []
     calls: list[ToolCall] = []
     results: list[ToolResult] = []
-    if _type(item) in _TYPES:
+    if _type(item) in _TYPES or ("toolName" in item and "role" not in item):
         _sort_part(item, texts, calls, results)
         return Message(_role_of(calls, results), "", tuple(calls), tuple(results))
     content = item.get("content", item.get("text"))
@@ -239,9 +229,12 @@ def _message(item: Any, default_role: str) -> Message:
         # OpenInference may write a text both as `content` and as the only part of `contents`.
         said = item.get("contents") if content is None else content
         asked = item if item.get("function_call_name") else item.get("tool_calls")
-        for part in (said, item.get("parts"), asked):
+        for part in (_calls_in(said, role), item.get("parts"), asked):
             if part is not None:
                 _sort_part(part, texts, calls, results)
+        if not calls:  # LangChain keeps what the API answered beside what it made of it.
+            for part in _asked_beside(item):
+                _sort_part(part, [], calls, results)
     if results and not texts and role == "user":
         role = "tool"
     if not (texts or calls or results) and _SAID_KEYS.isdisjoint(item):
@@ -251,11 +244,29 @@ def _message(item: Any, default_role: str) -> Message:
     return Message(role, text, tuple(calls), tuple(results), silent)
 
 
+def _calls_in(said: Any, role: str) -> Any:
+    """Return the calls that a response has as JSON in its text, as Koog writes them; else all."""
+    if role != "assistant" or not isinstance(said, str) or not said.startswith(CALLS_BEGIN):
+        return said
+    calls = parsed(said)
+    is_calls = isinstance(calls, list) and all(isinstance(c, dict) and _call(c) for c in calls)
+    return calls if is_calls else said
+
+
+def _asked_beside(item: dict[str, Any]) -> list[Any]:
+    """Return the calls that a message has beside its content, in the form of OpenAI's API."""
+    beside = item.get("additional_kwargs")
+    holders = (item, beside if isinstance(beside, dict) else {})
+    asked = [holder.get("tool_calls") for holder in holders[1:]]
+    old = [holder.get("function_call") for holder in holders]
+    return [*filter(None, asked), *({"function_call": call} for call in old if call)]
+
+
 def _is_silent(item: dict[str, Any]) -> bool:
     """Return whether a message without a text shows that it has none."""
     said = [item[key] for key in ("content", "contents", "parts") if item.get(key) is not None]
     parts = [part for value in said for part in (value if isinstance(value, list) else [value])]
-    thinks = (isinstance(part, dict) and _type(part) in _REASONING for part in parts)
+    thinks = (isinstance(part, dict) and _is_thought(part) for part in parts)
     empty = (_text(part) == "" for part in parts)
     return bool(said) and all(map(any, zip(thinks, empty, strict=True)))
 
@@ -281,8 +292,13 @@ def _sort_part(
             results.append(result)
         else:
             text = _text(part.get("message_content", part))
-            if isinstance(text, str) and _type(part) not in _REASONING:
+            if isinstance(text, str) and not _is_thought(part):
                 texts.append(text)
+
+
+def _is_thought(part: dict[str, Any]) -> bool:
+    """Return whether a part is the model's reasoning; Google marks it by a flag."""
+    return _type(part) in _REASONING or part.get("thought") is True
 
 
 def _text(part: object) -> object:
@@ -304,10 +320,14 @@ def _call(part: dict[str, Any]) -> ToolCall | None:
             if isinstance(part.get(wrapper), dict):
                 return _call({"type": "tool_call", **part[wrapper]})
         function = part.get("function")
+        if defines_tool(function):
+            return None
         if isinstance(function, dict):
             part = {**part, **function, "type": "tool_call"}
     name = next((part[key] for key in _NAME_KEYS if part.get(key)), None)
     is_call = _type(part) in _CALL_TYPES or ("args" in part and "id" in part)
+    if "toolName" in part and not _type(part):
+        is_call = not any(key in part for key in ("result", "output"))
     is_call = is_call or "function_call_name" in part
     if not is_call or not isinstance(name, str):
         return None
@@ -346,6 +366,29 @@ def _first(part: dict[str, Any], keys: tuple[str, ...]) -> str | None:
         if value := part.get(key):
             return str(value)
     return None
+
+
+def answer_of(value: object) -> object:
+    """Return an answer whose streamed pieces, each a message of Google's, are one message."""
+    pieces = parsed(value)
+    if not isinstance(pieces, list) or len(pieces) < 2:
+        return value
+    pieces = [piece for piece in pieces if piece is not None]
+    if not all(isinstance(p, dict) and isinstance(p.get("parts"), list) for p in pieces):
+        return value
+    if any(piece.get("role") != "model" for piece in pieces):
+        return value
+    parts: list[Any] = []
+    for part in (part for piece in pieces for part in piece["parts"]):
+        if parts and _only_text(part) and _only_text(parts[-1]):
+            parts[-1] = {"text": parts[-1]["text"] + part["text"]}
+        else:
+            parts.append(part)
+    return [{"role": "model", "parts": parts}]
+
+
+def _only_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.keys() == {"text"} and isinstance(part["text"], str)
 
 
 def comes_again(given: tuple[Message, ...]) -> str | None:

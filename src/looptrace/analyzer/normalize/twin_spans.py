@@ -1,12 +1,18 @@
-"""Twin spans of two instrumentations that record the same call, merged into the outer span."""
+"""Twin spans of two instrumentations that record the same call, merged into the outer span.
+
+A span of no kind may be a call as well, if a model asked for it.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
 from looptrace.analyzer.normalize.span_tree import SpanTree
+from looptrace.analyzer.schema.message import ToolCall
 from looptrace.analyzer.schema.span_fields import SpanFields
 
 SpanKey = tuple[str, str]  # trace_id, span_id
@@ -15,7 +21,7 @@ SpanKey = tuple[str, str]  # trace_id, span_id
 def merge_twins(fields: list[SpanFields], tree: SpanTree) -> list[SpanFields]:
     """Merge a span into its ancestor if another instrumentation recorded the same thing there.
 
-    That is a tool's span within a span of the same tool, or a model's within a model's. Each span
+    That is a tool's span within a span of the same call, or a model's within a model's. Each span
     adds what the other does not know. A failure that either of them saw is kept.
     """
     by_key = {(span.trace_id, span.span_id): span for span in fields}
@@ -38,9 +44,47 @@ def twin_of(span: SpanFields, tree: SpanTree) -> SpanKey | None:
         above = next((a for a in tree.ancestors(span) if a.kind), None)
     if above is None or above.kind != span.kind:
         return None
-    if span.kind == "tool" and above.name.lower() != span.name.lower():
+    if span.kind == "tool" and not _is_same_call(above, span):
         return None
     return above.trace_id, above.span_id
+
+
+def calls_without_kind(
+    spare: Iterable[SpanFields],
+    asked: Iterable[ToolCall],
+    tools: Iterable[SpanFields],
+    tree: SpanTree,
+) -> list[SpanFields]:
+    """Return the spans of no kind that have name and arguments of a call that was asked for.
+
+    Each call takes one. A span that lies around or within a call's own is no second one.
+    """
+    waiting = Counter((call.name, call.arguments) for call in asked)
+    around = {(above.span_id, tool.name) for tool in tools for above in tree.ancestors(tool)}
+    found: dict[str, SpanFields] = {}
+    for span in sorted(spare, key=lambda s: (s.start_ns, s.span_id)):
+        if not waiting[span.name, span.arguments] or (span.span_id, span.name) in around:
+            continue
+        above = (each for each in tree.ancestors(span) if each.name == span.name)
+        if not any(each.kind == "tool" or each.span_id in found for each in above):
+            waiting[span.name, span.arguments] -= 1
+            found[span.span_id] = replace(span, kind="tool")
+    return list(found.values())
+
+
+def _is_same_call(outer: SpanFields, inner: SpanFields) -> bool:
+    """Return whether two spans of tools show one call.
+
+    Agents write the server before the name of a tool, `github__search`, and the server does not.
+    """
+    names = outer.name.lower(), inner.name.lower()
+    if inner.is_part or names[0] == names[1]:
+        return True
+    if inner.call_id and inner.call_id == outer.call_id:
+        return True
+    before = names[0].removesuffix(names[1])
+    is_longer = before != names[0] and not before[-1].isalnum()
+    return is_longer and inner.arguments in (None, outer.arguments)
 
 
 def _lasts(following: dict[SpanKey, SpanKey]) -> dict[SpanKey, SpanKey]:

@@ -1,0 +1,1 @@
+"""Agents of frameworks in other languages, and how their spans are recorded."""
