@@ -115,8 +115,8 @@ def _rows_by_trace(
     """Return the rows of each trace, what was skipped, and what says how much was understood."""
     fields = sorted(spans, key=lambda s: (s.trace_id, s.end_ns, s.start_ns, s.span_id))
     every = settled([*fields, *above])
-    fields = every[: len(fields)]
     tree, skipped = span_tree_of(every, known, naming)
+    fields = every[: len(fields)]
     results = list(given_results(fields, tree))
     sessions.learn_results(results, tree)
     spans_read, fields = fields, merge_twins(fields, tree)
