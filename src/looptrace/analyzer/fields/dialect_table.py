@@ -37,9 +37,11 @@ WRITTEN = ("calls", "results", "messages", "tokens", "errors", "session", "agent
 TIES = ("session", "task", "task_parent")
 # A span of this kind is known, and no turn by itself.
 STRUCTURE = "structure"
+# A call if no known span lies within it, else structure.
+STEP = "step"
 # A span of this kind only tells more about the call around it, whatever other dialects say.
 PART = "part"
-KINDS = ("tool", "model", "agent", STRUCTURE, PART)
+KINDS = ("tool", "model", "agent", STEP, STRUCTURE, PART)
 # The dialect of a user's own keys, and the kinds of spans that a name makes them.
 OWN = "own"
 _NAMED = ("tool", "model")

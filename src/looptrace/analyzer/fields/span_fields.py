@@ -18,6 +18,7 @@ from looptrace import semconv
 from looptrace.analyzer.fields.dialect_table import (
     PART,
     SHIPPED,
+    STEP,
     DialectTable,
     Said,
     finish_reason_of,
@@ -146,7 +147,7 @@ def _holds_more(value: object) -> bool:
 def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFields]:
     """Return the fields of spans of one kind and dialect that have the same attributes."""
     said_kind, dialect = said
-    kind: SpanKind | None = "tool" if said_kind == PART else said_kind
+    kind: SpanKind | None = "tool" if said_kind in (PART, STEP) else said_kind
     row, columns = spans.row, reader.columns(dialect, spans.attributes, len(spans.places))
     names = _names(row["name"], columns.values(kind or ""), reader.table)
     kinds = [None if name in _NOT_A_CALL else kind for name in names]
@@ -158,6 +159,9 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
         told = zip(failed, arguments, results, strict=True)
         kinds = [kind if any(each) else None for each in told]
     errors = _errors(row, columns, failed, results)
+    if said_kind == STEP:  # A call shows what it was given, and how it ended.
+        shown = zip(kinds, arguments, results, failed, strict=True)
+        kinds = [k if a is not None and (r is not None or f) else None for k, a, r, f in shown]
     given, answers = _model_fields(columns, kinds, row["trace_id"])
     return list(
         map(
@@ -167,7 +171,9 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
             [service and bounded_name(service) for service in row["service"]],
             map(linked_traces, row["links"]),
             kinds,
-            _shapes(spans, kinds, is_known=bool(dialect)),
+            _shapes(
+                spans, [None] * len(kinds) if said_kind == STEP else kinds, is_known=bool(dialect)
+            ),
             *map(columns.names, ("session", "task", "task_parent", "task_kind")),
             _agents(columns, kinds, names, named_by_span=dialect in reader.table.named_by_span),
             columns.names("phase"),

@@ -21,6 +21,7 @@ from looptrace.analyzer.normalize.session_history import (
     no_conversations,
 )
 from looptrace.analyzer.normalize.span_tree import INHERITED, SpanTree
+from looptrace.analyzer.normalize.steps import is_step
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.turn_builder import (
     TurnRow,
@@ -104,8 +105,10 @@ class GrowingTrace:
         for span, result, _ in given_results(spans, self._tree, self._conversations):
             self._results.setdefault((span.trace_id, str(result.call_id)), result)
         self._last_model = max((_place(s) for s in spans if s.kind == "model"), default=None)
-        # If spans are merged or calls share an id, each span may change any turn.
-        self.is_tangled = any(twin_of(span, self._tree) for span in spans)
+        # If spans are merged or calls share an id, each span may change any turn, and what lies
+        # within a step says what it is.
+        self.is_tangled = any(map(is_step, self._tree.by_id.values()))
+        self.is_tangled |= any(twin_of(span, self._tree) for span in spans)
         self._acting: set[str] = set()  # agents
         self._requests = set(filter(_is_request, known))  # keys of hand-offs and messages
         self._has_moved = False  # whether the requests may have changed
@@ -136,6 +139,9 @@ class GrowingTrace:
         self.rows, self.gone, self._has_moved = {}, set(), False
         session = self._tree.sessions[self._trace_id]
         if self.is_tangled or self._groups.session(self._trace_id) != session:
+            return False
+        above = list(above)
+        if any(map(is_step, (*spans, *above))):
             return False
         if any(self._tree.task(span) != root for span, root in self._roots.values()):
             return False

@@ -32,6 +32,7 @@ from looptrace.analyzer.normalize.session_history import (
     results_in_traces,
 )
 from looptrace.analyzer.normalize.span_tree import SpanTree, span_tree_of
+from looptrace.analyzer.normalize.steps import settled
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.twin_spans import SpanKey, calls_without_kind, merge_twins
 from looptrace.analyzer.normalize.understanding import Understood, understood_of
@@ -115,7 +116,9 @@ def _rows_by_trace(
 ) -> tuple[Iterator[list[TurnRow]], list[Skipped], Callable[[], Understood]]:
     """Return the rows of each trace, what was skipped, and what says how much was understood."""
     fields = sorted(spans, key=lambda s: (s.trace_id, s.end_ns, s.start_ns, s.span_id))
-    tree, skipped = span_tree_of([*fields, *above], known, naming)
+    every = settled([*fields, *above])
+    tree, skipped = span_tree_of(every, known, naming)
+    fields = every[: len(fields)]
     results = list(given_results(fields, tree))
     sessions.learn_results(results, tree)
     spans_read, fields = fields, merge_twins(fields, tree)

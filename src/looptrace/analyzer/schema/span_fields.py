@@ -60,7 +60,7 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
     service: str | None
     links: tuple[str, ...]  # ids of the traces that the span links to
     kind: SpanKind | None
-    shape: Shape | None  # of a span without a kind
+    shape: Shape | None  # of a span without a kind, and of a step, which may be no call
     session: str | None
     task: str | None
     task_parent: str | None
