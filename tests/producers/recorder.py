@@ -59,6 +59,10 @@ def _node(name: str) -> Producer:
     return Producer([str(NODE), f"{name}.mjs"], folder)
 
 
+def _java(name: str) -> Producer:
+    return Producer(["java", "-jar", "target/agent.jar"], BUILD / name)
+
+
 PRODUCERS: Mapping[str, Producer] = {
     name: _node(name)
     for name in (
@@ -69,7 +73,7 @@ PRODUCERS: Mapping[str, Producer] = {
         "vercel-legacy",
         "vercel-otel",
     )
-}
+} | {name: _java(name) for name in ("langchain4j", "spring-ai")}
 
 
 class Tap(ThreadingHTTPServer):
