@@ -123,9 +123,9 @@ def served(store_dir: Path, *options: str) -> Iterator[Served]:
             server.stop()
 
 
-def until(holds: Callable[[], Any]) -> Any:
+def until(holds: Callable[[], Any], most_s: float = DEADLINE_S) -> Any:
     """Wait until something holds, and return it."""
-    deadline_s = time.monotonic() + DEADLINE_S
+    deadline_s = time.monotonic() + most_s
     while not (found := holds()):
         assert time.monotonic() < deadline_s
         time.sleep(0.05)

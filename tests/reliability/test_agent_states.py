@@ -125,6 +125,12 @@ def test_a_process_that_ends_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert state_of(at)["state"] == "unknown"
         processor.shutdown()
         until_state(at, "ended")
+        gate = at.gate()
+        where = ("/", f"/gates/{gate['id']}", f"/task?id={gate['task']}", "/tasks?state=left")
+        for path in where:
+            page = at.page(path)[1]
+            assert "ended at" in page, path
+            assert "waits for a person</span>" not in page
 
 
 def test_gates_for_which_an_agent_waits_come_first(

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from subprocess import Popen
 
@@ -17,12 +18,14 @@ import polars as pl
 
 from looptrace.collector.store import reader
 from tests.otlp import Trace
-from tests.reliability.serving import EARLY, OK, SERVE, STUCK, Served, stored, until
+from tests.reliability.serving import DEADLINE_S, EARLY, OK, SERVE, STUCK, Served, stored, until
 
 SENDERS = 4
 SPANS_A_BATCH = 20
 KILLS = int(os.environ.get("LOOPTRACE_SOAK_KILLS", "4"))
 STOPS = int(os.environ.get("LOOPTRACE_SOAK_STOPS", "2"))
+KILLS_A_SESSION = 2
+PAUSE_MS = 10
 STOP_S_MAX = 5.0
 BUSY = 4 * (os.cpu_count() or 1)
 BEGAN = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -31,13 +34,14 @@ BEGAN = datetime(2026, 3, 2, 9, tzinfo=UTC)
 class Senders:
     """Threads that send batches until they are stopped; which were acknowledged they know.
 
-    Each batch is a trace, of `session` or of a session of its own.
+    Each batch is a trace, of `session` or of a session of its own. A session gets ever fewer: on a
+    slow server more spans would make it still slower.
     """
 
-    def __init__(self, session: str | None = None) -> None:
+    def __init__(self) -> None:
         self.acknowledged: list[str] = []  # traces, of one batch each
         self.sent = 0
-        self._session = session
+        self.session: str | None = None
         self._stopping = False
 
     def run(self, server: Served, end: Callable[[Served], None], seconds: float) -> None:
@@ -46,18 +50,24 @@ class Senders:
         threads = [threading.Thread(target=self._send, args=(server,)) for _ in range(SENDERS)]
         for thread in threads:
             thread.start()
-        time.sleep(seconds)
-        end(server)
-        self._stopping = True
-        for thread in threads:
-            thread.join()
+        try:
+            time.sleep(seconds)
+            end(server)
+        finally:  # A test that fails would go on sending, and no run of tests would end.
+            self._stopping = True
+            server.kill()
+            for thread in threads:
+                thread.join()
 
     def _send(self, server: Served) -> None:
-        while not self._stopping:
+        for pause_ms in count(step=PAUSE_MS if self.session else 0):
+            if self._stopping:
+                return
+            time.sleep(pause_ms / 1_000)
             self.sent += 1
             name = f"{id(self)}-{threading.get_ident()}-{self.sent}"
             at = BEGAN + timedelta(seconds=SPANS_A_BATCH * self.sent)
-            trace = Trace(self._session or name, name=name, at=at.isoformat())
+            trace = Trace(self.session or name, name=name, at=at.isoformat())
             for number in range(SPANS_A_BATCH):
                 trace.span(f"call {number}", attributes=_tool(f"{name}-{number}"))
             if server.send(trace.request()) == OK:
@@ -92,22 +102,25 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) 
 
 
 def test_nothing_that_waits_to_be_stored_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
-    """P1: of a long session; its turns fit its spans again."""
+    """P1: of long sessions; their turns fit their spans again."""
     settings = tmp_path / "looptrace.toml"
     settings.write_text("[server]\nstore_every_s = 1\n", encoding="utf-8")
-    senders = Senders("long")
+    senders = Senders()
 
     def kill(server: Served) -> None:
-        until(lambda: server.number("looptrace_storing_spans_postponed"))
+        until(lambda: server.number("looptrace_storing_spans_postponed"), 10 * DEADLINE_S)
         server.kill()
 
-    for _ in range(KILLS // 2):
+    for number in range(KILLS // 2):
+        # Each start makes all turns of the session anew, and storing pauses for four times as long.
+        senders.session = f"long {number // KILLS_A_SESSION}"
         server = Served(tmp_path / "store", "--config", str(settings), command=SERVE)
         senders.run(server, kill, 0.0)
     assert lost_and_torn(tmp_path / "store", senders) == (0, 0)
     turns = pl.concat(reader.read_turns(tmp_path / "store"))
     assert turns.height == SPANS_A_BATCH * turns["trace_id"].n_unique()
-    assert turns["turn"].sort().to_list() == list(range(1, turns.height + 1))
+    for session in turns.partition_by("task"):
+        assert session["turn"].sort().to_list() == list(range(1, session.height + 1))
 
 
 def test_a_server_that_acknowledges_early_is_caught(tmp_path: Path) -> None:

@@ -107,7 +107,8 @@ def test_refused_bodies_cost_no_memory(server: Served, name: str) -> None:
     with small_cost(server):
         assert {refused(number) for number in range(IN_TURN)} <= {status, 0}
         with ThreadPoolExecutor(AT_ONCE) as clients:
-            assert set(clients.map(refused, range(AT_ONCE))) <= {status, 503, 0}
+            # On a busy machine some take longer than the server waits for a body.
+            assert set(clients.map(refused, range(AT_ONCE))) <= {status, 408, 503, 0}
 
 
 @pytest.mark.parametrize("name", REFUSED_CALLS)
@@ -129,7 +130,8 @@ def test_refused_calls_cost_no_memory(server: Served, name: str) -> None:
         assert {refused(number) for number in range(IN_TURN)} == {status}
         with ThreadPoolExecutor(AT_ONCE) as clients:
             codes = set(clients.map(refused, range(AT_ONCE)))
-            assert codes <= {status, grpc.StatusCode.UNAVAILABLE}
+            slow = grpc.StatusCode.DEADLINE_EXCEEDED
+            assert codes <= {status, slow, grpc.StatusCode.UNAVAILABLE}
     for channel in channels:
         channel.close()
 

@@ -114,7 +114,7 @@ def analyze(
     whatever was found in the rest, or if --fail-on has nothing to check.
     """
     if span_id is not None:
-        explain_spans(paths, span_id, stdout_console())
+        explain_spans(paths, span_id, settings.policy.dialects, stdout_console())
         context.exit()
     settings = selected(settings, select, ignore)
     known = None if baseline is None else baseline_of(baseline)

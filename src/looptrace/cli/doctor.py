@@ -88,7 +88,7 @@ def _checks(store: Path | str | None, settings: Settings) -> Iterator[Check]:
     for port, use in _PORTS.items():
         yield _port(port, use)
     if store is not None:
-        yield from _store(store) if isinstance(store, Path) else _objects(store)
+        yield from _store(store, settings) if isinstance(store, Path) else _objects(store)
     yield from _endpoints()
 
 
@@ -157,7 +157,7 @@ def _port(port: int, use: str) -> Check:
     return Check(what, "ok", f"free for {use}")
 
 
-def _store(store_dir: Path) -> Iterator[Check]:
+def _store(store_dir: Path, settings: Settings) -> Iterator[Check]:
     try:
         layout.require_store(store_dir)
         counts = reader.counts(store_dir)
@@ -167,7 +167,7 @@ def _store(store_dir: Path) -> Iterator[Check]:
     free = shutil.disk_usage(store_dir).free
     text = f"{store_dir}: {counted(counts.sessions, 'session')}, {counted(counts.spans, 'span')}"
     yield Check("store", "ok", text)
-    seen = understood_in(store_dir)
+    seen = understood_in(store_dir, settings.policy.dialects)
     if lines := seen_lines(seen):
         verdict: Verdict = "note" if seen.unread else "ok"
         yield Check("understood", verdict, little_text(seen) or " ".join(lines))

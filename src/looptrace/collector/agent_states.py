@@ -21,6 +21,7 @@ from looptrace.analyzer.gates.agent_states import (
     keys_of,
 )
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import StoredGate
 
@@ -39,14 +40,17 @@ def agent_states(store_dir: Path, heard: Heard = NOTHING_HEARD) -> dict[str, Age
     # Turns may not have a late name of their task yet.
     of_traces = pl.col("trace_id").is_in(list({event.trace_id for _, event in openings}))
     of_tasks = of_traces | pl.col("task").is_in(list({event.task for _, event in openings}))
-    columns = ["task", "trace_id", "agent", "start_ns"]
+    columns = ["task", "trace_id", "span_id", "kind", "agent", "start_ns"]
     # Files of the time before the openings are left out by their statistics.
     since_ns = min(event.at_ns for _, event in openings)
-    is_call = (pl.col("kind") == "tool") & (pl.col("start_ns") > since_ns)
-    turns = reader.read_rows(store_dir, "turns", of_tasks & is_call, columns)
+    turns = reader.read_rows(
+        store_dir, "turns", of_tasks & (pl.col("start_ns") > since_ns), columns
+    )
     is_root = of_traces & pl.col("parent_span_id").is_null() & (pl.col("end_ns") > since_ns)
     roots = reader.read_rows(store_dir, "spans", is_root, ["trace_id", "span_id", "end_ns"])
-    later = _Later(turns, roots)
+    # Each turn may be without a parent; its end says nothing.
+    roots = roots.join(turns.filter(IS_STEP), on=["trace_id", "span_id"], how="anti")
+    later = _Later(turns.filter(kind="tool"), roots)
     return {gate: _state(event, keys[gate], heard, later) for gate, event in openings}
 
 
@@ -62,6 +66,15 @@ def with_agents(
         return list(gates)
     states = agent_states(store_dir, heard)
     return [replace(gate, agent_state=states.get(gate.id)) for gate in gates]
+
+
+def left_tasks(gates: Sequence[StoredGate]) -> set[str]:
+    """Return the tasks whose open gates (from `with_agents`) nobody stands at: the agents ended."""
+    ended: dict[str, list[bool]] = defaultdict(list)
+    for gate in gates:
+        if gate.status == "open":
+            ended[gate.task].append(gate.agent_state is not None and gate.agent_state.has_ended)
+    return {task for task, each in ended.items() if all(each)}
 
 
 class _Later:
@@ -96,7 +109,7 @@ class _Later:
 
     def ends_ns(self, event: GateEvent) -> list[int]:
         """Return when roots of the gate's trace ended, after its opening."""
-        # A call may be a trace of its own, whose root is the call.
+        # The gate's own call may have no parent either, and began before the gate opened.
         ends = self.ends.get(event.trace_id, ())
         return [end for span, end in ends if end > event.at_ns and span != event.span_id]
 

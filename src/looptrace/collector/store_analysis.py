@@ -25,6 +25,7 @@ from looptrace.analyzer.engine.outages import (
     failures_of,
     with_outages,
 )
+from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.normalize.understanding import Understood
 from looptrace.analyzer.schema.compaction import compacted
@@ -69,17 +70,18 @@ def analyse_store(
     whole = joined([bucket.analysis for bucket in found], sessions, spans)
     failures = pl.concat(bucket.failures for bucket in found)
     whole = with_outages(whole, failures, settings.outages)
-    whole = replace(whole, understood=understood_in(store_dir))
+    whole = replace(whole, understood=understood_in(store_dir, settings.policy.dialects))
     return whole if with_turns else replace(whole, turns=TURN_SCHEMA.to_frame())
 
 
-def understood_in(store_dir: Path) -> Understood:
+def understood_in(store_dir: Path, dialects: DialectTable) -> Understood:
     """Return how much of a store's spans was understood, of as many as are looked at.
 
     Raises:
         StoreError: if the folder is not a store, or a file in it cannot be read.
     """
-    _, noted = turns_of(reader.read_some_spans(store_dir, SPANS_LOOKED_AT_MIN))
+    spans = reader.read_some_spans(store_dir, SPANS_LOOKED_AT_MIN)
+    _, noted = turns_of(spans, dialects=dialects)
     return noted.understood
 
 

@@ -18,6 +18,7 @@ from looptrace.analyzer.engine import parallel
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.engine.outages import failures_of
 from looptrace.analyzer.engine.span_spool import SpanSpool
+from looptrace.analyzer.fields.dialect_table import SHIPPED
 from looptrace.analyzer.schema.spans import distinct_spans
 from looptrace.collector.files import reader
 from looptrace.collector.files.reader import read_spans, spool_spans
@@ -42,7 +43,7 @@ def test_every_process_has_as_many_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(parallel, "PART_SPANS", spans.height // 3)
     with SpanSpool() as spool:
         spool.add(spans)
-        parts = parallel.shared_out(spool, Processes(3))
+        parts = parallel.shared_out(spool, Processes(3), SHIPPED)
     assert len(parts) == 6  # Four would do.
 
 

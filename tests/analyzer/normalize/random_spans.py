@@ -133,6 +133,20 @@ def random_spans(seed: int) -> pl.DataFrame:
     for _ in range(rng.choice([10, 25, 60])):
         rng.choice([story.model, story.tool, story.tool, story.other])()
     rows = story.rows
+    if seed % 3 == 0:
+        _without_kinds(rows, random.Random(seed))
     if rng.random() < 0.3:
         rows = sorted(rows, key=lambda row: row["end_ns"] + rng.choice([0, 0, 0, 7]) * MS)
     return pl.DataFrame(rows, SPAN_SCHEMA)
+
+
+def _without_kinds(rows: list[dict[str, Any]], rng: random.Random) -> None:
+    """Let some spans of tools not say that they are, and others be within them."""
+    tools = [row for row in rows if semconv.GEN_AI_TOOL_NAME in row["attributes"]]
+    for row in rng.sample(tools, len(tools) // 2):
+        said = json.loads(row["attributes"])
+        row["name"] = said[semconv.GEN_AI_TOOL_NAME]
+        arguments = said.get(semconv.GEN_AI_TOOL_CALL_ARGUMENTS)
+        row["attributes"] = json.dumps({"input.value": arguments, "output.value": "fine"})
+        if rng.random() < 0.2:
+            row["parent_span_id"] = rng.choice(tools)["span_id"]

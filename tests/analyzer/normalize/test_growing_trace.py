@@ -12,6 +12,7 @@ import pytest
 
 from looptrace.analyzer.engine.live_task import key_of
 from looptrace.analyzer.engine.turn_block import AT
+from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.fields.span_fields import span_fields_of_rows
 from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.normalize import trace_buffer
@@ -147,9 +148,9 @@ def test_an_open_span_is_read_when_it_is_new_or_has_changed(
         trace.span(name, root, TOOL | {"gen_ai.tool.name": name})
     (opened, *below), read = span_rows(spans_of(trace)), list[str]()
 
-    def noted(rows: Sequence[SpanRow]) -> list[SpanFields]:
+    def noted(rows: Sequence[SpanRow], dialects: DialectTable) -> list[SpanFields]:
         read.extend(row[3] for row in rows)
-        return span_fields_of_rows(rows)
+        return span_fields_of_rows(rows, dialects)
 
     monkeypatch.setattr(trace_buffer, "span_fields_of_rows", noted)
     buffer = TraceBuffer()

@@ -1030,7 +1030,7 @@ def test_examples_of_the_page_can_be_used() -> None:
 
     assert read(first).profile == "conservative"
     assert read(first).policy.rule_set.overrides
-    assert len(others) == 10
+    assert len(others) == 11
     for example in others:
         assert read(example) != default()
 

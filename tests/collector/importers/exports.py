@@ -248,6 +248,34 @@ def langfuse(run: Sequence[Span]) -> Fields:
     }
 
 
+def langfuse_page(run: Sequence[Span]) -> Fields:
+    """Return the download of a trace from Langfuse's page."""
+    trace = langfuse(run)
+    observations = trace.pop("observations")
+    return {"trace": trace, "observations": observations}
+
+
+def langfuse_tree(run: Sequence[Span]) -> Fields:
+    """Return a trace whose observations are within each other."""
+    trace = langfuse(run)
+    *children, root = trace["observations"]
+    for child in children:
+        del child["parentObservationId"], child["traceId"]
+    return trace | {"observations": [root | {"children": children}]}
+
+
+def langfuse_otel(run: Sequence[Span]) -> Fields:
+    """Return a trace that came over OTLP: what each span was is in its metadata."""
+    trace = langfuse(run)
+    for observation, span in zip(trace["observations"], run, strict=True):
+        kept = {key: value for key, value in genai(span).items() if "messages" not in key}
+        scope = {"name": "agent", "attributes": {}}
+        observation |= {"type": "SPAN", "metadata": {"attributes": kept, "scope": scope}}
+        if span.kind == "tool":  # Their content is in the metadata only.
+            observation |= {"name": "step", "input": None, "output": None}
+    return trace
+
+
 def langfuse_export(run: Sequence[Span]) -> list[Fields]:
     """Return lines of an export to a blob storage."""
     names = {
@@ -360,6 +388,16 @@ def langsmith(run: Sequence[Span]) -> list[Fields]:
     ]
 
 
+def langsmith_tree(run: Sequence[Span]) -> Fields:
+    """Return `Client.read_run(ID, load_child_runs=True)`: the runs below a run are within it."""
+    *children, root = langsmith(run)
+    for child in children:  # As older clients write them.
+        del child["trace_id"], child["parent_run_id"]
+    # One run lies deeper than the others.
+    children[0]["child_runs"] = [children.pop(1)]
+    return root | {"child_runs": children}
+
+
 def mlflow(run: Sequence[Span]) -> Fields:
     """Return `Trace.to_json()` of MLflow 3."""
     types = {"agent": "AGENT", "model": "CHAT_MODEL", "tool": "TOOL"}
@@ -464,6 +502,31 @@ def weave(run: Sequence[Span]) -> list[Fields]:
         }
         for span in run
     ]
+
+
+def weave_otel(run: Sequence[Span]) -> list[Fields]:
+    """Return calls that came over OTLP: the attributes are nested by their dots in a dump."""
+    calls = weave(run)
+    for call, span in zip(calls, run, strict=True):
+        nested: Fields = {}
+        for key, value in genai(span).items():
+            *above, last = key.split(".")
+            held = nested
+            for part in above:
+                held = held.setdefault(part, {})
+            held[last] = value
+        call |= {"op_name": "step", "attributes": {}, "inputs": {}, "output": None}
+        call["otel_dump"] = {"name": span.name, "attributes": nested}
+    return calls
+
+
+def braintrust_otel(run: Sequence[Span]) -> Fields:
+    """Return spans that came over OTLP: the attributes are in the metadata."""
+    fetched = braintrust(run)
+    for event, span in zip(fetched["events"], run, strict=True):
+        event |= {"span_attributes": {"name": "step"}, "input": None, "output": None}
+        event["metadata"] = genai(span)
+    return fetched
 
 
 # Agents ----------------------------------------------------------------------------------------
@@ -654,14 +717,34 @@ def gemini_cli(run: Sequence[Span]) -> Fields:
 EXPORTS: Mapping[str, Callable[[Sequence[Span]], Any]] = {
     write.__name__: write
     for write in (
-        *(tempo, tempo_2, jaeger, jaeger_3, zipkin, langfuse, langfuse_export, phoenix),
-        *(phoenix_frame, langsmith, mlflow, mlflow_2, braintrust, weave, swe_agent),
+        *(tempo, tempo_2, jaeger, jaeger_3, zipkin, langfuse, langfuse_page, langfuse_tree),
+        *(langfuse_otel, weave_otel, braintrust_otel),
+        *(
+            langfuse_export,
+            phoenix,
+            phoenix_frame,
+            langsmith,
+            langsmith_tree,
+            mlflow,
+            mlflow_2,
+            braintrust,
+            weave,
+            swe_agent,
+        ),
         *(mini_swe_agent, openhands, openhands_1, claude_stream, codex_exec, gemini_cli),
     )
 }
 # Streams and exports that are a record a line.
 IN_LINES = {
-    *("langfuse_export", "phoenix_frame", "langsmith", "weave", "claude_stream", "codex_exec"),
+    *(
+        "langfuse_export",
+        "phoenix_frame",
+        "langsmith",
+        "weave",
+        "weave_otel",
+        "claude_stream",
+        "codex_exec",
+    ),
 }
 
 

@@ -55,6 +55,49 @@ def test_a_line_that_is_no_record_is_reported(write: Write) -> None:
     assert read_spans([write("export.json", text)]).spans.height == len(lines)
 
 
+UNREAD = {
+    "jaeger": "1.data[0].spans[0].steps",
+    "mlflow": "1.data.spans[0].steps",
+    "langfuse": "1.observations[0].steps",
+    "langfuse_page": "1.observations[0].steps",
+    "langfuse_export": "1.steps",
+    "phoenix": "1.data[0].steps",
+    "langsmith": "1.steps",
+    "langsmith_tree": "1.child_runs[0].steps",
+    "weave": "1.steps",
+    "braintrust": "1.events[0].steps",
+    "zipkin": "1[0][0].steps",
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_a_list_of_records_that_nothing_reads_is_reported(name: str, write: Write) -> None:
+    """They were left out without a word, and half a trace with them."""
+    export = EXPORTS[name](spans("loop"))
+    record = export
+    for part in UNREAD[name].replace("]", "").replace("[", ".").split(".")[1:-1]:
+        record = record[int(part) if part.isdigit() else part]
+    record = record[0] if isinstance(record, list) else record
+    record["steps"] = [{"uid": 4, "name": "weigh", "started": "2026-04-07T08:00:00Z"}] * 2
+    record["scores"] = [{"id": "s", "name": "good", "timestamp": "2026-04-07T08:00:00Z"}]
+    is_list = name in IN_LINES
+    text = "\n".join(map(json.dumps, export)) if is_list else json.dumps(export)
+    assert problems(write, text.encode()) == [
+        (
+            UNREAD[name],
+            "2 records here were not read: no form of them is known; export them as a list",
+        )
+    ]
+
+
+def test_records_beside_others_are_read(write: Write) -> None:
+    """An object may hold its records under several names."""
+    runs = EXPORTS["langsmith"](spans("loop"))
+    text = json.dumps({"runs": runs[:3], "more_runs": runs[3:]}).encode()
+    assert problems(write, text) == []
+    assert read_spans([write("export.json", text)]).spans.height == len(runs)
+
+
 def test_a_list_of_ids_says_what_to_export(write: Write) -> None:
     """Langfuse's list of traces names its observations only."""
     text = json.dumps({"data": [{"id": "t", "sessionId": "s", "observations": ["a", "b"]}]})

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.detect.ruleset import DEFAULT
+from looptrace.analyzer.gates.agent_states import Heard
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.collector.page.task_list import ROWS_A_PAGE, TaskFilter, TaskList
 from looptrace.collector.page.task_pages import LANES_MAX, TURNS_A_PAGE
@@ -157,6 +158,22 @@ def test_a_task_that_waits_is_listed_without_its_turns(
     assert [(row["task"], row["turns"]) for row in rows] == [("stopped", 0)]
     assert "test_cart.py" in rows[0]["reason"]
     assert [row["tokens"] for row in rows] == [None]
+
+
+def test_a_task_whose_agent_has_ended_does_not_wait(tmp_path: Path) -> None:
+    """A process says that it ended when the store has all turns; the end of a call says nothing."""
+    writer.ingest(spans_of(looping("stopped")), tmp_path)
+    heard = Heard()
+    tasks = TaskList(tmp_path, DEFAULT, lambda: heard)
+
+    def states() -> dict[str, int]:
+        return {
+            state: tasks.find(TaskFilter(state=state), 1).total for state in ("waiting", "left")
+        }
+
+    assert states() == {"waiting": 1, "left": 0}
+    heard = Heard(ended_ns={"stopped": NOW_NS})
+    assert states() == {"waiting": 0, "left": 1}
 
 
 def test_the_list_is_made_anew_when_the_store_changes(tmp_path: Path) -> None:

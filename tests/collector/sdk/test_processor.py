@@ -24,6 +24,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Span, StatusCode
 
 from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.fields.dialect_table import SHIPPED
 from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX, GateError
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.normalize.turn_builder import turns_of
@@ -308,6 +309,8 @@ def test_no_content_by_default(local: Setup) -> None:
 
 class Scripted:
     """An engine that does what a test wants: raise or hang."""
+
+    dialects = SHIPPED
 
     def __init__(self) -> None:
         self.error: BaseException | None = None

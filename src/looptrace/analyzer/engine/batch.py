@@ -36,7 +36,7 @@ def analyse(
     policy: DetectionPolicy = DEFAULT,
 ) -> Analysis:
     """Find the loops in spans (`SPAN_SCHEMA`), by the default policy unless another is given."""
-    turns, noted = turns_of(spans, policy.sameness)
+    turns, noted = turns_of(spans, policy.sameness, policy.dialects)
     analysis = analysis_of(turns, spans.height, (*skipped, *noted.skipped), policy)
     return replace(analysis, understood=noted.understood)
 

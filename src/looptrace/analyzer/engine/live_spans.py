@@ -32,7 +32,9 @@ class LiveSpans:
     ) -> None:
         """Evaluate by this policy; `recall` and `tasks_max` are as in `LiveEngine`."""
         self.engine = LiveEngine(policy, recall, tasks_max)
-        self.traces = TraceBuffer(policy.sameness, may_move=self._may_move)
+        self.traces = TraceBuffer(
+            policy.sameness, may_move=self._may_move, dialects=policy.dialects
+        )
         self._replays = False
 
     def take(self, spans: pl.DataFrame) -> tuple[Sequence[Turn], Fed]:

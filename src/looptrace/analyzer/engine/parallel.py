@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -13,6 +14,7 @@ from looptrace.analyzer.engine.batch import analyse, joined
 from looptrace.analyzer.engine.outages import failures_of
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.engine.span_spool import SpanSpool, split_spans
+from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.normalize.span_tree import groups
 from looptrace.analyzer.schema.attribute_lists import concat_spans
@@ -63,7 +65,10 @@ def analyse_in(
         spans, clashes = distinct_spans(concat_spans(spool.tables()))
         analysis = analyse(spans, (*skipped, *clashes), policy)
         return analysis, failures_of(analysis.turns)
-    parts = [_Part(tuple(spans), policy) for spans in shared_out(spool, processes).values()]
+    parts = [
+        _Part(tuple(spans), policy)
+        for spans in shared_out(spool, processes, policy.dialects).values()
+    ]
     found = list(processes.map(_analysis_of_part, parts))
     analyses = [part.analysis for part in found]
     counts = [analysis.summary for analysis in analyses]
@@ -76,19 +81,22 @@ def analyse_in(
 
 
 def shared_out(
-    spool: SpanSpool, processes: Processes
+    spool: SpanSpool, processes: Processes, dialects: DialectTable
 ) -> Mapping[int, Sequence[pl.DataFrame | Path]]:
     """Return the spans of each part; no trace is tied to a trace of another part."""
-    counts, ties = zip(*spool.each(_counted_and_tied, processes.map), strict=True)
+    counted_and_tied = partial(_counted_and_tied, dialects=dialects)
+    counts, ties = zip(*spool.each(counted_and_tied, processes.map), strict=True)
     of_trace = pl.concat(counts).group_by("trace_id").agg(pl.col("spans").sum())
     needed, jobs = _parts_needed(spool.spans, spool.bytes), processes.jobs
     parts = -(-needed // jobs) * jobs  # No process waits while another one has the last part.
     return spool.split(_parted(of_trace, pl.concat(ties), parts), processes.map)
 
 
-def _counted_and_tied(spans: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _counted_and_tied(
+    spans: pl.DataFrame, dialects: DialectTable
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the number of `spans` of each trace, and the distinct ties."""
-    return spans.group_by("trace_id").len("spans"), tie_rows(with_ties(spans)).unique()
+    return spans.group_by("trace_id").len("spans"), tie_rows(with_ties(spans, dialects)).unique()
 
 
 def tied_parts(spans: pl.DataFrame) -> list[pl.DataFrame]:

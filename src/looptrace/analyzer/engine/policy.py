@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.fingerprint.equivalence import Sameness
 from looptrace.analyzer.gates.recovery import Recovery
 
@@ -16,6 +17,7 @@ class DetectionPolicy:
     rule_set: RuleSet = field(default_factory=RuleSet)
     recovery: Recovery = field(default_factory=Recovery)
     sameness: Sameness = field(default_factory=Sameness)
+    dialects: DialectTable = SHIPPED  # by which spans are read
 
 
 DEFAULT = DetectionPolicy()

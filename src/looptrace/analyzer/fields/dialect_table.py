@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import translate
+from fnmatch import fnmatchcase
 from functools import cached_property
 from importlib.resources import files
 from itertools import chain
@@ -37,6 +37,9 @@ TIES = ("session", "task", "task_parent")
 # A span of this kind is known, and no turn by itself.
 STRUCTURE = "structure"
 KINDS = ("tool", "model", "agent", STRUCTURE)
+# The dialect of a user's own keys, and the kinds of spans that a name makes them.
+OWN = "own"
+_NAMED = ("tool", "model")
 # Names of spans and scopes whose match with a pattern is kept. Names may hold ids.
 _NAMES_KEPT = 4_096
 # Enumerations of clients are written with their own names: `FinishReason.MAX_TOKENS`.
@@ -51,12 +54,19 @@ UNKNOWN: Said = (None, "")
 class KindRow:
     """A row of `kinds`: a span for which all conditions hold is of this kind."""
 
-    kind: str  # tool, model, agent or structure
-    condition: str  # in words, for the page
+    kind: str  # of `KINDS`
     key: str = ""  # an attribute that is there
-    values: frozenset[str] = frozenset()  # one of them is its value; empty if any may be
-    name: re.Pattern[str] | None = None  # of the span
-    scope: re.Pattern[str] | None = None
+    values: tuple[str, ...] = ()  # one of them is its value; empty if any may be
+    name: str = ""  # a pattern of the span's name, as in shells
+    scope: str = ""  # a pattern of its instrumentation scope
+
+    @property
+    def condition(self) -> str:
+        """The conditions in words."""
+        values = " or ".join(f"`{value}`" for value in self.values)
+        of_key = f"`{self.key}`" + (f" = {values}" if values else "")
+        patterns = [f"{k} `{v}`" for k, v in (("name", self.name), ("scope", self.scope)) if v]
+        return ", ".join([of_key, *patterns] if self.key else patterns)
 
     def fits(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> bool:
         """Return whether all conditions hold."""
@@ -64,9 +74,9 @@ class KindRow:
             value = attributes.get(self.key)
             if value is None or value == "" or (self.values and str(value) not in self.values):
                 return False
-        if self.name and not self.name.match(name):
+        if self.name and not fnmatchcase(name, self.name):
             return False
-        return self.scope is None or bool(self.scope.match(scope or ""))
+        return not self.scope or fnmatchcase(scope or "", self.scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +111,31 @@ class DialectTable:
         self.named_by_span = frozenset(d.name for d in dialects if d.named_by_span)
 
     def __repr__(self) -> str:
-        """Return the names of the dialects."""
-        return f"DialectTable({[dialect.name for dialect in self.dialects]})"
+        """Return the user's own keys; the others belong to the code."""
+        return f"DialectTable({self.own})"
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other table has the same dialects."""
+        return isinstance(other, DialectTable) and self.dialects == other.dialects
+
+    def __hash__(self) -> int:
+        """Return a hash by the names of the dialects."""
+        return hash(tuple(dialect.name for dialect in self.dialects))
+
+    @property
+    def own(self) -> Dialect | None:
+        """The dialect of a user's own keys, if there is one."""
+        return self.dialects[0] if self.dialects[0].name == OWN else None
+
+    def with_own(
+        self, kinds: Iterable[KindRow], fields: Mapping[str, tuple[str, ...]]
+    ) -> DialectTable:
+        """Return the table with a user's own keys, which are asked first.
+
+        A span with an own key for the name of a tool or a model is one, unless a row says more.
+        """
+        own = Dialect(OWN, kinds=(*kinds, *rows_of_names(fields)), fields=fields)
+        return DialectTable([own, *self.dialects])
 
     def kind_of(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> Said:
         """Return what a span is, and the dialect that says so; `UNKNOWN` if none does."""
@@ -177,6 +210,11 @@ class DialectTable:
         return {split(key)[0] for name in names for key in self.keys_of(name)}
 
 
+def rows_of_names(fields: Mapping[str, tuple[str, ...]]) -> tuple[KindRow, ...]:
+    """Return the rows by which a span is what it names: a tool, a model."""
+    return tuple(KindRow(kind, key) for kind in _NAMED for key in fields.get(kind, ()))
+
+
 def split(key: str) -> tuple[str, str | None]:
     """Split a key into an attribute (or a prefix of flat keys, with `*`) and a part of it."""
     if key.endswith("*"):
@@ -219,17 +257,13 @@ def _kind(row: KindRow | None) -> SpanKind | None:
 def kind_row(given: Mapping[str, Any]) -> KindRow:
     """Return the row of a table `{key, is, name, scope, kind}`."""
     values = given.get("is", [])
-    values = list(map(str, values if isinstance(values, list) else [values]))
+    values = tuple(map(str, values if isinstance(values, list) else [values]))
     if given["kind"] not in KINDS:
         raise ValueError(f"no such kind of span: {given['kind']}; there are {', '.join(KINDS)}")
-    name, scope = (re.compile(translate(given[k])) if k in given else None for k in _PATTERNS)
-    key = given.get("key", "")
-    words = [f"`{key}`" + (f" = {' or '.join(f'`{v}`' for v in values)}" if values else "")]
-    words = (words if key else []) + [f"{k} `{given[k]}`" for k in _PATTERNS if k in given]
-    return KindRow(given["kind"], ", ".join(words), key, frozenset(values), name, scope)
+    of_texts = {name: given[name] for name in ("key", "name", "scope") if name in given}
+    return KindRow(given["kind"], values=values, **of_texts)
 
 
-_PATTERNS = ("name", "scope")
 _document: Mapping[str, Any] = tomllib.loads(
     files(__package__).joinpath("dialects.toml").read_text(encoding="utf-8")
 )

@@ -17,12 +17,14 @@ from looptrace.analyzer.fields.flat_messages import (
     built,
 )
 from looptrace.analyzer.fields.plain_messages import (
+    CALLS_BEGIN,
     read_plain,
     read_plain_flat,
     read_plain_list,
 )
 from looptrace.analyzer.fingerprint.single_texts import round_words
 from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
+from looptrace.analyzer.text.message_envelopes import defines_tool, held_in, is_definition
 from looptrace.analyzer.text.payloads import arguments_of, canonical, is_redacted, parsed, result_of
 from looptrace.analyzer.text.session_names import bounded_name
 from looptrace.bounded_dict import BoundedDict
@@ -55,13 +57,11 @@ _REASONING = ("reasoning", "thinking")
 _RESULT_WRAPPERS = ("toolResult", "function_response", "functionResponse")
 _TYPES = _CALL_TYPES | _RESULT_TYPES
 # A part with none of these types and none of these keys is neither a call nor a result.
-_TELLING_KEYS = frozenset({*_CALL_WRAPPERS, *_RESULT_WRAPPERS, "function", "args"})
-_CALL_ID_KEYS = ("id", "toolCallId", "toolUseId", "call_id", "tool_use_id", "tool_call_id")
+_TELLING_KEYS = frozenset({*_CALL_WRAPPERS, *_RESULT_WRAPPERS, "function", "args", "toolName"})
+_CALL_ID_KEYS = ("call_id", "id", "toolCallId", "toolUseId", "tool_use_id", "tool_call_id")
 _ANSWERED_ID_KEYS = ("tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "call_id", "id")
 _ARGUMENT_KEYS = ("arguments", "args", "input")
 _RESULT_KEYS = ("response", "result", "output", "content")
-# A message without these keys has no envelope.
-_ENVELOPES = frozenset({"messages", "generations", "message", "args"})
 # A part of a message with one of these keys holds a picture, a sound or a file.
 _MEDIA_KEYS = ("image_url", "image", "input_audio", "audio", "file", "source", "inline_data")
 _REDACTED = "__REDACTED__"  # OpenInference writes this, also instead of a large picture.
@@ -174,16 +174,10 @@ _read_kept = lru_cache(maxsize=ITEMS_KEPT)(_read_item)
 def _items(value: Any) -> list[Any]:
     """Find the messages inside the lists and envelopes around them."""
     if isinstance(value, dict) and value:
-        if _ENVELOPES.isdisjoint(value):
-            return [value]
-        for envelope in ("messages", "generations"):
-            if isinstance(value.get(envelope), list):
-                return _items(value[envelope])
-        if isinstance(value.get("message"), dict):
-            return _items(value["message"])
-        if isinstance(value.get("args"), list) and "kwargs" in value:
-            return _items(value["args"])
-        return [value]
+        held = held_in(value)
+        if held is not value:
+            return _items(held)
+        return [] if is_definition(value) else [value]
     if isinstance(value, list):
         if value and all(map(_is_part, value)):
             return [{"content": value}]
@@ -206,7 +200,7 @@ def _message(item: Any, default_role: str) -> Message:
     texts: list[str] = []
     calls: list[ToolCall] = []
     results: list[ToolResult] = []
-    if _type(item) in _TYPES:
+    if _type(item) in _TYPES or ("toolName" in item and "role" not in item):
         _sort_part(item, texts, calls, results)
         return Message(_role_of(calls, results), "", tuple(calls), tuple(results))
     content = item.get("content", item.get("text"))
@@ -217,14 +211,35 @@ def _message(item: Any, default_role: str) -> Message:
     else:
         # OpenInference may write a text both as `content` and as the only part of `contents`.
         said = item.get("contents") if content is None else content
-        for part in (said, item.get("parts"), item.get("tool_calls")):
+        for part in (_calls_in(said, role), item.get("parts"), item.get("tool_calls")):
             if part is not None:
                 _sort_part(part, texts, calls, results)
+        if not calls:  # LangChain keeps what the API answered beside what it made of it.
+            for part in _asked_beside(item):
+                _sort_part(part, [], calls, results)
     if results and not texts and role == "user":
         role = "tool"
     text = None if any(map(is_redacted, texts)) else "\n".join(texts).strip()
     silent = text == "" and not calls and not results and _is_silent(item)
     return Message(role, text, tuple(calls), tuple(results), silent)
+
+
+def _calls_in(said: Any, role: str) -> Any:
+    """Return the calls that a response has as JSON in its text, as Koog writes them; else all."""
+    if role != "assistant" or not isinstance(said, str) or not said.startswith(CALLS_BEGIN):
+        return said
+    calls = parsed(said)
+    is_calls = isinstance(calls, list) and all(isinstance(c, dict) and _call(c) for c in calls)
+    return calls if is_calls else said
+
+
+def _asked_beside(item: dict[str, Any]) -> list[Any]:
+    """Return the calls that a message has beside its content, in the form of OpenAI's API."""
+    beside = item.get("additional_kwargs")
+    holders = (item, beside if isinstance(beside, dict) else {})
+    asked = [holder.get("tool_calls") for holder in holders[1:]]
+    old = [holder.get("function_call") for holder in holders]
+    return [*filter(None, asked), *({"function_call": call} for call in old if call)]
 
 
 def _is_silent(item: dict[str, Any]) -> bool:
@@ -280,10 +295,14 @@ def _call(part: dict[str, Any]) -> ToolCall | None:
             if isinstance(part.get(wrapper), dict):
                 return _call({"type": "tool_call", **part[wrapper]})
         function = part.get("function")
+        if defines_tool(function):
+            return None
         if isinstance(function, dict):
             part = {**part, **function, "type": "tool_call"}
     name = part.get("name") or part.get("toolName")
     is_call = _type(part) in _CALL_TYPES or ("args" in part and "id" in part)
+    if "toolName" in part and not _type(part):
+        is_call = not any(key in part for key in ("result", "output"))
     if not is_call or not isinstance(name, str):
         return None
     arguments = arguments_of(_given(part, _ARGUMENT_KEYS))

@@ -21,6 +21,8 @@ from looptrace.analyzer.text.session_names import bounded_name
 
 # Key sets of messages whose form is cached. A framework has about ten.
 FORMS_KEPT = 1024
+# A response that begins so may be its calls, written as a text.
+CALLS_BEGIN = "[{"
 
 
 class _Text(Struct, tag_field="type", tag="text", forbid_unknown_fields=True, gc=False):
@@ -187,9 +189,14 @@ def _message(
 ) -> Message | None:
     """Return a message; None if these forms do not say enough.
 
-    That is a message without a role, a call without a name, or a message that may be silent.
+    That is a message without a role, a call without a name, a text that may be a call or the
+    definition of a tool, or a message that may be silent.
     """
     if not role or (calls and not all(call.name for call in calls)):
+        return None
+    if role == "assistant" and any(text.startswith(CALLS_BEGIN) for text in texts):
+        return None
+    if role == "tool" and not results:  # It may be the definition of a tool.
         return None
     if results and not texts and role == "user":
         role = "tool"

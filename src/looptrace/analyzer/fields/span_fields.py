@@ -52,6 +52,8 @@ TOKENS_MAX = 10**9
 # A task cannot have more tests, files or lines.
 COUNT_MAX = 10**9
 PERCENT_MAX = 100.0
+# Spans of no kind have whole states as their input; arguments of calls are shorter.
+SPARE_CHARS_MAX = 20_000
 TIME_NS_MAX = 2**63 - 1
 
 _MARKERS = ("files_created", "dependencies_added", "code_written")
@@ -142,7 +144,9 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
     row, columns = spans.row, reader.columns(dialect, spans.attributes, len(spans.places))
     names = _names(row["name"], columns.values(kind or ""), reader.table)
     kinds = [None if name in _NOT_A_CALL else kind for name in names]
-    arguments, results, say_failed = _tool_fields(columns, kinds)
+    arguments, results, say_failed = (
+        _tool_fields(columns, kinds) if kind else _spare_fields(columns, len(names))
+    )
     failed = list(map(_failed, row["status"], _levels(columns), say_failed, results))
     errors = _errors(row, columns, failed, results)
     given, answers = _model_fields(columns, kinds, row["trace_id"])
@@ -233,6 +237,23 @@ def _tool_fields(columns: FieldColumns, kinds: _Kinds) -> tuple[_Texts, _Texts, 
         if kind is None:
             arguments[place] = results[place] = say_failed[place] = None
     return arguments, results, say_failed
+
+
+def _spare_fields(columns: FieldColumns, count: int) -> tuple[_Texts, _Texts, _Flags]:
+    """Return the same of spans of no kind, which may be calls; what is long is left out.
+
+    An attempt is no call, and has its results in fields of its own.
+    """
+    unknown: list[Any] = [None] * count
+    if "arguments" not in columns or "status" in columns:
+        return unknown, unknown, unknown
+    given, gave = (map(_short, columns.values(name)) for name in ("arguments", "result"))
+    results, say_failed = zip(*map(result_of, gave), strict=True)
+    return list(map(arguments_of, given)), results, say_failed
+
+
+def _short(value: Any) -> Any:
+    return value if len(str(value)) <= SPARE_CHARS_MAX else None
 
 
 def _told_results(results: _Texts, failed: _Flags, dialect: str) -> _Texts:

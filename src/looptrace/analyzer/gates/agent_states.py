@@ -30,6 +30,11 @@ class AgentState:
     calls: int = 0  # that began after the gate had opened
 
     @property
+    def has_ended(self) -> bool:
+        """Whether no agent is left that a decision could reach."""
+        return self.state == "ended"
+
+    @property
     def text(self) -> str:
         """Return the state in words."""
         calls = f"{self.calls} call{'' if self.calls == 1 else 's'} since the gate opened"

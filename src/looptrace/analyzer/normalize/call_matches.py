@@ -41,6 +41,7 @@ class CallMatches:
         self._last_start: dict[str, tuple[int, str]] = {}  # of such spans, by name
         self._span_ids: set[str] = set()  # ids of calls that spans name
         self._hungry: set[str] = set()  # names of spans that would take any call of that name
+        self._numbered: set[str] = set()  # names of those that would take one without an id
         self._sought: set[_Sought] = set()  # calls that spans would prefer
         self._loose: set[_Sought] = set()  # calls joined by name alone
         for index in range(len(trace.asked)):
@@ -92,8 +93,8 @@ class CallMatches:
             if tool.arguments is not None and tool.arguments in (call.arguments, _bare(call)):
                 return
             self._loose |= {(call.name, call.arguments), (call.name, _bare(call))}
-        elif tool.call_id is None:
-            self._hungry.add(tool.name)
+        else:
+            (self._hungry if tool.call_id is None else self._numbered).add(tool.name)
         if tool.arguments is not None:
             self._sought.add((tool.name, tool.arguments))
 
@@ -108,6 +109,13 @@ class CallMatches:
         if tool.name in self._left and _start(tool) < self._last_start.get(tool.name, _FIRST):
             return None
         return list(self._left.get(tool.name, ()))
+
+    def wants(self, span: SpanFields) -> bool:
+        """Return whether a span of no kind may be a call that has no span, or only by its name."""
+        if (span.name, span.arguments) in self._loose:
+            return True
+        left = self._left.get(span.name, ())
+        return any(self.trace.asked[index][0].arguments == span.arguments for index in left)
 
     def add(self, model: SpanFields, one: _Trace) -> bool:
         """Add the calls of a new response; returns whether no earlier span may have one of them.
@@ -132,6 +140,8 @@ class CallMatches:
 
     def _is_awaited(self, call: ToolCall) -> bool:
         if call.call_id in self._span_ids or call.name in self._hungry:
+            return True
+        if not call.call_id and call.name in self._numbered:
             return True
         sought = ((call.name, each) for each in (call.arguments, _bare(call)))
         return bool(self._sought) and any(each in self._sought for each in sought)

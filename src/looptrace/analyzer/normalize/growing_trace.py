@@ -110,8 +110,13 @@ class GrowingTrace:
         self._requests = set(filter(_is_request, known))  # keys of hand-offs and messages
         self._has_moved = False  # whether the requests may have changed
         self._calls: CallMatches | None = None
+        # What spans of no kind would be, if a response asked for it.
+        spare = [s for s in spans if s.arguments is not None and not tells_of_turns(s)]
+        self._spare = {(s.name, s.arguments) for s in spare}
         if members := [span for span in spans if tells_of_turns(span)]:
-            trace = _Trace(members, self._tree, sessions, ended=False)
+            trace = _Trace(members, self._tree, sessions, spare, ended=False)
+            left = (s for s in spare if s.span_id not in trace.adopted)
+            self._spare = {(s.name, s.arguments) for s in left}
             self._calls = CallMatches(trace, known)
             self.replays = trace.replay
             self.is_tangled |= self._calls.is_tangled
@@ -193,9 +198,10 @@ class GrowingTrace:
                 return False
             self._last_model = _place(span)
         self.unanswered.update(_asked_ids(span))
-        if not tells_of_turns(span):
-            return True
         calls = self._calls
+        if not tells_of_turns(span):
+            self._spare.add((span.name, span.arguments))
+            return calls is None or span.arguments is None or not calls.wants(span)
         if calls is None or twin_of(span, self._tree):
             return False
         one = _Trace([span], self._tree, self._sessions, ended=False)
@@ -227,7 +233,8 @@ class GrowingTrace:
     def _add_tool(self, calls: CallMatches, tool: SpanFields, one: _Trace) -> bool:
         """Join a tool's span with a call that a model asked for; `one` is a trace of it alone."""
         candidates = calls.calls_for(tool)
-        if candidates is None:
+        # It may have the call of a span of no kind, which lies within it or has the same name.
+        if candidates is None or tool.name in calls.trace.adopted.values():
             return False
         one.asked = [calls.trace.asked[index] for index in candidates]
         place = one._match().get(tool.span_id)
@@ -252,6 +259,8 @@ class GrowingTrace:
 
     def _add_model(self, calls: CallMatches, model: SpanFields, one: _Trace) -> bool:
         """Add a response and the calls that it asks for, and end the calls before it."""
+        if any((call.name, call.arguments) in self._spare for call in model.calls):
+            return False
         given = model.given or ()
         from_person = bool(given) and given[-1].role == "user" and follows_answer(given)
         from_person = from_person or comes_again(given) is not None

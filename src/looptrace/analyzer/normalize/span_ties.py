@@ -7,26 +7,32 @@ that name them are decoded; the others are skipped in the text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import repeat
 from typing import Any, TypeAlias, TypedDict, cast
 
 import msgspec
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.fields.dialect_table import SHIPPED
-from looptrace.analyzer.fields.field_reader import DETAILS_EVENT, READER
+from looptrace.analyzer.fields.dialect_table import SHIPPED, TIES, DialectTable
+from looptrace.analyzer.fields.field_reader import DETAILS_EVENT, FieldReader, reader_by
 from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, attributes_of
 from looptrace.analyzer.schema.spans import NO_ITEMS, SPAN_TIES_SCHEMA, linked_traces
 
-_FIELDS = ("session", "task", "task_parent")
-_keys = SHIPPED.attribute_keys(_FIELDS)
-_Attributes = TypedDict("_Attributes", dict.fromkeys(_keys, Any), total=False)  # type: ignore[misc] # Its keys are the table's.
-_decoder = msgspec.json.Decoder(_Attributes)
+_FIELDS = TIES
 _Names: TypeAlias = tuple[str | None, str | None, str | None]  # session, task, task above it
 
 
-def with_ties(spans: pl.DataFrame) -> pl.DataFrame:
+@lru_cache(maxsize=16)
+def _decoder(dialects: DialectTable) -> msgspec.json.Decoder[Any]:
+    """Return a decoder of the attributes that names are read from."""
+    keys = dict.fromkeys(dialects.attribute_keys(_FIELDS), Any)
+    return msgspec.json.Decoder(TypedDict("_Attributes", keys, total=False))  # type: ignore[operator] # Its keys are the table's.
+
+
+def with_ties(spans: pl.DataFrame, dialects: DialectTable = SHIPPED) -> pl.DataFrame:
     """Return spans (`SPAN_SCHEMA` or `SPAN_LISTS_SCHEMA`) with their ties (`SPAN_TIES_SCHEMA`).
 
     Those that have them stay as they are.
@@ -34,7 +40,8 @@ def with_ties(spans: pl.DataFrame) -> pl.DataFrame:
     if not SPAN_TIES_SCHEMA.keys() - set(spans.columns):
         return spans
     has_lists = spans["attributes"].dtype == ATTRIBUTES
-    named = _named_in_lists(spans) if has_lists else _table_of(_named_in_texts(spans))
+    reader = reader_by(dialects)
+    named = _named_in_lists(spans, reader) if has_lists else _table_of(_texts(spans, reader))
     return spans.hstack(named).hstack([_links_of(spans)])
 
 
@@ -64,35 +71,40 @@ def _table_of(names: Iterable[_Names]) -> pl.DataFrame:
     return pl.DataFrame(list(names), dict.fromkeys(_FIELDS, pl.String), orient="row")
 
 
-def _named_in_texts(spans: pl.DataFrame) -> Iterator[_Names]:
+def _texts(spans: pl.DataFrame, reader: FieldReader) -> Iterator[_Names]:
+    """Yield the names of spans whose attributes are texts."""
+    decoder = _decoder(reader.table)
     for row, (text, events) in enumerate(zip(spans["attributes"], spans["events"], strict=True)):
         try:
-            yield _named(cast("dict[str, Any]", _decoder.decode(text)), events)
+            yield _named(cast("dict[str, Any]", decoder.decode(text)), events, reader)
         except RecursionError:  # It is nested too deep; the whole span is read with care.
-            (span,) = span_fields_of(spans[row])
+            (span,) = span_fields_of(spans[row], reader.table)
             yield span.session, span.task, span.task_parent
 
 
-def _named_in_lists(spans: pl.DataFrame) -> pl.DataFrame:
+def _named_in_lists(spans: pl.DataFrame, reader: FieldReader) -> pl.DataFrame:
     """Read the names once for all spans with the same attributes for them."""
-    alike = _told_of_names(spans["attributes"]).group_by(pl.all().exclude("row")).agg("row")
+    alike = _told_of_names(spans["attributes"], reader).group_by(pl.all().exclude("row")).agg("row")
     examples = spans["attributes"].gather(alike["row"].list.first())
-    names = _table_of(_named(attributes, NO_ITEMS) for attributes in attributes_of(examples))
+    names = _table_of(
+        _named(attributes, NO_ITEMS, reader) for attributes in attributes_of(examples)
+    )
     named = names.with_columns(alike["row"]).explode("row").sort("row").drop("row")
     detailed = spans["events"].str.contains(DETAILS_EVENT, literal=True).arg_true()
     if detailed.is_empty():
         return named
     said = attributes_of(spans["attributes"].gather(detailed))
-    names = _table_of(map(_named, said, spans["events"].gather(detailed)))
+    events = spans["events"].gather(detailed)
+    names = _table_of(map(_named, said, events, repeat(reader)))
     return pl.DataFrame([named[name].scatter(detailed, names[name]) for name in _FIELDS])
 
 
-def _told_of_names(attributes: pl.Series) -> pl.DataFrame:
+def _told_of_names(attributes: pl.Series, reader: FieldReader) -> pl.DataFrame:
     """Return each attribute that names are read from as a column, and the number of the `row`."""
     rows = pl.int_range(len(attributes), eager=True).alias("row")
     counts = attributes.list.len()
     every = attributes.filter(counts > 0).explode()
-    places = every.struct.field("key").is_in(_keys).arg_true()
+    places = every.struct.field("key").is_in(reader.table.attribute_keys(_FIELDS)).arg_true()
     told = (
         every.gather(places)
         .struct.unnest()
@@ -106,9 +118,9 @@ def _told_of_names(attributes: pl.Series) -> pl.DataFrame:
     return table
 
 
-def _named(attributes: dict[str, Any], events: str) -> _Names:
+def _named(attributes: dict[str, Any], events: str, reader: FieldReader) -> _Names:
     if DETAILS_EVENT in events:
-        attributes = READER.with_events(attributes, msgspec.json.decode(events))
-    columns = READER.columns("", {key: (value,) for key, value in attributes.items()}, 1)
+        attributes = reader.with_events(attributes, msgspec.json.decode(events))
+    columns = reader.columns("", {key: (value,) for key, value in attributes.items()}, 1)
     session, task, task_parent = (columns.names(name)[0] for name in _FIELDS)
     return session, task, task_parent

@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 import msgspec
 
+from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.fields.span_fields import span_fields_of_rows
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.single_turns import LiveFingerprints, Turn
@@ -150,13 +152,15 @@ class _Trace:
         self.chars -= self.spans.pop(span_id).chars
         self.has_changed = True
 
-    def open(self, rows: Sequence[SpanRow]) -> None:
+    def open(
+        self, rows: Sequence[SpanRow], read: Callable[[list[SpanRow]], list[SpanFields]]
+    ) -> None:
         """Take open spans, which come again and again; only those that changed are read."""
         known = self.opened_rows
         if not (rows or known):
             return
         new = [row for row in rows if row not in known]
-        known |= zip(new, span_fields_of_rows(new), strict=True)
+        known |= zip(new, read(new), strict=True)
         self.opened_rows = {row: known[row] for row in rows}
         every = self.opened_rows.values()
         self.opened = {span.span_id: span for span in every if span.span_id not in self.spans}
@@ -248,8 +252,10 @@ class TraceBuffer:
         sameness: Sameness = NOTHING,
         chars_max: int = CHARS_MAX,
         may_move: Consent = always,
+        dialects: DialectTable = SHIPPED,
     ) -> None:
         """Compare turns by `sameness`; `may_move` says which of them may change their task."""
+        self._read = partial(span_fields_of_rows, dialects=dialects)
         self.dropped = 0  # traces that went to make room for others
         # How often the turns of a trace were continued, and how often all were made again.
         self.continued = self.remade = 0
@@ -273,7 +279,7 @@ class TraceBuffer:
 
         The spans `above` are still open. They only give what the others inherit.
         """
-        taken = list(map(_Span, span_fields_of_rows(spans), map(chars_held, spans)))
+        taken = list(map(_Span, self._read(spans), map(chars_held, spans)))
         for span in taken:
             self._hold(span)
         touched: dict[str, list[SpanRow]] = {span.fields.trace_id: [] for span in taken}
@@ -281,7 +287,7 @@ class TraceBuffer:
             if row[0] in touched:
                 touched[row[0]].append(row)
         for name, opened in touched.items():
-            self._traces[name].open(opened)
+            self._traces[name].open(opened, self._read)
         told = [span.fields for span in taken]
         told += [span for name in touched for span in self._traces[name].opened.values()]
         changed = self.groups.learn(told)

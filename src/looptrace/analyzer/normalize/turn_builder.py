@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 from msgspec.structs import asdict
 
+from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.fields.messages import comes_again
 from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, PER_SERVICE, Sameness, Sessions
@@ -31,7 +32,7 @@ from looptrace.analyzer.normalize.session_history import (
 )
 from looptrace.analyzer.normalize.span_tree import SpanTree, span_tree_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
-from looptrace.analyzer.normalize.twin_spans import merge_twins
+from looptrace.analyzer.normalize.twin_spans import SpanKey, calls_without_kind, merge_twins
 from looptrace.analyzer.normalize.understanding import Understood, understood_of
 from looptrace.analyzer.schema.message import ToolCall
 from looptrace.analyzer.schema.span_fields import SpanFields
@@ -53,13 +54,15 @@ class Noted:
     understood: Understood
 
 
-def turns_of(spans: pl.DataFrame, sameness: Sameness = NOTHING) -> tuple[pl.DataFrame, Noted]:
+def turns_of(
+    spans: pl.DataFrame, sameness: Sameness = NOTHING, dialects: DialectTable = SHIPPED
+) -> tuple[pl.DataFrame, Noted]:
     """Turn spans (`SPAN_SCHEMA`, in any order) into turns (`TURN_SCHEMA`, sorted and numbered).
 
     The second result is what could not be taken as it stood, circles of parents, and how much was
-    understood. `sameness` decides how turns are compared.
+    understood. `sameness` decides how turns are compared, `dialects` how spans are read.
     """
-    return turns_of_fields(span_fields_of(spans), sameness)
+    return turns_of_fields(span_fields_of(spans, dialects), sameness)
 
 
 def turns_of_fields(
@@ -118,16 +121,25 @@ def _rows_by_trace(
         results = list(given_results(fields, tree))
     in_trace = results_in_traces(results)
     by_trace: dict[str, list[SpanFields]] = defaultdict(list)
+    spare: dict[str, list[SpanFields]] = defaultdict(list)
     for span in fields:
         if tells_of_turns(span):
             by_trace[span.trace_id].append(span)
+        elif span.arguments is not None:
+            spare[span.trace_id].append(span)
     in_order = sorted(
         by_trace.items(), key=lambda item: (min(s.start_ns for s in item[1]), item[0])
     )
-    traces = (_Trace(members, tree, sessions, ended=ended) for _, members in in_order)
+    adopted: set[SpanKey] = set()
+
+    def rows() -> Iterator[list[TurnRow]]:
+        for trace_id, members in in_order:
+            trace = _Trace(members, tree, sessions, spare.get(trace_id, ()), ended=ended)
+            adopted.update((trace_id, span_id) for span_id in trace.adopted)
+            yield fill_from(trace.rows(), in_trace, sessions)
+
     kept = {(span.trace_id, span.span_id) for span in fields}
-    understood = partial(understood_of, spans_read, kept, tree)
-    return (fill_from(trace.rows(), in_trace, sessions) for trace in traces), skipped, understood
+    return rows(), skipped, partial(understood_of, spans_read, kept, tree, adopted)
 
 
 def tells_of_turns(span: SpanFields) -> bool:
@@ -136,10 +148,16 @@ def tells_of_turns(span: SpanFields) -> bool:
 
 
 class _Trace:
-    """The spans of one trace while they become turns."""
+    """The spans of one trace while they become turns; of the `spare` ones, some may be calls."""
 
     def __init__(
-        self, spans: list[SpanFields], tree: SpanTree, sessions: SessionHistory, *, ended: bool
+        self,
+        spans: list[SpanFields],
+        tree: SpanTree,
+        sessions: SessionHistory,
+        spare: Iterable[SpanFields] = (),
+        *,
+        ended: bool,
     ) -> None:
         trace_id = spans[0].trace_id
         self.tree = tree
@@ -156,6 +174,9 @@ class _Trace:
         self.replay = sessions.note_trace(trace_id, tree.sessions[trace_id].name, start_ns)
         self.ended = ended
         self.asked = self._asked()
+        self.adopted: dict[str, str] = {}  # names of spans of no kind that are calls, by span
+        if self.asked and spare:
+            self._adopt(spare)
 
     def rows(self) -> list[TurnRow]:
         """Make a row for every tool call, response, hand-off, attempt and message of a person."""
@@ -199,24 +220,37 @@ class _Trace:
                     seen |= {call.call_id} if call.call_id else set()
         return found
 
-    def _match(self) -> dict[str, int]:
+    def _adopt(self, spare: Iterable[SpanFields]) -> None:
+        """Take spans of no kind as calls that have no span, if name and arguments are the same."""
+        covered = set(self._match(by_name=False).values())
+        calls = (call for i, (call, _, _) in enumerate(self.asked) if i not in covered)
+        adopted = calls_without_kind(spare, calls, self.tools, self.tree)
+        self.adopted = {span.span_id: span.name for span in adopted}
+        self.tools += adopted
+
+    def _match(self, *, by_name: bool = True) -> dict[str, int]:
         """Join tool spans with asked calls (index into `asked`) by call id, else by what they do.
 
-        That is name and arguments, in order, else the name alone if a span has no call id.
+        That is name and arguments, in order, else the name alone if a span or a call has no id,
+        unless names shall not be enough.
         """
         by_id = {call.call_id: i for i, (call, _, _) in enumerate(self.asked) if call.call_id}
         matched = {t.span_id: by_id[t.call_id] for t in self.tools if t.call_id in by_id}
         taken = set(matched.values())
         waiting: dict[tuple[str, str | None], deque[int]] = defaultdict(deque)
+        without_id: dict[str, deque[int]] = defaultdict(deque)
         for i, (call, _, _) in enumerate(self.asked):
             for arguments in {None, call.arguments, _bare(call)} if i not in taken else ():
                 waiting[call.name, arguments].append(i)
+            if not call.call_id:
+                without_id[call.name].append(i)
         left = [tool for tool in self.tools if tool.span_id not in matched]
         left.sort(key=lambda t: (t.start_ns, t.span_id))
-        told = [(tool, tool.arguments) for tool in left if tool.arguments is not None]
-        unnumbered = [(tool, None) for tool in left if tool.call_id is None]
-        for tool, known in (*told, *unnumbered):
-            calls = waiting[tool.name, known]
+        told = [(t, waiting[t.name, t.arguments]) for t in left if t.arguments is not None]
+        named = [
+            (t, waiting[t.name, None] if t.call_id is None else without_id[t.name]) for t in left
+        ]
+        for tool, calls in (*told, *(named if by_name else ())):
             while calls and tool.span_id not in matched:
                 if (i := calls.popleft()) not in taken:
                     taken.add(i)

@@ -1,12 +1,18 @@
-"""Twin spans of two instrumentations that record the same call, merged into the outer span."""
+"""Twin spans of two instrumentations that record the same call, merged into the outer span.
+
+A span of no kind may be a call as well, if a model asked for it.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
 from looptrace.analyzer.normalize.span_tree import SpanTree
+from looptrace.analyzer.schema.message import ToolCall
 from looptrace.analyzer.schema.span_fields import SpanFields
 
 SpanKey = tuple[str, str]  # trace_id, span_id
@@ -41,6 +47,29 @@ def twin_of(span: SpanFields, tree: SpanTree) -> SpanKey | None:
     if span.kind == "tool" and above.name.lower() != span.name.lower():
         return None
     return above.trace_id, above.span_id
+
+
+def calls_without_kind(
+    spare: Iterable[SpanFields],
+    asked: Iterable[ToolCall],
+    tools: Iterable[SpanFields],
+    tree: SpanTree,
+) -> list[SpanFields]:
+    """Return the spans of no kind that have name and arguments of a call that was asked for.
+
+    Each call takes one. A span that lies around or within a call's own is no second one.
+    """
+    waiting = Counter((call.name, call.arguments) for call in asked)
+    around = {(above.span_id, tool.name) for tool in tools for above in tree.ancestors(tool)}
+    found: dict[str, SpanFields] = {}
+    for span in sorted(spare, key=lambda s: (s.start_ns, s.span_id)):
+        if not waiting[span.name, span.arguments] or (span.span_id, span.name) in around:
+            continue
+        above = (each for each in tree.ancestors(span) if each.name == span.name)
+        if not any(each.kind == "tool" or each.span_id in found for each in above):
+            waiting[span.name, span.arguments] -= 1
+            found[span.span_id] = replace(span, kind="tool")
+    return list(found.values())
 
 
 def _lasts(following: dict[SpanKey, SpanKey]) -> dict[SpanKey, SpanKey]:

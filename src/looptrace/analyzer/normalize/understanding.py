@@ -92,9 +92,14 @@ class RunningSum:
 
 
 def understood_of(
-    read: Sequence[SpanFields], kept: Collection[SpanKey], tree: SpanTree
+    read: Sequence[SpanFields],
+    kept: Collection[SpanKey],
+    tree: SpanTree,
+    adopted: Collection[SpanKey] = (),
 ) -> Understood:
     """Return what these spans became; `kept` are those left after twins were merged.
+
+    The `adopted` spans have no kind, and are calls that a model asked for.
 
     A span of no dialect is a part of a call if it lies within the call's span, and structure if a
     span of a turn or an agent lies within it.
@@ -104,7 +109,8 @@ def understood_of(
     unread: list[Shape] = []
     known: list[Shape] = []
     for span in read:
-        became = _became(span, kept, around, tree)
+        key = span.trace_id, span.span_id
+        became = "turns" if key in adopted else _became(span, kept, around, tree)
         counts[became] += 1
         if span.shape and became in ("structure", "unread"):
             (unread if became == "unread" else known).append(span.shape)

@@ -124,6 +124,7 @@ def page() -> str:
         *_table(file["sessions"]),
         *_listed_table(file["masks"], "[[masks]]"),
         *_listed_table(file["webhooks"], "[[webhooks]]"),
+        *_listed_table(file["attributes"], "[attributes]"),
         *_listed_table(file["page"], "[page]"),
         *_listed_table(file["shards"], "[shards]"),
         *_table(file["server"]),

@@ -12,6 +12,7 @@ from looptrace.analyzer.detect.persons import Persons
 from looptrace.analyzer.detect.phases import METRICS, Better
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override
 from looptrace.analyzer.engine.outages import OutageSettings
+from looptrace.analyzer.fields.dialect_table import FIELDS, KINDS
 from looptrace.analyzer.fingerprint.equivalence import Results, Sessions, TextMask, Tool
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.recovery import Recovery
@@ -40,6 +41,7 @@ OVERRIDES_MAX = 50
 MASKS_MAX = 50
 PHASES_MAX = 200
 TOOLS_MAX = 200
+KINDS_MAX = KEYS_MAX = 50
 WEBHOOKS_MAX = 20
 
 _MASTER = "The master switch; with false no rule runs."
@@ -72,6 +74,19 @@ _MASKS = "Parts of results and errors that are not compared."
 _WEBHOOKS = "Receivers of events; [more](webhooks.md)."
 _PAGE = "The page of `looptrace serve`; [more](page.md)."
 _SHARDS = "Several servers that share the sessions; the same on each. [More](scale.md)"
+_ATTRIBUTES = (
+    "Your own attributes, by the fields that they stand for, asked before those that looptrace "
+    "knows; a span with a key of `tool` or `model` is one. [More](dialects.md)"
+)
+_KINDS = (
+    "What spans are: the first entry whose conditions all hold. At least one of `key`, `name` and "
+    "`scope` is needed."
+)
+_KIND_KEYS = {
+    "key": "An attribute that the span has.",
+    "name": "A pattern of the span's name, as `acme.tool *`.",
+    "scope": "A pattern of the span's instrumentation scope.",
+}
 _SERVER = "Limits of `looptrace serve`: bytes, seconds, and how long data are kept."
 
 # Sections with entries of a user's own, each with a valid example.
@@ -108,6 +123,16 @@ telling_keys = ["etag"]
     "masks": """[[masks]]
 pattern = "build-[0-9]+"
 name = "<build>"
+""",
+    "attributes": """[attributes]
+tool = ["acme.tool.name"]
+arguments = ["acme.tool.input"]
+result = ["acme.tool.output#data"]
+session = ["acme.chat"]
+
+[[attributes.kinds]]
+scope = "acme.llm"
+kind = "model"
 """,
     "page": """[page]
 trace_url = "https://jaeger.example.com/trace/{trace_id}?uiFind={span_id}"
@@ -193,12 +218,29 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
             _section("results", table_of("Results", Results), _RESULTS),
             _section("sessions", table_of("Sessions", Sessions), _SESSIONS),
             _listed("masks", table_of("Mask", TextMask), MASKS_MAX, _MASKS),
+            _section("attributes", _attributes(), _ATTRIBUTES),
             _listed("webhooks", webhook, WEBHOOKS_MAX, _WEBHOOKS),
             _section("page", table_of("Page", PageSettings), _PAGE),
             _section("shards", table_of("Shards", ShardSettings), _SHARDS),
             _section("server", table_of("Server", Limits), _SERVER),
         ],
     )
+
+
+def _attributes() -> type[Struct]:
+    """Return the table of a user's own attributes."""
+    values = Annotated[tuple[str, ...], Meta(description="Its value is one of these.")]
+    kind = struct(
+        "SpanKind",
+        [
+            ("kind", Annotated[Literal[KINDS], Meta(description=f"One of {', '.join(KINDS)}.")]),
+            *(_optional(name, Name, doc) for name, doc in _KIND_KEYS.items()),
+            ("values", values, field(name="is", default=())),
+        ],
+    )
+    keys = Annotated[tuple[Name, ...], Meta(max_length=KEYS_MAX, description="Keys, in order.")]
+    fields = [(name, keys, ()) for name in FIELDS]
+    return struct("Attributes", [*fields, _listed("kinds", kind, KINDS_MAX, _KINDS)])
 
 
 @cache

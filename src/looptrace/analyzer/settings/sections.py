@@ -1,7 +1,7 @@
 """The settings of `looptrace.toml`: rules, recovery, equivalence, webhooks and servers.
 
 A file starts from a profile and lists the differences. Each key is checked; an error names the
-file, the line, the problem, and the allowed values.
+file, the line, the problem, and the allowed values. It is long because each section is made here.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from looptrace.analyzer.detect.rule_plugins import every_rule
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.outages import OutageSettings
 from looptrace.analyzer.engine.policy import DetectionPolicy
+from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED, DialectTable, KindRow
 from looptrace.analyzer.fingerprint import embeddings
 from looptrace.analyzer.fingerprint.embeddings import EmbeddingsError
 from looptrace.analyzer.fingerprint.equivalence import (
@@ -168,10 +169,11 @@ def _settings(top: Node, file: Any, beside: Path, errors: Errors) -> Settings:
         Results(**stated(top.at("results", {}), file.results)),
         Sessions(**stated(top.at("sessions", {}), file.sessions)),
     )
+    dialects = _dialects(top.at("attributes", {}), file.attributes, errors)
     page = errors.tried(lambda: _made(top, "page", PageSettings, file.page), PageSettings())
     return Settings(
         profile=file.profile,
-        policy=DetectionPolicy(rule_set, recovery, sameness),
+        policy=DetectionPolicy(rule_set, recovery, sameness, dialects),
         directives_dir=errors.tried(lambda: _directives(top, file.directives, beside), ""),
         webhooks=_webhooks(top.at("webhooks"), file.webhooks, beside, page, errors),
         page=page,
@@ -366,6 +368,20 @@ def _masks(node: Node, tables: Sequence[Struct], errors: Errors) -> tuple[TextMa
         except ValueError as error:
             errors.add(at.error(f"masks.pattern: {plain(str(error), _ERROR_LENGTH_MAX)}."))
     return masks
+
+
+def _dialects(node: Node, table: Any, errors: Errors) -> DialectTable:
+    """Return the table of dialects, with a user's own keys if there are any."""
+    fields = {name: keys for name in FIELDS if (keys := getattr(table, name))}
+    rows = [
+        KindRow(**{n: v for n, v in structs.asdict(given).items() if v is not UNSET})
+        for given in table.kinds
+    ]
+    for index, row in enumerate(rows):
+        if not (row.key or row.name or row.scope) or (row.values and not row.key):
+            why = "attributes.kinds needs a key, a name or a scope, and a key for `is`."
+            errors.add(node.at("kinds").at(index).error(why))
+    return SHIPPED.with_own(rows, fields) if rows or fields else SHIPPED
 
 
 def _webhooks(

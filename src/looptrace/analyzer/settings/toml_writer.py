@@ -9,6 +9,7 @@ import tomlkit
 from tomlkit.items import Item, KeyType, SingleKey
 
 from looptrace.analyzer.detect.rule_plugins import every_rule
+from looptrace.analyzer.fields.dialect_table import Dialect, rows_of_names
 from looptrace.analyzer.settings.file_tables import (
     BETTER,
     CONVERGES_ON,
@@ -58,6 +59,7 @@ def toml_of(settings: Settings) -> str:
         "sessions": values_of(sameness.sessions),
         "masks": [values_of(mask) for mask in sameness.masks],
         "webhooks": [values_of(webhook) for webhook in settings.webhooks],
+        "attributes": _attributes(settings.policy.dialects.own),
         "page": values_of(settings.page),
         "shards": values_of(settings.shards),
         "server": values_of(settings.server),
@@ -67,6 +69,19 @@ def toml_of(settings: Settings) -> str:
         if value not in ("", [], {}):
             document.add(name, item(value))
     return tomlkit.dumps(document)
+
+
+def _attributes(own: Dialect | None) -> dict[str, Any]:
+    """Return a user's own keys and kinds; those that follow from the keys are left out."""
+    if own is None:
+        return {}
+    names = {"kind": "kind", "key": "key", "values": "is", "name": "name", "scope": "scope"}
+    rows = [
+        {name: value for field, name in names.items() if (value := getattr(row, field))}
+        for row in own.kinds
+        if row not in rows_of_names(own.fields)
+    ]
+    return dict(own.fields) | ({"kinds": rows} if rows else {})
 
 
 def values_of(owner: Any) -> dict[str, Any]:

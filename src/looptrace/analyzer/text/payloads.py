@@ -21,6 +21,9 @@ _VERCEL_OUTPUTS = {"text", "json", "content", "error-text", "error-json"}
 # The texts that instrumentations, scrubbers and collectors leave in place of removed ones.
 _REDACTED = re.compile(r"[\W_]*redacted[\W_]*|\[scrubbed due to [^\]]*\]|\*{3,}", re.IGNORECASE)
 
+# How an object begins that Python or JSON wrote as a text.
+_DICT_BEGINS = ("{'", '{"')
+
 # The keys under which shell tools return the exit code of a command.
 _EXIT_CODES = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
 
@@ -93,7 +96,8 @@ def arguments_of(value: object) -> str | None:
     """Return a call's arguments in canonical form, without the wrappers of frameworks.
 
     None where the span has none. Known wrappers are `{"args": [], "kwargs": {}}` of decorators, and
-    LangChain's `{"input_str": "{'a': 1}", "tags": ..., "metadata": ...}`.
+    LangChain's `{"input_str": "{'a': 1}", "tags": ..., "metadata": ...}`, `{"input": "{'a': 1}"}`,
+    and the bare text `{'a': 1}` of Python.
     """
     if isinstance(value, str) and len(value) <= PAYLOAD_CHARS_KEPT:
         return _arguments_kept(value)
@@ -104,6 +108,11 @@ def _arguments(value: object) -> str | None:
     value = parsed(parsed(value))
     if value is None or is_redacted(value):
         return None
+    only = value.get("input") if isinstance(value, dict) and len(value) == 1 else value
+    if isinstance(only, str) and only.startswith(_DICT_BEGINS):
+        named = parsed(only)
+        named = named if isinstance(named, dict) else _literal(only)
+        value = named if isinstance(named, dict) else value
     if isinstance(value, dict):
         if "input_str" in value and value.keys() & {"tags", "metadata"}:
             named = value.get("inputs")

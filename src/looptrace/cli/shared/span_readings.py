@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 from rich.console import Console
 
-from looptrace.analyzer.fields.dialect_table import SHIPPED
+from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.fields.span_reading import SpanReading, span_reading
 from looptrace.analyzer.report.tables import print_pairs, print_section
 from looptrace.analyzer.report.verdict import WHAT_TO_DO
@@ -21,13 +21,15 @@ _SPAN_ID_LENGTH_MAX = 32
 _VALUE_LENGTH_MAX = 200
 
 
-def explain_spans(paths: Sequence[str], span_id: str, console: Console) -> None:
+def explain_spans(
+    paths: Sequence[str], span_id: str, dialects: DialectTable, console: Console
+) -> None:
     """Print what the spans whose id begins so are read as, with the keys of their fields.
 
     Raises:
         InputError: if there is none.
     """
-    for reading in _readings(paths, span_id):
+    for reading in _readings(paths, span_id, dialects):
         scope = f"scope {reading.scope}" if reading.scope else "no scope"
         print_section(
             f"{reading.name} ({scope}), span {reading.span_id} of trace {reading.trace_id}",
@@ -41,12 +43,12 @@ def explain_spans(paths: Sequence[str], span_id: str, console: Console) -> None:
         console.print()
 
 
-def _readings(paths: Sequence[str], span_id: str) -> list[SpanReading]:
+def _readings(paths: Sequence[str], span_id: str, dialects: DialectTable) -> list[SpanReading]:
     folder = traces.store_of(paths)
     tables = [traces.read(paths).spans] if folder is None else reader.read_spans(folder)
     begins = pl.col("span_id").str.starts_with(span_id.lower())
     found = [
-        span_reading(row, SHIPPED) for table in tables for row in span_rows(table.filter(begins))
+        span_reading(row, dialects) for table in tables for row in span_rows(table.filter(begins))
     ]
     if not found:
         raise InputError(

@@ -102,7 +102,9 @@ def turns(
     if folder is None:
         spans_read = read(paths)
         with working():
-            table, noted = turns_of(spans_read.spans, settings.policy.sameness)
+            table, noted = turns_of(
+                spans_read.spans, settings.policy.sameness, settings.policy.dialects
+            )
         return [table], [*spans_read.skipped, *noted.skipped]
     warn_of_waiting(folder)
     return list(work_on_buckets(folder, settings, pl.DataFrame.clone)), []

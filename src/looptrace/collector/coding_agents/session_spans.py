@@ -254,6 +254,11 @@ class Thread:
         self._given.append({"role": "tool", "parts": [part]})
         self._heard_ns = at_ns
 
+    def sees(self, text: str) -> None:
+        """Add what an agent was shown that is no result of a call."""
+        part = {"type": "tool_call_response", "id": None, "response": text}
+        self._given.append({"role": "tool", "parts": [part]})
+
     def hears(self, key: str, at_ns: int, word: Word) -> None:
         """Add an act of a person, which ends the response before."""
         self.close()

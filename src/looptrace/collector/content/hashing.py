@@ -19,6 +19,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from looptrace import semconv
+from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.fields.span_fields import STATUS_ERROR, STATUS_OK, span_fields_of
 from looptrace.analyzer.fingerprint.error_kinds import (
     ERROR_KINDS,
@@ -50,9 +51,9 @@ _DEPTH_MAX = 20
 _KIND_WORDS = {"network": "connection", "dependency": "importerror", "logic": "assert"}
 
 
-def hash_content(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
+def hash_content(spans: pl.DataFrame, key: bytes, dialects: DialectTable) -> pl.DataFrame:
     """Return spans (`SPAN_SCHEMA`) with hashes for all content."""
-    fields = _with_kinds(list(span_fields_of(spans)))
+    fields = _with_kinds(span_fields_of(spans, dialects))
     seen: dict[HashedForm, dict[str, str]] = {"exact": {}, "result": {}, "error": {}}
     for span in fields:
         _columns(span, lambda form, text: seen[form].setdefault(text, ""))

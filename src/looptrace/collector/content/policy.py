@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 import msgspec
 import polars as pl
 
+from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.text.payloads import parsed
 from looptrace.collector.content.cut_texts import cut_texts
 from looptrace.collector.content.hashing import hash_content
@@ -33,7 +34,9 @@ _LONG = ("attributes", "events", "status_message")
 _JSON_DEPTH_MAX = 4
 
 
-def with_content(spans: pl.DataFrame, content: Content, key: bytes) -> pl.DataFrame:
+def with_content(
+    spans: pl.DataFrame, content: Content, key: bytes, dialects: DialectTable = SHIPPED
+) -> pl.DataFrame:
     """Return spans (`SPAN_SCHEMA`) with the content that the policy allows.
 
     Equal spans stay equal, and so do texts that compare as equal.
@@ -41,7 +44,7 @@ def with_content(spans: pl.DataFrame, content: Content, key: bytes) -> pl.DataFr
     if content == "full" or spans.is_empty():
         return spans
     spans = _redacted(spans, key)
-    return hash_content(spans, key) if content == "hashes" else _cut(spans, key)
+    return hash_content(spans, key, dialects) if content == "hashes" else _cut(spans, key)
 
 
 def _redacted(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:

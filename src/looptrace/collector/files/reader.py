@@ -15,6 +15,7 @@ from looptrace.analyzer.engine.span_spool import SpanFile, SpanSpool, write_span
 from looptrace.analyzer.schema.attribute_lists import concat_spans, with_json
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, SpanRow, distinct_spans
 from looptrace.collector.files.sources import Source, find_sources, unpacked, unpacked_message
+from looptrace.collector.importers.console.lines import with_printed_spans
 from looptrace.collector.importers.documents import decoded_documents, empty_text
 from looptrace.collector.importers.tables import begins_table, decode_table
 from looptrace.collector.otlp.frames import FRAME_BYTES_MAX, DamagedError, Frame
@@ -250,7 +251,7 @@ def _decode_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator
         for messages in _runs(prefixed_messages(chunks)):
             yield from _decode_messages(name, messages)
     else:
-        yield from decoded_documents(name, documents(chunks))
+        yield from decoded_documents(name, with_printed_spans(documents(chunks)))
 
 
 def _runs(messages: Iterator[Frame]) -> Iterator[list[Frame]]:
@@ -327,7 +328,10 @@ def _decode_message(name: str, message: Frame) -> DecodedSpans:
 
 
 class _Problems:
-    """What could not be read of one source; a run of parts that are no OTLP counts as one."""
+    """What could not be read of one source.
+
+    A run of parts that are no OTLP counts as one, also where an agent prints its spans between.
+    """
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
@@ -336,7 +340,6 @@ class _Problems:
 
     def add(self, decoded: DecodedSpans) -> None:
         """Take what is wrong with the next piece of the source."""
-        self._is_foreign_run &= not decoded.rows and decoded.table is None
         for problem in decoded.problems:
             if problem.foreign and self._is_foreign_run:
                 self._repeats[-1] += 1

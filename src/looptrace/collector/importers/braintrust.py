@@ -1,4 +1,8 @@
-"""Spans of Braintrust's logs, as its API and SQL return them; an export has the same in lines."""
+"""Spans of Braintrust's logs, as its API and SQL return them; an export has the same in lines.
+
+A span that came as one of OpenTelemetry may have its attributes in `metadata` (braintrust.dev,
+OpenTelemetry attributes and events).
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,14 @@ from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.spans import (
     foreign_row,
     mapping,
-    model_attributes,
+    original_attributes,
     session_attributes,
     text_of,
     time_ns,
 )
 
 _KINDS = {"llm": "LLM", "tool": "TOOL"}
+_KIND, _UNKNOWN = "openinference.span.kind", "UNKNOWN"
 _SESSIONS = ("session_id", "thread_id", "conversation_id")
 
 
@@ -28,14 +33,10 @@ def row_of(span: dict[str, Any]) -> SpanRow:
     """Return the row of a span."""
     about, metrics = mapping(span.get("span_attributes")), mapping(span.get("metrics"))
     metadata = mapping(span.get("metadata"))
-    kind = _KINDS.get(str(about.get("type")), str(about.get("type") or "unknown").upper())
+    kind = _KINDS.get(str(about.get("type")), str(about.get("type") or _UNKNOWN).upper())
+    original = original_attributes(metadata)
     start_ns = time_ns(metrics.get("start") or span.get("created"))
     given, answer = span.get("input"), span.get("output")
-    texts = (
-        model_attributes(given, answer)
-        if kind == "LLM"
-        else {"input.value": text_of(given), "output.value": text_of(answer)}
-    )
     return foreign_row(
         trace=span["root_span_id"],
         span=span["span_id"],
@@ -47,9 +48,11 @@ def row_of(span: dict[str, Any]) -> SpanRow:
         error=span.get("error"),
         scope="braintrust",
         attributes={
-            "openinference.span.kind": kind,
+            **original,
+            "openinference.span.kind": original.get(_KIND) if kind == _UNKNOWN else kind,
             "tool.name": about.get("name") if kind == "TOOL" else None,
-            **texts,
+            "input.value": text_of(given),
+            "output.value": text_of(answer),
             "llm.model_name": metadata.get("model"),
             "llm.token_count.prompt": metrics.get("prompt_tokens"),
             "llm.token_count.completion": metrics.get("completion_tokens"),

@@ -18,6 +18,7 @@ from msgspec import Raw
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.escapes import with_whole_escapes
 from looptrace.collector.coding_agents import (
+    atif,
     claude_code,
     claude_stream,
     codex,
@@ -28,6 +29,7 @@ from looptrace.collector.coding_agents import (
     swe_agent,
 )
 from looptrace.collector.importers import (
+    any_agent,
     braintrust,
     jaeger,
     langfuse,
@@ -38,13 +40,17 @@ from looptrace.collector.importers import (
     weave,
     zipkin,
 )
+from looptrace.collector.importers.console import printed
 from looptrace.collector.importers.records import (
     ENVELOPES,
     LEVELS_MAX,
+    NO_NESTING,
     RECORD_ERRORS,
     IsRecord,
+    Nesting,
     Reader,
     RecordReader,
+    UnreadList,
     records_in,
     spans_of,
     wrong,
@@ -66,11 +72,12 @@ class Log(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form of records: the name of one, the test of its fields, and its reader."""
+    """A form of records: the name of one, the test of its fields, its reader, those within it."""
 
     name: str
     is_record: IsRecord
     reader: Callable[[], Reader]
+    nesting: Nesting | None = None  # None: a record holds no others
 
 
 class _LogReader:
@@ -98,21 +105,45 @@ FORMS = (
     Form("event of a stream", codex_events.is_line, _log(codex_events.CodexEvents)),
     Form("chat of Gemini CLI", gemini_cli.is_chat, _log(gemini_cli.GeminiChat)),
     Form("trajectory", swe_agent.is_trajectory, _log(swe_agent.Trajectory)),
+    Form("trajectory", atif.is_trajectory, _log(atif.AtifTrajectory)),
     Form("event of OpenHands", openhands.is_event, _log(openhands.OpenHandsEvents)),
     Form("trace of Tempo", tempo.is_record, tempo.TempoReader),
-    Form("trace of Jaeger", jaeger.is_record, lambda: RecordReader(jaeger.parts)),
-    Form("trace of MLflow", mlflow.is_record, lambda: RecordReader(mlflow.parts)),
-    Form("record of Langfuse", langfuse.is_record, lambda: RecordReader(langfuse.parts)),
-    Form("span of Phoenix", phoenix.is_record, spans_of(phoenix.row_of)),
-    Form("run of LangSmith", langsmith.is_record, spans_of(langsmith.row_of)),
-    Form("call of Weave", weave.is_record, spans_of(weave.row_of)),
-    Form("span of Braintrust", braintrust.is_record, spans_of(braintrust.row_of)),
-    Form("span of Zipkin", zipkin.is_record, spans_of(zipkin.row_of)),
+    Form(
+        "trace of Jaeger",
+        jaeger.is_record,
+        lambda: RecordReader(jaeger.parts),
+        Nesting(lists=("spans",)),
+    ),
+    Form("trace of any-agent", any_agent.is_record, lambda: RecordReader(any_agent.parts)),
+    Form(
+        "trace of MLflow",
+        mlflow.is_record,
+        lambda: RecordReader(mlflow.parts),
+        Nesting(lists=("spans",)),
+    ),
+    Form(
+        "record of Langfuse",
+        langfuse.is_record,
+        lambda: RecordReader(langfuse.parts),
+        langfuse.NESTING,
+    ),
+    Form("span of Phoenix", phoenix.is_record, spans_of(phoenix.row_of), NO_NESTING),
+    Form("run of LangSmith", langsmith.is_record, spans_of(langsmith.row_of), langsmith.NESTING),
+    Form(
+        "call of Weave",
+        weave.is_record,
+        spans_of(weave.row_of),
+        Nesting("trace_id", "id", "parent_id"),
+    ),
+    Form("span of Braintrust", braintrust.is_record, spans_of(braintrust.row_of), NO_NESTING),
+    Form("printed record", printed.is_record, printed.PrintedReader, NO_NESTING),
+    Form("span of Zipkin", zipkin.is_record, spans_of(zipkin.row_of), NO_NESTING),
 )
 
 # An export request begins like this; it has a reader of its own.
 _REQUESTS = (b'{"resourceSpans"', b'{"resource_spans"')
 
+_UNREAD = "{:,} records here were not read: no form of them is known; export them as a list"
 _EMPTY_EXPORT = re.compile(
     rb'\{\s*"(?P<name>' + "|".join(ENVELOPES).encode() + rb')"\s*:\s*(?:\[\s*\]|\{\s*\})\s*[,}]'
 )
@@ -222,9 +253,10 @@ def _decoded_records(
         value = _decode(readable(document.data))
     except DATA_ERRORS as error:
         why = document.problem or f"this {form.name} was left out: {wrong(error)}; {MEND}"
-        yield DecodedSpans(problems=[Problem(where, why)])
+        is_text = not document.data.startswith((b"{", b"["))
+        yield DecodedSpans(problems=[Problem(where, why, foreign=is_text)])
         return
-    for place, record in records_in(value, where, form.is_record):
+    for place, record in records_in(value, where, form.is_record, form.nesting):
         yield decoded_record(place, record, form, reader)
     if document.problem is not None:
         yield DecodedSpans(problems=[Problem(where, document.problem)])
@@ -232,6 +264,8 @@ def _decoded_records(
 
 def decoded_record(where: str, record: Any, form: Form, reader: Reader) -> DecodedSpans:
     """Return the spans of a record, and what is wrong with it."""
+    if isinstance(record, UnreadList):
+        return DecodedSpans(problems=[Problem(where, _UNREAD.format(record.count))])
     try:
         if not isinstance(record, dict):
             raise TypeError(record)

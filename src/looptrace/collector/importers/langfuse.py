@@ -1,30 +1,45 @@
 """Observations of Langfuse, from its API or an export, alone or within their trace.
 
-The API writes names like `startTime`, an export to a blob storage writes `start_time`.
+The API writes names like `startTime`, an export to a blob storage writes `start_time`. The page's
+download of a trace is `{"trace": ..., "observations": [...]}`. What came as a span of OpenTelemetry
+has its attributes in `metadata` (`attributes`, `scope`, `resourceAttributes`), without those that
+became fields of Langfuse (langfuse/langfuse packages/shared/src/server/otel).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.importers.records import Part
-from looptrace.collector.importers.spans import foreign_row, mapping, text_of, time_ns
-from looptrace.collector.otlp.span_rows import BadSpanError
+from looptrace.collector.importers.records import Nesting, Part, snake_case
+from looptrace.collector.importers.spans import (
+    foreign_row,
+    mapping,
+    original_attributes,
+    text_of,
+    time_ns,
+)
+from looptrace.collector.otlp.span_rows import SERVICE_NAME, BadSpanError
 
-_CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")
 _OBSERVATION = {"id", "trace_id", "start_time", "type"}
-_TRACE = {"id", "observations"}
+_TRACES = ({"id", "observations"}, {"trace", "observations"})
+NESTING = Nesting("trace_id", "id", "parent_observation_id", lists=("observations",))
+# Attributes that say what a span is, of which Langfuse's type is a guess.
+_MARKERS = frozenset(
+    {
+        *("gen_ai.operation.name", "gen_ai.tool.name", "openinference.span.kind"),
+        *("traceloop.span.kind", "langsmith.span.kind", "ai.operationId", "llm.request.type"),
+    }
+)
 _ONLY_IDS = "it has only the ids of observations; export each trace, or the observations"
 
 
 def is_record(names: Collection[str]) -> bool:
     """Return whether these field names are those of an observation, or of a trace with some."""
-    known = set(map(_snake, names))
-    return known >= _OBSERVATION or known >= _TRACE
+    known = set(map(snake_case, names))
+    return known >= _OBSERVATION or any(known >= trace for trace in _TRACES)
 
 
 def parts(record: dict[str, Any]) -> Iterator[Part]:
@@ -33,8 +48,9 @@ def parts(record: dict[str, Any]) -> Iterator[Part]:
     if "observations" not in record:
         yield "", partial(_row, record, None)
         return
+    trace = _fields(mapping(record.get("trace"))) or record
     for index, observation in enumerate(record["observations"] or ()):
-        read = partial(_row, observation, record.get("session_id"), record["id"])
+        read = partial(_row, observation, trace.get("session_id"), trace.get("id"))
         yield f"observations[{index}]", read
 
 
@@ -45,6 +61,9 @@ def _row(observation: Any, session: object, trace: object = None) -> SpanRow:
     level = str(fields.get("level") or "")
     usage = mapping(fields.get("usage_details")) or mapping(fields.get("usage"))
     start_ns = time_ns(fields["start_time"])
+    metadata = mapping(fields.get("metadata"))
+    original = original_attributes(mapping(metadata.get("attributes")))
+    resource = mapping(metadata.get("resourceAttributes"))
     return foreign_row(
         trace=fields.get("trace_id") or trace,
         span=fields["id"],
@@ -54,10 +73,13 @@ def _row(observation: Any, session: object, trace: object = None) -> SpanRow:
         end_ns=time_ns(fields.get("end_time")) or start_ns,
         failed=True if level == "ERROR" else None,
         error=fields.get("status_message"),
-        service=fields.get("release"),
-        scope="langfuse",
+        service=fields.get("release") or resource.get(SERVICE_NAME),
+        scope=mapping(metadata.get("scope")).get("name") or "langfuse",
         attributes={
-            "langfuse.observation.type": str(fields["type"]).lower(),
+            **original,
+            "langfuse.observation.type": str(fields["type"]).lower()
+            if _MARKERS.isdisjoint(original)
+            else None,
             "langfuse.observation.input": text_of(fields.get("input")),
             "langfuse.observation.output": text_of(fields.get("output")),
             "langfuse.observation.model.name": fields.get("provided_model_name")
@@ -71,8 +93,4 @@ def _row(observation: Any, session: object, trace: object = None) -> SpanRow:
 
 
 def _fields(record: dict[str, Any]) -> dict[str, Any]:
-    return {_snake(name): value for name, value in record.items()}
-
-
-def _snake(name: str) -> str:
-    return _CAPITAL.sub(r"_\1", name).lower()
+    return {snake_case(name): value for name, value in record.items()}

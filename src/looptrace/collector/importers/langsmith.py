@@ -1,6 +1,7 @@
 """Runs of LangSmith, as its API and client write them.
 
-They get the attributes that LangSmith's own exporter for OpenTelemetry writes.
+They get the attributes that LangSmith's own exporter for OpenTelemetry writes. The fields are those
+of `RunBase` and `Run` in langchain-ai/langsmith-sdk python/langsmith/schemas.py.
 """
 
 from __future__ import annotations
@@ -10,8 +11,17 @@ from typing import Any
 
 from looptrace import semconv
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.importers.spans import foreign_row, mapping, text_of, time_ns
+from looptrace.collector.importers.records import Nesting
+from looptrace.collector.importers.spans import (
+    foreign_row,
+    mapping,
+    original_attributes,
+    text_of,
+    time_ns,
+)
 
+# `Client.read_run(ID, load_child_runs=True)` has the runs below a run in its `child_runs`.
+NESTING = Nesting("trace_id", "id", "parent_run_id")
 _METADATA = "langsmith.metadata."
 _MODELS = ("ls_model_name", "model", "model_name")
 _SESSIONS = ("session_id", "thread_id", "conversation_id")
@@ -42,6 +52,7 @@ def row_of(run: dict[str, Any]) -> SpanRow:
         service=run.get("session_name"),
         scope="langsmith",
         attributes={
+            **original_attributes(metadata),
             **{f"{_METADATA}{name}": text_of(value) for name, value in metadata.items()},
             f"{_METADATA}session_id": session,
             "langsmith.span.kind": run["run_type"],

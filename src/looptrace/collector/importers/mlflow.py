@@ -16,7 +16,6 @@ from looptrace.collector.importers.records import Part
 from looptrace.collector.importers.spans import (
     foreign_row,
     mapping,
-    model_attributes,
     session_attributes,
     text_of,
     time_ns,
@@ -27,6 +26,7 @@ _SESSION = "mlflow.trace.session"
 _TYPE, _INPUTS, _OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"
 _USAGE = "mlflow.chat.tokenUsage"
 _KINDS = {"CHAT_MODEL": "LLM"}
+_KIND = "openinference.span.kind"
 _OWN = "mlflow."
 
 
@@ -50,11 +50,6 @@ def _row(span: dict[str, Any], metadata: dict[str, Any]) -> SpanRow:
     kind = _KINDS.get(kind, kind)
     given, answer = attributes.get(_INPUTS), attributes.get(_OUTPUTS)
     usage = mapping(attributes.get(_USAGE))
-    texts = (
-        model_attributes(given, answer)
-        if kind == "LLM"
-        else {"input.value": text_of(given), "output.value": text_of(answer)}
-    )
     code, message = _status(span)
     return foreign_row(
         trace=span.get("trace_id") or context["trace_id"],
@@ -69,9 +64,10 @@ def _row(span: dict[str, Any], metadata: dict[str, Any]) -> SpanRow:
         scope="mlflow",
         attributes={
             **{name: value for name, value in attributes.items() if not name.startswith(_OWN)},
-            "openinference.span.kind": kind,
+            "openinference.span.kind": attributes.get(_KIND) if kind == "UNKNOWN" else kind,
             "tool.name": span.get("name") if kind == "TOOL" else None,
-            **texts,
+            "input.value": text_of(given),
+            "output.value": text_of(answer),
             "llm.model_name": attributes.get("mlflow.llm.model") or mapping(given).get("model"),
             "llm.token_count.prompt": usage.get("input_tokens"),
             "llm.token_count.completion": usage.get("output_tokens"),

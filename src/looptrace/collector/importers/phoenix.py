@@ -6,12 +6,12 @@ attribute, `attributes.llm.input_messages`, with lists in it that OpenInference 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.payloads import parsed
-from looptrace.collector.importers.spans import foreign_row, mapping, text_of, time_ns
+from looptrace.collector.importers.spans import flat_attributes, foreign_row, mapping, time_ns
 
 _KIND = "openinference.span.kind"
 _ATTRIBUTES, _CONTEXT = "attributes.", "context."
@@ -30,7 +30,7 @@ def row_of(span: dict[str, Any]) -> SpanRow:
     """Return the row of a span."""
     context = mapping(span.get("context")) or _columns(span, _CONTEXT)
     held = mapping(span.get("attributes")) or _columns(span, _ATTRIBUTES)
-    attributes = dict(_flat("", held))
+    attributes = dict(flat_attributes(held, _WHOLE))
     start_ns = time_ns(span["start_time"])
     return foreign_row(
         trace=context["trace_id"],
@@ -53,16 +53,3 @@ def row_of(span: dict[str, Any]) -> SpanRow:
 def _columns(span: dict[str, Any], prefix: str) -> dict[str, Any]:
     found = {name: value for name, value in span.items() if name.startswith(prefix)}
     return {name.removeprefix(prefix): value for name, value in found.items()}
-
-
-def _flat(prefix: str, held: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield attributes with the keys of OpenInference: dots for objects, numbers for lists."""
-    for name, value in held.items():
-        key = f"{prefix}{name}"
-        if isinstance(value, dict):
-            yield from [(key, text_of(value))] if key in _WHOLE else _flat(f"{key}.", value)
-        elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
-            numbered = {str(index): item for index, item in enumerate(value)}
-            yield from _flat(f"{key}.", numbered)
-        elif value is not None:
-            yield key, value

@@ -1,12 +1,15 @@
 """The records of an export, a trace or a span each, anywhere in a document.
 
 An export is one record, an array of records, or an object that holds such an array under a general
-name such as `data` or `spans`.
+name such as `data` or `spans`. A record may hold others in turn, such as the `child_runs` of
+LangSmith. A list of what seems to be records and is not read is reported with its place.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -20,11 +23,60 @@ ENVELOPES = (
 )
 # The most arrays and envelopes around a record; Zipkin's API has two.
 LEVELS_MAX = 4
+# The most records within each other.
+DEPTH_MAX = 100
+
+# Fields whose lists are the content of a record, or are not read on purpose (docs/inputs.md).
+_CONTENT = frozenset(
+    {
+        *("annotations", "assessments", "attachments", "attributes", "blobs", "comments"),
+        *("completion", "content", "context", "corrections", "cost", "costdetails", "datasets"),
+        *("error", "events", "exception", "expected", "extra", "feedback", "feedbackstats"),
+        *("history", "info", "input", "inputattachments", "inputs", "links", "logs", "manifest"),
+        *("messages", "metadata", "metrics", "model", "output", "outputattachments", "outputs"),
+        *("parent", "processes", "prompt", "prompts", "references", "request", "resource"),
+        *("resourceattributes", "response", "scope", "scores", "serialized", "spanattributes"),
+        *("spanparents", "status", "summary", "tags", "toolcalls", "tools", "usage"),
+        *("usagedetails", "warnings"),
+    }
+)
+# What tells a record: an id, a name or kind, and a time. Two of them are enough.
+_MARKS = (
+    re.compile(r"(?i)(.*_)?(id|uuid)|[a-z]+(Id|ID)"),
+    re.compile(r"(?i)(run|span|op|operation|display)?_?(name|type|kind)"),
+    re.compile(r"(?i)(start|end|time|creat)(?!.*count).*|.*(time|stamp|_at)"),
+)
+_CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")
 
 # Reading a value of another form raises one of these, beside the errors of a span.
 RECORD_ERRORS = (*DATA_ERRORS, AttributeError, KeyError, TypeError, ValueError, OverflowError)
 
 IsRecord = Callable[[Collection[str]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Nesting:
+    """How records within a record say whose they are: the fields of the trace, the id, the parent.
+
+    `lists` are the lists within a record that its reader reads itself.
+    """
+
+    trace: str = ""
+    id: str = ""
+    parent: str = ""
+    lists: tuple[str, ...] = ()
+
+
+NO_NESTING = Nesting()
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadList:
+    """A list of what seems to be records, which no reader reads."""
+
+    count: int
+
+
 Part = tuple[str, Callable[[], SpanRow | None]]
 
 
@@ -73,25 +125,82 @@ def spans_of(read: Callable[[dict[str, Any]], SpanRow | None]) -> Callable[[], R
     return lambda: RecordReader(lambda record: [("", lambda: read(record))])
 
 
-def records_in(value: Any, where: str, is_record: IsRecord) -> Iterator[tuple[str, Any]]:
-    """Yield the records within a value, each with its place.
+def records_in(
+    value: Any, where: str, is_record: IsRecord, nesting: Nesting | None = None
+) -> Iterator[tuple[str, Any]]:
+    """Yield the records within a value, each with its place, and those within them.
 
-    A value that is not a record and holds none is yielded as it is.
+    A value that is not a record and holds none is yielded as it is, and an `UnreadList` for each
+    list of other records; without a `nesting`, only what is not within a record.
     """
-    yield from _records(value, where, is_record, LEVELS_MAX)
+    yield from _records(value, where, is_record, nesting, LEVELS_MAX)
 
 
-def _records(value: Any, where: str, is_record: IsRecord, levels: int) -> Iterator[tuple[str, Any]]:
+def _records(
+    value: Any, where: str, is_record: IsRecord, nesting: Nesting | None, levels: int
+) -> Iterator[tuple[str, Any]]:
     if isinstance(value, list) and levels:
         for index, item in enumerate(value):
-            yield from _records(item, f"{where}[{index}]", is_record, levels - 1)
+            yield from _records(item, f"{where}[{index}]", is_record, nesting, levels - 1)
         return
     if isinstance(value, dict) and levels and not is_record(value):
         held = envelope(value)
         if held is not None:
-            yield from _records(value[held], f"{where}.{held}", is_record, levels - 1)
+            yield from _records(value[held], f"{where}.{held}", is_record, nesting, levels - 1)
+            others = {name: each for name, each in value.items() if name != held}
+            if nesting is not None:
+                yield from _within(others, where, is_record, nesting, DEPTH_MAX)
             return
     yield where, value
+    if nesting is not None and isinstance(value, dict) and is_record(value):
+        yield from _within(value, where, is_record, nesting, DEPTH_MAX)
+
+
+def _within(
+    record: dict[str, Any], where: str, is_record: IsRecord, nesting: Nesting, depth: int
+) -> Iterator[tuple[str, Any]]:
+    """Yield the records in the lists of a record, and what of them is not read."""
+    for name, value in record.items():
+        place = f"{where}.{name}"
+        if snake_case(name).replace("_", "") in _CONTENT or not isinstance(value, dict | list):
+            continue
+        if isinstance(value, dict):
+            if depth:
+                yield from _within(value, place, is_record, nesting, depth - 1)
+            continue
+        members = [(i, each) for i, each in enumerate(value) if isinstance(each, dict)]
+        is_read = name in nesting.lists
+        if not is_read:
+            members = [(i, _adopted(each, record, nesting)) for i, each in members]
+            if not depth or not any(is_record(each) for _, each in members):
+                if any(_seems_record(each) for _, each in members):
+                    yield place, UnreadList(len(members))
+                continue
+        for index, member in members:
+            if not is_read:
+                yield f"{place}[{index}]", member
+            yield from _within(member, f"{place}[{index}]", is_record, nesting, depth - 1)
+
+
+def _seems_record(fields: dict[str, Any]) -> bool:
+    """Return whether the names of fields are such as a record of a trace has."""
+    return sum(any(map(mark.fullmatch, map(str, fields))) for mark in _MARKS) > 1
+
+
+def _adopted(child: dict[str, Any], parent: dict[str, Any], nesting: Nesting) -> dict[str, Any]:
+    """Return a record with the trace and the id of the one around it, where it names none."""
+    own = {snake_case(name): name for name, value in child.items() if value not in (None, "")}
+    of_parent = {snake_case(name): value for name, value in parent.items()}
+    trace = of_parent.get(nesting.trace) or of_parent.get(nesting.id)
+    shown = {nesting.trace: trace, nesting.parent: of_parent.get(nesting.id)}
+    missing = {name: value for name, value in shown.items() if name and value and name not in own}
+    kept = {name: value for name, value in child.items() if snake_case(name) not in missing}
+    return kept | missing
+
+
+def snake_case(name: str) -> str:
+    """Return the name of a field with underscores, as Python writes it."""
+    return _CAPITAL.sub(r"_\1", name).lower()
 
 
 def envelope(fields: dict[str, Any]) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,9 @@ from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, BadSpanError, s
 TRACE_DIGITS, SPAN_DIGITS = 32, 16
 NS_PER_US, NS_PER_MS, NS_PER_S = 1_000, 1_000_000, 1_000_000_000
 EXCEPTION_EVENT = "exception"
+
+# Attributes of pydantic-ai, which have no dots.
+_PLAIN_NAMES = frozenset({"tool_arguments", "tool_response", "agent_name"})
 
 _HEX = re.compile(r"(?:0x)?([0-9a-fA-F]+)")
 _encode = msgspec.json.Encoder(enc_hook=str).encode
@@ -89,28 +92,37 @@ def text_of(value: object) -> str | None:
     return _encode(value).decode()
 
 
-def model_attributes(given: object, answer: object) -> dict[str, Any]:
-    """Return the input and output of a model, without the envelopes of APIs around the messages."""
+def flat_attributes(
+    held: Mapping[str, Any], whole: Collection[str] = (), prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Yield attributes that were nested by their dots, with dots for objects, numbers for lists.
+
+    The objects named `whole` are texts.
+    """
+    for name, value in held.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict):
+            if key in whole:
+                yield key, text_of(value)
+            else:
+                yield from flat_attributes(value, whole, f"{key}.")
+        elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            numbered = {str(index): item for index, item in enumerate(value)}
+            yield from flat_attributes(numbered, whole, f"{key}.")
+        elif value is not None:
+            yield key, value
+
+
+def original_attributes(held: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a span that a tracing system keeps beside its own fields.
+
+    They have dots in their names, as conventions have; an object or a list is JSON.
+    """
     return {
-        "input.value": text_of(_messages(parsed(given), ("messages", "contents", "input"))),
-        "output.value": text_of(_messages(parsed(answer), ("choices", "output"))),
+        name: text_of(value) if isinstance(value, dict | list) else value
+        for name, value in held.items()
+        if "." in name or name in _PLAIN_NAMES
     }
-
-
-def _messages(value: Any, names: Iterable[str]) -> Any:
-    held = (
-        next((value[name] for name in names if value.get(name)), value)
-        if (isinstance(value, dict))
-        else value
-    )
-    if isinstance(held, list):
-        return [
-            each["message"]
-            if isinstance(each, dict) and isinstance(each.get("message"), dict)
-            else each
-            for each in held
-        ]
-    return held
 
 
 def foreign_row(

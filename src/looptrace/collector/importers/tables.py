@@ -8,6 +8,7 @@ from io import BytesIO
 import polars as pl
 
 from looptrace.collector.importers.documents import decoded_record, form_of
+from looptrace.collector.importers.records import records_in
 from looptrace.collector.otlp.frames import FRAME_BYTES_MAX, DamagedError, too_long
 from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 
@@ -40,9 +41,11 @@ def decode_table(name: str, chunks: Iterable[bytes]) -> DecodedSpans:
     reader = form.reader()
     for number, row in enumerate(table.iter_rows(named=True), 1):
         record = {column: value for column, value in row.items() if value is not None}
-        decoded = decoded_record(f"{name} row {number}", record, form, reader)
-        out.rows.extend(decoded.rows)
-        out.problems.extend(decoded.problems)
+        where = f"{name} row {number}"
+        for place, each in records_in(record, where, form.is_record, form.nesting):
+            decoded = decoded_record(place, each, form, reader)
+            out.rows.extend(decoded.rows)
+            out.problems.extend(decoded.problems)
     out.rows.extend(reader.rest())
     return out
 

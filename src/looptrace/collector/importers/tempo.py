@@ -1,7 +1,8 @@
 """Traces of Grafana Tempo and of Jaeger's API v3: export requests under other names.
 
 Tempo's API has `batches`, in its version 2 `trace.resourceSpans`; ids are base64, as in all JSON
-that is made of protobuf by its own rules. Jaeger's has `result.resourceSpans`.
+that is made of protobuf by its own rules. Jaeger's has `result.resourceSpans`. A group of spans may
+also be alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from looptrace.collector.otlp.span_rows import Bounds, DecodedSpans
 
 _RESOURCE_SPANS = ("resourceSpans", "batches", "resource_spans")
 _SCOPE_SPANS = ("scopeSpans", "instrumentationLibrarySpans", "scope_spans")
+# One group of spans without its request, as Java's `OtlpJsonLoggingSpanExporter` logs it.
+_GROUP = ({"resource", "scopeSpans"}, {"resource", "scope_spans"})
 _IDS = {
     "traceId": trace_id, "spanId": span_id, "parentSpanId": span_id,
     "trace_id": trace_id, "span_id": span_id, "parent_span_id": span_id,
@@ -27,7 +30,8 @@ _IDS = {
 
 def is_record(names: Collection[str]) -> bool:
     """Return whether these field names are those of a trace."""
-    return "batches" in names or "resourceSpans" in names or "resource_spans" in names
+    fields = set(names)
+    return not fields.isdisjoint(_RESOURCE_SPANS) or any(fields >= group for group in _GROUP)
 
 
 class TempoReader:
@@ -35,8 +39,9 @@ class TempoReader:
 
     def read(self, record: dict[str, Any], where: str) -> DecodedSpans:
         """Return the spans of a trace. Raises one of RECORD_ERRORS."""
-        held = next(name for name in _RESOURCE_SPANS if name in record)
-        groups = [_resource_spans(group) for group in record[held] or ()]
+        held = next((name for name in _RESOURCE_SPANS if name in record), None)
+        found = [record] if held is None else record[held] or ()
+        groups = [_resource_spans(group) for group in found]
         decoded = decode_request(msgspec.json.encode({"resourceSpans": groups}), Bounds())
         problems = [replace(problem, where=where) for problem in decoded.problems]
         return DecodedSpans(decoded.rows, problems)

@@ -12,9 +12,9 @@ from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.spans import (
+    flat_attributes,
     foreign_row,
     mapping,
-    model_attributes,
     session_attributes,
     text_of,
     time_ns,
@@ -23,6 +23,7 @@ from looptrace.collector.importers.spans import (
 # `weave:///entity/project/op/NAME:digest`
 _OP = re.compile(r"(?:.*/op/)?(?P<name>[^/:]+)(?::[^:]*)?")
 _MODELS = {"llm", "model"}
+_KIND = "openinference.span.kind"
 
 
 def is_record(names: Collection[str]) -> bool:
@@ -37,12 +38,9 @@ def row_of(call: dict[str, Any]) -> SpanRow:
     attributes, inputs = mapping(call.get("attributes")), mapping(call.get("inputs"))
     kind = str(attributes.get("kind") or mapping(attributes.get("weave")).get("kind") or "")
     is_model = kind in _MODELS or (not kind and "messages" in inputs)
+    dump = mapping(call.get("otel_dump")) or mapping(attributes.get("otel_span"))
+    original = dict(flat_attributes(mapping(dump.get("attributes"))))
     output, start_ns = call.get("output"), time_ns(call["started_at"])
-    texts = (
-        model_attributes(inputs, output)
-        if is_model
-        else {"input.value": text_of(inputs), "output.value": text_of(output)}
-    )
     usages = mapping(mapping(call.get("summary")).get("usage"))
     usage = mapping(next(iter(usages.values()), None))
     return foreign_row(
@@ -57,9 +55,11 @@ def row_of(call: dict[str, Any]) -> SpanRow:
         service=call.get("project_id"),
         scope="weave",
         attributes={
-            "openinference.span.kind": "LLM" if is_model else kind.upper() or "UNKNOWN",
+            **original,
+            _KIND: "LLM" if is_model else kind.upper() or original.get(_KIND, "UNKNOWN"),
             "tool.name": name if kind == "tool" else None,
-            **texts,
+            "input.value": text_of(inputs),
+            "output.value": text_of(output),
             "llm.model_name": inputs.get("model") or next(iter(usages), None),
             "llm.token_count.prompt": usage.get("prompt_tokens") or usage.get("input_tokens"),
             "llm.token_count.completion": usage.get("completion_tokens")

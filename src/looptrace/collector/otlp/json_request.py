@@ -22,7 +22,7 @@ def json_request(spans: pl.DataFrame) -> bytes:
         {
             "resourceSpans": [
                 {
-                    "resource": {"attributes": _attributes({SERVICE_NAME: service})},
+                    "resource": {"attributes": attribute_list({SERVICE_NAME: service})},
                     "scopeSpans": [{"scope": {"name": scope}, "spans": of_source}],
                 }
                 for (service, scope), of_source in sources.items()
@@ -39,12 +39,12 @@ def _span(row: dict[str, Any]) -> dict[str, Any]:
         "name": row["name"],
         "startTimeUnixNano": str(row["start_ns"]),
         "endTimeUnixNano": str(row["end_ns"]),
-        "attributes": _attributes(msgspec.json.decode(row["attributes"])),
+        "attributes": attribute_list(msgspec.json.decode(row["attributes"])),
         "events": [
             {
                 "name": event["name"],
                 "timeUnixNano": str(event["time_ns"]),
-                "attributes": _attributes(event["attributes"]),
+                "attributes": attribute_list(event["attributes"]),
             }
             for event in msgspec.json.decode(row["events"])
         ],
@@ -56,7 +56,8 @@ def _span(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _attributes(attributes: dict[str, Any]) -> list[dict[str, Any]]:
+def attribute_list(attributes: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return plain attributes as the protocol writes them."""
     return [{"key": key, "value": _value(value)} for key, value in attributes.items()]
 
 
@@ -69,5 +70,5 @@ def _value(value: Any) -> dict[str, Any]:
     if isinstance(value, int):
         return {"intValue": str(value)}
     if isinstance(value, dict):
-        return {"kvlistValue": {"values": _attributes(value)}}
+        return {"kvlistValue": {"values": attribute_list(value)}}
     return {"arrayValue": {"values": [_value(item) for item in value]}}

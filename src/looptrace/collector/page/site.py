@@ -78,7 +78,9 @@ class Site:
             lambda: service.detector.shown.understood,
             options.settings.page.url,
         )
-        self._listed = TaskList(options.store_dir, options.settings.policy.rule_set)
+        self._listed = TaskList(
+            options.store_dir, options.settings.policy.rule_set, service.feed.hearing.heard
+        )
         self._overview = Overview(service.gates, self._renderer, self._changes.version)
         self._preparing: asyncio.Task[None] | None = None
         self._routes = self._made(service, options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from threading import Lock
@@ -12,6 +12,8 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.gates.agent_states import NOTHING_HEARD, Heard
+from looptrace.collector.agent_states import left_tasks, with_agents
 from looptrace.collector.server.warming import (
     QUIET_S,
     WARMING_TURNS_MAX,
@@ -28,6 +30,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 ROWS_A_PAGE = 50
 STATES = {
     "waiting": "waits for a person",
+    "left": "ended at a gate",
     "looping": "has a loop",
     "warming": "warms up",
     "live": "at work",
@@ -87,6 +90,7 @@ class TaskList:
 
     store_dir: Path
     rules: RuleSet
+    heard: Callable[[], Heard] = lambda: NOTHING_HEARD  # from the processes of agents
     _lock: Lock = field(default_factory=Lock)
     _version: Hashable = None
     _table: pl.DataFrame = field(default_factory=pl.DataFrame)
@@ -100,9 +104,11 @@ class TaskList:
         now_ns = time.time_ns() if now_ns is None else now_ns
         table = self._read_once(version, now_ns)
         is_quiet = pl.col("last_ns") <= now_ns - QUIET_S * NS_PER_S
-        table = table.with_columns(is_live=~pl.col("has_ended") & ~is_quiet)
+        table = table.with_columns(
+            is_live=~pl.col("has_ended") & ~is_quiet, is_left=pl.col("task").is_in(self._left())
+        )
         fitting = table.filter(_fits(wanted, now_ns)).sort(
-            pl.col("status") == "active", -pl.col("last_ns"), "task"
+            pl.col("status") == "active", "is_left", -pl.col("last_ns"), "task"
         )
         first = (wanted.page - 1) * ROWS_A_PAGE
         rows = fitting.slice(first, ROWS_A_PAGE)
@@ -121,6 +127,12 @@ class TaskList:
             StoreError: if the store cannot be read.
         """
         return self._read_once(version, time.time_ns()).is_empty()
+
+    def _left(self) -> set[str]:
+        """Return the tasks with open gates at which no agent stands; processes may say so later."""
+        with reader.open_gates(self.store_dir) as gates:
+            open_gates = gates.gates("open")
+        return left_tasks(with_agents(self.store_dir, open_gates, self.heard()))
 
     def _read_once(self, version: Hashable, now_ns: int) -> pl.DataFrame:
         with self._lock:
@@ -194,7 +206,8 @@ def _without_turns(gates: Sequence[StoredGate], tasks: pl.DataFrame) -> pl.DataF
 
 def _fits(wanted: TaskFilter, now_ns: int) -> pl.Expr:
     conditions = {
-        "waiting": pl.col("status") != "active",
+        "waiting": (pl.col("status") != "active") & ~pl.col("is_left"),
+        "left": pl.col("is_left"),
         "looping": pl.col("action") != "",
         "warming": pl.col("warming") != "",
         "live": pl.col("is_live"),

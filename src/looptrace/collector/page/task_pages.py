@@ -38,6 +38,7 @@ from looptrace.analyzer.report.wording import (
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.text.session_names import SeveralServicesError
 from looptrace.analyzer.tuning.explain import explain
+from looptrace.collector.agent_states import left_tasks
 from looptrace.collector.api_bodies import ShownTask
 from looptrace.collector.page.gate_cards import TOKENS_UNKNOWN
 from looptrace.collector.page.rendering import Renderer, url
@@ -175,7 +176,8 @@ class TaskPages:
     def _standing_of(self, shown: ShownTask, turns: pl.DataFrame) -> str:
         """Return the state of a task, by its name in `STATES`."""
         if shown.status != "active":
-            return "waiting"
+            is_left = left_tasks(self.api.with_agents(shown.gates))
+            return "left" if is_left else "waiting"
         since_ns = time.time_ns() - QUIET_S * NS_PER_S
         is_recent = turns.select((pl.col("end_ns") > since_ns).any()).item()
         has_ended = is_recent and shown.task in read_ended(self.api.store_dir, since_ns)

@@ -40,6 +40,8 @@ MS_PER_S = 1_000
 class ForwardEngine:
     """Sends spans to an endpoint by the official exporters."""
 
+    dialects = SHIPPED  # A server has its own, with its settings.
+
     def __init__(
         self,
         exporter: SpanExporter,

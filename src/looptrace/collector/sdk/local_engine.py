@@ -43,6 +43,7 @@ class LocalEngine:
 
     def __init__(self, given: SettingsLike | None = None) -> None:
         settings = settings_of(given)
+        self.dialects = settings.policy.dialects
         self._live = LiveSpans(settings.policy)
         self._directives = settings.directives
         self._sameness = settings.policy.sameness

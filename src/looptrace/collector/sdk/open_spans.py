@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, Span
 
-from looptrace.analyzer.fields.dialect_table import SHIPPED
+from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable, Said
 from looptrace.bounded_dict import BoundedDict
 
 # Parents further up are ignored; the known frameworks nest at most some twenty spans.
@@ -21,7 +21,8 @@ class OpenSpans:
     dictionaries, which threads share safely; an agent's thread does nothing else here.
     """
 
-    def __init__(self, spans_max: int) -> None:
+    def __init__(self, spans_max: int, dialects: DialectTable = SHIPPED) -> None:
+        self.dialects = dialects  # by which spans are read
         self.untracked = 0  # spans that began when there were too many
         self.service: str | None = None  # of the process, from its spans
         self._spans_max = spans_max
@@ -59,6 +60,10 @@ class OpenSpans:
         except ValueError:
             return False
 
+    def said_of(self, span: ReadableSpan) -> Said:
+        """Return what a span is, and the dialect that says so."""
+        return self.dialects.kind_of(span.attributes or {}, span.name, scope_of(span))
+
     def all(self) -> list[Span]:
         """Return all open spans."""
         return list(self._open.values())
@@ -70,7 +75,7 @@ class OpenSpans:
     def nearest(self, span_id: int) -> Span | None:
         """Return the nearest open span above this one that is an agent's, else the nearest."""
         above = list(self._above(span_id))
-        agents = (span for span in above if _is_agent(span))
+        agents = (span for span in above if self.said_of(span)[0] == "agent")
         return next(agents, above[0] if above else None)
 
     def above(self, span: ReadableSpan) -> Iterator[Span]:
@@ -97,16 +102,3 @@ def service_in(resource: Resource) -> str:
 def scope_of(span: ReadableSpan) -> str | None:
     """Return the name of a span's instrumentation scope."""
     return span.instrumentation_scope.name if span.instrumentation_scope else None
-
-
-def is_tool(span: ReadableSpan) -> bool:
-    """Return whether a span is a tool's call."""
-    return _kind(span) == "tool"
-
-
-def _is_agent(span: Span) -> bool:
-    return _kind(span) == "agent"
-
-
-def _kind(span: ReadableSpan) -> str | None:
-    return SHIPPED.kind_of(span.attributes or {}, span.name, scope_of(span))[0]

@@ -21,6 +21,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
+from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.text.session_names import bounded_name, session_of
 from looptrace.bounded_dict import BoundedDict
@@ -57,6 +58,8 @@ NoticeSink = Callable[[list[GateNotice]], None]
 
 class Engine(Protocol):
     """The consumer of spans: it looks for loops in them, or sends them on."""
+
+    dialects: DialectTable  # by which it reads spans
 
     def start(self, notify: NoticeSink) -> None:
         """Start; `notify` gets every gate event from now on."""
@@ -150,7 +153,7 @@ class LoopSpanProcessor(SpanProcessor):
         self._engine = engine
         self._engine_open = True
         self._fail_closed = fail_closed
-        self._spans = OpenSpans(OPEN_SPANS_MAX)
+        self._spans = OpenSpans(OPEN_SPANS_MAX, engine.dialects)
         self._emitter = SpanEventEmitter(self._spans, emit, content=content)
         self._provider: TracerProvider | None = None
         self._queue = SpanQueue(

@@ -11,10 +11,9 @@ from collections import Counter
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from looptrace.analyzer.fields.dialect_table import SHIPPED, split
-from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.fields.dialect_table import split
 from looptrace.bounded_dict import BoundedDict
-from looptrace.collector.sdk.open_spans import OpenSpans, is_tool, scope_of
+from looptrace.collector.sdk.open_spans import OpenSpans, scope_of
 
 _logger = logging.getLogger(__name__)
 
@@ -25,10 +24,6 @@ NAMES_SHOWN_MAX = 5
 SHAPE_LENGTH_MAX = 200
 # Fewer spans say little: a run may begin with spans of the agent's own program.
 SPANS_MIN = 20
-# Attributes that name a session or a task, and those in whose JSON a part does.
-_KEYS = [*map(split, SHIPPED.keys_of("session")), *map(split, SHIPPED.keys_of("task"))]
-_NAMING = tuple(key for key, part in _KEYS if part is None)
-_HOLDERS = frozenset(key for key, part in _KEYS if part is not None)
 
 
 class SetupCheck:
@@ -37,6 +32,11 @@ class SetupCheck:
     def __init__(self, spans: OpenSpans) -> None:
         self.cut = 0  # spans that had lost attributes
         self._spans = spans
+        table = spans.dialects
+        keys = [*map(split, table.keys_of("session")), *map(split, table.keys_of("task"))]
+        # Attributes that name a session or a task, and those in whose JSON a part does.
+        self._naming = [key for key, part in keys if part is None]
+        self._holders = {key for key, part in keys if part is not None}
         self._has_spans = False
         self._reads_all = True  # whether no span had JSON whose names are not known here
         self._names: BoundedDict[str, None] = BoundedDict(NAMES_MAX)  # of sessions and tasks
@@ -95,17 +95,17 @@ class SetupCheck:
         if self._warned["hardly watched"]:
             return
         attributes, context = span.attributes or {}, span.context
-        kind, dialect = SHIPPED.kind_of(attributes, span.name, scope_of(span))
+        kind, dialect = self._spans.said_of(span)
         if kind:
             self._read += 1
             for above in self._spans.above(span):
                 self._around[above.context.span_id] = None
         elif not (dialect or (context and context.span_id in self._around)):
-            if any(is_tool(above) for above in self._spans.above(span)):
+            if any(self._spans.said_of(above)[0] == "tool" for above in self._spans.above(span)):
                 return
             self._unread += 1
             shape = f"{span.name} (scope {scope_of(span)}; attributes {', '.join(attributes)})"
-            self._shapes[plain(shape, SHAPE_LENGTH_MAX)] = None
+            self._shapes[shape[:SHAPE_LENGTH_MAX]] = None
         if self._read + self._unread >= SPANS_MIN and self._unread > self._read:
             self._warn(
                 "hardly watched",
@@ -119,10 +119,10 @@ class SetupCheck:
 
     def _learn(self, span: ReadableSpan) -> None:
         attributes = span.attributes or {}
-        for key in _NAMING:
+        for key in self._naming:
             if (name := attributes.get(key)) is not None:
                 self._names[str(name)] = None
-        self._reads_all &= _HOLDERS.isdisjoint(attributes)
+        self._reads_all &= self._holders.isdisjoint(attributes)
 
     def _warn(self, fault: str, message: str, *values: object) -> None:
         self._warned[fault] += 1

@@ -95,7 +95,8 @@ class Archiver:
         self._on_ready = on_ready
         self._asked = Asked()
         self._read_seq = 0  # row of the log up to which all spans are stored or wait
-        self._waiting = Waiting()
+        self._dialects = settings.policy.dialects
+        self._waiting = Waiting(self._dialects)
         self._worker = Worker("looptrace-archiver", self._run)
 
     def version(self) -> tuple[int, int]:
@@ -217,7 +218,7 @@ class Archiver:
         asked = self._asked.take()  # Before the log is read, which then has what was asked for.
         logged = self._log.read(self._read_seq, SPANS_A_ROUND, self._detected_seq())
         spans = logged.spans if logged else SPAN_SCHEMA.to_frame()
-        came, asked = with_ties(spans), None if self._is_urgent() else asked
+        came, asked = with_ties(spans, self._dialects), None if self._is_urgent() else asked
         groups = self._groups(came, writer)
         plan = self._waiting.plan(came, self._read_seq, groups, asked, time.monotonic())
         made: Mapping[str, int] = {}

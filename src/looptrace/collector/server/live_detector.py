@@ -208,7 +208,7 @@ class _Judge:
         self._pause = pause
         self._on_events = on_events
         tasks_max = settings.server.tasks_max
-        self._sameness = settings.policy.sameness
+        self._sameness, self._dialects = settings.policy.sameness, settings.policy.dialects
         self._live = LiveSpans(settings.policy, self._recall, tasks_max)
         self._sessions = self._live.traces.groups
         self._sessions.join(gates.session_names())
@@ -252,11 +252,13 @@ class _Judge:
         end_seq, read_seq = self._log.last_seq(), self._judged.seq
         self._judged.backlog_spans = self._log.spans
         _logger.info("catching up with %d spans of the log", self._log.spans)
-        stored = self._read_touched(logged_names(self._log, read_seq, end_seq))
+        stored = self._read_touched(logged_names(self._log, read_seq, end_seq, self._dialects))
         yield
         piece = self._log.read(read_seq, BACKLOG_SPANS, end_seq)
         while piece or stored.height:
-            backlog = Backlog(pl.concat([stored, piece.spans] if piece else [stored]))
+            backlog = Backlog(
+                pl.concat([stored, piece.spans] if piece else [stored]), self._dialects
+            )
             is_last = not (piece and piece.has_more)
             read_seq, stored = piece.seq if piece else read_seq, stored.clear()
             while backlog.spans_left:
@@ -377,7 +379,7 @@ class _Judge:
 
     def _note_taken(self, spans: pl.DataFrame) -> Sequence[Turn]:
         if self._stored.has_more:
-            self._read_stored(names_of(spans))
+            self._read_stored(names_of(spans, self._dialects))
         turns, fed = self._live.take(spans)
         self._note_fed(len(turns), fed)
         self._tell_outages(turns)

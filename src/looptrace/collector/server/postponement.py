@@ -16,6 +16,7 @@ from queue import SimpleQueue
 
 import polars as pl
 
+from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.bounded_dict import BoundedDict
@@ -63,7 +64,8 @@ class Plan:
 class Waiting:
     """The spans that wait, and when the turns of each trace were last made."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialects: DialectTable = SHIPPED) -> None:
+        self._dialects = dialects  # by which the names of spans are read
         self._parts: list[_Part] = []
         # The ties of the waiting spans (`tie_rows`), with the number of their part.
         self._ties = pl.DataFrame(schema=_TIES)
@@ -105,7 +107,7 @@ class Waiting:
         waited = [SPAN_SCHEMA.to_frame(), *(part.postponed.spans() for part in ended)]
         parts, ties = self._parts_of(came.filter(~is_due), groups, after_seq)
         return Plan(
-            pl.concat([came.filter(is_due), with_ties(pl.concat(waited))]),
+            pl.concat([came.filter(is_due), with_ties(pl.concat(waited), self._dialects)]),
             [part for part in self._parts if groups[part.trace_id] not in due] + parts,
             pl.concat([self._ties.filter(~pl.col("number").is_in(numbers)), ties]),
             [part.postponed for part in parts],

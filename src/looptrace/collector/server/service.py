@@ -110,8 +110,7 @@ class Service:
         settings = options.settings
         reserve.make_room(options.store_dir)
         writer.prepare(options.store_dir)
-        self.changes = Changes()
-        self.counts = ReceiverCounts()
+        self.changes, self.counts = Changes(), ReceiverCounts()
         key = content_key(options.store_dir)
         self.log = log_of(options.store_dir, settings.server.log_bytes_max)
         self.detector = LiveDetector(
@@ -141,7 +140,8 @@ class Service:
             for part in (self.exporter, self.judge):
                 if part:
                     part.start()
-        reduced = partial(with_content, content=options.content, key=key)
+        dialects = settings.policy.dialects
+        reduced = partial(with_content, content=options.content, key=key, dialects=dialects)
         self.shards = self._shards(options, key)
         self.pipeline = Pipeline(self.shards or self.log, settings.server, self.counts, reduced)
         shown = (self.detector.counts, self.detector.shown)

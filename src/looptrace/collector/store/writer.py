@@ -25,6 +25,7 @@ import polars as pl
 from looptrace.analyzer.engine.parallel import SPANS_MIN
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.engine.span_spool import SpanSpool
+from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.span_ties import with_ties
 from looptrace.analyzer.schema.attribute_lists import with_json
@@ -233,7 +234,7 @@ class Writer:
         key = b"" if content == "full" else content_key(self._dir)
         is_large = self._processes.jobs > 1 and not spool.is_in_memory
         engine: Engine = self._processes.map if is_large else map
-        spool.change(partial(_as_stored, content, key), engine)
+        spool.change(partial(_as_stored, content, key, self._policy.dialects), engine)
         self._ties = None  # Until all spans are where they belong.
         return place(self._dir, spool, engine, on_touched, ties)
 
@@ -383,8 +384,8 @@ def _locked(store_dir: Path) -> Iterator[None]:
         ) from error
 
 
-def _as_stored(content: Content, key: bytes, spans: pl.DataFrame) -> pl.DataFrame:
-    return with_ties(with_content(with_json(spans), content, key))
+def _as_stored(how: Content, key: bytes, by: DialectTable, spans: pl.DataFrame) -> pl.DataFrame:
+    return with_ties(with_content(with_json(spans), how, key, by), by)
 
 
 def _unfinished_add(store_dir: Path) -> dict[int, Traces]:

@@ -13,6 +13,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from looptrace.analyzer.engine.policy import DEFAULT
 from looptrace.analyzer.settings.server_limits import MIB, Limits
 from looptrace.analyzer.settings.shards import ShardSettings
 from looptrace.collector.server.ingest_log import IngestLog
@@ -131,7 +132,7 @@ def test_sessions_go_on_that_were_at_work_today_or_wait_at_a_gate(tmp_path: Path
     stored = [looping("today", 1, at=today), looping("old", 1), looping("waits", 9)]
     for trace in stored:
         writer.ingest(decoded(trace.request()), tmp_path / "store")
-    names = held_names(tmp_path / "store", log, idle_s=86_400)
+    names = held_names(tmp_path / "store", log, DEFAULT)
     log.close()
 
     assert {"logged", "today", "waits", stored[0].trace_id} <= names

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.normalize.span_tree import groups
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
@@ -19,18 +20,18 @@ from looptrace.collector.server.ingest_log import IngestLog
 BACKLOG_SPANS = 200_000
 
 
-def logged_names(log: IngestLog, after_seq: int, end_seq: int) -> set[str]:
+def logged_names(log: IngestLog, after_seq: int, end_seq: int, dialects: DialectTable) -> set[str]:
     """Return the traces, sessions and tasks of the spans of a part of the log."""
     names: set[str] = set()
     while piece := log.read(after_seq, BACKLOG_SPANS, end_seq):
-        names |= names_of(piece.spans)
+        names |= names_of(piece.spans, dialects)
         after_seq = piece.seq
     return names
 
 
-def names_of(spans: pl.DataFrame) -> set[str]:
+def names_of(spans: pl.DataFrame, dialects: DialectTable = SHIPPED) -> set[str]:
     """Return the traces, sessions and tasks of spans (`SPAN_SCHEMA`), and the traces they link."""
-    ties = tie_rows(with_ties(spans))
+    ties = tie_rows(with_ties(spans, dialects))
     return {*ties["trace_id"], *ties["tie"]}
 
 
@@ -60,10 +61,11 @@ class TasksOfTraces:
 class Backlog:
     """A piece of the log in groups of spans that are tied together."""
 
-    def __init__(self, spans: pl.DataFrame) -> None:
+    def __init__(self, spans: pl.DataFrame, dialects: DialectTable = SHIPPED) -> None:
         """Group spans (`SPAN_SCHEMA`)."""
+        self._dialects = dialects
         self.spans_left = spans.height
-        self._group_of = groups(tie_rows(with_ties(spans)).iter_rows())
+        self._group_of = groups(tie_rows(with_ties(spans, dialects)).iter_rows())
         group = pl.col("trace_id").replace_strict(self._group_of, return_dtype=pl.String)
         newest = pl.col("end_ns").max().over("group")
         ordered = spans.with_columns(group=group).with_columns(newest=newest)
@@ -75,7 +77,7 @@ class Backlog:
 
     def take(self, spans_max: int, tied_to: pl.DataFrame) -> pl.DataFrame:
         """Take the groups that are tied to some spans, and the newest others up to a number."""
-        named = tie_rows(with_ties(tied_to))
+        named = tie_rows(with_ties(tied_to, self._dialects))
         taken = self._pop(self._group_of.get(name, "") for name in named["tie"])
         taken_spans = sum(part.height for part in taken)
         for name in list(self._parts):

@@ -35,6 +35,9 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _MS_PER_S = 1_000
 # Requests at once on one connection; exporters have one.
 _STREAMS_MAX = 100
+# The bytes of a message that a client may send before it is read; with 200 messages at once, the
+# 64 KiB of the default are another body.
+_UNREAD_BYTES = 16 * 1024
 # The transport has a message up to three times while it hands it over.
 _COPIES = 3
 # A message above this share of the largest one is decoded before the next one is read.
@@ -81,6 +84,7 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
         ("grpc.max_concurrent_streams", _STREAMS_MAX),
         # The probe raises what a client may send before it is read, to some 10 MiB a message.
         ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", _UNREAD_BYTES),
         ("grpc.max_connection_idle_ms", limits.idle_s * _MS_PER_S),
         # Otherwise a second server on the same port would silently take half of the requests.
         ("grpc.so_reuseport", 0),

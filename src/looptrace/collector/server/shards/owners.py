@@ -15,6 +15,7 @@ from typing import NamedTuple
 import polars as pl
 
 from looptrace.analyzer.engine.live_task import HORIZON_S
+from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.settings.shards import ShardSettings
 from looptrace.collector.server.detection.backlog import logged_names
 from looptrace.collector.server.ingest_log import IngestLog
@@ -80,7 +81,7 @@ class Owners:
         return self._former[self._former_ring.owner(key)] if self._former else None
 
 
-def held_names(store_dir: Path, log: IngestLog, idle_s: int) -> set[str]:
+def held_names(store_dir: Path, log: IngestLog, policy: DetectionPolicy) -> set[str]:
     """Return the sessions, tasks and traces of a server that may go on.
 
     They were silent for less than the life of counts, or have an open gate.
@@ -89,11 +90,11 @@ def held_names(store_dir: Path, log: IngestLog, idle_s: int) -> set[str]:
         StoreError: if the store or the log cannot be read.
     """
     # The log is read first, because spans stored meanwhile are then in one of both.
-    names = logged_names(log, 0, log.last_seq())
+    names = logged_names(log, 0, log.last_seq(), policy.dialects)
     with reader.open_gates(store_dir) as gates:
         waiting = [gate.task for gate in gates.gates("open")]
     turns = reader.read_rows(store_dir, "turns", pl.lit(value=True), [*_NAMES, "end_ns"])
-    since_ns = time.time_ns() - (idle_s + HORIZON_S) * NS_PER_S
+    since_ns = time.time_ns() - (policy.rule_set.counting.idle_s + HORIZON_S) * NS_PER_S
     goes_on = pl.col("end_ns").max().over("task") > since_ns
     turns = turns.filter(goes_on | pl.col("task").is_in(waiting))
     for column in _NAMES:

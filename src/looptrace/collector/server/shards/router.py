@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.normalize.span_ties import with_ties
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.server_limits import Limits
@@ -68,6 +69,7 @@ class Shards:
         limits: Limits,
         reduced: str,
         held: Collection[str] = (),
+        dialects: DialectTable = SHIPPED,
     ) -> None:
         """Forward the spans of other servers; `log` is for those of this server, at `url`.
 
@@ -81,7 +83,7 @@ class Shards:
         if url not in urls:
             raise ShardError(f"--shard must be one of shards.urls: {', '.join(urls)}.")
         self._owners = Owners(settings, url, held)
-        self._by = settings.by
+        self._by, self._dialects = settings.by, dialects
         self._log = log
         self._reduced = digest(reduced)
         self._stayed = 0
@@ -172,7 +174,7 @@ class Shards:
         self, spans: pl.DataFrame, owner_of: Callable[[str], Owner]
     ) -> Iterator[tuple[Owner, pl.DataFrame]]:
         """Yield each owner with its spans."""
-        keys = with_ties(spans).select(key=_KEY[self._by])["key"]
+        keys = with_ties(spans, self._dialects).select(key=_KEY[self._by])["key"]
         owners = {key: owner_of(key) for key in keys.unique()}
         every = list(dict.fromkeys(owners.values()))
         numbers = {key: every.index(owner) for key, owner in owners.items()}
@@ -212,9 +214,10 @@ def shards_of(
         return None
     reduced = content if content == "full" else f"{content} {key.hex()}"
     token = next(iter(tokens), None)
-    idle_s = settings.policy.rule_set.counting.idle_s
-    held = held_names(store_dir, log, idle_s) if settings.shards.former_urls else ()
-    return Shards(store_dir, settings.shards, url, token, log, settings.server, reduced, held)
+    policy = settings.policy
+    held = held_names(store_dir, log, policy) if settings.shards.former_urls else ()
+    own = (settings.server, reduced, held, policy.dialects)
+    return Shards(store_dir, settings.shards, url, token, log, *own)
 
 
 class _Asked:

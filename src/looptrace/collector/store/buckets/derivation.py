@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -103,7 +104,8 @@ class Derivation:
             return
         sameness = self.policy.sameness
         parts = tied_parts(pl.concat([read.spans for read in buckets]))
-        made = [turns_of(part.select(list(SPAN_SCHEMA)), sameness)[0] for part in parts]
+        turns_in = partial(turns_of, sameness=sameness, dialects=self.policy.dialects)
+        made = [turns_in(part.select(list(SPAN_SCHEMA)))[0] for part in parts]
         turns = numbered(with_decisions(pl.concat(made), self.resolutions, sameness))
         detection = detect(turns, self.policy)
         for read in buckets:
