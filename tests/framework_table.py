@@ -175,7 +175,8 @@ def _shows(attributes: Mapping[str, object], key: str) -> bool:
     holder, _, part = key.partition("#")
     if key.endswith(".*"):
         return any(name.startswith(key[:-1]) for name in attributes)
-    return holder in attributes and part in str(attributes[holder])
+    words = re.split("[.!=]+", part)
+    return holder in attributes and all(word in str(attributes[holder]) for word in words)
 
 
 def _is_read(key: str) -> bool:

@@ -35,7 +35,7 @@ def shown(turns: pl.DataFrame) -> set[str]:
         "tokens": models["input_tokens"].sum() > 0 and models["output_tokens"].sum() > 0,
         "errors": tools["failed"].any() and tools["signature"].is_not_null().any(),
         "session": (turns["session"] != turns["trace_id"]).any(),
-        "agent": (turns["agent"] != "").any(),
+        "agent": (turns["agent"] != "").any() or (turns["kind"] == "handoff").any(),
     }
     return {name for name in WRITTEN if found[name]}
 

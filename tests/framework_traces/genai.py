@@ -121,7 +121,7 @@ def pydantic_root(talk: Talk) -> Piece:
         "gen_ai.aggregated_usage.input_tokens": talk.input_tokens,
         "gen_ai.aggregated_usage.output_tokens": talk.output_tokens,
     }
-    return invoke(talk, **conversation_id(talk), **sums)
+    return invoke(talk, agent_name=talk.run.agent, **conversation_id(talk), **sums)
 
 
 # Pydantic AI tells the model of a failure in the name of the person. A failed tool has a result.

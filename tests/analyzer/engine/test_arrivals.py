@@ -31,9 +31,12 @@ from tests.seeds import seeds
 
 # What a live engine cannot know: that progress belongs to a task whose name comes last of all.
 EARLY = {"looptrace-own-ok"}
+EXAMPLES, OWN_TRACES, DIALECTS = (
+    ROOT / name for name in ("examples/traces", "tests/framework_traces", "tests/dialects")
+)
 FILES = [
     path
-    for folder in (ROOT / "examples/traces", ROOT / "tests/framework_traces", SHARED / "frameworks")
+    for folder in (EXAMPLES, OWN_TRACES, DIALECTS, SHARED / "frameworks")
     for path in sorted(folder.glob("*.json*")) + sorted(folder.glob("*.binpb"))
 ]
 # Files of public cases, as their makers wrote them; their folders also say what is right of them.

@@ -6,6 +6,7 @@ process uses it too.
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -36,7 +37,9 @@ WRITTEN = ("calls", "results", "messages", "tokens", "errors", "session", "agent
 TIES = ("session", "task", "task_parent")
 # A span of this kind is known, and no turn by itself.
 STRUCTURE = "structure"
-KINDS = ("tool", "model", "agent", STRUCTURE)
+# A span of this kind only tells more about the call around it, whatever other dialects say.
+PART = "part"
+KINDS = ("tool", "model", "agent", STRUCTURE, PART)
 # The dialect of a user's own keys, and the kinds of spans that a name makes them.
 OWN = "own"
 _NAMED = ("tool", "model")
@@ -56,27 +59,36 @@ class KindRow:
 
     kind: str  # of `KINDS`
     key: str = ""  # an attribute that is there
-    values: tuple[str, ...] = ()  # one of them is its value; empty if any may be
-    name: str = ""  # a pattern of the span's name, as in shells
-    scope: str = ""  # a pattern of its instrumentation scope
+    part: str = ""  # of its JSON object, if it is one
+    values: tuple[str, ...] = ()  # patterns of the attribute or the part; none if any may be
+    name: tuple[str, ...] = ()  # patterns of the span's name, as in shells
+    scope: tuple[str, ...] = ()  # patterns of its instrumentation scope
 
     @property
     def condition(self) -> str:
         """The conditions in words."""
-        values = " or ".join(f"`{value}`" for value in self.values)
-        of_key = f"`{self.key}`" + (f" = {values}" if values else "")
-        patterns = [f"{k} `{v}`" for k, v in (("name", self.name), ("scope", self.scope)) if v]
-        return ", ".join([of_key, *patterns] if self.key else patterns)
+        key = f"{self.key}#{self.part}" if self.part else self.key
+        of_key = [f"`{key}`" + (f" = {_words(self.values)}" if self.values else "")]
+        patterns = (("name", self.name), ("scope", self.scope))
+        of_names = [f"{name} {_words(given)}" for name, given in patterns if given]
+        return ", ".join((of_key if key else []) + of_names)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The row as a table has it, without what it does not have."""
+        key = f"{self.key}#{self.part}" if self.part else self.key
+        texts = {"kind": self.kind, "key": key, "name": self.name, "scope": self.scope}
+        plain = {k: v[0] if isinstance(v, tuple) and len(v) == 1 else v for k, v in texts.items()}
+        return {k: v for k, v in plain.items() if v} | ({"is": self.values} if self.values else {})
 
     def fits(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> bool:
         """Return whether all conditions hold."""
         if self.key:
             value = attributes.get(self.key)
-            if value is None or value == "" or (self.values and str(value) not in self.values):
+            value = _part(value, self.part) if self.part else value
+            if value is None or value == "" or not _fits(value, self.values):
                 return False
-        if self.name and not fnmatchcase(name, self.name):
-            return False
-        return not self.scope or fnmatchcase(scope or "", self.scope)
+        return _fits(name, self.name) and _fits(scope or "", self.scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +106,7 @@ class Dialect:
     name_suffixes: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()  # of `WRITTEN`, what a trace of it shows; its example has it all
     unread: tuple[str, ...] = ()  # of `WRITTEN`, what it writes and looptrace does not read
+    own_keys: bool = False  # its keys are common words, and are read from its own spans alone
 
 
 class DialectTable:
@@ -189,9 +202,11 @@ class DialectTable:
 
         What a trace belongs to is asked in one order, so that all spans of a trace give one answer.
         """
-        asked = "" if name in TIES else dialect
-        first = next((d.fields.get(name, ()) for d in self.dialects if d.name == asked), ())
-        return tuple(dict.fromkeys([*first, *self.keys_of(name)]))
+        if name in TIES:
+            return self.keys_of(name)
+        first = next((d.fields.get(name, ()) for d in self.dialects if d.name == dialect), ())
+        shared = (d.fields.get(name, ()) for d in self.dialects if not d.own_keys)
+        return tuple(dict.fromkeys([*first, *chain.from_iterable(shared)]))
 
     @cached_property
     def _name_extras(self) -> re.Pattern[str]:
@@ -254,14 +269,35 @@ def _kind(row: KindRow | None) -> SpanKind | None:
     return None if row is None or row.kind == STRUCTURE else cast("SpanKind", row.kind)
 
 
+def _part(value: object, name: str) -> object:
+    """Return a part of a JSON object; None if there is none."""
+    if isinstance(value, str) and name in value:
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    return value.get(name) if isinstance(value, dict) else None
+
+
 def kind_row(given: Mapping[str, Any]) -> KindRow:
     """Return the row of a table `{key, is, name, scope, kind}`."""
-    values = given.get("is", [])
-    values = tuple(map(str, values if isinstance(values, list) else [values]))
     if given["kind"] not in KINDS:
         raise ValueError(f"no such kind of span: {given['kind']}; there are {', '.join(KINDS)}")
-    of_texts = {name: given[name] for name in ("key", "name", "scope") if name in given}
-    return KindRow(given["kind"], values=values, **of_texts)
+    key, _, part = given.get("key", "").partition("#")
+    values, name, scope = (_listed(given.get(k, [])) for k in ("is", "name", "scope"))
+    return KindRow(given["kind"], key, part, values, name, scope)
+
+
+def _listed(given: object) -> tuple[str, ...]:
+    return tuple(map(str, given if isinstance(given, list | tuple) else [given]))
+
+
+def _words(given: Iterable[str]) -> str:
+    return " or ".join(f"`{text}`" for text in given)
+
+
+def _fits(text: object, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatchcase(str(text), pattern) for pattern in patterns)
 
 
 _document: Mapping[str, Any] = tomllib.loads(

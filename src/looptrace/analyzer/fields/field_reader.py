@@ -47,7 +47,7 @@ _ROW = (
 )
 
 DETAILS_EVENT = "gen_ai.client.inference.operation.details"
-_CHOICE_EVENT = "gen_ai.choice"
+EVENT_CONTENT = "gen_ai.event.content"
 
 
 # The sources of a field: attributes or prefixes of flat keys, each with the part of its value.
@@ -89,14 +89,14 @@ class FieldReader:
         found = dict(attributes)
         messages: list[dict[str, Any]] = []
         for event in events:
-            name, said = event["name"], event["attributes"]
+            said = _told(event["attributes"])
+            name = said.get("event.name", event["name"])
             if name == DETAILS_EVENT:
                 found = {**said, **found}
             elif name in self.table.events or name in _MESSAGE_EVENTS:
                 found.setdefault(f"@{name}", said)
             if name in _MESSAGE_EVENTS:
-                content = parsed(said.get("content"))
-                messages.append({"role": _MESSAGE_EVENTS[name], "content": content})
+                messages.append({"role": _MESSAGE_EVENTS[name]} | _message_in(said))
         if messages:
             found["@gen_ai.messages"] = messages
         return found
@@ -190,15 +190,45 @@ class FieldColumns:
         return [_part_of(value, part) for value in column]
 
 
+def _told(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return what an event says; Semantic Kernel and Azure write it as JSON in one attribute."""
+    body = parsed(attributes.get(EVENT_CONTENT))
+    return {**attributes, **body} if isinstance(body, dict) else attributes
+
+
+def _message_in(said: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of a message that an event has."""
+    parts = {"content": "content", "tool_calls": "tool_calls", "id": "tool_call_id"}
+    return {to: parsed(said.get(part)) for part, to in parts.items() if to == part or part in said}
+
+
 def _part_of(value: Any, path: str) -> Any:
-    """Return a part of a JSON object, None if there is none; `a.b` is a key or leads deeper."""
+    """Return a part of a JSON object or list, None if there is none.
+
+    `a.b` is a key or leads deeper, `0` is an item of a list, and `a=b` or `a!=b` are the items of
+    a list whose `a` is or is not `b`.
+    """
     holder = parsed(value)
+    if isinstance(holder, list):
+        return _items_of(holder, path)
     if not isinstance(holder, dict):
         return None
     if path in holder or "." not in path:
         return holder.get(path)
     first, _, rest = path.partition(".")
     return _part_of(holder.get(first), rest)
+
+
+def _items_of(items: list[Any], path: str) -> Any:
+    name, chosen, word = path.partition("=")
+    if chosen:
+        is_wanted = not name.endswith("!")
+        name = name.removesuffix("!")
+        found = [i for i in items if isinstance(i, dict) and (i.get(name) == word) is is_wanted]
+        return found or None
+    first, _, rest = path.partition(".")
+    item = items[int(first)] if first.isdecimal() and int(first) < len(items) else None
+    return _part_of(item, rest) if rest else item
 
 
 class SpansAlike(NamedTuple):

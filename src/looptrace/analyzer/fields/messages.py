@@ -51,17 +51,32 @@ _CALL_TYPES = {
     "function",
     "server_tool_call",
 }
-_CALL_WRAPPERS = ("toolUse", "function_call", "functionCall", "tool_call")
+_CALL_WRAPPERS = ("toolUse", "function_call", "functionCall", "tool_call", "toolRequest")
 _RESULT_TYPES = {"tool_call_response", "tool-result", "tool_result", "function_call_output"}
 _REASONING = ("reasoning", "thinking")
-_RESULT_WRAPPERS = ("toolResult", "function_response", "functionResponse")
+_RESULT_WRAPPERS = (
+    *("toolResult", "function_response", "functionResponse"),
+    *("toolResponse", "tool_call_result"),
+)
 _TYPES = _CALL_TYPES | _RESULT_TYPES
 # A part with none of these types and none of these keys is neither a call nor a result.
-_TELLING_KEYS = frozenset({*_CALL_WRAPPERS, *_RESULT_WRAPPERS, "function", "args", "toolName"})
-_CALL_ID_KEYS = ("call_id", "id", "toolCallId", "toolUseId", "tool_use_id", "tool_call_id")
-_ANSWERED_ID_KEYS = ("tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "call_id", "id")
-_ARGUMENT_KEYS = ("arguments", "args", "input")
+_TELLING_KEYS = frozenset(
+    {*_CALL_WRAPPERS, *_RESULT_WRAPPERS, "function", "args", "toolName", "function_call_name"}
+)
+# An item of a conversation may have an id of its own beside the `call_id`.
+_CALL_ID_KEYS = ("call_id", "id", "toolCallId", "toolUseId", "tool_use_id", "tool_call_id", "ref")
+_ANSWERED_ID_KEYS = (
+    *("tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "call_id", "id", "ref"),
+)
+_NAME_KEYS = ("name", "toolName", "tool_name", "function_call_name")
+_ARGUMENT_KEYS = ("arguments", "args", "input", "function_call_arguments_json")
 _RESULT_KEYS = ("response", "result", "output", "content")
+# A message without these keys has no envelope.
+_ENVELOPES = frozenset({"messages", "generations", "message", "args"})
+# What has none of these keys is no message, but what a message says.
+_SAID_KEYS = frozenset(
+    {"role", "type", "content", "contents", "text", "parts", "message", "choices"}
+)
 # A part of a message with one of these keys holds a picture, a sound or a file.
 _MEDIA_KEYS = ("image_url", "image", "input_audio", "audio", "file", "source", "inline_data")
 _REDACTED = "__REDACTED__"  # OpenInference writes this, also instead of a large picture.
@@ -204,14 +219,17 @@ def _message(item: Any, default_role: str) -> Message:
         _sort_part(item, texts, calls, results)
         return Message(_role_of(calls, results), "", tuple(calls), tuple(results))
     content = item.get("content", item.get("text"))
-    if role == "tool" and item.get("tool_call_id"):
+    # The id of an event that has the message of a tool is that of the call.
+    answered = item.get("tool_call_id") or ("event.name" in item and item.get("id"))
+    if role == "tool" and answered:
         text, failed = result_of(content)
         says_failed = True if item.get("status") == "error" else failed
-        results.append(ToolResult(str(item["tool_call_id"]), text, says_failed))
+        results.append(ToolResult(str(answered), text, says_failed))
     else:
         # OpenInference may write a text both as `content` and as the only part of `contents`.
         said = item.get("contents") if content is None else content
-        for part in (_calls_in(said, role), item.get("parts"), item.get("tool_calls")):
+        asked = item if item.get("function_call_name") else item.get("tool_calls")
+        for part in (_calls_in(said, role), item.get("parts"), asked):
             if part is not None:
                 _sort_part(part, texts, calls, results)
         if not calls:  # LangChain keeps what the API answered beside what it made of it.
@@ -219,6 +237,8 @@ def _message(item: Any, default_role: str) -> Message:
                 _sort_part(part, [], calls, results)
     if results and not texts and role == "user":
         role = "tool"
+    if not (texts or calls or results) and _SAID_KEYS.isdisjoint(item):
+        texts.append(canonical(item))  # an object that the model was asked for
     text = None if any(map(is_redacted, texts)) else "\n".join(texts).strip()
     silent = text == "" and not calls and not results and _is_silent(item)
     return Message(role, text, tuple(calls), tuple(results), silent)
@@ -246,7 +266,7 @@ def _is_silent(item: dict[str, Any]) -> bool:
     """Return whether a message without a text shows that it has none."""
     said = [item[key] for key in ("content", "contents", "parts") if item.get(key) is not None]
     parts = [part for value in said for part in (value if isinstance(value, list) else [value])]
-    thinks = (isinstance(part, dict) and _type(part) in _REASONING for part in parts)
+    thinks = (isinstance(part, dict) and _is_thought(part) for part in parts)
     empty = (_text(part) == "" for part in parts)
     return bool(said) and all(map(any, zip(thinks, empty, strict=True)))
 
@@ -272,8 +292,13 @@ def _sort_part(
             results.append(result)
         else:
             text = _text(part.get("message_content", part))
-            if isinstance(text, str) and _type(part) not in _REASONING:
+            if isinstance(text, str) and not _is_thought(part):
                 texts.append(text)
+
+
+def _is_thought(part: dict[str, Any]) -> bool:
+    """Return whether a part is the model's reasoning; Google marks it by a flag."""
+    return _type(part) in _REASONING or part.get("thought") is True
 
 
 def _text(part: object) -> object:
@@ -299,10 +324,11 @@ def _call(part: dict[str, Any]) -> ToolCall | None:
             return None
         if isinstance(function, dict):
             part = {**part, **function, "type": "tool_call"}
-    name = part.get("name") or part.get("toolName")
+    name = next((part[key] for key in _NAME_KEYS if part.get(key)), None)
     is_call = _type(part) in _CALL_TYPES or ("args" in part and "id" in part)
     if "toolName" in part and not _type(part):
         is_call = not any(key in part for key in ("result", "output"))
+    is_call = is_call or "function_call_name" in part
     if not is_call or not isinstance(name, str):
         return None
     arguments = arguments_of(_given(part, _ARGUMENT_KEYS))
@@ -317,9 +343,11 @@ def _result(part: dict[str, Any]) -> ToolResult | None:
     if _type(part) not in _RESULT_TYPES:
         return None
     text, failed = result_of(_given(part, _RESULT_KEYS))
-    if part.get("is_error") is True or part.get("status") == "error":
+    if True in (part.get("is_error"), part.get("error")) or part.get("status") == "error":
         failed = True
-    return ToolResult(_first(part, _ANSWERED_ID_KEYS), text, failed)
+    origin = part.get("origin")  # Haystack shows the whole call.
+    asked = origin if isinstance(origin, dict) else part
+    return ToolResult(_first(asked, _ANSWERED_ID_KEYS), text, failed)
 
 
 def _type(part: dict[str, Any]) -> str:
@@ -338,6 +366,29 @@ def _first(part: dict[str, Any], keys: tuple[str, ...]) -> str | None:
         if value := part.get(key):
             return str(value)
     return None
+
+
+def answer_of(value: object) -> object:
+    """Return an answer whose streamed pieces, each a message of Google's, are one message."""
+    pieces = parsed(value)
+    if not isinstance(pieces, list) or len(pieces) < 2:
+        return value
+    pieces = [piece for piece in pieces if piece is not None]
+    if not all(isinstance(p, dict) and isinstance(p.get("parts"), list) for p in pieces):
+        return value
+    if any(piece.get("role") != "model" for piece in pieces):
+        return value
+    parts: list[Any] = []
+    for part in (part for piece in pieces for part in piece["parts"]):
+        if parts and _only_text(part) and _only_text(parts[-1]):
+            parts[-1] = {"text": parts[-1]["text"] + part["text"]}
+        else:
+            parts.append(part)
+    return [{"role": "model", "parts": parts}]
+
+
+def _only_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.keys() == {"text"} and isinstance(part["text"], str)
 
 
 def comes_again(given: tuple[Message, ...]) -> str | None:

@@ -22,7 +22,7 @@ from looptrace.analyzer.text.session_names import bounded_name
 # Key sets of messages whose form is cached. A framework has about ten.
 FORMS_KEPT = 1024
 # A response that begins so may be its calls, written as a text.
-CALLS_BEGIN = "[{"
+CALLS_BEGIN = "["
 
 
 class _Text(Struct, tag_field="type", tag="text", forbid_unknown_fields=True, gc=False):

@@ -16,6 +16,7 @@ import polars as pl
 
 from looptrace import semconv
 from looptrace.analyzer.fields.dialect_table import (
+    PART,
     SHIPPED,
     DialectTable,
     Said,
@@ -31,7 +32,7 @@ from looptrace.analyzer.fields.field_reader import (
     spans_alike,
 )
 from looptrace.analyzer.fields.flat_messages import FlatMessages
-from looptrace.analyzer.fields.messages import messages_of
+from looptrace.analyzer.fields.messages import answer_of, messages_of
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import (
     NO_FIGURES,
@@ -59,8 +60,11 @@ TIME_NS_MAX = 2**63 - 1
 _MARKERS = ("files_created", "dependencies_added", "code_written")
 _PROGRESS = ("tests_failed", "tests_total", "coverage", *_MARKERS)
 
+# Dialects that write an empty object where content is hidden.
+_HIDDEN_AS_EMPTY = frozenset({"langsmith", "google_adk"})
 # smolagents reports the end of a run as a call to this tool.
 _NOT_A_CALL = frozenset({"final_answer"})
+_BAD_LEVELS = frozenset({"error", "failure", "failed"})
 _TYPES_THAT_SAY_NOTHING = {"", "_OTHER", "TOOL_ERROR", "Exception", "Error", "tool_error"}
 # Messages in JSON begin like this.
 _CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"messages")')
@@ -140,14 +144,18 @@ def _holds_more(value: object) -> bool:
 
 def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFields]:
     """Return the fields of spans of one kind and dialect that have the same attributes."""
-    kind, dialect = said
+    said_kind, dialect = said
+    kind: SpanKind | None = "tool" if said_kind == PART else said_kind
     row, columns = spans.row, reader.columns(dialect, spans.attributes, len(spans.places))
     names = _names(row["name"], columns.values(kind or ""), reader.table)
     kinds = [None if name in _NOT_A_CALL else kind for name in names]
     arguments, results, say_failed = (
-        _tool_fields(columns, kinds) if kind else _spare_fields(columns, len(names))
+        _tool_fields(columns, kinds, dialect) if kind else _spare_fields(columns, len(names))
     )
     failed = list(map(_failed, row["status"], _levels(columns), say_failed, results))
+    if said_kind == PART:  # A part that says nothing is no more than a node.
+        told = zip(failed, arguments, results, strict=True)
+        kinds = [kind if any(each) else None for each in told]
     errors = _errors(row, columns, failed, results)
     given, answers = _model_fields(columns, kinds, row["trace_id"])
     return list(
@@ -181,6 +189,7 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
             map(_compacted, columns.values("compacted"), kinds),
             map(_count, columns.values("input_tokens"), kinds),
             map(_count, columns.values("output_tokens"), kinds),
+            repeat(said_kind == PART),
         )
     )
 
@@ -199,9 +208,14 @@ def _shapes(spans: SpansAlike, kinds: _Kinds, *, is_known: bool) -> Sequence[Sha
 
 def _names(span_names: Sequence[str], named: Sequence[Any], table: DialectTable) -> list[str]:
     return [
-        bounded_name(str(name) if name else table.name_in(span_name))
+        bounded_name(_unquoted(str(name)) if name else table.name_in(span_name))
         for name, span_name in zip(named, span_names, strict=True)
     ]
+
+
+def _unquoted(name: str) -> str:
+    """Return a name without the quotation marks of JSON."""
+    return str(parsed(name)) if name.startswith('"') else name
 
 
 def _agents(
@@ -214,14 +228,32 @@ def _agents(
     return [name if agent is None and kind else agent for agent, kind, name in named]
 
 
-def _tool_fields(columns: FieldColumns, kinds: _Kinds) -> tuple[_Texts, _Texts, _Flags]:
+def _tool_fields(
+    columns: FieldColumns, kinds: _Kinds, dialect: str
+) -> tuple[_Texts, _Texts, _Flags]:
     """Return arguments, results, and whether the results say that the calls failed."""
     if "tool" not in kinds:
         unknown = [None] * len(kinds)
         return unknown, unknown, unknown
-    arguments = list(map(arguments_of, columns.values("arguments")))
-    results, say_failed = map(list, zip(*map(result_of, columns.values("result")), strict=True))
-    # Strands' newer form has both in messages of the tool's own span.
+    arguments = [arguments_of(_whole(value)) for value in columns.values("arguments")]
+    gave = [result_of(_whole(value)) for value in columns.values("result")]
+    results, say_failed = map(list, zip(*gave, strict=True))
+    _read_messages(columns, arguments, results, say_failed)
+    for place, kind in enumerate(kinds):
+        if kind is None:
+            arguments[place] = results[place] = say_failed[place] = None
+    if dialect in _HIDDEN_AS_EMPTY and "{}" in results:
+        arguments = _told_arguments(arguments, results)
+    return arguments, results, say_failed
+
+
+def _read_messages(
+    columns: FieldColumns,
+    arguments: list[str | None],
+    results: list[str | None],
+    say_failed: list[bool | None],
+) -> None:
+    """Fill in what Strands' newer form has in messages of the tool's own span."""
     if "given" in columns and None in arguments:
         for place, asked in enumerate(columns.values("given")):
             if arguments[place] is None:
@@ -233,10 +265,12 @@ def _tool_fields(columns: FieldColumns, kinds: _Kinds) -> tuple[_Texts, _Texts, 
             for result in (result for message in messages for result in message.results):
                 results[place], say_failed[place] = result.text, result.failed
                 break
-    for place, kind in enumerate(kinds):
-        if kind is None:
-            arguments[place] = results[place] = say_failed[place] = None
-    return arguments, results, say_failed
+
+
+def _told_arguments(arguments: _Texts, results: _Texts) -> list[str | None]:
+    """Leave out arguments that are empty as the result is, because both are hidden."""
+    pairs = zip(arguments, results, strict=True)
+    return [None if asked == gave == "{}" else asked for asked, gave in pairs]
 
 
 def _spare_fields(columns: FieldColumns, count: int) -> tuple[_Texts, _Texts, _Flags]:
@@ -256,11 +290,16 @@ def _short(value: Any) -> Any:
     return value if len(str(value)) <= SPARE_CHARS_MAX else None
 
 
+def _whole(value: object) -> object:
+    """Return a value, or the list of documents that stand in flat keys."""
+    return value.values() if isinstance(value, FlatMessages) else value
+
+
 def _told_results(results: _Texts, failed: _Flags, dialect: str) -> _Texts:
-    """Leave out the empty result that LangSmith writes if a call failed or outputs are hidden."""
+    """Leave out the empty result that producers write if a call failed or outputs are hidden."""
     if "{}" not in results:
         return results
-    is_hidden = dialect == "langsmith"
+    is_hidden = dialect in _HIDDEN_AS_EMPTY
     pairs = zip(results, failed, strict=True)
     return [None if text == "{}" and (lost or is_hidden) else text for text, lost in pairs]
 
@@ -281,15 +320,24 @@ def _model_fields(
         unknown = [None] * len(kinds)
         return unknown, unknown
     given = list(map(_messages, columns.values("given"), repeat("user"), trace_ids))
-    answers = list(map(_messages, columns.values("answer"), repeat("assistant")))
+    answers = list(map(_messages, map(answer_of, columns.values("answer")), repeat("assistant")))
     if "answer_calls" in columns:
         for place, value in enumerate(columns.values("answer_calls")):
-            if asked := _messages(value, "assistant"):
+            has_calls = any(message.calls for message in answers[place] or ())
+            if not has_calls and (asked := _messages(_calls_in(value), "assistant")):
                 answers[place] = (answers[place] or ()) + asked
     for place, kind in enumerate(kinds):
         if kind is None:
             given[place] = answers[place] = None
     return given, answers
+
+
+def _calls_in(value: object) -> object:
+    """Return a list of calls that name no type as one of calls."""
+    value = parsed(value)
+    if not isinstance(value, list):
+        return value
+    return [{"type": "tool_call", **call} if isinstance(call, dict) else call for call in value]
 
 
 def _messages(
@@ -305,8 +353,14 @@ def _messages(
 
 
 def _levels(columns: FieldColumns) -> _Texts:
-    """Return the level that a span gives its failure, "error" where a flag says that it failed."""
+    """Return the level that a span gives its failure, "error" where it says that it failed.
+
+    By the conventions only an operation that failed has a type of its error.
+    """
     levels = list(columns.texts("level"))
+    if "error_type" in columns:
+        kinds = columns.texts("error_type")
+        levels = ["error" if kind else level for kind, level in zip(kinds, levels, strict=True)]
     for name, bad in (("is_error", "true"), ("success", "false")):
         if name in columns:
             flags = columns.texts(name)
@@ -321,7 +375,7 @@ def _failed(
     status: int, level: str | None, says_failed: bool | None, result: str | None
 ) -> bool | None:
     """Return failure by the span's status, else by the result; a later step reads its text."""
-    if status == STATUS_ERROR or (level and level.lower() in ("error", "failure")):
+    if status == STATUS_ERROR or (level and level.lower() in _BAD_LEVELS):
         return True
     if says_failed is not None:
         return says_failed
@@ -349,6 +403,8 @@ def _error(
     """Return type, message and stack trace of a failure, from the first source that has any."""
     raised: dict[str, Any] = next((e["attributes"] for e in events if e["name"] == "exception"), {})
     sources = [raised.get(semconv.EXCEPTION_MESSAGE), status_message, told, result]
+    if " " in str(told_type):  # Claude Code writes a category, or the whole message.
+        sources, told_type = [*sources[:3], told_type, result], None
     types = [str(t) for t in (raised.get(semconv.EXCEPTION_TYPE), told_type) if t]
     known = [t for t in types if t not in _TYPES_THAT_SAY_NOTHING]
     error_type = known[0].rsplit(".", 1)[-1] if known else None

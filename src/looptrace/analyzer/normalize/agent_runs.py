@@ -99,14 +99,20 @@ def _chain_of(
     acting: set[str],
     handoffs: list[tuple[SpanFields, str]],
 ) -> AgentRuns:
-    """Return all runs, with those that no other is around, one after the other."""
+    """Return all runs, with those that no other is around, one after the other.
+
+    An executor of a workflow shows who worked, and the agent within it what was asked.
+    """
     runs = AgentRuns(handoffs, first=outermost[0].span_id if outermost else "")
-    for before, run in zip([None, *outermost], outermost, strict=False):
+    before: SpanFields | None = None
+    for around in outermost:
+        run = around if _is_asked(around) else within.get(around.span_id, around)
         if before is None or _talks_on(before, run):
-            if asked := run if _is_asked(run) else within.get(run.span_id):
-                runs.requests[run.span_id] = asked
+            if _is_asked(run):
+                runs.requests[around.span_id] = run
         elif _is_next(before, run) and acting.isdisjoint((before.agent, run.agent)):
             handoffs.append((run, NOBODY))
+        before = run
     return runs
 
 
@@ -164,6 +170,9 @@ def _talks_on(before: SpanFields, run: SpanFields) -> bool:
 
 
 def _is_next(before: SpanFields, run: SpanFields) -> bool:
-    """Return whether a program asked for a run after that of another agent."""
+    """Return whether a program asked for a run after that of another agent.
+
+    What it asked for need not be known.
+    """
     is_other = before.agent and run.agent and before.agent != run.agent
-    return bool(is_other and before.end_ns <= run.start_ns and message_of(run))
+    return bool(is_other and before.end_ns <= run.start_ns)

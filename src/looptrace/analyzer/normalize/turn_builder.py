@@ -162,7 +162,7 @@ class _Trace:
         trace_id = spans[0].trace_id
         self.tree = tree
         self.sessions = sessions
-        self.tools = [span for span in spans if span.kind == "tool"]
+        self.tools = [span for span in spans if span.kind == "tool" and not span.is_part]
         self.models = [span for span in spans if span.kind == "model" and span.speaks]
         self.agents = [span for span in spans if span.kind == "agent"]
         self.attempts = [span for span in spans if span.status]

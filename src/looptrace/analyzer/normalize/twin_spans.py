@@ -21,7 +21,7 @@ SpanKey = tuple[str, str]  # trace_id, span_id
 def merge_twins(fields: list[SpanFields], tree: SpanTree) -> list[SpanFields]:
     """Merge a span into its ancestor if another instrumentation recorded the same thing there.
 
-    That is a tool's span within a span of the same tool, or a model's within a model's. Each span
+    That is a tool's span within a span of the same call, or a model's within a model's. Each span
     adds what the other does not know. A failure that either of them saw is kept.
     """
     by_key = {(span.trace_id, span.span_id): span for span in fields}
@@ -44,7 +44,7 @@ def twin_of(span: SpanFields, tree: SpanTree) -> SpanKey | None:
         above = next((a for a in tree.ancestors(span) if a.kind), None)
     if above is None or above.kind != span.kind:
         return None
-    if span.kind == "tool" and above.name.lower() != span.name.lower():
+    if span.kind == "tool" and not _is_same_call(above, span):
         return None
     return above.trace_id, above.span_id
 
@@ -70,6 +70,21 @@ def calls_without_kind(
             waiting[span.name, span.arguments] -= 1
             found[span.span_id] = replace(span, kind="tool")
     return list(found.values())
+
+
+def _is_same_call(outer: SpanFields, inner: SpanFields) -> bool:
+    """Return whether two spans of tools show one call.
+
+    Agents write the server before the name of a tool, `github__search`, and the server does not.
+    """
+    names = outer.name.lower(), inner.name.lower()
+    if inner.is_part or names[0] == names[1]:
+        return True
+    if inner.call_id and inner.call_id == outer.call_id:
+        return True
+    before = names[0].removesuffix(names[1])
+    is_longer = before != names[0] and not before[-1].isalnum()
+    return is_longer and inner.arguments in (None, outer.arguments)
 
 
 def _lasts(following: dict[SpanKey, SpanKey]) -> dict[SpanKey, SpanKey]:

@@ -129,7 +129,8 @@ def _became(
     if span.kind == "agent":
         return "agents"
     if span.kind:
-        return "turns" if key in kept and span.speaks else "parts"
+        is_turn = key in kept and span.speaks and not span.is_part
+        return "turns" if is_turn else "parts"
     if span.status or span.figures.known or span.interventions:
         return "turns"
     if span.shape is None or span.shape.known or key in around:

@@ -88,6 +88,7 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
     compacted: bool | None
     input_tokens: int | None
     output_tokens: int | None
+    is_part: bool = False  # of the call whose span is around it
 
     @property
     def speaks(self) -> bool:

@@ -23,7 +23,7 @@ from looptrace.analyzer.detect.rule_plugins import every_rule
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.outages import OutageSettings
 from looptrace.analyzer.engine.policy import DetectionPolicy
-from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED, DialectTable, KindRow
+from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED, DialectTable, kind_row
 from looptrace.analyzer.fingerprint import embeddings
 from looptrace.analyzer.fingerprint.embeddings import EmbeddingsError
 from looptrace.analyzer.fingerprint.equivalence import (
@@ -373,14 +373,12 @@ def _masks(node: Node, tables: Sequence[Struct], errors: Errors) -> tuple[TextMa
 def _dialects(node: Node, table: Any, errors: Errors) -> DialectTable:
     """Return the table of dialects, with a user's own keys if there are any."""
     fields = {name: keys for name in FIELDS if (keys := getattr(table, name))}
-    rows = [
-        KindRow(**{n: v for n, v in structs.asdict(given).items() if v is not UNSET})
-        for given in table.kinds
-    ]
+    kinds = node.at("kinds", [])
+    rows = [kind_row(stated(kinds.at(i), given)) for i, given in enumerate(table.kinds)]
     for index, row in enumerate(rows):
         if not (row.key or row.name or row.scope) or (row.values and not row.key):
             why = "attributes.kinds needs a key, a name or a scope, and a key for `is`."
-            errors.add(node.at("kinds").at(index).error(why))
+            errors.add(kinds.at(index).error(why))
     return SHIPPED.with_own(rows, fields) if rows or fields else SHIPPED
 
 

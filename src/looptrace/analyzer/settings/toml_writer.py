@@ -75,12 +75,7 @@ def _attributes(own: Dialect | None) -> dict[str, Any]:
     """Return a user's own keys and kinds; those that follow from the keys are left out."""
     if own is None:
         return {}
-    names = {"kind": "kind", "key": "key", "values": "is", "name": "name", "scope": "scope"}
-    rows = [
-        {name: value for field, name in names.items() if (value := getattr(row, field))}
-        for row in own.kinds
-        if row not in rows_of_names(own.fields)
-    ]
+    rows = [row.given for row in own.kinds if row not in rows_of_names(own.fields)]
     return dict(own.fields) | ({"kinds": rows} if rows else {})
 
 

@@ -23,7 +23,8 @@ _REDACTED = re.compile(r"[\W_]*redacted[\W_]*|\[scrubbed due to [^\]]*\]|\*{3,}"
 
 # How an object begins that Python or JSON wrote as a text.
 _DICT_BEGINS = ("{'", '{"')
-
+# OpenLLMetry's keys around the query of a LangChain retriever.
+_RETRIEVER_KEYS = frozenset({"query", "tags", "metadata", "kwargs"})
 # The keys under which shell tools return the exit code of a command.
 _EXIT_CODES = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
 
@@ -96,8 +97,8 @@ def arguments_of(value: object) -> str | None:
     """Return a call's arguments in canonical form, without the wrappers of frameworks.
 
     None where the span has none. Known wrappers are `{"args": [], "kwargs": {}}` of decorators, and
-    LangChain's `{"input_str": "{'a': 1}", "tags": ..., "metadata": ...}`, `{"input": "{'a': 1}"}`,
-    and the bare text `{'a': 1}` of Python.
+    LangChain's `{"input_str": "{'a': 1}", "tags": ..., "metadata": ...}`, with `query` for
+    retrievers, `{"input": "{'a': 1}"}`, and the bare text `{'a': 1}` of Python.
     """
     if isinstance(value, str) and len(value) <= PAYLOAD_CHARS_KEPT:
         return _arguments_kept(value)
@@ -114,9 +115,11 @@ def _arguments(value: object) -> str | None:
         named = named if isinstance(named, dict) else _literal(only)
         value = named if isinstance(named, dict) else value
     if isinstance(value, dict):
-        if "input_str" in value and value.keys() & {"tags", "metadata"}:
-            named = value.get("inputs")
-            return canonical(named or parsed(_literal(value["input_str"])))
+        if value.keys() & {"tags", "metadata"}:
+            if "input_str" in value:
+                return canonical(value.get("inputs") or parsed(_literal(value["input_str"])))
+            if "query" in value and value.keys() <= _RETRIEVER_KEYS:
+                return canonical(value["query"])
         if "kwargs" in value and value.keys() <= {"args", "kwargs", "sanitize_inputs_outputs"}:
             positional, named = value.get("args") or [], value["kwargs"] or {}
             return canonical(named if not positional else positional if not named else value)
@@ -144,6 +147,8 @@ def _result(value: object) -> tuple[str | None, bool | None]:
     if isinstance(value, list) and value and all(_is_text_part(part) for part in value):
         texts = [_text_of(part) for part in value]
         return None if any(map(is_redacted, texts)) else "\n".join(texts), None
+    if isinstance(value, list) and len(value) == 1 and _is_response(value[0]):
+        value = value[0]
     if not isinstance(value, dict):
         return canonical(value), None
     inner, failed = _unwrapped(value)
@@ -172,6 +177,8 @@ def _unwrapped(value: dict[str, Any]) -> tuple[object, bool | None]:
         return value["tool_output"].get("raw_output"), _says_failed(value["tool_output"])
     if "raw_output" in value and "raw_input" in value:  # LlamaIndex
         return value["raw_output"], _says_failed(value)
+    if _is_response(value):
+        return next(iter(value.values())), None
     if "response" in value and value.keys() <= {"id", "name", "response"}:
         return value["response"], None
     if value.keys() == {"result"} or ("output" in value and value.keys() <= {"output", "kwargs"}):
@@ -192,6 +199,14 @@ def _says_failed(value: dict[str, Any]) -> bool | None:
     if value.get("success") is False or value.get("ok") is False:
         return True
     return False if codes or value.get("status") == "success" else None
+
+
+def _is_response(value: object) -> bool:
+    """Return whether a value is a part with Google's function response, and nothing else."""
+    return isinstance(value, dict) and value.keys() in (
+        {"functionResponse"},
+        {"function_response"},
+    )
 
 
 def _is_text_part(part: object) -> bool:
