@@ -20,6 +20,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +30,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.paths import ROOT
 from tests.producers.scripted_model import SCRIPTS, ModelHandler
-from tests.reliability.serving import Served, served
+from tests.reliability.serving import Served, served, until
 
 FOLDER = Path(__file__).parent
 TRACES = ROOT / "tests" / "producer_traces"
@@ -197,6 +198,11 @@ def run(producer: Producer, script: str, tap: Tap) -> str:
     return done.stdout + done.stderr
 
 
+def tasks_of(server: Served) -> Any:
+    """Return the tasks that a server knows of."""
+    return server.ask("GET", "/v1/tasks")[1]["tasks"]
+
+
 def record(name: str) -> None:
     """Record both runs of a producer."""
     producer = PRODUCERS[name]
@@ -207,7 +213,8 @@ def record(name: str) -> None:
             tapped(server) as tap,
         ):
             print(run(producer, script, tap), end="")
-            print(name, script, server.ask("GET", "/v1/tasks")[1]["tasks"], {*tap.others})
+            tasks = until(partial(tasks_of, server))
+            print(name, script, tasks, {*tap.others})
             packed = gzip.compress(text_of(tap.requests).encode(), mtime=0)
         TRACES.mkdir(exist_ok=True)
         (TRACES / f"{name}-{script}.json.gz").write_bytes(packed)
