@@ -13,7 +13,7 @@ quick test test-slow soak: export POLARS_MAX_THREADS := 1
 # Containers often forbid compiled modules; each test process would then compile all tests anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: check-style check-types demo site quick coverage test test-slow test-deploy test-frameworks test-sdk-versions test-sdk-oldest test-sdk-newest check format \
+.PHONY: check-style check-types demo site quick coverage test test-slow test-deploy test-frameworks record-producers test-collector test-sdk-versions test-sdk-oldest test-sdk-newest check format \
 	docs bench ratios load scale simulation soak examples requirements npm-exporters azurite bench-page \
 	screenshots clean
 
@@ -170,6 +170,32 @@ build/typescript/installed: examples/typescript/package.json
 	@mkdir -p $(dir $@)
 	cp $< $(dir $@)
 	npm install --silent --no-fund --no-audit --ignore-scripts --prefix $(dir $@)
+	@touch $@
+
+# Agents of other languages, and a Collector: none of them belongs to the tests of every day.
+PRODUCERS := build/producers
+record-producers: $(VENV)/installed-dev $(PRODUCERS)/javascript/installed $(PRODUCERS)/spring-ai/installed ## record the traces of agents in other languages anew; installs them
+	$(BIN)/python -m tests.producers.recorder $(OPTIONS)
+
+test-collector: $(VENV)/installed-dev $(PRODUCERS)/collector/installed ## a real OpenTelemetry Collector between agent and server; builds one, needs Go
+	$(BIN)/pytest -q -n0 tests/test_collector.py
+
+$(PRODUCERS)/javascript/installed: $(wildcard tests/producers/javascript/*)
+	@mkdir -p $(@D)
+	cp $^ $(@D)
+	npm install --silent --no-fund --no-audit --ignore-scripts --prefix $(@D)
+	@touch $@
+
+$(PRODUCERS)/spring-ai/installed: $(shell find tests/producers/jvm/spring-ai -type f)
+	@mkdir -p $(@D)
+	cp -r tests/producers/jvm/spring-ai/. $(@D)
+	cd $(@D) && mvn -q -B package
+	@touch $@
+
+$(PRODUCERS)/collector/installed: tests/producers/collector/builder.yml
+	@mkdir -p $(@D)
+	cp $< $(@D)
+	cd $(@D) && go run go.opentelemetry.io/collector/cmd/builder@v0.161.0 --config builder.yml
 	@touch $@
 
 # The wheel is built from the sdist, away from this folder, so that no file of an earlier build is

@@ -163,6 +163,14 @@ def test_the_collector_names_parts_that_it_configures(name: str) -> None:
         assert exporter["auth"]["authenticator"] in used
 
 
+def test_the_sampler_stands_before_the_tracing_system_only() -> None:
+    """Whatever is sampled away before the server is a loop that nobody finds."""
+    pipelines = read("collector-sampling.yml")["service"]["pipelines"]
+
+    assert pipelines["traces/looptrace"]["processors"] == ["batch"]
+    assert "tail_sampling" in pipelines["traces/tracing"]["processors"]
+
+
 def test_servers_and_their_collector_share_sessions_alike() -> None:
     """The names are the same on both sides, and each replica is one of the servers."""
     shards = load(DEPLOY / "shards.toml").shards

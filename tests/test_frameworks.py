@@ -22,6 +22,7 @@ from looptrace.analyzer.text.errors import says_nothing
 from tests import framework_table
 from tests.framework_table import OWN, REAL, Verdict, analysis_of, line_alone, lines_together
 from tests.framework_traces import make
+from tests.producers.recorder import TRACES
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +308,7 @@ def test_a_twin_has_the_shape_of_the_real_dump(name: str) -> None:
 def test_every_key_of_the_dialects_is_in_a_trace() -> None:
     """A name that is read from no trace may be wrong, and nobody would see it."""
     shown = set[str]()
-    for folder in (OWN, framework_table.DIALECTS):
+    for folder in (OWN, framework_table.DIALECTS, TRACES):
         names = framework_table.dumps(folder)
         shown |= set().union(*(framework_table.keys_shown(folder, name) for name in names))
 

@@ -20,16 +20,17 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from google.protobuf.json_format import MessageToDict
+from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.paths import ROOT
 from tests.producers.scripted_model import SCRIPTS, ModelHandler
-from tests.reliability.serving import Served, served
+from tests.reliability.serving import Served, served, until
 
 FOLDER = Path(__file__).parent
 TRACES = ROOT / "tests" / "producer_traces"
@@ -69,7 +70,7 @@ PRODUCERS: Mapping[str, Producer] = {
         "vercel-legacy",
         "vercel-otel",
     )
-}
+} | {"spring-ai": Producer(["java", "-jar", "target/agent.jar"], BUILD / "spring-ai")}
 
 
 class Tap(ThreadingHTTPServer):
@@ -94,40 +95,43 @@ class TapHandler(ModelHandler):
 
     server: Tap
 
-    def handle_export(self, body: bytes) -> None:
-        """Keep a request, pass it on, and answer as the server did."""
+    def handle_other(self, body: bytes) -> None:
+        """Keep an export request of spans, pass it on, and answer as the server did.
+
+        Of others, metrics, logs and what an SDK asks beside, only the path is noted.
+        """
+        if not self.path.endswith("/v1/traces"):
+            self.server.others.append(self.path)
+            self.answer(self.headers.get("Content-Type", "application/json"), b"")
+            return
         if self.headers.get("Content-Encoding") == "gzip":
             body = gzip.decompress(body)
-        is_json = "json" in self.headers.get("Content-Type", "")
+        is_json = "json" in self.headers["Content-Type"]
         self.server.requests.append(json.loads(body) if is_json else decoded(body))
-        status = 200
-        if self.server.server is not None:
-            status = self.server.server.send(self.server.requests[-1])
+        status = self.server.server.send(self.server.requests[-1]) if self.server.server else 200
         self.answer(self.headers["Content-Type"], b"{}" if is_json else b"", status)
-
-    def handle_other(self, body: bytes) -> None:
-        """Note a request that nothing is kept of: metrics, logs, and what an SDK asks beside."""
-        self.server.others.append(self.path)
-        self.answer(self.headers.get("Content-Type", "application/json"), b"")
 
 
 def decoded(body: bytes) -> dict[str, Any]:
     """Return an export request of protobuf as OTLP/JSON, with ids in hexadecimal."""
-    request = MessageToDict(ExportTraceServiceRequest.FromString(body), use_integers_for_enums=True)
-    for span in _spans(request):
+    request: dict[str, Any] = MessageToDict(
+        ExportTraceServiceRequest.FromString(body), use_integers_for_enums=True
+    )
+    for span in spans_of(request):
         for holder in (span, *span.get("links", ())):
             for key in {"traceId", "spanId", "parentSpanId"} & holder.keys():
                 holder[key] = base64.b64decode(holder[key]).hex()
     return request
 
 
-def _spans(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def spans_of(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the spans of an export request."""
     for resource in request["resourceSpans"]:
         for scope in resource["scopeSpans"]:
             yield from scope["spans"]
 
 
-def text_of(requests: Sequence[Mapping[str, Any]], secrets: Mapping[str, str]) -> str:
+def text_of(requests: Sequence[Mapping[str, Any]]) -> str:
     """Return all requests as one, a span a line, without what names the machine."""
     scopes: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
     kept: list[dict[str, Any]] = []
@@ -144,8 +148,7 @@ def text_of(requests: Sequence[Mapping[str, Any]], secrets: Mapping[str, str]) -
         parts.append(f'{{"scope":{_compact(scope)},"spans":[\n{lines}\n]}}')
     resource = _compact({"attributes": kept})
     text = f'{{"resourceSpans":[{{"resource":{resource},"scopeSpans":[{",".join(parts)}]}}]}}\n'
-    for secret, shown in secrets.items():
-        text = text.replace(secret, shown)
+    text = re.sub(r"(/[\w.+@-]+)+/node_modules", "/app/node_modules", text)
     return re.sub(r"(127\.0\.0\.1|localhost):\d+", r"\1:8080", text)
 
 
@@ -155,7 +158,7 @@ def _clean(span: dict[str, Any]) -> dict[str, Any]:
             event["attributes"] = [
                 a for a in event["attributes"] if a["key"] != "exception.stacktrace"
             ]
-    hidden = {"server.port", "thread.id", "thread.name"}
+    hidden = {"server.port", "target.port", "thread.id", "thread.name"}
     span["attributes"] = [a for a in span.get("attributes", ()) if a["key"] not in hidden]
     return {key: value for key, value in span.items() if value not in ({}, [], "", 0)}
 
@@ -195,6 +198,11 @@ def run(producer: Producer, script: str, tap: Tap) -> str:
     return done.stdout + done.stderr
 
 
+def tasks_of(server: Served) -> Any:
+    """Return the tasks that a server knows of."""
+    return server.ask("GET", "/v1/tasks")[1]["tasks"]
+
+
 def record(name: str) -> None:
     """Record both runs of a producer."""
     producer = PRODUCERS[name]
@@ -205,9 +213,9 @@ def record(name: str) -> None:
             tapped(server) as tap,
         ):
             print(run(producer, script, tap), end="")
-            print(name, script, server.ask("GET", "/v1/tasks")[1]["tasks"], {*tap.others})
-            secrets = {str(producer.folder.resolve()): "/app", str(ROOT): "/app"}
-            packed = gzip.compress(text_of(tap.requests, secrets).encode(), mtime=0)
+            tasks = until(partial(tasks_of, server))
+            print(name, script, tasks, {*tap.others})
+            packed = gzip.compress(text_of(tap.requests).encode(), mtime=0)
         TRACES.mkdir(exist_ok=True)
         (TRACES / f"{name}-{script}.json.gz").write_bytes(packed)
 

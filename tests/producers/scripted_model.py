@@ -7,8 +7,8 @@ so the server keeps no state.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from http import HTTPStatus
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 
@@ -77,27 +77,21 @@ def chunks(whole: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 class ModelHandler(BaseHTTPRequestHandler):
-    """Answers requests for completions; others are the concern of a subclass."""
+    """Answers requests for completions; a subclass answers others."""
 
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
         """Answer a request."""
         body = self._body()
-        if self.path.endswith("/v1/traces"):
-            self.handle_export(body)
-        elif self.path.endswith("/chat/completions"):
+        if self.path.endswith("/chat/completions"):
             self._complete(json.loads(body))
         else:
             self.handle_other(body)
 
-    def handle_export(self, body: bytes) -> None:
-        """Take an export request."""
-        self.send_error(HTTPStatus.NOT_FOUND)
-
+    @abstractmethod
     def handle_other(self, body: bytes) -> None:
-        """Take any other request."""
-        self.send_error(HTTPStatus.NOT_FOUND)
+        """Answer a request that is not the model's."""
 
     def _complete(self, request: Mapping[str, Any]) -> None:
         whole = completion(request)
@@ -126,4 +120,5 @@ class ModelHandler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return b"".join(pieces)
 
-    log_message: Callable[..., None] = lambda *_: None
+    def log_message(self, *_: Any) -> None:
+        """Print no line for each request."""

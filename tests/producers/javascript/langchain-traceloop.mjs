@@ -10,5 +10,9 @@ const provider = provided();
 const instrumentation = new LangChainInstrumentation();
 instrumentation.setTracerProvider(provider);
 instrumentation.manuallyInstrument({ callbackManagerModule: callbacks });
-await agent();
+// Without a span around it, each span would be a trace of its own.
+await provider.getTracer("fixer").startActiveSpan("fix", async (span) => {
+  await agent();
+  span.end();
+});
 await provider.shutdown();
