@@ -28,8 +28,10 @@ def serve(path: str) -> None:
         if not module.name.endswith(("__main__", "pytest_plugin")):
             import_module(module.name)
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path)
+        server.bind(f"{path}.new")
         server.listen()
+        # Whoever sees the path may connect.
+        Path(f"{path}.new").rename(path)
         while True:
             connection = server.accept()[0]
             if os.fork() == 0:

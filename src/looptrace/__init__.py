@@ -10,7 +10,7 @@ from looptrace.lazy_names import lazy_names
 if TYPE_CHECKING:
     from looptrace.analyzer.schema.turn import Turn
     from looptrace.collector import instrument
-    from looptrace.collector.store.gates import StoredGate
+    from looptrace.collector.store.gate_file.stored_gates import StoredGate
     from looptrace.collector.trace_store import (
         Records,
         Task,
@@ -22,7 +22,7 @@ else:  # No import of OpenTelemetry and Polars: a program may only read the vers
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "StoredGate": "looptrace.collector.store.gates",
+            "StoredGate": "looptrace.collector.store.gate_file.stored_gates",
             "Turn": "looptrace.analyzer.schema.turn",
             "instrument": "looptrace.collector",
         }

@@ -16,7 +16,7 @@ from looptrace.analyzer.schema.turn import Turn
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector.files import read_spans
 from looptrace.collector.store import writer
-from looptrace.collector.store.gates import StoredGate
+from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from looptrace.errors import InputError
 from tests.paths import ROOT
 

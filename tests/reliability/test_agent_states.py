@@ -17,7 +17,8 @@ from opentelemetry import trace
 
 from looptrace.cli.main import main
 from looptrace.collector import LoopSpanProcessor
-from tests.reliability.serving import OK, served, until
+from looptrace.collector.sdk.agent_gate import AgentGate
+from tests.reliability.serving import OK, Served, served, until
 from tests.reliability.test_late_names import CALL, ROOT, Watched, tracer_with, watched
 
 HOST = socket.gethostname()
@@ -33,6 +34,22 @@ def until_state(at: Watched, state: str) -> dict[str, Any]:
     return dict(until(lambda: (now := state_of(at))["state"] == state and now))
 
 
+def waits_at(gate: AgentGate) -> threading.Thread:
+    """Let an agent wait at a gate once it is open; returns its thread."""
+    until(lambda: gate.check().open)
+    waiter = threading.Thread(target=gate.wait, args=(60.0,))
+    waiter.start()
+    return waiter
+
+
+def resolve(server: Served, gate_id: str, waiter: threading.Thread) -> None:
+    """Decide on a gate, which ends the wait of its agent."""
+    path = f"/v1/gates/{gate_id}/resolve"
+    assert server.ask("POST", path, b'{"decision": "reviewed"}')[0] == OK
+    waiter.join(60.0)
+    assert not waiter.is_alive()
+
+
 def test_an_agent_that_waits_is_shown_everywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,8 +61,7 @@ def test_an_agent_that_waits_is_shown_everywhere(
         gate = processor.gate("conv")
         until(lambda: gate.check().open)
         assert state_of(at)["state"] == "unknown"
-        waiter = threading.Thread(target=gate.wait, args=(60.0,))
-        waiter.start()
+        waiter = waits_at(gate)
 
         state = until_state(at, "waits")
         assert state["host"] == HOST
@@ -59,10 +75,7 @@ def test_an_agent_that_waits_is_shown_everywhere(
             shown = CliRunner().invoke(main, ["gates", *command, *where, *ids])
             assert said in shown.output
 
-        path = f"/v1/gates/{at.gate()['id']}/resolve"
-        assert at.server.ask("POST", path, b'{"decision": "reviewed"}')[0] == OK
-        waiter.join(60.0)
-        assert not waiter.is_alive()
+        resolve(at.server, at.gate()["id"], waiter)
         until(lambda: at.gate()["agent_state"] is None)
         processor.shutdown()
 
@@ -74,25 +87,16 @@ def test_a_wait_is_said_again_after_a_restart(
     with watched(tmp_path, monkeypatch, "standard") as at:
         processor = LoopSpanProcessor.forward(f"http://{at.server.address}")
         Watched(at.server, at.receiver, tracer_with(processor)).loop()
-        gate = processor.gate("conv")
-        until(lambda: gate.check().open)
-        waiter = threading.Thread(target=gate.wait, args=(60.0,))
-        waiter.start()
+        waiter = waits_at(processor.gate("conv"))
         before = until_state(at, "waits")
         at.server.stop()
         port = at.server.address.rpartition(":")[2]
         with served(tmp_path / "store", "--http-port", port) as server:
             again = until_state(Watched(server, at.receiver, at.tracer), "waits")
             assert abs(again["since_ns"] - before["since_ns"]) < 5_000_000_000
-            path = f"/v1/gates/{at_gate(server)}/resolve"
-            assert server.ask("POST", path, b'{"decision": "reviewed"}')[0] == OK
-            waiter.join(60.0)
+            (gate_id,) = (each["id"] for each in server.ask("GET", "/v1/gates")[1]["gates"])
+            resolve(server, gate_id, waiter)
             processor.shutdown()
-
-
-def at_gate(server: Any) -> str:
-    """Return the id of the only gate."""
-    return str(server.ask("GET", "/v1/gates")[1]["gates"][0]["id"])
 
 
 def test_an_agent_that_never_asks_goes_on_and_ends(
@@ -141,10 +145,7 @@ def test_gates_for_which_an_agent_waits_come_first(
         processor = LoopSpanProcessor.forward(f"http://{at.server.address}")
         first = Watched(at.server, at.receiver, tracer_with(processor))
         first.loop({**ROOT, "gen_ai.conversation.id": "waiting"}, every_s=2)
-        gate = processor.gate("waiting")
-        until(lambda: gate.check().open)
-        waiter = threading.Thread(target=gate.wait, args=(60.0,))
-        waiter.start()
+        waiter = waits_at(processor.gate("waiting"))
         until_state(at, "waits")
         first.loop({**ROOT, "gen_ai.conversation.id": "alone"})
         until(lambda: len(at.server.ask("GET", "/v1/gates")[1]["gates"]) == 2)
@@ -152,7 +153,5 @@ def test_gates_for_which_an_agent_waits_come_first(
         assert page.index("waiting@shop") < page.index("alone@shop")
         gates = at.server.ask("GET", "/v1/gates")[1]["gates"]
         waiting = next(each["id"] for each in gates if each["task"] == "waiting@shop")
-        path = f"/v1/gates/{waiting}/resolve"
-        assert at.server.ask("POST", path, b'{"decision": "reviewed"}')[0] == OK
-        waiter.join(60.0)
+        resolve(at.server, waiting, waiter)
         processor.shutdown()

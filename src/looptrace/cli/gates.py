@@ -26,8 +26,8 @@ from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
 from looptrace.cli.config import config_option
 from looptrace.cli.shared.gate_sources import source_of, source_options
+from looptrace.collector.store.gate_file.stored_gates import GateDetails, StoredGate
 from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics
-from looptrace.collector.store.gates import GateDetails, StoredGate
 
 _CELL_LENGTH_MAX = 120
 _LINE_LENGTH_MAX = 500

@@ -23,7 +23,7 @@ from looptrace.analyzer.gates.agent_states import (
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.collector.store import reader
-from looptrace.collector.store.gates import StoredGate
+from looptrace.collector.store.gate_file.stored_gates import StoredGate
 
 
 def agent_states(store_dir: Path, heard: Heard = NOTHING_HEARD) -> dict[str, AgentState]:

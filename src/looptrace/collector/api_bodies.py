@@ -12,7 +12,7 @@ from looptrace.analyzer.gates.decisions import Decision
 from looptrace.analyzer.gates.events import GateEvent, TaskStatus
 from looptrace.analyzer.gates.notes import ResolutionNote
 from looptrace.collector.api_paths import STREAM_NAMES_MAX
-from looptrace.collector.store.gates import StoredGate
+from looptrace.collector.store.gate_file.stored_gates import StoredGate
 
 
 class ApiError(msgspec.Struct):

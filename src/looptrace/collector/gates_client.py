@@ -27,8 +27,8 @@ from looptrace.collector.api_bodies import (
 from looptrace.collector.api_paths import GATE_METRICS_PATH, WARMING_PATH
 from looptrace.collector.sdk.gate_stream import SILENCE_S_MAX, Server, events_of
 from looptrace.collector.sdk.server_watch import TokenError
+from looptrace.collector.store.gate_file.stored_gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.gate_metrics import GateMetrics
-from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.locks import StoreError
 
 T = TypeVar("T")

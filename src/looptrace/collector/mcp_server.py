@@ -25,7 +25,7 @@ from looptrace.analyzer.text.task_lookup import NoTaskError
 from looptrace.analyzer.text.times import utc_ms
 from looptrace.analyzer.tuning.explain import explain
 from looptrace.collector.store import reader
-from looptrace.collector.store.gates import GateStatus, StoredGate
+from looptrace.collector.store.gate_file.stored_gates import GateStatus, StoredGate
 from looptrace.collector.store.layout import require_store
 from looptrace.errors import LooptraceError
 

@@ -28,7 +28,7 @@ from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.analyzer.text.task_lookup import task_named
 from looptrace.collector.files.reader import spool_spans
 from looptrace.collector.store import reader, writer
-from looptrace.collector.store.gates import StoredGate
+from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from looptrace.collector.store.layout import gates_path, is_store, require_store
 from looptrace.collector.store.objects.client import is_object_url
 from looptrace.collector.store.objects.snapshot import make_folder_of, stored_at

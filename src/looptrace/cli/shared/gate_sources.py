@@ -26,8 +26,8 @@ from looptrace.collector.gates_client import RemoteGates
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.sdk.server_watch import TOKEN_VARIABLE
 from looptrace.collector.server.warming import warming_tasks
+from looptrace.collector.store.gate_file.stored_gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, together
-from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.objects.publisher import WrittenMeanwhileError
 from looptrace.collector.store.reader import open_gates, read_loops, worked

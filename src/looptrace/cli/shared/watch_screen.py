@@ -16,7 +16,7 @@ from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX, NOTED, Decision
 from looptrace.analyzer.report.wording import counted, duration_text
 from looptrace.analyzer.text.display import plain
 from looptrace.collector.api_bodies import WarmingTask
-from looptrace.collector.store.gates import StoredGate
+from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from looptrace.rules.vocabulary import NS_PER_S
 
 # By key; the words are those of the page.

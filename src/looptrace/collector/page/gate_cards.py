@@ -18,7 +18,8 @@ from looptrace.analyzer.report.wording import WHY_TEXTS
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.store import reader
-from looptrace.collector.store.gates import GateDetails, GateStore, StoredGate
+from looptrace.collector.store.gate_file.stored_gates import GateDetails, StoredGate
+from looptrace.collector.store.gates import GateStore
 
 _MINUTE_S = 60
 # Over a shorter time a rate has no meaning.

@@ -31,7 +31,8 @@ from looptrace.collector.page.refusals import (
 from looptrace.collector.page.rendering import Renderer, url
 from looptrace.collector.server.access import WHO
 from looptrace.collector.server.gates_api import GatesApi
-from looptrace.collector.store.gates import WHO_CHARS_MAX, StoredGate
+from looptrace.collector.store.gate_file.stored_gates import StoredGate
+from looptrace.collector.store.gates import WHO_CHARS_MAX
 from looptrace.collector.trace_links import TraceLinks
 from looptrace.rules.vocabulary import NS_PER_S
 

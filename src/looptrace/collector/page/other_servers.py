@@ -10,7 +10,7 @@ from threading import Lock
 
 from looptrace.collector.gates_client import RemoteGates
 from looptrace.collector.sdk.gate_stream import Server
-from looptrace.collector.store.gates import StoredGate
+from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from looptrace.errors import LooptraceError
 
 # A page waits no longer for a server that hangs.

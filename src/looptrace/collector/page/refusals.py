@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from looptrace.analyzer.gates.decisions import NOTED, GateError, decision_text
 from looptrace.analyzer.text.times import utc_s
 from looptrace.bounded_dict import BoundedDict
-from looptrace.collector.store.gates import StoredGate
+from looptrace.collector.store.gate_file.stored_gates import StoredGate
 
 # The most forms kept for their pages; older ones have no reader any more.
 _KEPT_MAX = 200

@@ -22,8 +22,8 @@ from looptrace.collector.server.warming import (
 )
 from looptrace.collector.store import reader
 from looptrace.collector.store.buckets.finding_rows import PART_COLUMNS, loops_of_rows
+from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from looptrace.collector.store.gate_metrics import standing_of
-from looptrace.collector.store.gates import StoredGate
 from looptrace.rules.contract import ACTIONS
 from looptrace.rules.vocabulary import NS_PER_S
 

@@ -60,8 +60,8 @@ from looptrace.collector.server.streams.event_feed import EventFeed
 from looptrace.collector.server.streams.streams_api import SERVICE, SEVERAL, StreamsApi
 from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store import reader
+from looptrace.collector.store.gate_file.stored_gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, standing_of
-from looptrace.collector.store.gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.sqlite_file import is_read_only
 
 GATES_PATH = "/v1/gates"

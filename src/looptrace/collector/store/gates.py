@@ -3,7 +3,7 @@
 One transaction records an event with its pivot, its gate, its row in the outbox, and the state of
 its task; a kill at any time leaves all of them or none. Events are only ever added, each once by
 its id, so that recording the same turns again changes nothing. Events stay; the state of a task is
-that of the last detection. It is long because all of this is one transaction.
+that of the last detection. Its readers' part is `gate_file.stored_gates`.
 """
 
 from __future__ import annotations
@@ -13,87 +13,35 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, Self
+from typing import Self
 
 import msgspec
-import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
-from looptrace.analyzer.fingerprint.similarity import Meaning
-from looptrace.analyzer.gates.agent_states import AgentState
-from looptrace.analyzer.gates.decisions import PROGRESS, GateError, NoGateError, check_decision
+from looptrace.analyzer.gates.decisions import PROGRESS, GateError, check_decision
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.gates.notes import ResolutionNote, Signs, notes_like
 from looptrace.analyzer.gates.resolutions import Resolution
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import plain
-from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.analyzer.text.session_names import session_name
 from looptrace.collector.content.redaction import redact_text
 from looptrace.collector.store.gate_file import tables as queries
-from looptrace.collector.store.gate_file.identities import Identities
+from looptrace.collector.store.gate_file.stored_gates import StoredGate, StoredGates
 from looptrace.collector.store.gate_file.tables import GATES
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.outbox import enqueue
 from looptrace.collector.store.sqlite_file import connect, json_of, read_json
 
-GateStatus = Literal["open", "resolved", "withdrawn"]
-
-# The notes of earlier gates that a gate shows, and the newest notes from which they are chosen.
-NOTES_MAX = 10
 # The reason of a gate that ends without a decision.
 WITHDRAWN = "late spans, or other settings, show no loop here"
 WHO_CHARS_MAX = 100  # of the name of the person who resolved a gate
 _PERSON = "person"  # the reason of a gate that ends by a decision
 _JUDGE = "judge"
-_NOTES_COMPARED_MAX = 1_000
-_EVENTS_A_BATCH = 1_000
-_IDS_SHOWN_MAX = 5
-
-
-@dataclass(frozen=True, slots=True)
-class StoredGate:
-    """The current state of a gate.
-
-    A gate is `withdrawn` when a later detection, with late spans or other settings, does not open
-    it. An open gate with a decision was resolved by a person; this takes effect with the next
-    detection.
-    """
-
-    id: str
-    task: str
-    rule: str
-    signature: str
-    why: str
-    agent: str
-    reason: str
-    loop_count: int
-    opened_ns: int
-    status: GateStatus
-    resolved_ns: int | None
-    decision: str | None
-    note: str | None
-    resolved_by: str | None = None  # the name from the token or the form
-    agent_state: AgentState | None = None  # of an open gate, where it was asked for
-
-
-@dataclass(frozen=True, slots=True)
-class GateDetails:
-    """A gate, its opening event with the failures before, and notes that worked.
-
-    The notes are those of resolved gates with the same signature, then those of the same type of
-    failure, then those with the same meaning; the newest come first in each group.
-    """
-
-    gate: StoredGate
-    event: GateEvent
-    notes: tuple[ResolutionNote, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +54,7 @@ class _LateNames:
     parked: set[str] = field(default_factory=set)
 
 
-class GateStore(Identities):
+class GateStore(StoredGates):
     """One connection to a gate store. Several processes may each have one.
 
     Recorded events go to the outbox of these webhooks.
@@ -316,106 +264,6 @@ class GateStore(Identities):
         self._insert(event)
         self._send_on(event, now_ns)
 
-    def tasks(self) -> set[str]:
-        """Return the names of all tasks whose state was recorded."""
-        return {task for (task,) in self._rows("SELECT task FROM tasks")}
-
-    def state(self, task: str) -> TaskState:
-        """Return the state of a task; an unknown one is active."""
-        rows = self._rows("SELECT state FROM tasks WHERE task = ?", task)
-        return read_json(rows[0][0], TaskState, self.path, GATES) if rows else TaskState(task)
-
-    def last_seq(self) -> int:
-        """Return the number of the last event, 0 where there is none."""
-        return int(self._rows("SELECT coalesce(max(seq), 0) FROM events")[0][0])
-
-    def events(
-        self, after_seq: int = 0, task: str | None = None
-    ) -> Iterator[tuple[int, GateEvent]]:
-        """Return the events after a number, with their numbers, in the order of recording."""
-        sql = queries.EVENTS if task is None else queries.EVENTS_OF_TASK
-        while rows := self._rows(sql, after_seq, task, _EVENTS_A_BATCH):
-            for seq, body in rows:
-                yield seq, read_json(body, GateEvent, self.path, GATES)
-            after_seq = rows[-1][0]
-
-    def gates(
-        self, status: GateStatus | None = None, task: str | None = None, limit: int = -1
-    ) -> list[StoredGate]:
-        """Return gates, the open ones first, then the newest; all, or the first ones."""
-        rows = self._rows(queries.LISTED_GATES, status, task, limit)
-        return [StoredGate(*row) for row in rows]
-
-    def count(self, status: GateStatus | None = None, task: str | None = None) -> int:
-        """Return how many gates there are."""
-        return int(self._rows(queries.COUNT_GATES, status, task)[0][0])
-
-    def gate(self, gate_id: str, meaning: Meaning | None = None) -> GateDetails:
-        """Return the gate of an id or of its beginning; `meaning` compares notes, if given.
-
-        Raises:
-            GateError: if there is none with this id, or several begin with it.
-        """
-        (details,) = self.details([self._whole_id(gate_id)], meaning)
-        return details
-
-    def details(self, ids: Sequence[str], meaning: Meaning | None = None) -> list[GateDetails]:
-        """Return the gates of whole ids; their notes are read together."""
-        notes = self._past_notes()
-        details: list[GateDetails] = []
-        for gate_id in ids:
-            (row,) = self._rows(queries.GATE, gate_id)
-            event = self._opening(gate_id)
-            like = _notes_for(event, notes, meaning)
-            details.append(GateDetails(StoredGate(*row), event, like))
-        return details
-
-    def _whole_id(self, prefix: str) -> str:
-        found = [found for (found,) in self._rows(queries.IDS_OF_PREFIX, prefix, _IDS_SHOWN_MAX)]
-        if len(found) == 1 or prefix in found or self._id(prefix) in found:
-            return str(found[0])
-        if found:
-            raise NoGateError(f"several gates begin with {prefix!r}: {', '.join(found)}.")
-        ids = [gate.id for gate in self.gates()]
-        near = get_close_matches(prefix, ids, n=_IDS_SHOWN_MAX) or ids[:_IDS_SHOWN_MAX]
-        raise NoGateError(f"there is no gate {prefix!r}. {did_you_mean(prefix, near)}")
-
-    def _opening(self, gate_id: str) -> GateEvent:
-        ((opening,),) = self._rows(queries.OPENING, gate_id)
-        return read_json(opening, GateEvent, self.path, GATES)
-
-    def openings(self) -> list[tuple[str, GateEvent]]:
-        """Return the open gates without a decision, each with its opening."""
-        rows = self._rows(queries.OPENINGS)
-        return [(gate, read_json(body, GateEvent, self.path, GATES)) for gate, body in rows]
-
-    def finding(self, gate_id: str) -> Finding | None:
-        """Return the finding of a gate at its opening, with the current name of the task.
-
-        None where there is no such gate, or where the version that opened it kept no finding.
-        """
-        sql = "SELECT finding, task FROM gates WHERE id = ? AND finding NOT NULL"
-        for finding, task in self._rows(sql, gate_id):
-            return replace(read_json(finding, Finding, self.path, GATES), task=task)
-        return None
-
-    def notes(
-        self, opening: GateEvent, meaning: Meaning | None = None
-    ) -> tuple[ResolutionNote, ...]:
-        """Return the notes that resolved other gates of loops like that of an opening.
-
-        Those of the same signature come first, then those of the same type, then those with the
-        same meaning where `meaning` is given; the newest come first in each group.
-        """
-        return _notes_for(opening, self._past_notes(), meaning)
-
-    def _past_notes(self) -> list[tuple[ResolutionNote, Signs]]:
-        """Return the newest notes that resolved gates, each with the signs of its loop."""
-        rows = self._rows(queries.NOTES, _NOTES_COMPARED_MAX)
-        return [
-            (ResolutionNote(*note), Signs(signature, coarse)) for *note, signature, coarse in rows
-        ]
-
     def resolve(
         self,
         gate_id: str,
@@ -491,10 +339,6 @@ class GateStore(Identities):
         key = content_key(self.path.parent)
         return [text and redact_text(text, key) for text in texts]
 
-    def unjudged(self) -> list[StoredGate]:
-        """Return the open gates without an exact match that no judge has seen."""
-        return [self.gate(gate_id).gate for (gate_id,) in self._rows(queries.UNJUDGED)]
-
     def add_opinion(
         self, gate_id: str, opinion: Opinion | NoOpinion, *, resolves: bool = False
     ) -> bool:
@@ -519,34 +363,3 @@ class GateStore(Identities):
             if resolves and isinstance(opinion, Opinion):
                 self._resolve(gate, PROGRESS, opinion.reasoning, now_ns, _JUDGE)
         return resolves
-
-    def opinions(self, gate_id: str | None = None) -> dict[str, Opinion | NoOpinion]:
-        """Return the opinions of judges by gate, for one gate or all."""
-        return {
-            gate: NoOpinion(why) if why is not None else Opinion(bool(a), bool(b), bool(c), words)
-            for gate, a, b, c, words, why in self._rows(queries.OPINIONS, gate_id)
-        }
-
-    def pending(self) -> set[str]:
-        """Return the traces with a gate whose resolution is recorded but not yet in effect."""
-        return {trace_id for (trace_id,) in self._rows(queries.PENDING)}
-
-    def tasks_and_traces(self) -> list[tuple[str, str]]:
-        """Return the task and the opening trace of each gate that was not withdrawn."""
-        return [(task, trace_id) for task, trace_id in self._rows(queries.GATE_TRACES)]
-
-    def resolutions(self) -> list[Resolution]:
-        """Return the decisions of people, in the order of time."""
-        return [Resolution(*row) for row in self._rows(queries.RESOLUTIONS)]
-
-    def table(self, sql: str, schema: pl.Schema) -> pl.DataFrame:
-        """Return the result of a query as a table."""
-        return pl.DataFrame(self._rows(sql), schema, orient="row")
-
-
-def _notes_for(
-    opening: GateEvent, notes: Iterable[tuple[ResolutionNote, Signs]], meaning: Meaning | None
-) -> tuple[ResolutionNote, ...]:
-    signs = Signs(opening.signature, opening.signature_coarse)
-    others = (note for note in notes if note[0].gate != opening.gate)
-    return tuple(notes_like(signs, others, meaning)[:NOTES_MAX])
