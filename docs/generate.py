@@ -106,6 +106,19 @@ address.
 - There is no CORS: the preflight request of a page of another origin gets 405, and the page may
   not send.
 
+## Log records
+
+`/v1/logs` takes the [log events of coding agents](coding_agents.md#without-files-otlp-logs), and
+[GenAI events of spans](inputs.md#log-records-of-spans); other log records are acknowledged and
+ignored. An event may come before its span or after it, also after a restart. One that comes first
+waits for its span in memory, for an hour at least and up to 16 MiB of them; the last 16 MiB of
+spans can still get events, and a task whose turns had settled is evaluated anew. In the store an
+event stays without a limit of time until its span comes. A span gets at most 8 MiB of events.
+Events that name no span are counted as `events_placeless` and logged once; those whose span did
+not come in time are `looptrace_detection_events_alone_total`. With [several
+servers](scale.md#several-servers) an event goes by its trace, because it seldom has a session:
+set `shards.by = "trace"`, or let the agent's exporters send both to one address.
+
 Clients that send large prompts should compress. A batch that is refused as too large is lost, since
 OTLP forbids to send it again, so set `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, or the collector's
 `send_batch_max_size`, to what fits the limits.

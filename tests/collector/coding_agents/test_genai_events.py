@@ -120,6 +120,11 @@ def test_spans_without_content_get_it_from_log_records(form: Form, write: Write)
 Arrange = Callable[[list[dict[str, Any]], list[Record]], list[Request]]
 
 
+def names(events: str) -> list[str]:
+    """Return the names of events in their order."""
+    return [event["name"].removeprefix("gen_ai.") for event in json.loads(events)]
+
+
 def _each_alone(bare: list[dict[str, Any]], said: list[Record]) -> list[Request]:
     clocked = [{**each, "timeUnixNano": str(10**18 + n)} for n, each in enumerate(said)]
     every = [*(spans(each) for each in bare), *(logs(each) for each in clocked)]
@@ -147,7 +152,9 @@ def test_order_and_copies_make_no_difference(arranged: str, write: Write) -> Non
 
     assert found.skipped == ()
     assert shown(turns_of(found.spans)[0]) == shown(turns_of(plain.spans)[0])
-    assert found.spans.height == plain.spans.height
+    assert [names(text) for text in found.spans.sort("span_id")["events"]] == [
+        names(text) for text in plain.spans.sort("span_id")["events"]
+    ]
 
 
 @pytest.mark.parametrize("pause", [0, 1, 20])
@@ -457,3 +464,41 @@ def test_events_are_forwarded_to_other_servers_as_they_are() -> None:
     rows = decode_json(json.dumps(logs(*session()[1])).encode()).rows
 
     assert decode_request(json_request(span_table(rows)), Bounds()).rows == rows
+
+
+def test_events_of_one_moment_stay_in_their_order() -> None:
+    """Some clocks tell milliseconds, and a history is an order."""
+    bare, said = session()
+    rows = decode_json(json.dumps(logs(*said)).encode()).rows
+    joined, _ = distinct_spans(pl.concat([read_spans_of(spans(*bare)), span_table(rows)]))
+
+    history = ["user.message", *["assistant.message", "tool.message"] * 5, "choice"]
+    assert names(joined.sort("span_id")["events"][-1]) == history
+
+
+def test_a_copy_that_says_more_keeps_the_events() -> None:
+    """A process may send a span again, with what it inherits from spans above it."""
+    bare, said = session()
+    live = LiveSpans()
+    live.take(read_spans_of(spans(*bare)))
+    live.take(_rows_of(logs(*said)))
+    more = [{**each, "attributes": each["attributes"] + _agent()} for each in bare]
+    live.take(read_spans_of(spans(*more)))
+
+    assert {finding.rule for finding in live.engine.findings()} == FOUND
+    table = pl.concat([read_spans_of(spans(*bare)), _rows_of(logs(*said))])
+    joined, _ = distinct_spans(table)
+    again, clashes = distinct_spans(pl.concat([joined, read_spans_of(spans(*more))]))
+    assert len(clashes) == len(bare)
+    ordered = [table.sort("span_id")["events"] for table in (again, joined)]
+    assert list(map(names, ordered[0])) == list(map(names, ordered[1]))
+    assert again["attributes"].str.contains("mender").all()
+
+
+def _rows_of(request: Request) -> pl.DataFrame:
+    return span_table(decode_json(json.dumps(request).encode()).rows)
+
+
+def _agent() -> list[dict[str, Any]]:
+    long = {"key": "gen_ai.agent.description", "value": {"stringValue": "x" * 10_000}}
+    return [{"key": "gen_ai.agent.name", "value": {"stringValue": "mender"}}, long]

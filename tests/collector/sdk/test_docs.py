@@ -48,7 +48,7 @@ AFTER = {
 
 
 def blocks() -> list[str]:
-    """Return the code of the page: to set up, to stop, to wait, to record."""
+    """Return the code of the page: to set up, to read log records, to stop, to wait, to record."""
     return re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
@@ -61,7 +61,7 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_agent_of_the_page_stops() -> None:
     """The third equal failure opens the gate, and the exception names what to do."""
-    set_up, stop, _, _ = blocks()
+    set_up, _, stop, _, _ = blocks()
     done = run(BEFORE + set_up + AFTER["stop"] + stop)
 
     assert (
@@ -73,7 +73,7 @@ def test_the_agent_of_the_page_stops() -> None:
 @pytest.mark.requirement("A18")
 def test_the_agent_of_the_page_waits_for_a_person() -> None:
     """Each gate is followed by what the person decided, and the agent goes on to its end."""
-    set_up, _, wait, _ = blocks()
+    set_up, _, _, wait, _ = blocks()
     done = run(BEFORE + set_up + AFTER["stop"] + WAITING + wait + "print(agent_steps)")
 
     assert done.stdout.count("They say: Use the other key.") == 6
@@ -83,7 +83,7 @@ def test_the_agent_of_the_page_waits_for_a_person() -> None:
 
 def test_the_recording_of_the_page_runs() -> None:
     """Every form of it is accepted."""
-    set_up, _, _, record = blocks()
+    set_up, _, _, _, record = blocks()
     counted = "processor.force_flush()\nprint(processor.counts.dropped, processor.counts.errors)\n"
     done = run("from opentelemetry import trace\n" + set_up + AFTER["record"] + record + counted)
 
