@@ -103,6 +103,16 @@ def test_a_list_in_a_text_stays_a_text(message: dict[str, Any]) -> None:
     assert (found.text, found.calls) == (message["content"], ())
 
 
+def test_a_call_without_a_name_is_not_lost() -> None:
+    """It is a call all the same, if it has an id or arguments."""
+    parts = [{"type": "tool_use", "id": "c1"}, {"type": "tool_use", "input": {"crate": 7}}]
+    (message,) = messages_of([{"role": "assistant", "content": [*parts, {"type": "tool_use"}]}], "")
+    assert [(call.name, call.call_id, call.arguments) for call in message.calls] == [
+        ("unnamed", "c1", None),
+        ("unnamed", None, '{"crate":7}'),
+    ]
+
+
 def _trace(*tools: dict[str, Any], call: dict[str, Any], rounds: int = 1) -> Trace:
     """Return a model's answers that ask for a call, each with some spans after it."""
     trace = Trace()

@@ -384,3 +384,82 @@ def test_odd_contents_raise_nothing(content: Any, write: Write) -> None:
 
     assert read_spans([path]).skipped == ()
     assert Path(path).exists()
+
+
+def stream(*items: Line) -> list[Line]:
+    """Return lines of a stream, of which only some have a time."""
+    return [
+        {"type": "system", "subtype": "init", "session_id": SESSION},
+        *({**item, "session_id": SESSION, "parent_tool_use_id": None} for item in items),
+    ]
+
+
+def untimed(item: Line) -> Line:
+    """Return a line without its time."""
+    return {key: value for key, value in item.items() if key not in ("timestamp", "sessionId")}
+
+
+def test_lines_without_a_time_stand_where_they_stand_in_the_file(write: Write) -> None:
+    """Responses of some models have no time; all of them came first, and outages were invented."""
+    log = stream(
+        untimed(call(1, "Bash", {"command": "make"})),
+        result(2, 1, "ok"),
+        untimed(call(3, "Bash", {"command": "make test"})),
+        result(4, 3, "1 passed"),
+        untimed(said(5, "assistant", [{"type": "text", "text": "It works."}])),
+    )
+    table = turns(write("log.jsonl", lines(log)))
+    kinds = table.sort("turn")["kind"].to_list()
+    assert kinds == ["model", "tool", "model", "tool", "model"]
+    assert table["start_ns"].min() > 1_700_000_000 * NS_PER_S  # type: ignore[operator] # It is known.
+
+
+def test_the_usage_of_all_responses_is_a_check(write: Write) -> None:
+    """Some versions write the tokens with which a response begins; the larger sum counts."""
+    usage = {"input_tokens": 5, "output_tokens": 1}
+    log = stream(
+        *(call(n, "Bash", {"n": n}, message={"usage": usage}) for n in (1, 2)),
+        {"type": "result", "subtype": "success", "usage": {"input_tokens": 9, "output_tokens": 70}},
+    )
+    table = turns(write("log.jsonl", lines(log)))
+    assert (table["input_tokens"].sum(), table["output_tokens"].sum()) == (10, 70)
+
+
+def test_calls_that_agents_number_alike_are_not_lost(write: Write) -> None:
+    """Sub-agents of one run may call the same tool under the same id."""
+    about = {"isSidechain": True}
+    log = [
+        each
+        for agent in ("a", "b")
+        for each in (
+            call(1, "Bash", {"of": agent}, **about, agentId=agent),
+            result(2, 1, f"done by {agent}", **about, agentId=agent),
+        )
+    ]
+    table = turns(write("log.jsonl", lines(log)))
+    assert sorted(table.filter(kind="tool")["result"]) == ["done by a", "done by b"]
+
+
+def test_a_document_that_a_tool_attached_is_no_person(write: Write) -> None:
+    """It comes as a message of the user, after the result; a picture that a person sends is one."""
+    document = [{"type": "document", "source": {"type": "base64", "data": "x"}}]
+    log = [
+        said(1, "user", [{"type": "image", "source": {}}]),
+        call(2, "Read", {"file_path": "plan.pdf"}),
+        result(3, 2, "PDF file read: plan.pdf"),
+        said(4, "user", document),
+        said(5, "assistant", [{"type": "text", "text": "I see."}]),
+    ]
+    table = turns(write("log.jsonl", lines(log)))
+    assert table["kind"].to_list() == ["user", "model", "tool", "model"]
+
+
+def test_a_call_without_a_name_or_an_id_is_not_lost(write: Write) -> None:
+    """It is a call all the same."""
+    parts = [{"type": "tool_use", "input": {"n": n}} for n in range(2)]
+    log = [said(1, "assistant", parts), said(2, "assistant", [{"type": "text", "text": "Hm."}])]
+    table = turns(write("log.jsonl", lines(log))).filter(kind="tool")
+    assert sorted(table.select("name", "arguments").rows()) == [
+        ("unnamed", '{"n":0}'),
+        ("unnamed", '{"n":1}'),
+    ]

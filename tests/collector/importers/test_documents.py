@@ -90,6 +90,32 @@ def test_a_list_of_records_that_nothing_reads_is_reported(name: str, write: Writ
     ]
 
 
+def tokens(write: Write, export: Any) -> list[tuple[int | None, int | None]]:
+    """Return the input and output tokens of the responses in an export."""
+    read = read_spans([write("export.json", json.dumps(export).encode())])
+    turns = analyse(read.spans).turns.filter(kind="model")
+    return turns.select("input_tokens", "output_tokens").rows()
+
+
+def test_tokens_are_summed_as_langfuse_does(write: Write) -> None:
+    """By the beginnings of their names; cached ones are input, thoughts are output."""
+    trace = EXPORTS["langfuse"](spans("ok"))
+    usage = {"input": 20, "input_cached_tokens": 100, "output": 9, "output_reasoning_tokens": 31}
+    for each in trace["observations"]:
+        each["usageDetails"] = usage | {"total": 160}
+    assert set(tokens(write, trace)) == {(120, 40)}
+
+
+def test_tokens_of_a_run_may_be_those_of_its_message(write: Write) -> None:
+    """A tree of runs has them nowhere else."""
+    runs = EXPORTS["langsmith"](spans("ok"))
+    for run in runs:
+        if run["run_type"] == "llm":
+            message = run["outputs"]["generations"][0][0]["message"]
+            message["usage_metadata"] = {"input_tokens": 120, "output_tokens": 9}
+    assert set(tokens(write, runs)) == {(120, 9)}
+
+
 def test_records_beside_others_are_read(write: Write) -> None:
     """An object may hold its records under several names."""
     runs = EXPORTS["langsmith"](spans("loop"))

@@ -23,7 +23,7 @@ from looptrace.analyzer.fields.plain_messages import (
     read_plain_list,
 )
 from looptrace.analyzer.fingerprint.single_texts import round_words
-from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
+from looptrace.analyzer.schema.message import UNNAMED, Message, ToolCall, ToolResult
 from looptrace.analyzer.text.message_envelopes import defines_tool, held_in, is_definition
 from looptrace.analyzer.text.payloads import arguments_of, canonical, is_redacted, parsed, result_of
 from looptrace.analyzer.text.session_names import bounded_name
@@ -341,10 +341,12 @@ def _call(part: dict[str, Any]) -> ToolCall | None:
     if "toolName" in part and not _type(part):
         is_call = not any(key in part for key in ("result", "output"))
     is_call = is_call or "function_call_name" in part
-    if not is_call or not isinstance(name, str):
+    if not is_call:
         return None
-    arguments = arguments_of(_given(part, _ARGUMENT_KEYS))
-    return ToolCall(_first(part, _CALL_ID_KEYS), bounded_name(name), arguments)
+    call_id, arguments = _first(part, _CALL_ID_KEYS), arguments_of(_given(part, _ARGUMENT_KEYS))
+    if not isinstance(name, str):
+        name = UNNAMED if call_id or arguments is not None else ""
+    return ToolCall(call_id, bounded_name(name), arguments) if name else None
 
 
 def _result(part: dict[str, Any]) -> ToolResult | None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+# The name of a call that has none.
+UNNAMED = "unnamed"
+
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False):
     """A tool call that a model asked for; its arguments are canonical, None if unknown."""

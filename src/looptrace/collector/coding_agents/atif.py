@@ -2,7 +2,7 @@
 
 Harbor and Terminal-Bench write it (docs/rfcs/0001-trajectory-format.md of laude-institute/harbor,
 versions 1.0 to 1.7). An agent's step is a response with its calls and their results. A step
-without a time follows the one before by STEP_NS.
+without a time stands where it stands in the file, STEP_NS from the one before.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import canonical
 from looptrace.analyzer.text.times import time_ns_of
-from looptrace.collector.coding_agents.session_spans import Agent, Thread, Usage, Word, texts_of
+from looptrace.collector.coding_agents.session_spans import (
+    Agent,
+    Thread,
+    Usage,
+    Word,
+    texts_of,
+    times_in_order,
+)
 
 STEP_NS = 1_000_000
 
@@ -45,16 +52,16 @@ def _rows(record: dict[str, Any], session: str) -> list[SpanRow]:
     # Without ids, its content distinguishes a trajectory from others.
     trace = str(record.get("trajectory_id") or ("" if session else digest(canonical(steps))))
     thread = Thread(Agent(name, session, name, trace))
-    model, at_ns = record["agent"].get("model_name"), 0
-    for step in steps:
-        at_ns = max(time_ns_of(step.get("timestamp")) or 0, at_ns + STEP_NS)
+    model = record["agent"].get("model_name")
+    times = times_in_order([time_ns_of(step.get("timestamp")) for step in steps], STEP_NS)
+    for step, at_ns in zip(steps, times, strict=True):
         if step.get("is_copied_context"):  # It is in another trajectory, too.
             continue
         if step["source"] == "user":
             thread.hears(str(step["step_id"]), at_ns, Word(text=texts_of(step.get("message"))))
         elif step["source"] == "agent":
             _read(thread, step, at_ns, step.get("model_name") or model)
-    thread.end()
+    thread.end(is_whole=True)
     return thread.taken()
 
 

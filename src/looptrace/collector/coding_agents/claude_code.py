@@ -79,11 +79,27 @@ class ClaudeCodeLog:
             _hear(thread, line, message, self._last_ns)
         return thread.taken()
 
-    def rest(self) -> list[SpanRow]:
-        """Return the rows that the end of the log completes."""
+    def rest(self, *, is_whole: bool = False) -> list[SpanRow]:
+        """Return the rows that the end of the log completes, which may be `whole`."""
         for thread in self._threads.values():
-            thread.end()
+            thread.end(is_whole=is_whole)
         return [row for thread in self._threads.values() for row in thread.taken()]
+
+    def end_run(self, line: dict[str, Any]) -> list[SpanRow]:
+        """Return the rest of a run that a line ends, of which it gives the usage.
+
+        Some versions write the few tokens with which each response began. The larger sum counts;
+        what is missing is added to the last response.
+        """
+        usage = line.get("usage")
+        said = _usage(usage if isinstance(usage, dict) else {}, None)
+        spent = [thread.spent for thread in self._threads.values()]
+        missing = (
+            max(0, (said.input_tokens or 0) - sum(given for given, _ in spent)),
+            max(0, (said.output_tokens or 0) - sum(gave for _, gave in spent)),
+        )
+        self._thread(line).lacks(*missing)
+        return self.rest(is_whole=True)
 
     def _thread(self, line: dict[str, Any]) -> Thread:
         session, name = str(line.get("sessionId", "")), self._agent_name(line)
@@ -129,8 +145,9 @@ def _respond(thread: Thread, line: dict[str, Any], message: dict[str, Any], at_n
         if part.get("type") == "text" and part.get("text"):
             thread.says(key, at_ns, str(part["text"]), model)
         elif part.get("type") == "tool_use":
-            call_id, tool = part.get("id"), str(part.get("name"))
-            thread.calls(key, at_ns, str(call_id), tool, part.get("input"), model)
+            call_id, tool = part.get("id"), str(part.get("name") or "")
+            asked = None if call_id is None else str(call_id)
+            thread.calls(key, at_ns, asked, tool, part.get("input"), model)
     usage = message.get("usage")
     if isinstance(usage, dict):
         thread.uses(key, _usage(usage, message.get("stop_reason")))
@@ -156,7 +173,9 @@ def _hear(thread: Thread, line: dict[str, Any], message: dict[str, Any], at_ns: 
         if not failed and thread.tool_of(call_id) in _ASKING:
             word = Word(ANSWERED, text)
         thread.gets(call_id, at_ns, text, True if failed and not word else None, word)
-    if not results and not line.get("isSidechain"):
+    # A document or a picture that a tool attached comes as a message of its own.
+    is_attached = thread.has_results and all(part.get("type") != "text" for part in parts)
+    if not results and not is_attached and not line.get("isSidechain"):
         word = _word(line, _text(parts))
         if word is not None:
             thread.hears(str(line.get("uuid")), at_ns, word)

@@ -1,6 +1,7 @@
 """Rows from the output of `claude -p --output-format stream-json`.
 
-Its lines are those of the log under other names. Lines without times are placed STEP_NS apart.
+Its lines are those of the log under other names. Some versions stamp only the lines of some kinds;
+a line without a time stands where it stands in the file, STEP_NS from the one before.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.analyzer.text.times import utc_us
+from looptrace.analyzer.text.times import time_ns_of, utc_us
 from looptrace.collector.coding_agents.claude_code import ClaudeCodeLog
 
 STEP_NS = 1_000_000
+# So many lines are held for a time; a stream of which none has one begins in 1970.
+WAITING_MAX = 10_000
+
+_RESULT = "result"  # the line with the usage of all responses
 
 
 def is_line(names: Collection[str]) -> bool:
@@ -22,25 +27,43 @@ def is_line(names: Collection[str]) -> bool:
 
 
 class ClaudeStream:
-    """The state of reading one such stream."""
+    """The state of reading one such stream; its first lines wait for the first time."""
 
     def __init__(self) -> None:
         self._log = ClaudeCodeLog()
         self._last_ns = 0
+        self._waiting: list[dict[str, Any]] = []
 
     def read(self, line: dict[str, Any]) -> list[SpanRow]:
         """Return the rows that a line completes. Raises BadSpanError for a bad time."""
-        self._last_ns += STEP_NS
-        within = line.get("parent_tool_use_id")
-        named = {
-            "timestamp": utc_us(self._last_ns),
-            **line,
-            "sessionId": line.get("session_id"),
-            "isSidechain": bool(within),
-            "agentId": within,
-        }
-        return self._log.read(named)
+        self._waiting.append(line)
+        at_ns = time_ns_of(line.get("timestamp"))
+        if not self._last_ns and at_ns is None and len(self._waiting) < WAITING_MAX:
+            return []
+        return self._read_waiting(at_ns)
 
     def rest(self) -> list[SpanRow]:
         """Return the rows that the end of the stream completes."""
-        return self._log.rest()
+        return self._read_waiting(None) + self._log.rest()
+
+    def _read_waiting(self, at_ns: int | None) -> list[SpanRow]:
+        """Read the lines that waited, the last of which has this time."""
+        if at_ns is not None and not self._last_ns:
+            self._last_ns = at_ns - len(self._waiting) * STEP_NS
+        rows: list[SpanRow] = []
+        for line in self._waiting:
+            own_ns = time_ns_of(line.get("timestamp")) or 0
+            self._last_ns = max(self._last_ns + STEP_NS, own_ns)
+            within = line.get("parent_tool_use_id")
+            named = {
+                **line,
+                "timestamp": utc_us(self._last_ns),
+                "sessionId": line.get("session_id"),
+                "isSidechain": bool(within),
+                "agentId": within,
+            }
+            rows += self._log.read(named)
+            if line.get("type") == _RESULT:
+                rows += self._log.end_run(named)
+        self._waiting = []
+        return rows

@@ -119,8 +119,14 @@ class CodexLog:
             text = _text(item.get("content"))
             if item.get("role") == "assistant" and text:
                 self._thread.says(self._key(), self._last_ns, text, self._model)
-            elif item.get("role") == "user" and not _OWN_TEXT.match(text):
+            elif item.get("role") == "user" and not self._is_own(item, text):
                 self._hear(Word(text=text))
+
+    def _is_own(self, item: dict[str, Any], text: str) -> bool:
+        """Return whether the program wrote a text, or a tool attached a picture to its result."""
+        parts = item.get("content")
+        has_text = not isinstance(parts, list) or any("text" in p for p in parts)
+        return bool(_OWN_TEXT.match(text)) or (self._thread.has_results and not has_text)
 
     def _call(self, item: dict[str, Any]) -> None:
         kind, call_id = item["type"], item.get("call_id") or item.get("id")
@@ -130,7 +136,7 @@ class CodexLog:
             self._key(),
             self._last_ns,
             str(call_id) if call_id else None,
-            tool or str(item.get("name")),
+            tool or str(item.get("name") or ""),
             parsed(arguments),
             self._model,
         )

@@ -50,14 +50,16 @@ def _read(thread: Thread, message: dict[str, Any], at_ns: int) -> None:
         at_ns = min(at_ns, *done_ns) if calls else at_ns
         if text:
             thread.says(key, at_ns, text, model)
-        for call in calls:
-            tool, arguments = str(call.get("name")), call.get("args")
-            thread.calls(key, at_ns, str(call.get("id")), tool, arguments, model)
+        # Older chats have calls without ids.
+        ids = [str(call.get("id") or f"{key}-{number}") for number, call in enumerate(calls)]
+        for call_id, call in zip(ids, calls, strict=True):
+            tool, arguments = str(call.get("name") or ""), call.get("args")
+            thread.calls(key, at_ns, call_id, tool, arguments, model)
         tokens = message.get("tokens") or {}
         thread.uses(key, Usage(tokens.get("input"), _written(tokens)))
-        for call, ended_ns in zip(calls, done_ns, strict=True):
+        for call_id, call, ended_ns in zip(ids, calls, done_ns, strict=True):
             failed = _FAILED.get(str(call.get("status")))
-            thread.gets(str(call.get("id")), ended_ns, _result(call.get("result")), failed, None)
+            thread.gets(call_id, ended_ns, _result(call.get("result")), failed, None)
 
 
 def _written(tokens: dict[str, Any]) -> int | None:

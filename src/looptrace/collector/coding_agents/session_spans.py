@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from looptrace import semconv
+from looptrace.analyzer.schema.message import UNNAMED
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, span_row
 
@@ -57,6 +58,20 @@ def texts_of(content: object) -> str:
     if isinstance(content, list):
         return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return "" if content is None else str(content)
+
+
+def times_in_order(times: Sequence[int | None], step_ns: int) -> list[int]:
+    """Return times in the order of their lines; a line without one stands next to its neighbour.
+
+    Without any time the lines begin at 1970, as `looptrace.analyzer.text.times` knows.
+    """
+    first = next((i for i, time in enumerate(times) if time is not None), len(times))
+    last_ns = (times[first] or 0) - first * step_ns - step_ns if first < len(times) else 0
+    found = []
+    for time in times:
+        last_ns = max(last_ns + step_ns, time or 0)
+        found.append(last_ns)
+    return found
 
 
 def tool_row(
@@ -135,6 +150,8 @@ def _row(
     error: str = "",
     word: Word | None = None,
 ) -> SpanRow:
+    # Agents of a run may number their calls alike.
+    who = () if agent.name == agent.product else (agent.name,)
     said = {semconv.DECISION: word.decision, semconv.NOTE: word.text} if word else {}
     common = {
         semconv.GEN_AI_CONVERSATION_ID: agent.session or None,
@@ -142,7 +159,7 @@ def _row(
     }
     return span_row(
         trace_id=_hex_id(_TRACE_ID_BYTES, agent.product, agent.session, agent.trace),
-        span_id=_hex_id(_SPAN_ID_BYTES, agent.product, agent.session, name, key),
+        span_id=_hex_id(_SPAN_ID_BYTES, agent.product, agent.session, *who, name, key),
         parent_span_id="",
         name=name,
         start_ns=min(start_ns, end_ns),
@@ -198,6 +215,7 @@ class Thread:
         self._calls: dict[str, _Call] = {}
         self._given: list[dict[str, Any]] = []
         self._heard_ns: int | None = None
+        self._spent = [0, 0]  # tokens of the responses that are complete
 
     def says(self, key: str, at_ns: int, text: str, model: str | None) -> None:
         """Add a text of the response that `key` names."""
@@ -213,6 +231,7 @@ class Thread:
         model: str | None,
     ) -> None:
         """Add a call that the response asks for; a call without an id gets no result."""
+        tool = tool or UNNAMED
         part = {"type": "tool_call", "id": call_id, "name": tool, "arguments": arguments}
         self._part(key, at_ns, model, part)
         if call_id is not None:
@@ -222,6 +241,24 @@ class Thread:
         """Add the tokens of the response that `key` names, unless it is complete."""
         if self._response is not None and self._response.key == key:
             self._response.usage = usage
+
+    @property
+    def spent(self) -> tuple[int, int]:
+        """The tokens of all responses: input and output."""
+        usage = self._response.usage if self._response else NO_USAGE
+        return (
+            self._spent[0] + (usage.input_tokens or 0),
+            self._spent[1] + (usage.output_tokens or 0),
+        )
+
+    def lacks(self, input_tokens: int, output_tokens: int) -> None:
+        """Add tokens that the log counts in all, but with no response, to the last response."""
+        if self._response is not None:
+            own = self._response.usage
+            self._response.usage = own._replace(
+                input_tokens=(own.input_tokens or 0) + input_tokens or own.input_tokens,
+                output_tokens=(own.output_tokens or 0) + output_tokens or own.output_tokens,
+            )
 
     def tool_of(self, call_id: str) -> str | None:
         """Return the tool of a call that has no result yet."""
@@ -236,6 +273,7 @@ class Thread:
         if call is None:
             return
         tool, arguments, start_ns = call
+        at_ns = max(at_ns, start_ns)  # Some logs stamp a call's end before the response with it.
         self._rows.append(
             tool_row(
                 self.agent,
@@ -253,6 +291,11 @@ class Thread:
         part = {"type": "tool_call_response", "id": call_id, "response": result}
         self._given.append({"role": "tool", "parts": [part]})
         self._heard_ns = at_ns
+
+    @property
+    def has_results(self) -> bool:
+        """Whether calls got their results since the last response."""
+        return bool(self._given) and self._given[-1]["role"] == "tool"
 
     def sees(self, text: str) -> None:
         """Add what an agent was shown that is no result of a call."""
@@ -277,6 +320,8 @@ class Thread:
         done, self._response = self._response, None
         if done is None:
             return
+        self._spent[0] += done.usage.input_tokens or 0
+        self._spent[1] += done.usage.output_tokens or 0
         self._rows.append(
             model_row(
                 self.agent,
@@ -293,8 +338,14 @@ class Thread:
         if all(part["type"] == "text" for part in done.parts):
             self._given.insert(0, {"role": "assistant", "parts": done.parts})
 
-    def end(self) -> None:
-        """End the log; a response that waits for results may get more parts, and is left out."""
+    def end(self, *, is_whole: bool = False) -> None:
+        """End the log.
+
+        A response that waits for results may get more parts, and is left out, unless the log is
+        whole: then its calls were never answered.
+        """
+        if is_whole:
+            self.close()
         parts = self._response.parts if self._response else ()
         if not any(part.get("id") in self._calls for part in parts):
             self.close()

@@ -65,7 +65,7 @@ class Trajectory:
             thread.calls(key, at_ns, key, TOOL, {"command": step.command}, model)
             at_ns += max(STEP_NS, round(step.seconds * NS_PER_S))
             thread.gets(key, at_ns, step.output, step.failed, None)
-        thread.end()
+        thread.end(is_whole=True)
         return thread.taken()
 
     def rest(self) -> list[SpanRow]:

@@ -40,6 +40,7 @@ def row_of(run: dict[str, Any]) -> SpanRow:
     session = next((metadata[name] for name in _SESSIONS if metadata.get(name)), None)
     start_ns = time_ns(run["start_time"])
     outputs = mapping(run.get("outputs"))
+    usage = _usage(run, outputs)
     return foreign_row(
         trace=run.get("trace_id") or run["id"],
         span=run["id"],
@@ -62,7 +63,24 @@ def row_of(run: dict[str, Any]) -> SpanRow:
             semconv.GEN_AI_REQUEST_MODEL: next(
                 (named[name] for name in _MODELS if named.get(name)), None
             ),
-            semconv.GEN_AI_USAGE_INPUT_TOKENS: run.get("prompt_tokens"),
-            semconv.GEN_AI_USAGE_OUTPUT_TOKENS: run.get("completion_tokens"),
+            semconv.GEN_AI_USAGE_INPUT_TOKENS: usage.get("input_tokens"),
+            semconv.GEN_AI_USAGE_OUTPUT_TOKENS: usage.get("output_tokens"),
         },
     )
+
+
+def _usage(run: dict[str, Any], outputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the tokens of a run; a tree of runs has them with the message of the model only."""
+    if run.get("completion_tokens") is not None or run["run_type"] != "llm":
+        return {
+            "input_tokens": run.get("prompt_tokens"),
+            "output_tokens": run.get("completion_tokens"),
+        }
+    first = outputs.get("generations")
+    while isinstance(first, list) and first:
+        first = first[0]
+    message = mapping(mapping(first).get("message"))
+    for held in (outputs, mapping(message.get("kwargs")), message):
+        if usage := mapping(held.get("usage_metadata")):
+            return usage
+    return {}
