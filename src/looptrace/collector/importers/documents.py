@@ -144,6 +144,9 @@ FORMS = (
 _REQUESTS = (b'{"resourceSpans"', b'{"resource_spans"')
 
 _UNREAD = "{:,} records here were not read: no form of them is known; export them as a list"
+# What a request has, which may have several: the file exporter of the Collector writes one a line.
+_SPANS = (b'"resourceSpans"', b'"resource_spans"')
+_LOGS = (b'"resourceLogs"', b'"resource_logs"')
 _EMPTY_EXPORT = re.compile(
     rb'\{\s*"(?P<name>' + "|".join(ENVELOPES).encode() + rb')"\s*:\s*(?:\[\s*\]|\{\s*\})\s*[,}]'
 )
@@ -195,8 +198,15 @@ def empty_text(head: bytes) -> str:
 
 def _decoded_request(name: str, document: Frame, *, is_first: bool) -> DecodedSpans:
     where = f"{name}:{document.number}"
-    if document.problem is None and otlp_logs.begins_request(document.data):
-        return otlp_logs.decode_json(document.data, where)
+    has_spans, has_logs = (any(n in document.data for n in names) for names in (_SPANS, _LOGS))
+    if (
+        document.problem is None
+        and has_logs
+        and (has_spans or otlp_logs.begins_request(document.data))
+    ):
+        logs = otlp_logs.decode_json(document.data, where)
+        spans = decode_document(name, document) if has_spans else DecodedSpans()
+        return DecodedSpans([*spans.rows, *logs.rows], [*spans.problems, *logs.problems], spans.cut)
     if is_first and (held := _EMPTY_EXPORT.match(document.data)) is not None:
         why = f"the export is empty: `{held['name'].decode()}` holds nothing; export again"
         return DecodedSpans(problems=[Problem(where, why)])
