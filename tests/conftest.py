@@ -59,6 +59,7 @@ MARKS = {
         "tests/test_quality.py::test_no_rule_is_worse_than_recorded",
     ),
     "seeded": (
+        "tests/collector/importers/test_printed.py::test_nothing_printed_ends_the_reading",
         "tests/analyzer/normalize/test_growing_trace.py::test_spans_come_in_other_orders",
         "tests/analyzer/normalize/test_growing_trace.py::test_spans_of_any_trace",
         "tests/analyzer/engine/test_arrivals.py::test_files_arrive_in_any_order",
@@ -148,6 +149,7 @@ MARKS = {
         "tests/collector/store",
         "tests/collector/importers/test_apis.py",
         "tests/collector/importers/test_documents.py",
+        "tests/collector/importers/test_printed.py",
         "tests/collector/test_trace_store.py",
         "tests/collector/webhooks",
         "tests/queries/test_queries.py",

@@ -226,6 +226,13 @@ def otlp_mixed(run: Sequence[Span]) -> str:
     return "\n".join(map(json.dumps, lines))
 
 
+def otlp_together(run: Sequence[Span]) -> str:
+    """Return one request that has logs, and then spans."""
+    logs = [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "on"}}]}]}]
+    spans = [{"scopeSpans": [{"spans": [_otlp(span) for span in run]}]}]
+    return json.dumps({"resourceLogs": logs, "resourceSpans": spans})
+
+
 def gemini_outfile(run: Sequence[Span]) -> str:
     """Return a file of Gemini CLI's `--telemetry-outfile`: spans, logs and metrics, as objects."""
     parts: list[Fields] = []
@@ -356,6 +363,15 @@ PRINTED: Mapping[str, Callable[[Sequence[Span]], str]] = {
     write.__name__: write
     for write in (
         *(console_python, console_javascript, console_go, console_dotnet, console_java),
-        *(otlp_java, otlp_spans, otlp_spans_plain, otlp_mixed, gemini_outfile, any_agent, atif),
+        *(
+            otlp_java,
+            otlp_spans,
+            otlp_spans_plain,
+            otlp_mixed,
+            otlp_together,
+            gemini_outfile,
+            any_agent,
+            atif,
+        ),
     )
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 
 import pytest
 
@@ -12,6 +13,7 @@ from looptrace.collector.importers.console.javascript import inspected
 from tests.collector.conftest import Write
 from tests.collector.importers.exports import spans
 from tests.collector.importers.printed import PRINTED
+from tests.seeds import seeds
 
 
 @pytest.mark.parametrize("name", PRINTED)
@@ -33,6 +35,21 @@ def test_a_run_that_works_is_silent(name: str, write: Write) -> None:
     calls = analysis.turns.filter(kind="tool")
     assert calls.height == 6
     assert calls.select("arguments", "result").null_count().row(0) == (0, 0)
+
+
+@pytest.mark.parametrize("seed", range(seeds(80)))
+def test_nothing_printed_ends_the_reading(seed: int, write: Write) -> None:
+    """A console is cut, mixed and overwritten in any place; what is bad is reported."""
+    rng = Random(seed)
+    text = PRINTED[rng.choice(list(PRINTED))](spans("loop"))
+    for _ in range(rng.choice([1, 5, 50])):
+        place = rng.randrange(len(text))
+        noise = rng.choice(
+            ["", "'", '"', "{", "}", "[", "\n", "\\ud83d", "08", "9" * 30, ": ", "\0"]
+        )
+        text = text[:place] + noise + text[place + rng.choice([0, 1, 9]) :]
+    read = read_spans([write("printed.txt", text.encode())])
+    assert read.spans.height + len(read.skipped) > 0
 
 
 def test_lines_of_the_program_are_reported_once(write: Write) -> None:

@@ -7,7 +7,7 @@ or too long is left out.
 from __future__ import annotations
 
 import re
-from ast import literal_eval
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,7 +78,8 @@ class _Reader:
         if text in _WORDS:
             return _WORDS[text]
         if _NUMBER.fullmatch(text.removesuffix("n")):
-            return literal_eval(text.removesuffix("n"))
+            number = text.removesuffix("n")
+            return int(number) if number.lstrip("-").isdecimal() else float(number)
         return text
 
     def _object(self, depth: int) -> dict[str, Any]:
@@ -136,4 +137,9 @@ def _unquoted(text: str) -> str:
 
 def _unescaped(match: re.Match[str]) -> str:
     code = match[1] or match[2] or match[3]
-    return chr(int(code, 16)) if code else _ESCAPED.get(match[4], match[4])
+    if not code:
+        return _ESCAPED.get(match[4], match[4])
+    # Half of a character is printed as an escape, and no text can hold it.
+    number = int(code, 16)
+    is_whole = number <= sys.maxunicode and not 0xD800 <= number <= 0xDFFF
+    return chr(number) if is_whole else "?"
