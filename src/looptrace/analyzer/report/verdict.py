@@ -78,10 +78,12 @@ def nothing_text(analysis: Analysis) -> str:
         return ""
     if summary.spans:
         seen = analysis.understood
+        shapes = shapes_text(seen.shapes + seen.known_shapes)
+        agents = f"{counted(seen.agents, 'span')} of agents" if seen.agents else ""
         return (
             f"Nothing was checked: of {counted(summary.spans, 'span')} none is a turn of an agent"
             " in a dialect that looptrace knows. There are:"
-            f" {shapes_text(seen.shapes + seen.known_shapes)}. {WHAT_TO_DO}."
+            f" {'; '.join(filter(None, [agents, shapes]))}. {WHAT_TO_DO}."
         )
     what = [f"{plain(part.where, NAME_LENGTH_MAX)}: {part.why}" for part in analysis.empty]
     if len(what) > SOURCES_SHOWN_MAX:
