@@ -1,4 +1,4 @@
-"""A server joins log records and spans that come in any order, also across a restart."""
+"""P3: a server joins log records and spans that come in any order, also across a restart."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import Counting, add_counters
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.fields.span_fields import COUNT_MAX
+from looptrace.analyzer.fields.progress_figures import COUNT_MAX
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.testing.notation import turns_in
 from tests.analyzer.normalize.test_turn_builder import SECOND, kind, span, tool, turns

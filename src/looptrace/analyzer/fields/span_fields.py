@@ -1,14 +1,10 @@
-"""Span rows to canonical fields, read once: what each span is, and what its turns are made of.
-
-It is long because every field of a span is read here.
-"""
+"""Span rows to canonical fields, read once: what each span is, and what its turns are made of."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, repeat, starmap
-from math import isfinite
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -34,40 +30,31 @@ from looptrace.analyzer.fields.field_reader import (
 )
 from looptrace.analyzer.fields.flat_messages import FlatMessages
 from looptrace.analyzer.fields.messages import messages_of
+from looptrace.analyzer.fields.progress_figures import figures_of
+from looptrace.analyzer.fields.span_failures import errors_of, failed_by, levels_of
 from looptrace.analyzer.fields.streamed_answers import answer_of
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import (
-    NO_FIGURES,
     Intervention,
-    ProgressFigures,
     Shape,
     SpanFields,
     SpanKind,
 )
 from looptrace.analyzer.schema.spans import SpanRow, linked_traces
-from looptrace.analyzer.text.errors import error_of, says_nothing
 from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
 from looptrace.analyzer.text.session_names import bounded_name
 
-STATUS_OK, STATUS_ERROR = 1, 2
 # A response cannot have used more. A larger number is a fault of its writer.
 TOKENS_MAX = 10**9
-# A task cannot have more tests, files or lines.
-COUNT_MAX = 10**9
-PERCENT_MAX = 100.0
 # Spans of no kind have whole states as their input; arguments of calls are shorter.
 SPARE_CHARS_MAX = 20_000
 TIME_NS_MAX = 2**63 - 1
 
-_MARKERS = ("files_created", "dependencies_added", "code_written")
-_PROGRESS = ("tests_failed", "tests_total", "coverage", *_MARKERS)
 
 # Dialects that write an empty object where content is hidden.
 _HIDDEN_AS_EMPTY = frozenset({"langsmith", "google_adk"})
 # smolagents reports the end of a run as a call to this tool.
 _NOT_A_CALL = frozenset({"final_answer"})
-_BAD_LEVELS = frozenset({"error", "failure", "failed"})
-_TYPES_THAT_SAY_NOTHING = {"", "_OTHER", "TOOL_ERROR", "Exception", "Error", "tool_error"}
 # Messages in JSON begin like this.
 _CUT_OFF = re.compile(r'\s*(\[\s*\{\s*"|\{\s*"(?:messages|parts|role)")')
 
@@ -75,8 +62,6 @@ _Kinds: TypeAlias = Sequence[SpanKind | None]  # of each span
 _Texts: TypeAlias = Sequence[str | None]
 _Flags: TypeAlias = Sequence[bool | None]
 _Messages: TypeAlias = Sequence[tuple[Message, ...] | None]
-_Error: TypeAlias = tuple[str | None, str | None, str | None]  # type, message and stack trace
-_NO_ERROR: _Error = (None, None, None)
 
 
 def span_fields_of(spans: pl.DataFrame, dialects: DialectTable = SHIPPED) -> list[SpanFields]:
@@ -150,18 +135,13 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
     kind: SpanKind | None = "tool" if said_kind in (PART, STEP) else said_kind
     row, columns = spans.row, reader.columns(dialect, spans.attributes, len(spans.places))
     names = _names(row["name"], columns.values(kind or ""), reader.table)
-    kinds = [None if name in _NOT_A_CALL else kind for name in names]
+    kinds: _Kinds = [None if name in _NOT_A_CALL else kind for name in names]
     arguments, results, say_failed = (
         _tool_fields(columns, kinds, dialect) if kind else _spare_fields(columns, len(names))
     )
-    failed = list(map(_failed, row["status"], _levels(columns), say_failed, results))
-    if said_kind == PART:  # A part that says nothing is no more than a node.
-        told = zip(failed, arguments, results, strict=True)
-        kinds = [kind if any(each) else None for each in told]
-    errors = _errors(row, columns, failed, results)
-    if said_kind == STEP:  # A call shows what it was given, and how it ended.
-        shown = zip(kinds, arguments, results, failed, strict=True)
-        kinds = [k if a is not None and (r is not None or f) else None for k, a, r, f in shown]
+    failed = list(map(failed_by, row["status"], levels_of(columns), say_failed, results))
+    errors = errors_of(row, columns, failed, results)
+    kinds = _shown(kinds, said_kind, arguments, results, failed)
     given, answers = _model_fields(columns, kinds, row["trace_id"])
     return list(
         map(
@@ -171,9 +151,7 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
             [service and bounded_name(service) for service in row["service"]],
             map(linked_traces, row["links"]),
             kinds,
-            _shapes(
-                spans, [None] * len(kinds) if said_kind == STEP else kinds, is_known=bool(dialect)
-            ),
+            _shapes(spans, kinds, said),
             *map(columns.names, ("session", "task", "task_parent", "task_kind")),
             _agents(columns, kinds, names, named_by_span=dialect in reader.table.named_by_span),
             columns.names("phase"),
@@ -182,7 +160,7 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
             columns.texts("status"),
             map(_blockers, columns.values("blockers")),
             columns.texts("completed_work"),
-            _figures(columns),
+            figures_of(columns),
             map(_interventions, row["events"]),
             names,
             columns.texts("call_id"),
@@ -201,15 +179,34 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
     )
 
 
-def _shapes(spans: SpansAlike, kinds: _Kinds, *, is_known: bool) -> Sequence[Shape | None]:
-    """Return how the spans without a kind look."""
-    if None not in kinds:
+def _shown(
+    kinds: _Kinds, said: SpanKind | None, arguments: _Texts, results: _Texts, failed: _Flags
+) -> _Kinds:
+    """Return the kinds of parts that say something, and of steps that show a whole call."""
+    if said not in (PART, STEP):
+        return kinds
+    told = zip(kinds, arguments, results, failed, strict=True)
+    if said == PART:
+        return [kind if asked or gave or lost else None for kind, asked, gave, lost in told]
+    return [
+        kind if asked is not None and (gave is not None or lost) else None
+        for kind, asked, gave, lost in told
+    ]
+
+
+def _shapes(spans: SpansAlike, kinds: _Kinds, said: Said) -> Sequence[Shape | None]:
+    """Return how the spans look that may be no turn: those without a kind, and steps."""
+    kind, dialect = said
+    may_be_none = [each is None or kind == STEP for each in kinds]
+    if True not in may_be_none:
         return [None] * len(kinds)
     keys = tuple(sorted(key for key in spans.attributes if not key.startswith("@")))
-    seen = zip(kinds, spans.row["scope"], spans.row["name"], strict=True)
+    seen = zip(may_be_none, spans.row["scope"], spans.row["name"], strict=True)
     return [
-        None if kind else Shape(scope and bounded_name(scope), bounded_name(name), keys, is_known)
-        for kind, scope, name in seen
+        Shape(scope and bounded_name(scope), bounded_name(name), keys, bool(dialect))
+        if is_shown
+        else None
+        for is_shown, scope, name in seen
     ]
 
 
@@ -357,124 +354,6 @@ def _messages(
         # The value is text, not JSON. It may be JSON that a limit on attribute lengths cut off.
         return (Message("", None, (), ()),) if _CUT_OFF.match(value) else found
     return found or None
-
-
-def _levels(columns: FieldColumns) -> _Texts:
-    """Return the level that a span gives its failure, "error" where it says that it failed.
-
-    By the conventions only an operation that failed has a type of its error.
-    """
-    levels = list(columns.texts("level"))
-    if "error_type" in columns:
-        kinds = columns.texts("error_type")
-        levels = ["error" if kind else level for kind, level in zip(kinds, levels, strict=True)]
-    for name, bad in (("is_error", "true"), ("success", "false")):
-        if name in columns:
-            flags = columns.texts(name)
-            levels = [
-                "error" if (flag or "").lower() == bad else level
-                for flag, level in zip(flags, levels, strict=True)
-            ]
-    return levels
-
-
-def _failed(
-    status: int, level: str | None, says_failed: bool | None, result: str | None
-) -> bool | None:
-    """Return failure by the span's status, else by the result; a later step reads its text."""
-    if status == STATUS_ERROR or (level and level.lower() in _BAD_LEVELS):
-        return True
-    if says_failed is not None:
-        return says_failed
-    return False if status == STATUS_OK and result is None else None
-
-
-def _errors(
-    row: Mapping[str, Sequence[Any]], columns: FieldColumns, failed: _Flags, results: _Texts
-) -> Sequence[_Error]:
-    """Return type, message and stack trace of each span's failure."""
-    if True not in failed:
-        return [_NO_ERROR] * len(failed)
-    told = (columns.values("error"), columns.values("error_type"), results)
-    sources = zip(failed, row["events"], row["status_message"], *told, strict=True)
-    return [_error(*each) if has_failed else _NO_ERROR for has_failed, *each in sources]
-
-
-def _error(
-    events: Sequence[dict[str, Any]],
-    status_message: str | None,
-    told: object,
-    told_type: object,
-    result: str | None,
-) -> _Error:
-    """Return type, message and stack trace of a failure, from the first source that has any."""
-    raised: dict[str, Any] = next((e["attributes"] for e in events if is_exception(e)), {})
-    sources = [raised.get(semconv.EXCEPTION_MESSAGE), status_message, told, result]
-    if " " in str(told_type):  # Claude Code writes a category, or the whole message.
-        sources, told_type = [*sources[:3], told_type, result], None
-    types = [str(t) for t in (raised.get(semconv.EXCEPTION_TYPE), told_type) if t]
-    known = [t for t in types if t not in _TYPES_THAT_SAY_NOTHING]
-    error_type = known[0].rsplit(".", 1)[-1] if known else None
-    trace = str(raised.get(semconv.EXCEPTION_STACKTRACE) or "") or None
-    for source in sources:
-        if isinstance(source, str) and not says_nothing(source):
-            text_type, message = error_of(source)
-            return error_type or text_type, message, trace or source
-    return error_type, None, trace
-
-
-def is_exception(event: dict[str, Any]) -> bool:
-    """Return whether an event is an exception, such as `gen_ai.execute_tool.exception`."""
-    return f".{event['name']}".endswith(".exception")
-
-
-def _figures(columns: FieldColumns) -> Sequence[ProgressFigures]:
-    """Read recorded progress; a value that is no number, or an impossible one, is unknown."""
-    own = {
-        name.removeprefix(semconv.METRIC_PREFIX): values
-        for name, values in columns.others.items()
-        if name.startswith(semconv.METRIC_PREFIX)
-    }
-    if not own and not any(map(columns.__contains__, _PROGRESS)):
-        return [NO_FIGURES] * len(columns)
-    counts = [_numbers(columns, name, COUNT_MAX) for name in ("tests_failed", "tests_total")]
-    done = [_numbers(columns, name, COUNT_MAX) for name in _MARKERS]
-    return list(
-        map(
-            ProgressFigures,
-            *([None if n is None else int(n) for n in numbers] for numbers in counts),
-            _numbers(columns, "coverage", PERCENT_MAX),
-            starmap(_sum_known, zip(*done, strict=True)),
-            (_metrics(own, place) for place in range(len(columns))),
-        )
-    )
-
-
-def _sum_known(*numbers: float | None) -> int | None:
-    known = [int(number) for number in numbers if number is not None]
-    return sum(known) if known else None
-
-
-def _metrics(own: Mapping[str, Sequence[Any]], place: int) -> str | None:
-    """Return the author's own figures of one span as JSON; only numbers are kept."""
-    metrics = {
-        name: float(value)
-        for name, values in own.items()
-        if isinstance(value := values[place], int | float) and isfinite(value)
-    }
-    return canonical(metrics) if metrics else None
-
-
-def _numbers(columns: FieldColumns, name: str, greatest: float) -> Sequence[float | None]:
-    return [_number(value, greatest) for value in columns.values(name)]
-
-
-def _number(value: object, greatest: float) -> float | None:
-    """Read a number between 0 and `greatest`; true counts as one, a list as its length."""
-    value = parsed(value)
-    if isinstance(value, list):
-        value = len(value)
-    return float(value) if isinstance(value, int | float) and 0 <= value <= greatest else None
 
 
 def _time_ns(value: object) -> int | None:

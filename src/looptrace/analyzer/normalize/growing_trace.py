@@ -113,6 +113,11 @@ class GrowingTrace:
         self._requests = set(filter(_is_request, known))  # keys of hand-offs and messages
         self._has_moved = False  # whether the requests may have changed
         self._calls: CallMatches | None = None
+        self._begin(spans, known)
+
+    def _begin(self, spans: Iterable[SpanFields], known: Collection[TurnKey]) -> None:
+        """Match the calls of these spans with what models asked for."""
+        sessions = self._sessions
         # What spans of no kind would be, if a response asked for it.
         spare = [s for s in spans if s.arguments is not None and not tells_of_turns(s)]
         self._spare = {(s.name, s.arguments) for s in spare}

@@ -1,8 +1,8 @@
 """Spans to turns: in any dialect, and without counting anything twice.
 
 Tool calls have two sources: the spans of tools, and the messages of models' spans. The two are
-joined on the call id, else on name, arguments and order. Each call becomes one turn. It is long
-because all turns of a trace are made here.
+joined on the call id, else on name, arguments and order. Each call becomes one turn.
+It is long because all turns of a trace are made here.
 """
 
 from __future__ import annotations

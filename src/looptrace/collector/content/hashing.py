@@ -26,12 +26,8 @@ from looptrace.analyzer.fields.field_reader import (
     MESSAGE_EVENTS,
     READER,
 )
-from looptrace.analyzer.fields.span_fields import (
-    STATUS_ERROR,
-    STATUS_OK,
-    is_exception,
-    span_fields_of,
-)
+from looptrace.analyzer.fields.span_failures import STATUS_ERROR, STATUS_OK, is_exception
+from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.fingerprint.error_kinds import (
     ERROR_KINDS,
     ERROR_TYPE,
