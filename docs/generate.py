@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED, WRITTEN, Dialect
 from looptrace.analyzer.settings.docs_page import page, schema
+from looptrace.analyzer.settings.file_tables import EXAMPLES
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.server.access import Access
 from looptrace.collector.server.openapi import document
@@ -37,6 +38,21 @@ _DIALECTS_HEAD = """# Dialects
 Which spans and attributes of which producer are read as what. The table is one file,
 `analyzer/fields/dialects.toml`; your own keys go into `looptrace.toml`, in the same form.
 
+## Spans that are not understood
+
+A report says how many spans became turns, parts of turns, agents or structure, and how those look
+that no dialect knows: scope, name and attributes. Below one half, or where no call has a result,
+this is its first line, and a process with `local()` or `instrument()` warns of it.
+`looptrace analyze PATH --explain-span ID` shows what a span is read as, and by which keys. Keys of
+your own are [settings](settings.md#attributes), for files, stores, servers and `local()`:
+
+```toml
+{own}```
+
+A process that forwards its spans knows only the table below; its server knows your keys. A store
+derives its turns anew where they change, but a new key of `session` or `task` joins only what is
+stored from then on.
+
 ## What is read
 
 Each row is tested with a recorded example. *Not written*: the producer's source writes it nowhere.
@@ -44,7 +60,9 @@ Each row is tested with a recorded example. *Not written*: the producer's source
 _KINDS_HEAD = """## Kinds
 
 A span is what the first dialect says whose conditions it meets. `structure` is a known span that is
-no turn by itself. A span of no dialect is *not understood*, and every report counts it.
+no turn by itself. A `part` adds what it tells to the call around it. A `step` is a call if it shows
+what it was given and how it ended, and nothing known lies within it. A span of no dialect is *not
+understood*.
 
 | dialect | a span with | is |
 | --- | --- | --- |"""
@@ -75,7 +93,11 @@ def dialects_page() -> str:
     head = "| producer | version | read from | " + " | ".join(WRITTEN) + " |"
     rule = "| --- | --- | --- |" + " --- |" * len(WRITTEN)
     read = [_read(dialect) for dialect in dialects if dialect.writes]
-    parts = [[_DIALECTS_HEAD, head, rule, *read], [_KINDS_HEAD, *kinds], [_FIELDS_HEAD, *keys]]
+    parts = [
+        [_DIALECTS_HEAD.replace("{own}", EXAMPLES["attributes"]), head, rule, *read],
+        [_KINDS_HEAD, *kinds],
+        [_FIELDS_HEAD, *keys],
+    ]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
