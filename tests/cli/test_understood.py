@@ -160,3 +160,22 @@ def test_parents_that_never_came_are_said(
     assert counts_of(trace, tmp_path)["incomplete"] == lacks
     text = run("analyze", written(trace, tmp_path)).stdout
     assert ("1 trace lacks parents of spans" in text) == bool(lacks)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "gen_ai.operation.name",
+        "openinference.span.kind",
+        "traceloop.span.kind",
+        "langfuse.observation.type",
+        "langsmith.span.kind",
+    ],
+)
+def test_an_unknown_kind_of_a_known_convention_is_not_understood(key: str, tmp_path: Path) -> None:
+    """What a convention adds next year must not pass for structure."""
+    trace = Trace()
+    trace.span("execute_tool dig", None, TOOL)
+    trace.span("new", None, {key: "next_year", "input.value": "a", "output.value": "b"})
+
+    assert counts_of(trace, tmp_path)["unread"] == 1
