@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.resources import files
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -83,14 +83,20 @@ class KindRow:
         plain = {k: v[0] if isinstance(v, tuple) and len(v) == 1 else v for k, v in texts.items()}
         return {k: v for k, v in plain.items() if v} | ({"is": self.values} if self.values else {})
 
-    def fits(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> bool:
-        """Return whether all conditions hold."""
-        if self.key:
-            value = attributes.get(self.key)
-            value = _part(value, self.part) if self.part else value
-            if value is None or value == "" or not _fits(value, self.values):
-                return False
+    def is_named(self, name: str, scope: str | None) -> bool:
+        """Return whether the conditions on the span's name and scope hold."""
         return _fits(name, self.name) and _fits(scope or "", self.scope)
+
+    def fits(self, attributes: Mapping[str, Any]) -> bool:
+        """Return whether the condition on the attributes holds."""
+        if not self.key:
+            return True
+        value = attributes.get(self.key)
+        value = _part(value, self.part) if self.part else value
+        return value is not None and value != "" and _fits(str(value), self.values)
+
+
+_Rows: TypeAlias = "list[tuple[KindRow, str]]"  # each with its dialect
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,7 @@ class DialectTable:
         self.dialects = tuple(dialects)
         rows = [(row, dialect.name) for dialect in dialects for row in dialect.kinds]
         self._rows = rows
-        self._relevant: BoundedDict[tuple[str, ...], list[tuple[KindRow, str]]]
+        self._relevant: BoundedDict[tuple[tuple[str, ...], str, str | None], _Rows]
         self._relevant = BoundedDict(_NAMES_KEPT)
         # The attributes that say what a span is.
         self.markers = frozenset(row.key for row, _ in rows if row.key)
@@ -154,12 +160,12 @@ class DialectTable:
 
     def kind_of(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> Said:
         """Return what a span is, and the dialect that says so; `UNKNOWN` if none does."""
-        row, dialect = _first(self._rows_for(tuple(attributes)), attributes, name, scope)
+        row, dialect = _first(self._rows_for(tuple(attributes), name, scope), attributes)
         return _kind(row), dialect
 
     def row_of(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> KindRow | None:
         """Return the row that says what a span is."""
-        return _first(self._rows, attributes, name, scope)[0]
+        return _first(self._rows_for(tuple(attributes), name, scope), attributes)[0]
 
     def kinds_of(
         self,
@@ -168,27 +174,37 @@ class DialectTable:
         scopes: Sequence[str | None],
     ) -> list[Said]:
         """Return what each of these spans is, as `kind_of` does; they have the same attributes."""
-        rows = self._rows_for(tuple(columns))
-        markers = list(dict.fromkeys(row.key for row, _ in rows if row.key))
-        given = list(zip(names, scopes, *map(columns.__getitem__, markers), strict=True))
-        found: dict[tuple[Any, ...], Said] = {}
-        said = []
-        for span in given:
-            key = tuple(map(str, span))
-            if key not in found:
-                name, scope, *values = span
-                told = dict(zip(markers, values, strict=True))
-                row, dialect = _first(rows, told, name, scope)
-                found[key] = _kind(row), dialect
-            said.append(found[key])
+        attributes = tuple(columns)
+        places: dict[tuple[str, str | None], list[int]] = {}
+        for place, named in enumerate(zip(names, scopes, strict=True)):
+            places.setdefault(named, []).append(place)
+        said: list[Said] = [UNKNOWN] * len(names)
+        for named, chosen in places.items():
+            rows = self._rows_for(attributes, *named)
+            # Where it only counts that a key is there, ids of calls must not count.
+            valued = {row.key for row, _ in rows if row.values or row.part}
+            markers = list(dict.fromkeys(row.key for row, _ in rows if row.key))
+            found: dict[tuple[str, ...], Said] = {}
+            for place in chosen:
+                told = {key: columns[key][place] for key in markers}
+                asked = tuple(str(v) if k in valued else str(v)[:1] for k, v in told.items())
+                if asked not in found:
+                    row, dialect = _first(rows, told)
+                    found[asked] = _kind(row), dialect
+                said[place] = found[asked]
         return said
 
-    def _rows_for(self, keys: tuple[str, ...]) -> list[tuple[KindRow, str]]:
-        """Return the rows that spans with these attributes may fit."""
-        if (rows := self._relevant.get(keys)) is None:
-            present = set(keys)
-            rows = [pair for pair in self._rows if not pair[0].key or pair[0].key in present]
-            self._relevant[keys] = rows
+    def _rows_for(self, keys: tuple[str, ...], name: str, scope: str | None) -> _Rows:
+        """Return the rows that spans with these attributes, name and scope may fit."""
+        asked = (keys, name, scope)
+        if (rows := self._relevant.get(asked)) is None:
+            present = {"", *keys}
+            rows = [
+                (row, dialect)
+                for row, dialect in self._rows
+                if row.key in present and row.is_named(name, scope)
+            ]
+            self._relevant[asked] = rows
         return rows
 
     def name_in(self, span_name: str) -> str:
@@ -245,12 +261,7 @@ def joined_key(attribute: str, part: str | None) -> str:
     return attribute + ("" if part is None else "*" if part == "*" else f"#{part}")
 
 
-def _first(
-    rows: Iterable[tuple[KindRow, str]],
-    attributes: Mapping[str, Any],
-    name: str,
-    scope: str | None,
-) -> tuple[KindRow | None, str]:
+def _first(rows: _Rows, attributes: Mapping[str, Any]) -> tuple[KindRow | None, str]:
     """Return the first row of a turn or an agent, else the first of structure, and its dialect.
 
     A dialect says what a span is by its first row that fits.
@@ -258,7 +269,7 @@ def _first(
     structure: tuple[KindRow | None, str] = (None, "")
     settled: set[str] = set()  # dialects that have said it
     for row, dialect in rows:
-        if dialect in settled or not row.fits(attributes, name, scope):
+        if dialect in settled or not row.fits(attributes):
             continue
         if row.kind != STRUCTURE:
             return row, dialect
@@ -298,8 +309,9 @@ def _words(given: Iterable[str]) -> str:
     return " or ".join(f"`{text}`" for text in given)
 
 
-def _fits(text: object, patterns: Sequence[str]) -> bool:
-    return not patterns or any(fnmatchcase(str(text), pattern) for pattern in patterns)
+@lru_cache(maxsize=_NAMES_KEPT)
+def _fits(text: str, patterns: tuple[str, ...]) -> bool:
+    return not patterns or any(fnmatchcase(text, pattern) for pattern in patterns)
 
 
 _document: Mapping[str, Any] = tomllib.loads(
