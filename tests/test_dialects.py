@@ -6,12 +6,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.fields.dialect_table import SHIPPED, WRITTEN, Dialect
+from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
+from looptrace.analyzer.schema.distinct_spans import whole_spans
+from looptrace.analyzer.schema.spans import span_rows
 from looptrace.collector.files.reader import read_spans
 from tests.framework_table import DIALECTS
 
@@ -64,3 +69,16 @@ def test_every_example_has_a_row() -> None:
     """No example is left behind, and none is missing."""
     names = {path.name.removesuffix(".json") for path in DIALECTS.glob("*.json")}
     assert names == {f"{d.name}{end}" for d in PROVEN for end in ("", "-ok")}
+
+
+@of_each
+def test_a_live_process_understands_the_same(dialect: Dialect) -> None:
+    """Spans that come one after the other become what they become in a batch."""
+    for name in (dialect.name, f"{dialect.name}-ok"):
+        spans = read_spans([str(DIALECTS / f"{name}.json")]).spans
+        buffer = TraceBuffer()
+        for row in span_rows(whole_spans(spans)):
+            buffer.take([row])
+
+        live, batch = buffer.understood(), analysis_of(name).understood
+        assert replace(live, incomplete=0) == replace(batch, incomplete=0), name

@@ -31,6 +31,7 @@ from looptrace.analyzer.normalize.session_history import (
     WaitingTraces,
 )
 from looptrace.analyzer.normalize.span_tree import span_tree_of
+from looptrace.analyzer.normalize.steps import settled
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.turn_builder import TurnRow, turn_rows_of
 from looptrace.analyzer.normalize.twin_spans import merge_twins
@@ -311,8 +312,10 @@ class TraceBuffer:
         return self._understood.total()
 
     def _understood_in(self, trace: _Trace) -> Understood:
-        fields = [span.fields for span in trace.spans.values()]
-        tree, _ = span_tree_of([*fields, *trace.above.values()], None, self._naming)
+        held = (span.fields for span in trace.spans.values())
+        every = settled([*held, *trace.above.values()])
+        tree, _ = span_tree_of(every, None, self._naming)
+        fields = every[: len(trace.spans)]
         kept = {(span.trace_id, span.span_id) for span in merge_twins(fields, tree)}
         return understood_of(fields, kept, tree)
 

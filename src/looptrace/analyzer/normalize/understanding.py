@@ -77,10 +77,12 @@ class RunningSum:
     def __init__(self) -> None:
         self._of: dict[str, Understood] = {}
         self._past = NOTHING_SEEN
+        self._total: Understood | None = None  # None where a trace has grown
 
     def note(self, trace_id: str, understood: Understood) -> None:
         """Note what is understood of a trace by now."""
         self._of[trace_id] = understood
+        self._total = None
 
     def end(self, trace_id: str) -> None:
         """Note that a trace will be noted no more."""
@@ -88,7 +90,9 @@ class RunningSum:
 
     def total(self) -> Understood:
         """Return the sum over all traces."""
-        return summed([self._past, *self._of.values()])
+        if self._total is None:
+            self._total = summed([self._past, *self._of.values()])
+        return self._total
 
 
 def understood_of(
