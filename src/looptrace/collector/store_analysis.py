@@ -33,6 +33,7 @@ from looptrace.analyzer.schema.turns import IS_STEP, TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.store import reader
 from looptrace.collector.store.buckets.judged import is_judged_by
+from looptrace.collector.store.objects.snapshot import snapshot_of
 from looptrace.collector.store.tables.parquet import read_bucket, scan_bucket
 from looptrace.processes import Engine
 
@@ -70,7 +71,8 @@ def analyse_store(
     whole = joined([bucket.analysis for bucket in found], sessions, spans)
     failures = pl.concat(bucket.failures for bucket in found)
     whole = with_outages(whole, failures, settings.outages)
-    whole = replace(whole, understood=understood_in(store_dir, settings.policy.dialects))
+    if snapshot_of(store_dir) is None:  # Spans are most of what would be fetched.
+        whole = replace(whole, understood=understood_in(store_dir, settings.policy.dialects))
     return whole if with_turns else replace(whole, turns=TURN_SCHEMA.to_frame())
 
 
