@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import random
+import re
 import subprocess
 import sys
 import time
@@ -107,6 +108,10 @@ def sessions_at(url: str) -> set[str]:
     return sessions
 
 
+# What a report says of the spans themselves, which are not fetched for it.
+_NOT_UNDERSTOOD = re.compile(r'"understood": \{.*?\n  \},', re.DOTALL)
+
+
 def victim_at(url: str) -> subprocess.Popen[str]:
     """Start a writer that publishes one session after the other."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -130,7 +135,7 @@ def examples(url: str) -> str:
 
 
 def test_every_command_says_what_it_says_of_a_store_on_disk(disk: Path, examples: str) -> None:
-    """Where a store is changes nothing of what is found."""
+    """Where a store is changes nothing of what is found; how much was understood needs spans."""
     commands = [
         ("analyze", "{}", "--format", "json"),
         ("explain", "{}", "--task", "migrations-2026-03-14"),
@@ -144,7 +149,8 @@ def test_every_command_says_what_it_says_of_a_store_on_disk(disk: Path, examples
     for command in commands:
         results = [run(*(each.format(store) for each in command)) for store in (disk, examples)]
         assert results[0].exit_code == 0, results[0].output
-        assert results[0].stdout == results[1].stdout, command
+        here, there = (_NOT_UNDERSTOOD.sub("", result.stdout) for result in results)
+        assert here == there, command
 
     with folder_of(stored_at(examples)) as folder:
         assert tables(folder) == tables(disk)
