@@ -15,6 +15,7 @@ from tests.dialects.work import (
     TOKENS,
     Call,
     Writer,
+    blank_trace,
     call_id,
     parts_answer,
     parts_history,
@@ -23,13 +24,9 @@ from tests.dialects.work import (
 from tests.otlp import CLIENT, Event, Trace
 
 
-def _trace(name: str, scope: str) -> Trace:
-    return Trace(SESSION, name=name, session_key=None, service=name, scope=scope)
-
-
 def claude_code(calls: Sequence[Call]) -> Trace:
     """Return a prompt to Claude Code with a subagent, all content switched on."""
-    trace = _trace("claude_code", "com.anthropic.claude_code.tracing")
+    trace = blank_trace("claude_code", "com.anthropic.claude_code.tracing")
     shared: dict[str, Any] = {"session.id": SESSION}
     agent: dict[str, Any] = shared | {"agent_id": AGENT}
     asked = shared | {"span.type": "interaction", "user_prompt": TASK, "interaction.sequence": 1}
@@ -81,7 +78,7 @@ def _claude_details(call: Call, number: int) -> tuple[dict[str, str], dict[str, 
 
 def codex(calls: Sequence[Call]) -> Trace:
     """Return a turn of Codex, whose spans have neither arguments nor results."""
-    trace = _trace("codex", "codex_cli_rs")
+    trace = blank_trace("codex", "codex_cli_rs")
     root = trace.span("session_task.turn", None, {"thread.id": SESSION, "model": MODEL})
     for number, call in rounds(calls):
         stream = trace.span("receiving_stream", root)
@@ -106,7 +103,7 @@ def codex(calls: Sequence[Call]) -> Trace:
 
 def gemini_cli(calls: Sequence[Call]) -> Trace:
     """Return a prompt to Gemini CLI, which writes Google's own forms into GenAI's attributes."""
-    trace = _trace("gemini_cli", "gemini-cli")
+    trace = blank_trace("gemini_cli", "gemini-cli")
     shared = {"gen_ai.agent.name": "gemini-cli", "gen_ai.conversation.id": SESSION}
     contents: list[dict[str, Any]] = [{"role": "user", "parts": [{"text": TASK}]}]
     asked = {"gen_ai.operation.name": "user_prompt", "gen_ai.input.messages": TASK}
@@ -180,7 +177,7 @@ def _gemini_tool(trace: Trace, root: str, call: Call, number: int, answer: dict[
 
 def copilot(calls: Sequence[Call]) -> Trace:
     """Return a request to Copilot Chat; each of its responses names a conversation of its own."""
-    trace = _trace("copilot", "copilot-chat")
+    trace = blank_trace("copilot", "copilot-chat")
     shared = {"copilot_chat.chat_session_id": SESSION}
     agent: dict[str, Any] = {
         "gen_ai.operation.name": "invoke_agent",
@@ -225,7 +222,7 @@ def copilot(calls: Sequence[Call]) -> Trace:
 
 def opencode(calls: Sequence[Call]) -> Trace:
     """Return a session of opencode, as its plug-in writes it in OpenInference's attributes."""
-    trace = _trace("opencode", "com.opencode")
+    trace = blank_trace("opencode", "com.opencode")
     shared: dict[str, Any] = {"session.id": SESSION}
     agent = {"openinference.span.kind": "AGENT", "agent.name": AGENT}
     root = trace.span("opencode.session", None, shared | agent, status="ok")

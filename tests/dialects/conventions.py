@@ -15,6 +15,7 @@ from tests.dialects.work import (
     TOKENS,
     Call,
     Writer,
+    blank_trace,
     call_id,
     parts_answer,
     parts_history,
@@ -23,10 +24,6 @@ from tests.dialects.work import (
 from tests.otlp import CLIENT, Attributes, Event, Trace
 
 SERVER = 2
-
-
-def _trace(name: str, scope: str) -> Trace:
-    return Trace(SESSION, name=name, session_key=None, service=name, scope=scope)
 
 
 def _tokens() -> dict[str, Any]:
@@ -41,7 +38,7 @@ def genai(
     shared: dict[str, Any] | None = None,
 ) -> Trace:
     """Return an agent with its requests and calls, by the GenAI conventions."""
-    trace = _trace(name, scope)
+    trace = blank_trace(name, scope)
     shared = {"gen_ai.conversation.id": SESSION} if shared is None else shared
     agent = shared | {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": AGENT}
     asked = {"gen_ai.input.messages": json.dumps(parts_history(())[1:])}
@@ -143,7 +140,7 @@ def _genai_call(trace: Trace, root: str, call: Call, number: int, shared: dict[s
 
 def mcp(calls: Sequence[Call]) -> Trace:
     """Return calls of an MCP client, each with the span of the server."""
-    trace = _trace("mcp", "mcp-client")
+    trace = blank_trace("mcp", "mcp-client")
     for number, call in enumerate(calls):
         content = {"content": [{"type": "text", "text": call.told}], "isError": bool(call.error)}
         shared: dict[str, Any] = {
@@ -162,7 +159,7 @@ def mcp(calls: Sequence[Call]) -> Trace:
 
 def semantic_kernel(calls: Sequence[Call]) -> Trace:
     """Return what Semantic Kernel's .NET SDK writes with sensitive events switched on."""
-    trace = _trace("semantic_kernel", "Microsoft.SemanticKernel.Diagnostics")
+    trace = blank_trace("semantic_kernel", "Microsoft.SemanticKernel.Diagnostics")
     agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": AGENT}
     root = trace.span(f"invoke_agent {AGENT}", None, agent)
     history: list[tuple[str, dict[str, Any]]] = [

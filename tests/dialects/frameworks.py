@@ -16,6 +16,7 @@ from tests.dialects.work import (
     TOKENS,
     Call,
     Writer,
+    blank_trace,
     call_id,
     parts_answer,
     parts_history,
@@ -26,13 +27,9 @@ from tests.otlp import CLIENT, PRODUCER, Event, Trace, exception
 USED = {"gen_ai.usage.input_tokens": TOKENS[0], "gen_ai.usage.output_tokens": TOKENS[1]}
 
 
-def _trace(name: str, scope: str) -> Trace:
-    return Trace(SESSION, name=name, session_key=None, service=name, scope=scope)
-
-
 def google_adk(calls: Sequence[Call]) -> Trace:
     """Return an invocation of ADK, with the content in its own attributes."""
-    trace = _trace("google_adk", "gcp.vertex.agent")
+    trace = blank_trace("google_adk", "gcp.vertex.agent")
     root = trace.span("invocation")
     agent: dict[str, Any] = {
         "gen_ai.operation.name": "invoke_agent",
@@ -90,7 +87,7 @@ def _adk_tool(trace: Trace, root: str, call: Call, number: int, response: dict[s
 
 def spring_ai(calls: Sequence[Call]) -> Trace:
     """Return a chat of Spring AI with the content of tools switched on."""
-    trace = _trace("spring_ai", "org.springframework.boot")
+    trace = blank_trace("spring_ai", "org.springframework.boot")
     client: dict[str, Any] = {
         "gen_ai.operation.name": "framework",
         "gen_ai.system": "spring_ai",
@@ -134,7 +131,7 @@ def spring_ai(calls: Sequence[Call]) -> Trace:
 
 def koog(calls: Sequence[Call]) -> Trace:
     """Return a run of Koog, whose agents have ids only."""
-    trace = _trace("koog", "ai.koog")
+    trace = blank_trace("koog", "ai.koog")
     shared = {"gen_ai.conversation.id": SESSION}
     agent: dict[str, Any] = {
         "gen_ai.operation.name": "invoke_agent",
@@ -174,7 +171,7 @@ def koog(calls: Sequence[Call]) -> Trace:
 
 def strands(calls: Sequence[Call]) -> Trace:
     """Return a run of Strands: each cycle has a request and its calls, with content in events."""
-    trace = _trace("strands", "strands.telemetry.tracer")
+    trace = blank_trace("strands", "strands.telemetry.tracer")
     shared = {"session.id": SESSION, "gen_ai.system": "strands-agents"}
     agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": AGENT}
     said = json.dumps([{"text": TASK}])
@@ -241,7 +238,7 @@ def _strands_tool(
 
 def langchain4j(calls: Sequence[Call]) -> Trace:
     """Return a method of an AI service in Quarkus, with the content switched on."""
-    trace = _trace("langchain4j", "io.quarkus.opentelemetry")
+    trace = blank_trace("langchain4j", "io.quarkus.opentelemetry")
     root = trace.span("langchain4j.aiservices.Packer.pack")
     said = [f"SystemMessage {{ text = {SYSTEM} }}", f"UserMessage {{ contents = {TASK} }}"]
     for number, call in rounds(calls):
@@ -270,7 +267,7 @@ def langchain4j(calls: Sequence[Call]) -> Trace:
 
 def agent_framework(calls: Sequence[Call]) -> Trace:
     """Return a workflow of Microsoft's Agent Framework whose agents show no models and no tools."""
-    trace = _trace("agent_framework", "agent_framework")
+    trace = blank_trace("agent_framework", "agent_framework")
     flow = {"workflow.id": "w-1", "gen_ai.conversation.id": SESSION}
     root = trace.span("workflow.run", None, flow)
     for call in calls:

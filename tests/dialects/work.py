@@ -62,6 +62,11 @@ OTHER = (
 Writer: TypeAlias = "Callable[[Sequence[Call]], Trace]"
 
 
+def blank_trace(name: str, scope: str) -> Trace:
+    """Return a trace of a producer, with its session only where the producer writes it."""
+    return Trace(SESSION, name=name, session_key=None, service=name, scope=scope)
+
+
 def call_id(number: int) -> str:
     """Return the id of the call with this number."""
     return f"call-{number}"

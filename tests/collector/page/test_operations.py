@@ -17,6 +17,7 @@ from looptrace.collector.page.rendering import block, since
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.page.conftest import Browser
 from tests.collector.page.test_gate_pages import words
+from tests.otlp import Trace
 from tests.reliability.serving import OK, Served, looping, served, until
 from tests.reliability.test_webhook_network import serving
 
@@ -205,3 +206,16 @@ def test_long_texts_are_cut_and_controls_are_shown() -> None:
     long = block("x" * 150_000)
     assert long.endswith("… 50,000 more characters")
     assert len(long) < 100_100
+
+
+def test_spans_that_are_not_understood_are_said_on_the_pages(tmp_path: Path) -> None:
+    """A server whose agents it does not understand must not look healthy."""
+    trace = Trace(session_key=None)
+    for number in range(6):
+        trace.span("acme.tool", None, {"acme.tool": "dig", "acme.args": str(number)})
+    with served(tmp_path / "store") as server, Browser(server.address) as browser:
+        assert "Hardly watched" not in words(browser, "/overview")
+        assert server.send(trace.request()) == OK
+        until(lambda: server.number('looptrace_understood_spans{became="unread"}') == 6)
+        for page in ("/overview", "/tasks", "/health"):
+            assert "Hardly watched: 6 of 6 spans were not understood" in words(browser, page)

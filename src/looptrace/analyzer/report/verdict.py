@@ -108,12 +108,14 @@ def seen_lines(seen: Understood, of: str = "") -> list[str]:
     """Write what the spans became, and how those look that were not understood."""
     if not seen.spans:
         return []
+    turns = "turn" if seen.turns == 1 else "turns"
+    agents = "agent" if seen.agents == 1 else "agents"
     parts = [
         f"{count:,} {what}"
         for count, what in (
-            (seen.turns, "turns"),
-            (seen.parts, "parts of turns"),
-            (seen.agents, "agents"),
+            (seen.turns, turns),
+            (seen.parts, "within turns"),
+            (seen.agents, agents),
             (seen.structure, "structure"),
             (seen.unread, "not understood"),
         )
