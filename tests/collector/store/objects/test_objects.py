@@ -109,7 +109,7 @@ def sessions_at(url: str) -> set[str]:
 
 
 # What a report says of the spans themselves, which are not fetched for it.
-_NOT_UNDERSTOOD = re.compile(r'"understood": \{.*?\n  \},', re.DOTALL)
+UNDERSTOOD = re.compile(r'"understood": \{.*?\n  \},', re.DOTALL)
 
 
 def victim_at(url: str) -> subprocess.Popen[str]:
@@ -149,7 +149,7 @@ def test_every_command_says_what_it_says_of_a_store_on_disk(disk: Path, examples
     for command in commands:
         results = [run(*(each.format(store) for each in command)) for store in (disk, examples)]
         assert results[0].exit_code == 0, results[0].output
-        here, there = (_NOT_UNDERSTOOD.sub("", result.stdout) for result in results)
+        here, there = (UNDERSTOOD.sub("", result.stdout) for result in results)
         assert here == there, command
 
     with folder_of(stored_at(examples)) as folder:
