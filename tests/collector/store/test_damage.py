@@ -25,12 +25,13 @@ from looptrace.cli.main import main
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import GATES_FILE
-from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.locks import NAME, StoreError
 from tests.collector.store.test_gates import HOOKS
 from tests.collector.store.test_writer import spans_of
 from tests.reliability.serving import OK, SERVE, Served, looping, served, until
 
 SESSIONS = 6
+DAY, QUIET_DAY = "day=2026-03-02", "day=2026-03-01"  # of the loops, and of an agent without any
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "absent": Path.unlink,
     "empty": lambda path: path.write_bytes(b""),
@@ -42,9 +43,13 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 NOTES = ["gates.db", "json", "judged", "key", "lock", "rules"]
 TABLES = ["spans", "turns", "findings"]
 FILES = [
-    *(f"looptrace-store.{name}" for name in NOTES),
-    *(f"{table}/day=2026-03-02" for table in TABLES),
+    *(f"{NAME}.{name}" for name in NOTES),
+    *(f"{table}/{DAY}" for table in TABLES),
+    # A task without a gate has nothing else that its turns are missed by.
+    f"turns/{QUIET_DAY}",
 ]
+# The lock is empty, and so it is no damage to empty it.
+CASES = sorted({*product(FILES, DAMAGES)} - {*product([f"{NAME}.lock"], ["empty", "cut"])})
 Gates = list[tuple[str, str, str | None, str | None]]
 
 
@@ -62,19 +67,24 @@ def gates_of(store: Path) -> Gates:
 
 
 def figures(store: Path) -> list[list[tuple[Any, ...]]]:
-    """Return the turns and the findings of a store."""
-    turns = [row for part in reader.read_turns(store) for row in part.select("task", "turn").rows()]
-    found = reader.read_rows(store, "findings", pl.lit(value=True), ["id", "attempts"])
-    return [sorted(turns), sorted(found.rows())]
+    """Return the spans, the turns and the findings of a store."""
+    columns = {"spans": ["span_id"], "turns": ["task", "turn"], "findings": ["id", "attempts"]}
+    every = pl.lit(value=True)
+    return [
+        sorted(reader.read_rows(store, table, every, names).rows())
+        for table, names in columns.items()
+    ]
 
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with looping agents."""
+    """Return a folder with looping agents, and one that makes a call on the day before."""
     folder = tmp_path_factory.mktemp("traces")
     for number in range(SESSIONS):
         trace = looping(f"s{number}", 6, name=f"s{number}")
         (folder / f"{number}.json").write_text(json.dumps(trace.request()), encoding="utf-8")
+    quiet = looping("quiet", 1, name="quiet", at=f"{QUIET_DAY[4:]}T09:00:00+00:00")
+    (folder / "quiet.json").write_text(json.dumps(quiet.request()), encoding="utf-8")
     return folder
 
 
@@ -112,7 +122,7 @@ def follow(error: str, store: Path, traces: Path) -> None:
         run("ingest", "--store", store)
 
 
-@pytest.mark.parametrize(("name", "damage"), list(product(FILES, DAMAGES)))
+@pytest.mark.parametrize(("name", "damage"), CASES)
 def test_what_is_lost_is_found_again_or_the_advice_brings_it_back(
     whole: Path, traces: Path, tmp_path: Path, name: str, damage: str
 ) -> None:
@@ -131,6 +141,8 @@ def test_what_is_lost_is_found_again_or_the_advice_brings_it_back(
         if not code and "ingest the traces" not in said:
             break
         follow(said, store, traces)
+    else:
+        pytest.fail(f"what it advises does not help: {said}")
     assert gates_of(store) == gates_of(whole)
     assert figures(store) == figures(whole)
 
