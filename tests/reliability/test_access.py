@@ -10,7 +10,8 @@ import signal
 import socket
 import ssl
 import subprocess
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,13 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 import httpx
 import pytest
+from click.testing import CliRunner
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
+from looptrace.cli.main import main
+from looptrace.collector.gates_client import RemoteGates
+from looptrace.collector.sdk.gate_stream import Server
+from looptrace.collector.sdk.server_watch import reason_of
 from looptrace.collector.server.access import (
     Access,
     AccessError,
@@ -32,6 +38,7 @@ from looptrace.collector.server.access import (
     read_tokens,
     tls_options,
 )
+from looptrace.collector.store.locks import StoreError
 from tests.reliability.asgi import serving
 from tests.reliability.serving import SERVE, served, until
 
@@ -238,6 +245,46 @@ def test_clients_without_a_certificate_do_not_get_in(certificates: Path) -> None
 
     with guarded(access) as port, pytest.raises(httpx.TransportError):
         httpx.get(f"https://localhost:{port}/v1/gates", verify=context, trust_env=False)
+
+
+@pytest.fixture
+def trusting(monkeypatch: pytest.MonkeyPatch, certificates: Path) -> Callable[..., None]:
+    """Return a function that sets variables of the exporters, and others of TLS to nothing."""
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def trust(**files: str) -> None:
+        for name, file in files.items():
+            monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", str(certificates / file))
+
+    return trust
+
+
+OWN = {"CLIENT_CERTIFICATE": "client.pem", "CLIENT_KEY": "client.key"}
+
+
+@pytest.mark.parametrize("files", [{}, OWN])
+def test_gates_are_asked_for_with_the_certificates_of_the_exporters(
+    certificates: Path, trusting: Callable[..., None], files: dict[str, str]
+) -> None:
+    """An agent whose spans arrive is also stopped; its variables are set once."""
+    access = mutual(Access(ANY), certificates)
+    with guarded(access if files else replace(access, client_ca_file=None)) as port:
+        server = Server(f"https://localhost:{port}")
+        with pytest.raises(ssl.SSLCertVerificationError) as error:
+            server.request("GET", "/v1/gates")
+        assert "name the file of its certificate" in reason_of(error.value)
+        with pytest.raises(StoreError, match="in OTEL_EXPORTER_OTLP_CERTIFICATE"):
+            RemoteGates(server).gates()
+        trusting(CERTIFICATE="ca.pem", **files)
+        connection, answer = server.request("GET", "/v1/gates")
+        with closing(connection):
+            assert answer.read() == b"/v1/gates"
+        asked = CliRunner().invoke(main, ["doctor"], env={"LOOPTRACE_ENDPOINT": server.url})
+        assert "https://localhost answers" in asked.output
+        trusting(CERTIFICATE="absent.pem")
+        with pytest.raises(OSError, match=r"absent.pem: cannot be used \(No such file"):
+            server.request("GET", "/v1/gates")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPException
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Literal
@@ -27,11 +27,13 @@ from looptrace.analyzer.text.display import plain
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared.stores import store_option
+from looptrace.collector.client_tls import connection_to
 from looptrace.collector.sdk.instrument import (
     DISABLED_VARIABLE,
     ENDPOINT_VARIABLE,
     OTLP_VARIABLES,
 )
+from looptrace.collector.sdk.server_watch import reason_of
 from looptrace.collector.store import layout, reader
 from looptrace.collector.store.objects.publisher import left_overs
 from looptrace.collector.store.objects.snapshot import stored_at
@@ -222,7 +224,8 @@ def _endpoint(name: str, url: str) -> Iterator[Check]:
         yield Check(name, "ok", f"{where} answers, but not over HTTP/1.1, as gRPC does not")
         return
     except (OSError, ValueError) as error:
-        yield Check(name, "FAIL", f"{where} does not answer ({error}); is the server running?")
+        why = reason_of(error)
+        yield Check(name, "FAIL", f"{where} does not answer ({why}); is the server running?")
         return
     yield Check(name, "ok", f"{where} answers")
     if date:
@@ -230,8 +233,7 @@ def _endpoint(name: str, url: str) -> Iterator[Check]:
 
 
 def _date_of(parts: SplitResult) -> str:
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=_CONNECT_S)
+    connection = connection_to(parts, _CONNECT_S)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().headers.get("date", "")

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from http import HTTPStatus
 from http.client import HTTPException
+from ssl import SSLCertVerificationError
 from typing import TypeVar
 from urllib.parse import quote, urlencode
 
@@ -26,7 +27,7 @@ from looptrace.collector.api_bodies import (
 )
 from looptrace.collector.api_paths import GATE_METRICS_PATH, WARMING_PATH
 from looptrace.collector.sdk.gate_stream import SILENCE_S_MAX, Server, events_of
-from looptrace.collector.sdk.server_watch import TokenError
+from looptrace.collector.sdk.server_watch import TokenError, reason_of
 from looptrace.collector.store.gate_file.stored_gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.gate_metrics import GateMetrics
 from looptrace.collector.store.locks import StoreError
@@ -108,7 +109,11 @@ class RemoteGates:
     def _failed(self, error: Exception) -> StoreError:
         if isinstance(error, TokenError):
             return StoreError(str(error))
+        if isinstance(error, SSLCertVerificationError):
+            return StoreError(f"{self._server.url}: {reason_of(error)}.")
         why = getattr(error, "strerror", None) or error
+        tls = "with" if self._server.url.startswith("https:") else "without"
         return StoreError(
-            f"{self._server.url}: gates cannot be read ({why}); is `looptrace serve` running there?"
+            f"{self._server.url}: gates cannot be read ({why}); is `looptrace serve` running "
+            f"there, {tls} TLS?"
         )

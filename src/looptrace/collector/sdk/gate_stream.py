@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from itertools import takewhile
 from math import inf
 from random import SystemRandom
@@ -30,6 +30,7 @@ from looptrace.collector.api_paths import (
     STREAM_HEADER,
     STREAM_PATH,
 )
+from looptrace.collector.client_tls import connection_to
 from looptrace.collector.sdk.followed import Followed
 from looptrace.collector.sdk.server_watch import ServerWatch, TokenError, reason_of
 from looptrace.collector.worker import Worker, after_fork
@@ -90,8 +91,7 @@ class Server:
             HTTPException: if its answer is not HTTP.
         """
         parts = urlsplit(self.url)
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
+        connection = connection_to(parts, timeout_s)
         sent = dict(headers or {})
         if self.token:
             sent["Authorization"] = f"Bearer {self.token}"

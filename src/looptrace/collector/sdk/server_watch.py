@@ -7,6 +7,7 @@ looptrace is kept back and read for the reason; other exporters of the process l
 from __future__ import annotations
 
 import logging
+import ssl
 import threading
 import time
 from collections.abc import Generator
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 from opentelemetry.sdk._logs.export import LogRecordExporter
 from opentelemetry.sdk.trace.export import SpanExporter
 
+from looptrace.collector.client_tls import distrust
 from looptrace.collector.worker import after_fork
 from looptrace.errors import InputError, LooptraceError
 
@@ -26,7 +28,7 @@ _logger = logging.getLogger(__name__)
 
 TOKEN_VARIABLE = "LOOPTRACE_TOKEN"  # noqa: S105 - the name of a variable
 Use = Literal["spans", "gates"]
-_REASON_CHARS_MAX = 200
+_REASON_CHARS_MAX = 300
 _HINT = (
     f"set {TOKEN_VARIABLE} to a token that the server reads from --token-file or LOOPTRACE_TOKENS"
 )
@@ -177,6 +179,8 @@ def reason_of(error: BaseException) -> str:
         error = cause
         inner = [each for each in (*error.args, getattr(error, "reason", None)) if _is_error(each)]
         cause = error.__cause__ or error.__context__ or (inner[0] if inner else None)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return distrust(error)
     strerror = getattr(error, "strerror", None)
     return strerror or str(error).partition("\n")[0] or type(error).__name__
 
