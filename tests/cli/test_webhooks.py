@@ -140,10 +140,14 @@ def test_a_store_without_webhooks_says_so() -> None:
     run("ingest", "trace.jsonl", "--store", "s")
     assert (
         run("webhooks", "list", "--store", "s").stdout
-        == "No endpoint yet: no event was queued for a webhook.\n"
+        == "The settings have no webhooks, and no event was queued for one.\n"
     )
     assert "the settings have no webhooks" in run("webhooks", "send", "--store", "s").output
     assert "is not a store" in run("webhooks", "list", "--store", "none").output
+    # One whose filters no event passed looks like none otherwise, and nobody would find out why.
+    configured("https://hooks.example/")
+    listed = run("webhooks", "list", "--store", "s").stdout
+    assert listed == "ops: pending 0, dead 0, delivered 0, dropped 0\n"
 
 
 WITHOUT = """

@@ -77,14 +77,17 @@ def test(
 
 @webhooks.command(name="list")
 @store_option("read")
-def list_endpoints(store: Path) -> None:
-    """List the endpoints for which a store has queued events, with the state of each."""
+@config_option
+def list_endpoints(store: Path, settings: Settings) -> None:
+    """List the webhooks of the settings, and others for which a store had events, by state."""
     with Outbox.open(gates_path(store)) as outbox:
         endpoints = outbox.endpoints()
+    known = {endpoint.name for endpoint in endpoints}
+    endpoints += [Endpoint(each.name) for each in settings.webhooks if each.name not in known]
     for endpoint in endpoints:
         click.echo(_line(endpoint))
     if not endpoints:
-        click.echo("No endpoint yet: no event was queued for a webhook.")
+        click.echo("The settings have no webhooks, and no event was queued for one.")
 
 
 @webhooks.command()

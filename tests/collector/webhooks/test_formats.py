@@ -237,11 +237,13 @@ def test_who_is_paged_reads_all_that_is_needed() -> None:
 
 def test_a_resolution_says_by_whom() -> None:
     """A paged person sees who has resolved it, and with what note."""
-    about = replace(resolved(12), decision="cancel", note="Not needed any more.")
+    about = replace(resolved(12), decision="cancel", note="Not needed any more.", reason="person")
     text = slack_text(about, Telling(gate=background(resolved_by="Ada <!here>")))
 
     assert "*Cancel the task, by Ada &lt;!here&gt;*\nNot needed any more." in text
     assert "Failed with" not in text
+    for form in ("slack", "pagerduty", "alertmanager"):
+        assert "Gate resolved for task t: a person spoke" in str(body(form, about)), form
 
 
 def test_buttons_lead_where_the_settings_say() -> None:

@@ -20,6 +20,7 @@ from looptrace.analyzer.gates.event_names import (
     WEBHOOK_VALUES,
 )
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.report.wording import reset_text
 from looptrace.analyzer.settings.webhook import Format
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_ms
@@ -97,7 +98,7 @@ def _slack(event: GateEvent, telling: Telling) -> Body:
         for name in ("task", "agent", "service", "rule", "action", "gate")
         if (value := getattr(event, name))
     ]
-    words = _escaped(plain(event.reason, _REASON_CHARS_MAX))
+    words = _escaped(_reason(event))
     about = telling.texts(event)
     if event.type == "gate_renamed":
         words, about = _escaped(_names_before(event)), GateTexts()
@@ -239,8 +240,14 @@ def _names_before(event: GateEvent) -> str:
 
 
 def _headline(event: GateEvent) -> str:
-    words = f": {plain(event.reason, _REASON_CHARS_MAX)}" if event.reason else ""
+    words = f": {_reason(event)}" if event.reason else ""
     return f"{NAMES[event.type].title} for task {_cut(event.task)}{words}"
+
+
+def _reason(event: GateEvent) -> str:
+    """Return the reason of an event in words; that of a reset is a name."""
+    is_reset = event.type in ("gate_resolved", "counter_reset")
+    return reset_text(event.reason) if is_reset else plain(event.reason, _REASON_CHARS_MAX)
 
 
 def _cut(text: str, length_max: int = _NAME_CHARS_MAX) -> str:
