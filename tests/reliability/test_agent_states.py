@@ -8,18 +8,15 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
 from opentelemetry import trace
 
 from looptrace.cli.main import main
-from looptrace.collector import LoopSpanProcessor
 from looptrace.collector.sdk.agent_gate import AgentGate
 from tests.reliability.serving import OK, Served, served, until
-from tests.reliability.test_late_names import CALL, ROOT, Watched, tracer_with, watched
+from tests.reliability.watching import CALL, ROOT, Watch, Watched
 
 HOST = socket.gethostname()
 
@@ -50,108 +47,99 @@ def resolve(server: Served, gate_id: str, waiter: threading.Thread) -> None:
     assert not waiter.is_alive()
 
 
-def test_an_agent_that_waits_is_shown_everywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_agent_that_waits_is_shown_everywhere(watch: Watch) -> None:
     """With its host and since when; the wait ends with the decision."""
-    with watched(tmp_path, monkeypatch, "standard") as at:
-        processor = LoopSpanProcessor.forward(f"http://{at.server.address}")
-        began_ns = time.time_ns()
-        Watched(at.server, at.receiver, tracer_with(processor)).loop()
-        gate = processor.gate("conv")
-        until(lambda: gate.check().open)
-        assert state_of(at)["state"] == "unknown"
-        waiter = waits_at(gate)
+    at = watch("standard")
+    agent, processor = at.in_process()
+    began_ns = time.time_ns()
+    agent.loop()
+    gate = processor.gate("conv")
+    until(lambda: gate.check().open)
+    assert state_of(at)["state"] == "unknown"
+    waiter = waits_at(gate)
 
-        state = until_state(at, "waits")
-        assert state["host"] == HOST
-        assert began_ns < state["since_ns"] <= time.time_ns()
-        said = f"on {HOST}"
-        assert said in at.page("/")[1]
-        assert said in at.page(f"/gates/{at.gate()['id']}")[1]
-        for command in (["list"], ["show"]):
-            ids = [at.gate()["id"]] if command == ["show"] else []
-            where = ["--server", f"http://{at.server.address}"]
-            shown = CliRunner().invoke(main, ["gates", *command, *where, *ids])
-            assert said in shown.output
+    state = until_state(at, "waits")
+    assert state["host"] == HOST
+    assert began_ns < state["since_ns"] <= time.time_ns()
+    said = f"on {HOST}"
+    assert said in at.page("/")[1]
+    assert said in at.page(f"/gates/{at.gate()['id']}")[1]
+    for command in (["list"], ["show"]):
+        ids = [at.gate()["id"]] if command == ["show"] else []
+        where = ["--server", f"http://{at.server.address}"]
+        shown = CliRunner().invoke(main, ["gates", *command, *where, *ids])
+        assert said in shown.output
 
-        resolve(at.server, at.gate()["id"], waiter)
-        until(lambda: at.gate()["agent_state"] is None)
-        processor.shutdown()
+    resolve(at.server, at.gate()["id"], waiter)
+    until(lambda: at.gate()["agent_state"] is None)
+    processor.shutdown()
 
 
-def test_a_wait_is_said_again_after_a_restart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wait_is_said_again_after_a_restart(watch: Watch) -> None:
     """The server keeps it in memory alone, and knows since when."""
-    with watched(tmp_path, monkeypatch, "standard") as at:
-        processor = LoopSpanProcessor.forward(f"http://{at.server.address}")
-        Watched(at.server, at.receiver, tracer_with(processor)).loop()
-        waiter = waits_at(processor.gate("conv"))
-        before = until_state(at, "waits")
-        at.server.stop()
-        port = at.server.address.rpartition(":")[2]
-        with served(tmp_path / "store", "--http-port", port) as server:
-            again = until_state(Watched(server, at.receiver, at.tracer), "waits")
-            assert abs(again["since_ns"] - before["since_ns"]) < 5_000_000_000
-            (gate_id,) = (each["id"] for each in server.ask("GET", "/v1/gates")[1]["gates"])
-            resolve(server, gate_id, waiter)
-            processor.shutdown()
+    at = watch("standard")
+    agent, processor = at.in_process()
+    agent.loop()
+    waiter = waits_at(processor.gate("conv"))
+    before = until_state(at, "waits")
+    at.server.stop()
+    port = at.server.address.rpartition(":")[2]
+    with served(at.server.store_dir, "--http-port", port) as server:
+        again = until_state(Watched(server, at.receiver, at.tracer), "waits")
+        assert abs(again["since_ns"] - before["since_ns"]) < 5_000_000_000
+        (gate_id,) = (each["id"] for each in server.ask("GET", "/v1/gates")[1]["gates"])
+        resolve(server, gate_id, waiter)
+        processor.shutdown()
 
 
-def test_an_agent_that_never_asks_goes_on_and_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_agent_that_never_asks_goes_on_and_ends(watch: Watch) -> None:
     """Without the span processor its calls and its root span say so; alerts have it as well."""
-    with watched(tmp_path, monkeypatch, "standard", "slack") as at:
-        root = at.loop(calls=3)
-        until(lambda: len(at.told()) == 2)
-        (alert,) = [each for each in at.told() if "data" in each]
-        assert alert["data"]["agent_state"]["state"] == "unknown"
-        assert any("not known whether an agent waits" in str(each) for each in at.told())
-        assert state_of(at)["state"] == "unknown"
-        for _ in range(2):
-            above = trace.set_span_in_context(root)
-            at.tracer.start_span("execute_tool", above, attributes=CALL).end()
-        until_state(at, "went_on")
-        until(lambda: state_of(at)["calls"] == 2)
-        assert "went on without asking: 2 calls since" in at.page("/")[1]
-        root.end()
-        assert until_state(at, "ended")["calls"] == 2
+    at = watch("standard", "slack")
+    root = at.loop(calls=3)
+    at.told(2)
+    (alert,) = [each for each in at.told() if "data" in each]
+    assert alert["data"]["agent_state"]["state"] == "unknown"
+    assert any("not known whether an agent waits" in str(each) for each in at.told())
+    assert state_of(at)["state"] == "unknown"
+    for _ in range(2):
+        above = trace.set_span_in_context(root)
+        at.tracer.start_span("execute_tool", above, attributes=CALL).end()
+    until_state(at, "went_on")
+    until(lambda: state_of(at)["calls"] == 2)
+    assert "went on without asking: 2 calls since" in at.page("/")[1]
+    root.end()
+    assert until_state(at, "ended")["calls"] == 2
 
 
-def test_a_process_that_ends_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_ends_says_so(watch: Watch) -> None:
     """Its root span is still open, so that nothing else would."""
-    with watched(tmp_path, monkeypatch, "standard") as at:
-        processor = LoopSpanProcessor.forward(f"http://{at.server.address}")
-        Watched(at.server, at.receiver, tracer_with(processor)).loop()
-        until(lambda: processor.gate("conv").check().open)
-        assert state_of(at)["state"] == "unknown"
-        processor.shutdown()
-        until_state(at, "ended")
-        gate = at.gate()
-        where = ("/", f"/gates/{gate['id']}", f"/task?id={gate['task']}", "/tasks?state=left")
-        for path in where:
-            page = at.page(path)[1]
-            assert "ended at" in page, path
-            assert "waits for a person</span>" not in page
+    at = watch("standard")
+    agent, processor = at.in_process()
+    agent.loop()
+    until(lambda: processor.gate("conv").check().open)
+    assert state_of(at)["state"] == "unknown"
+    processor.shutdown()
+    until_state(at, "ended")
+    gate = at.gate()
+    where = ("/", f"/gates/{gate['id']}", f"/task?id={gate['task']}", "/tasks?state=left")
+    for path in where:
+        page = at.page(path)[1]
+        assert "ended at" in page, path
+        assert "waits for a person</span>" not in page
 
 
-def test_gates_for_which_an_agent_waits_come_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gates_for_which_an_agent_waits_come_first(watch: Watch) -> None:
     """They are older than the others, which nobody waits for."""
-    with watched(tmp_path, monkeypatch, "standard") as at:
-        processor = LoopSpanProcessor.forward(f"http://{at.server.address}")
-        first = Watched(at.server, at.receiver, tracer_with(processor))
-        first.loop({**ROOT, "gen_ai.conversation.id": "waiting"}, every_s=2)
-        waiter = waits_at(processor.gate("waiting"))
-        until_state(at, "waits")
-        first.loop({**ROOT, "gen_ai.conversation.id": "alone"})
-        until(lambda: len(at.server.ask("GET", "/v1/gates")[1]["gates"]) == 2)
-        page = until(lambda: "alone@shop" in (text := at.page("/")[1]) and text)
-        assert page.index("waiting@shop") < page.index("alone@shop")
-        gates = at.server.ask("GET", "/v1/gates")[1]["gates"]
-        waiting = next(each["id"] for each in gates if each["task"] == "waiting@shop")
-        resolve(at.server, waiting, waiter)
-        processor.shutdown()
+    at = watch("standard")
+    first, processor = at.in_process()
+    first.loop({**ROOT, "gen_ai.conversation.id": "waiting"}, every_s=2)
+    waiter = waits_at(processor.gate("waiting"))
+    until_state(at, "waits")
+    first.loop({**ROOT, "gen_ai.conversation.id": "alone"})
+    until(lambda: len(at.server.ask("GET", "/v1/gates")[1]["gates"]) == 2)
+    page = until(lambda: "alone@shop" in (text := at.page("/")[1]) and text)
+    assert page.index("waiting@shop") < page.index("alone@shop")
+    gates = at.server.ask("GET", "/v1/gates")[1]["gates"]
+    waiting = next(each["id"] for each in gates if each["task"] == "waiting@shop")
+    resolve(at.server, waiting, waiter)
+    processor.shutdown()
