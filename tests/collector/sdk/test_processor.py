@@ -375,7 +375,7 @@ def test_an_author_may_want_to_be_sure() -> None:
     setup.call()
     setup.processor.force_flush()
 
-    with pytest.raises(GateOpenError):
+    with pytest.raises(GateOpenError, match="nobody knows whether its gate is open"):
         setup.processor.gate("talk").raise_if_open()
     setup.provider.shutdown()
 
@@ -522,9 +522,14 @@ def test_forks_and_ends(script: str) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         timeout=60,
         check=False,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
     assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    if script in (FORKING.format(used=True), FORKED_END):
+        assert "looptrace failed: this process was forked; create the proc" in done.stderr
 
 
 def test_the_processor_alone_imports_no_engine() -> None:

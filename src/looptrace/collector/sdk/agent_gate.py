@@ -66,7 +66,9 @@ class GateOpenError(LooptraceError, RuntimeError):
     """
 
     def __init__(self, state: GateState) -> None:
-        super().__init__(state.directive or state.reason or f"task {state.task} must not go on")
+        unknown = f"task {state.task} must not go on: nobody knows whether its gate is open"
+        known = state.directive or state.reason or f"task {state.task} must not go on"
+        super().__init__(known if state.open else unknown)
         self.state = state
 
 

@@ -7,7 +7,7 @@ on.
 
 from __future__ import annotations
 
-import logging
+import sys
 import time
 import weakref
 from collections import Counter
@@ -36,15 +36,13 @@ from looptrace.collector.sdk.open_spans import OpenSpans, service_in
 from looptrace.collector.sdk.server_watch import ServerAwayError
 from looptrace.collector.sdk.setup_check import SetupCheck
 from looptrace.collector.sdk.span_events import Emit, SpanEventEmitter
-from looptrace.collector.sdk.span_queue import Queued, SpanQueue
+from looptrace.collector.sdk.span_queue import Queued, SpanQueue, warn_of
 from looptrace.collector.sdk.watching_sampler import WatchingSampler
 from looptrace.installation import how_to_install
 from looptrace.semconv import SCOPE
 
 if TYPE_CHECKING:  # An agent that forwards its spans lacks the packages that this imports.
     from looptrace.analyzer.settings.given import SettingsLike
-
-_logger = logging.getLogger(__name__)
 
 # Spans that may be open at once; a process with more leaks spans.
 OPEN_SPANS_MAX = 10_000
@@ -388,5 +386,5 @@ class LoopSpanProcessor(SpanProcessor):
 
     def _count(self, where: str) -> None:
         if not self._errors[where]:
-            _logger.warning("looptrace failed; further failures are counted", exc_info=True)
+            warn_of(sys.exception())
         self._errors[where] += 1

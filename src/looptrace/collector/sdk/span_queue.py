@@ -16,12 +16,23 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from looptrace.collector.sdk.server_watch import ServerAwayError
 from looptrace.collector.worker import Worker, after_fork
+from looptrace.errors import LooptraceError
 
 _logger = logging.getLogger(__name__)
 
 # A span that ended, or a log record of a span.
 Queued: TypeAlias = ReadableSpan | ReadableLogRecord
 Take = Callable[[list[Queued]], None]
+
+
+def warn_of(error: BaseException | None) -> None:
+    """Log the first failure of looptrace in an agent; only one that it does not know needs more."""
+    is_known = isinstance(error, LooptraceError)
+    _logger.warning(
+        "looptrace failed%s (further failures are counted)",
+        f": {error}" if is_known else "",
+        exc_info=None if is_known else error,
+    )
 
 
 class SpanQueue:
@@ -134,7 +145,7 @@ class SpanQueue:
         except BaseException as error:
             if not self._has_warned and not isinstance(error, ServerAwayError):
                 self._has_warned = True
-                _logger.warning("looptrace failed; further failures are counted", exc_info=True)
+                warn_of(error)
             self._failed = True
             self._drop("failed", len(batch))
         finally:
