@@ -105,7 +105,7 @@ def test_refused_bodies_cost_no_memory(server: Served, name: str) -> None:
         return send(server, kind, packing, body, has_length=has_length)
 
     with small_cost(server):
-        assert {refused(number) for number in range(IN_TURN)} <= {status, 0}
+        assert {refused(number) for number in range(IN_TURN)} - {0} == {status}
         with ThreadPoolExecutor(AT_ONCE) as clients:
             # On a busy machine some take longer than the server waits for a body.
             assert set(clients.map(refused, range(AT_ONCE))) <= {status, 408, 503, 0}
