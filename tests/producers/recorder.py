@@ -70,7 +70,13 @@ PRODUCERS: Mapping[str, Producer] = {
         "vercel-legacy",
         "vercel-otel",
     )
-} | {"spring-ai": Producer(["java", "-jar", "target/agent.jar"], BUILD / "spring-ai")}
+} | {
+    "genkit-go": Producer(["./agent"], BUILD / "genkit-go"),
+    "quarkus-langchain4j": Producer(
+        ["java", "-jar", "target/quarkus-app/quarkus-run.jar"], BUILD / "quarkus-langchain4j"
+    ),
+    "spring-ai": Producer(["java", "-jar", "target/agent.jar"], BUILD / "spring-ai"),
+}
 
 
 class Tap(ThreadingHTTPServer):
