@@ -174,7 +174,10 @@ build/typescript/installed: examples/typescript/package.json
 
 # Agents of other languages, and a Collector: none of them belongs to the tests of every day.
 PRODUCERS := build/producers
-record-producers: $(VENV)/installed-dev $(PRODUCERS)/javascript/installed $(PRODUCERS)/spring-ai/installed ## record the traces of agents in other languages anew; installs them
+GO_PRODUCERS := $(PRODUCERS)/adk-go $(PRODUCERS)/genkit-go
+JVM_PRODUCERS := $(PRODUCERS)/quarkus-langchain4j $(PRODUCERS)/spring-ai
+record-producers: $(VENV)/installed-dev $(PRODUCERS)/javascript/installed $(GO_PRODUCERS:=/installed) \
+		$(JVM_PRODUCERS:=/installed) $(PRODUCERS)/rig/installed ## record the traces of agents in other languages anew; installs them
 	$(BIN)/python -m tests.producers.recorder $(OPTIONS)
 
 test-collector: $(VENV)/installed-dev $(PRODUCERS)/collector/installed ## a real OpenTelemetry Collector between agent and server; builds one, needs Go
@@ -186,10 +189,23 @@ $(PRODUCERS)/javascript/installed: $(wildcard tests/producers/javascript/*)
 	npm install --silent --no-fund --no-audit --ignore-scripts --prefix $(@D)
 	@touch $@
 
-$(PRODUCERS)/spring-ai/installed: $(shell find tests/producers/jvm/spring-ai -type f)
+$(JVM_PRODUCERS:=/installed): $(PRODUCERS)/%/installed: $(shell find tests/producers/jvm -type f)
 	@mkdir -p $(@D)
-	cp -r tests/producers/jvm/spring-ai/. $(@D)
+	cp -r tests/producers/jvm/$*/. $(@D)
 	cd $(@D) && mvn -q -B package
+	@touch $@
+
+# The modules that these need are looked up anew, which writes their sums.
+$(GO_PRODUCERS:=/installed): $(PRODUCERS)/%-go/installed: $(wildcard tests/producers/go/*/*)
+	@mkdir -p $(@D)
+	cp tests/producers/go/$*/* $(@D)
+	cd $(@D) && go mod tidy && go build -o agent .
+	@touch $@
+
+$(PRODUCERS)/rig/installed: $(shell find tests/producers/rust/rig -type f)
+	@mkdir -p $(@D)
+	cp -r tests/producers/rust/rig/. $(@D)
+	cd $(@D) && cargo build --quiet
 	@touch $@
 
 $(PRODUCERS)/collector/installed: tests/producers/collector/builder.yml

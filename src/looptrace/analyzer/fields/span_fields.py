@@ -139,7 +139,8 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
     arguments, results, say_failed = (
         _tool_fields(columns, kinds, dialect) if kind else _spare_fields(columns, len(names))
     )
-    failed = list(map(failed_by, row["status"], levels_of(columns), say_failed, results))
+    levels = levels_of(columns)
+    failed = list(map(failed_by, row["status"], levels, say_failed, results, row["events"]))
     errors = errors_of(row, columns, failed, results)
     kinds = _shown(kinds, said_kind, arguments, results, failed)
     given, answers = _model_fields(columns, kinds, row["trace_id"])

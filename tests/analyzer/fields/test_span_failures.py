@@ -1,0 +1,35 @@
+"""Whether a span failed, where its status does not say so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from looptrace.analyzer.fields.span_failures import STATUS_ERROR, STATUS_OK, failed_by
+
+RAISED = {"name": "exception", "attributes": {"exception.message": "timeout"}}
+LOGGED = {"name": "gen_ai.execute_tool.exception", "attributes": {}}
+OTHER = {"name": "retry", "attributes": {}}
+
+
+@pytest.mark.parametrize(
+    ("status", "result", "events", "failed"),
+    [
+        (0, None, [RAISED], True),  # Quarkus sets no status.
+        (0, None, [LOGGED], True),
+        (0, None, [OTHER, RAISED], True),
+        (STATUS_ERROR, None, [], True),
+        (STATUS_ERROR, "9 passed", [], True),
+        (0, "9 passed", [RAISED], None),  # It was caught, and a further try worked.
+        (0, None, [RAISED, OTHER], None),
+        (STATUS_OK, None, [RAISED], False),
+        (0, None, [OTHER], None),
+        (0, None, [], None),
+    ],
+)
+def test_an_exception_without_status_and_result_is_a_failure(
+    status: int, result: str | None, events: list[dict[str, Any]], failed: bool | None
+) -> None:
+    """A failure that is read as a success hides a loop, and the other way invents one."""
+    assert failed_by(status, None, None, result, events) is failed
