@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import polars as pl
@@ -13,7 +14,15 @@ import pytest
 
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.fields.dialect_table import SHIPPED, WRITTEN, Dialect
+from looptrace.analyzer.fields.dialect_table import (
+    PART,
+    SHIPPED,
+    STRUCTURE,
+    UNKNOWN,
+    WRITTEN,
+    Dialect,
+    KindRow,
+)
 from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.analyzer.schema.distinct_spans import whole_spans
 from looptrace.analyzer.schema.spans import span_rows
@@ -82,3 +91,33 @@ def test_a_live_process_understands_the_same(dialect: Dialect) -> None:
 
         live, batch = buffer.understood(), analysis_of(name).understood
         assert replace(live, incomplete=0) == replace(batch, incomplete=0), name
+
+
+# Spans of these scopes are functions of a program, and no marker says of what kind they are.
+FUNCTIONS = {"looptrace", "codex*"}
+VALUED = [
+    pytest.param(row, id=f"{dialect.name}-{row.condition}")
+    for dialect in SHIPPED.dialects
+    for row in dialect.kinds
+    if row.values and "*" not in row.values and row.kind != PART
+]
+
+
+@pytest.mark.parametrize("row", VALUED)
+def test_a_kind_that_nobody_knows_is_not_understood(row: KindRow) -> None:
+    """A new value of a marker is no structure: it may be what an agent does."""
+    value = json.dumps({row.part: "unheard"}) if row.part else "unheard"
+    scope = row.scope[0].replace("?*", "x").replace("*", "x") if row.scope else None
+    assert SHIPPED.kind_of({row.key: value}, "unheard", scope) == UNKNOWN
+
+
+def test_no_scope_is_structure_as_a_whole() -> None:
+    """A new span of a known producer may be what an agent does."""
+    of_scopes = {
+        scope
+        for dialect in SHIPPED.dialects
+        for row in dialect.kinds
+        if row.kind == STRUCTURE and not row.key and not row.name
+        for scope in row.scope
+    }
+    assert of_scopes <= FUNCTIONS
