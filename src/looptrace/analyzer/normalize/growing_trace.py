@@ -19,6 +19,7 @@ from looptrace.analyzer.normalize.session_history import (
     fill_from,
     given_results,
     no_conversations,
+    note_result,
 )
 from looptrace.analyzer.normalize.span_tree import INHERITED, SpanTree
 from looptrace.analyzer.normalize.steps import is_step
@@ -102,8 +103,8 @@ class GrowingTrace:
         self._roots = {s.task: (s, self._tree.task(s)) for s in self._tree.by_id.values() if s.task}
         self._conversations = no_conversations()
         self._results: ResultsInTrace = {}
-        for span, result, _ in given_results(spans, self._tree, self._conversations):
-            self._results.setdefault((span.trace_id, str(result.call_id)), result)
+        for given in given_results(spans, self._tree, self._conversations):
+            note_result(given, self._results)
         self._last_model = max((_place(s) for s in spans if s.kind == "model"), default=None)
         # If spans are merged or calls share an id, each span may change any turn, and what lies
         # within a step says what it is.
@@ -230,12 +231,10 @@ class GrowingTrace:
         """Learn the results that a model was given, and add them to the turns of their calls."""
         results = list(given_results([span], self._tree, self._conversations))
         self._sessions.learn_results(results, self._tree)
-        for _, result, _ in results:
-            call_id = str(result.call_id)
-            if (span.trace_id, call_id) in self._results:
+        for given in results:
+            if not note_result(given, self._results):
                 continue
-            self._results[span.trace_id, call_id] = result
-            for turn in tuple(calls.turns.get(call_id, ())):
+            for turn in tuple(calls.turns.get(str(given[1].call_id), ())):
                 if isinstance(turn, int):
                     self._put_call(calls, turn)
                 else:
