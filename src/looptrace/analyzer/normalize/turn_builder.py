@@ -153,6 +153,19 @@ def tells_of_turns(span: SpanFields) -> bool:
     return bool(span.kind or span.status or span.figures.known or span.interventions)
 
 
+def adopted_in(
+    spans: Iterable[SpanFields], tree: SpanTree, sessions: SessionHistory
+) -> set[SpanKey]:
+    """Return the spans of a trace that have no kind, and are calls that a model asked for."""
+    spans = list(spans)
+    members = [span for span in spans if tells_of_turns(span)]
+    spare = [s for s in spans if s.arguments is not None and not tells_of_turns(s)]
+    if not (members and spare):
+        return set()
+    trace = _Trace(members, tree, sessions, spare, ended=False)
+    return {(members[0].trace_id, span_id) for span_id in trace.adopted}
+
+
 class _Trace:
     """The spans of one trace while they become turns; of the `spare` ones, some may be calls."""
 

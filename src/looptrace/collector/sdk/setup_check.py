@@ -90,10 +90,16 @@ class SetupCheck:
                 shown,
             )
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many spans were understood, and how many not; structure is neither."""
+        return self._read, self._unread
+
     def _understand(self, span: ReadableSpan) -> None:
-        """Count what is understood, as `understanding` does: children end before their parents."""
-        if self._warned["hardly watched"]:
-            return
+        """Count what is understood, as `understanding` does: children end before their parents.
+
+        Fields are not read here, so that a call of no dialect is not known by a response's request.
+        """
         attributes, context = span.attributes or {}, span.context
         kind, dialect = self._spans.said_of(span)
         if kind:
