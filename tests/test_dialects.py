@@ -27,7 +27,9 @@ from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.analyzer.schema.distinct_spans import whole_spans
 from looptrace.analyzer.schema.spans import span_rows
 from looptrace.collector.files.reader import read_spans
+from tests.collector.store.test_writer import spans_of
 from tests.framework_table import DIALECTS
+from tests.otlp import Trace
 
 PROVEN = [dialect for dialect in SHIPPED.dialects if dialect.writes]
 of_each = pytest.mark.parametrize("dialect", PROVEN, ids=lambda dialect: dialect.name)
@@ -91,6 +93,21 @@ def test_a_live_process_understands_the_same(dialect: Dialect) -> None:
 
         live, batch = buffer.understood(), analysis_of(name).understood
         assert replace(live, incomplete=0) == replace(batch, incomplete=0), name
+
+
+def test_a_live_process_understands_a_call_by_its_request() -> None:
+    """A span of no kind is a turn where a response asked for it."""
+    trace = Trace("s1")
+    asked = [{"type": "tool_call", "id": "c1", "name": "weigh", "arguments": {"crate": "A"}}]
+    answer = json.dumps([{"role": "assistant", "parts": asked}])
+    chat = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": answer}
+    trace.span("chat", None, chat)
+    trace.span("weigh", None, {"input.value": json.dumps({"crate": "A"})})
+    spans, buffer = spans_of(trace), TraceBuffer()
+    for row in span_rows(spans):
+        buffer.take([row])
+    assert buffer.understood() == analyse(spans).understood
+    assert buffer.understood().turns == 2
 
 
 # Spans of these scopes are functions of a program, and no marker says of what kind they are.
