@@ -49,7 +49,7 @@ your own are [settings](settings.md#attributes), for files, stores, servers and 
 ```toml
 {own}```
 
-A process that forwards its spans knows only the table below; its server knows your keys. A store
+A process that forwards its spans knows your keys by `forward(settings="looptrace.toml")`. A store
 derives its turns anew where they change, but a new key of `session` or `task` joins only what is
 stored from then on.
 

@@ -226,3 +226,26 @@ def test_a_process_counts_as_a_report_does(path: Path) -> None:
     assert unread == seen.unread
     if not path.name.startswith(BY_FIELDS):
         assert read == seen.turns + seen.parts + seen.agents
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_process_that_forwards_knows_the_keys_of_its_server(
+    given: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its server may read what this process does not know, and is then no reason to warn."""
+    settings = tmp_path / "looptrace.toml"
+    settings.write_text('[attributes]\ntool = "acme.tool"\narguments = ["acme.args"]\n', "utf-8")
+    processor = LoopSpanProcessor.forward(
+        "http://127.0.0.1:1", gates="", settings=settings if given else None
+    ).use(TracerProvider())
+    assert processor._provider is not None
+    with caplog.at_level(logging.WARNING):
+        for _ in range(20):
+            processor._provider.get_tracer("acme").start_span("acme.dig", attributes=ACME).end()
+    said = warnings(caplog)
+    processor.shutdown()
+    assert len(said) == (0 if given else 1)
+    assert all("unless the server has keys of its own" in text for text in said)
+    settings.write_text("[attributes]\ntools = []\n", "utf-8")
+    with pytest.raises(ValueError, match="no such fields"):
+        LoopSpanProcessor.forward("http://127.0.0.1:1", gates="", settings=settings)
