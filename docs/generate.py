@@ -56,6 +56,8 @@ stored from then on.
 ## What is read
 
 Each row is tested with a recorded example. *Not written*: the producer's source writes it nowhere.
+A server of MCP that is seen without its clients has a session for each trace, and
+`mcp.session.id` names none: clients of several agents may share a connection.
 """
 _KINDS_HEAD = """## Kinds
 
