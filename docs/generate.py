@@ -49,13 +49,15 @@ your own are [settings](settings.md#attributes), for files, stores, servers and 
 ```toml
 {own}```
 
-A process that forwards its spans knows only the table below; its server knows your keys. A store
+A process that forwards its spans knows your keys by `forward(settings="looptrace.toml")`. A store
 derives its turns anew where they change, but a new key of `session` or `task` joins only what is
 stored from then on.
 
 ## What is read
 
 Each row is tested with a recorded example. *Not written*: the producer's source writes it nowhere.
+A server of MCP that is seen without its clients has a session for each trace, and
+`mcp.session.id` names none: clients of several agents may share a connection.
 """
 _KINDS_HEAD = """## Kinds
 

@@ -62,6 +62,7 @@ MARKS = {
         "tests/collector/importers/test_printed.py::test_nothing_printed_ends_the_reading",
         "tests/analyzer/normalize/test_growing_trace.py::test_spans_come_in_other_orders",
         "tests/analyzer/normalize/test_growing_trace.py::test_spans_of_any_trace",
+        "tests/analyzer/normalize/test_reused_ids.py::test_the_same_in_any_order",
         "tests/analyzer/engine/test_arrivals.py::test_files_arrive_in_any_order",
         "tests/analyzer/engine/test_arrivals.py::test_traces_of_sessions_come_in_any_order",
         "tests/analyzer/engine/test_late_spans.py::test_gates_are_those_of_all_spans_in_any_order",

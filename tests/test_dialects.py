@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import polars as pl
@@ -13,12 +14,22 @@ import pytest
 
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.fields.dialect_table import SHIPPED, WRITTEN, Dialect
+from looptrace.analyzer.fields.dialect_table import (
+    PART,
+    SHIPPED,
+    STRUCTURE,
+    UNKNOWN,
+    WRITTEN,
+    Dialect,
+    KindRow,
+)
 from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.analyzer.schema.distinct_spans import whole_spans
 from looptrace.analyzer.schema.spans import span_rows
 from looptrace.collector.files.reader import read_spans
+from tests.collector.store.test_writer import spans_of
 from tests.framework_table import DIALECTS
+from tests.otlp import Trace
 
 PROVEN = [dialect for dialect in SHIPPED.dialects if dialect.writes]
 of_each = pytest.mark.parametrize("dialect", PROVEN, ids=lambda dialect: dialect.name)
@@ -82,3 +93,48 @@ def test_a_live_process_understands_the_same(dialect: Dialect) -> None:
 
         live, batch = buffer.understood(), analysis_of(name).understood
         assert replace(live, incomplete=0) == replace(batch, incomplete=0), name
+
+
+def test_a_live_process_understands_a_call_by_its_request() -> None:
+    """A span of no kind is a turn where a response asked for it."""
+    trace = Trace("s1")
+    asked = [{"type": "tool_call", "id": "c1", "name": "weigh", "arguments": {"crate": "A"}}]
+    answer = json.dumps([{"role": "assistant", "parts": asked}])
+    chat = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": answer}
+    trace.span("chat", None, chat)
+    trace.span("weigh", None, {"input.value": json.dumps({"crate": "A"})})
+    spans, buffer = spans_of(trace), TraceBuffer()
+    for row in span_rows(spans):
+        buffer.take([row])
+    assert buffer.understood() == analyse(spans).understood
+    assert buffer.understood().turns == 2
+
+
+# Spans of these scopes are functions of a program, and no marker says of what kind they are.
+FUNCTIONS = {"looptrace", "codex*"}
+VALUED = [
+    pytest.param(row, id=f"{dialect.name}-{row.condition}")
+    for dialect in SHIPPED.dialects
+    for row in dialect.kinds
+    if row.values and "*" not in row.values and row.kind != PART
+]
+
+
+@pytest.mark.parametrize("row", VALUED)
+def test_a_kind_that_nobody_knows_is_not_understood(row: KindRow) -> None:
+    """A new value of a marker is no structure: it may be what an agent does."""
+    value = json.dumps({row.part: "unheard"}) if row.part else "unheard"
+    scope = row.scope[0].replace("?*", "x").replace("*", "x") if row.scope else None
+    assert SHIPPED.kind_of({row.key: value}, "unheard", scope) == UNKNOWN
+
+
+def test_no_scope_is_structure_as_a_whole() -> None:
+    """A new span of a known producer may be what an agent does."""
+    of_scopes = {
+        scope
+        for dialect in SHIPPED.dialects
+        for row in dialect.kinds
+        if row.kind == STRUCTURE and not row.key and not row.name
+        for scope in row.scope
+    }
+    assert of_scopes <= FUNCTIONS

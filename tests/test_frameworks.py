@@ -153,7 +153,6 @@ OTHER_ATTRIBUTES = ("looptrace-own-loop", "looptrace-own-ok")
 ALL = EXPECTED | EXPECTED_OWN
 # Names that no trace of ours shows; other tests make spans with them.
 NOT_SHOWN = {
-    "conversation.id",
     "gen_ai.conversation.compacted",
     "langfuse.session.id",
     "looptrace.phase.start_ns",  # of spans that were forwarded
@@ -162,7 +161,6 @@ NOT_SHOWN = {
     "looptrace.progress.dependencies_added",
     "looptrace.progress.files_created",
     "looptrace.task.parent_id",
-    "tool.call_id",
 }
 
 BLIND = ("crewai-openllmetry-loop", "crewai-openllmetry-ok")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from looptrace.analyzer.engine.batch import analyse
+from looptrace.analyzer.normalize.understanding import NOTHING_SEEN
+from looptrace.analyzer.report.verdict import understood_lines, warning_text
 from tests.cli.test_analyze import LOOPING, run
+from tests.collector.store.test_writer import spans_of
 from tests.otlp import Trace
 
 TOOL = {
@@ -179,3 +184,39 @@ def test_an_unknown_kind_of_a_known_convention_is_not_understood(key: str, tmp_p
     trace.span("new", None, {key: "next_year", "input.value": "a", "output.value": "b"})
 
     assert counts_of(trace, tmp_path)["unread"] == 1
+
+
+CHAT = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.request.model": "model-s",
+    "gen_ai.output.messages": '[{"role": "assistant", "content": "I dig."}]',
+}
+
+
+@pytest.mark.parametrize(
+    ("chats", "own", "calls", "warns"),
+    [(6, 6, 0, True), (6, 4, 0, True), (10, 1, 0, False), (6, 0, 0, False), (6, 6, 2, False)],
+)
+def test_calls_that_nobody_understood_are_the_first_line(
+    chats: int, own: int, calls: int, warns: bool, tmp_path: Path
+) -> None:
+    """Responses alone make half, and loops of calls would stay hidden."""
+    trace = Trace()
+    for number in range(chats):
+        said = json.dumps([{"role": "assistant", "content": f"I dig in bed {number}."}])
+        trace.span("chat", None, CHAT | {"gen_ai.output.messages": said})
+    for number in range(own):
+        trace.span("acme.tool", None, OWN | {"acme.args": f"bed {number}"})
+    for number in range(calls):
+        trace.span("execute_tool dig", None, TOOL | {"gen_ai.tool.call.id": f"c{number}"})
+    text = run("analyze", written(trace, tmp_path)).stdout
+    assert text.startswith("Hardly watched: no call of a tool was found") == warns
+
+
+def test_a_remote_store_says_that_it_was_not_looked_at() -> None:
+    """Nothing about what was understood would read as if all of it was."""
+    trace = Trace()
+    trace.span("execute_tool dig", None, TOOL)
+    analysis = replace(analyse(spans_of(trace)), understood=NOTHING_SEEN)
+    assert "not looked at, because the store is remote" in understood_lines(analysis)[0]
+    assert not warning_text(analysis)

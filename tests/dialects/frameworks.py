@@ -299,8 +299,91 @@ def agent_framework(calls: Sequence[Call]) -> Trace:
     return trace
 
 
+def any_agent(calls: Sequence[Call]) -> Trace:
+    """Return a run of any-agent: one flat list of spans, and no ids of calls."""
+    trace = blank_trace("any_agent", "any_agent")
+    agent: dict[str, Any] = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": AGENT,
+        "gen_ai.request.model": MODEL,
+        "any_agent.version": "1.18.0",
+    }
+    root = trace.span(f"invoke_agent [{AGENT}]", None, agent)
+    for number, call in rounds(calls):
+        asked = {"tool.name": call.tool, "tool.args": call.json} if call else {}
+        request: dict[str, Any] = {
+            "gen_ai.operation.name": "call_llm",
+            "gen_ai.request.model": MODEL,
+            "gen_ai.output": json.dumps([asked]) if call else DONE,
+            "gen_ai.output.type": "json" if call else "text",
+        } | USED
+        given = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": TASK}]
+        request |= {} if number else {"gen_ai.input.messages": json.dumps(given)}
+        trace.span(f"call_llm {MODEL}", root, request, status="ok")
+        if call:
+            tool: dict[str, Any] = {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": call.tool,
+                "gen_ai.tool.args": call.json,
+                "gen_ai.output": f"Error calling tool: {call.error}" if call.error else call.result,
+                "gen_ai.output.type": "text",
+            }
+            message = f"Error calling tool: {call.error}" if call.error else ""
+            trace.span(f"execute_tool {call.tool}", root, tool, status=call.status, message=message)
+    return trace
+
+
+def pipecat(calls: Sequence[Call]) -> Trace:
+    """Return a conversation of Pipecat: functions have no spans, and contexts show their results.
+
+    Services that hear and speak write a span of a call, as of the first one here.
+    """
+    trace = blank_trace("pipecat", "pipecat")
+    talk = {"conversation.id": SESSION, "conversation.type": "voice"}
+    root = trace.span("conversation", None, talk)
+    history: list[dict[str, Any]] = [{"role": "user", "content": TASK}]
+    for number, call in rounds(calls):
+        turn: dict[str, Any] = {
+            "turn.number": number + 1,
+            "turn.type": "conversation",
+            "conversation.id": SESSION,
+        }
+        around = trace.span("turn", root, turn)
+        trace.span("stt", around, {"gen_ai.operation.name": "stt", "transcript": TASK})
+        request: dict[str, Any] = {
+            "gen_ai.provider.name": "openai",
+            "gen_ai.request.model": MODEL,
+            "gen_ai.operation.name": "chat",
+            "gen_ai.output.type": "text",
+            "stream": True,
+            "input": json.dumps(history),
+            "output": call.text if call else DONE,
+        } | USED
+        trace.span("llm", around, request)
+        if call:
+            function = {"name": call.tool, "arguments": call.json}
+            asked = {"id": call_id(number), "type": "function", "function": function}
+            told = f"Error: {call.error}" if call.error else call.result
+            answer = {"role": "tool", "content": told, "tool_call_id": call_id(number)}
+            history += [{"role": "assistant", "tool_calls": [asked]}, answer]
+    spoken: dict[str, Any] = {
+        "gen_ai.operation.name": "llm_tool_call",
+        "service.operation": "llm_tool_call",
+        "tool.function_name": calls[0].tool,
+        "tool.call_id": call_id(0),
+        "tool.calls_count": 1,
+        "tool.arguments": calls[0].json,
+    }
+    trace.span("llm_tool_call", root, spoken, start_s=0.0, end_s=2.5)
+    for name in ("tts", "llm_setup"):
+        trace.span(name, root, {"gen_ai.operation.name": name})
+    return trace
+
+
 WRITERS: dict[str, Writer] = {
     "agent_framework": agent_framework,
+    "any_agent": any_agent,
+    "pipecat": pipecat,
     "google_adk": google_adk,
     "spring_ai": spring_ai,
     "koog": koog,

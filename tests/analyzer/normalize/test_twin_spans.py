@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
 import pytest
 
 from looptrace.analyzer.normalize.turn_builder import turns_of
+from tests.analyzer.normalize.test_growing_trace import assert_continued_is_anew
 from tests.collector.store.test_writer import spans_of
 from tests.otlp import Attributes, Trace
 
@@ -78,3 +80,81 @@ def test_a_part_of_a_call(succeeds: bool) -> None:
     assert turns["name"].to_list() == ["Bash"]
     assert turns["failed"].to_list() == [None if succeeds else True]
     assert turns["error_type"].to_list() == [None if succeeds else "ShellError"]
+
+
+_SCOPE = "openinference.instrumentation.beeai"
+_TEST: Attributes = {
+    "openinference.span.kind": "TOOL",
+    "tool.name": "run_tests",
+    "input.value": '{"path": "a"}',
+    "output.value": "1 failed",
+}
+_AGENT: Attributes = {"openinference.span.kind": "AGENT"}
+
+
+def _events(trace: Trace, around: str) -> None:
+    call = trace.span("run_tests", around, _TEST)
+    for name in ("start", "retry", "error", "progress", "finish"):
+        event = {"openinference.span.kind": "TOOL", "metadata.path": f"tool.run_tests.{name}"}
+        trace.span(name, call, event, seconds=0)
+
+
+def _nested(trace: Trace, around: str) -> None:
+    for _ in range(3):
+        around = trace.span("run_tests", around, _TEST)
+
+
+def _with_an_agent_between(trace: Trace, around: str) -> None:
+    agent = trace.span("packer", trace.span("run_tests", around, _TEST), _AGENT)
+    trace.span("run_tests", trace.span("run_tests", agent, _TEST), _TEST)
+
+
+def _copies(trace: Trace, around: str) -> None:
+    """Write a call when it ended, and again when each run around it ended."""
+    now = trace.now_s
+    at: dict[str, Any] = {"start_s": now + 1, "end_s": now + 2}
+    trace.span("run_tests", around, _TEST, **at)
+    agent = trace.span("packer", around, _AGENT, start_s=now, end_s=now + 3)
+    trace.span("run_tests", agent, _TEST, **at)
+    flow = trace.span("flow", around, start_s=now, end_s=now + 3)
+    agent = trace.span("packer", flow, _AGENT, start_s=now, end_s=now + 3)
+    trace.span("run_tests", agent, _TEST, **at)
+
+
+def _parallel(trace: Trace, around: str) -> None:
+    """Two agents do the same at the same time."""
+    now = trace.now_s
+    for name in ("packer", "checker"):
+        agent = trace.span(name, around, _AGENT, start_s=now, end_s=now + 3)
+        trace.span("run_tests", agent, _TEST, start_s=now + 1, end_s=now + 2)
+
+
+def _within_other_work(trace: Trace, around: str) -> None:
+    call = trace.span("run_tests", around, _TEST)
+    trace.span("lint", call, {**_TEST, "tool.name": "lint"})
+
+
+def _within_an_agent(trace: Trace, around: str) -> None:
+    agent = trace.span("packer", trace.span("run_tests", around, _TEST), _AGENT)
+    trace.span("run_tests", agent, {**_TEST, "input.value": '{"path": "b"}'})
+
+
+@pytest.mark.parametrize(
+    ("write", "calls"),
+    [
+        *[(write, 1) for write in (_events, _nested, _with_an_agent_between, _copies)],
+        *[(write, 2) for write in (_parallel, _within_other_work, _within_an_agent)],
+    ],
+)
+def test_one_call_is_counted_once(
+    write: Callable[[Trace, str], None], calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BeeAI's instrumentation wrote each call up to three times, before September 2025."""
+    trace = Trace("s", scope=_SCOPE)
+    root = trace.span("app")
+    for _ in range(4):
+        write(trace, root)
+    spans = spans_of(trace)
+    assert turns_of(spans)[0].filter(pl.col("kind") == "tool").height == 4 * calls
+    for order in (spans.sort("end_ns"), spans, spans.reverse(), spans.sample(shuffle=True, seed=4)):
+        assert_continued_is_anew(order, 1, monkeypatch)

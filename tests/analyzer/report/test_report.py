@@ -362,6 +362,7 @@ def test_terminal_report_of_a_loop() -> None:
         "  failed   ✗ ✗ ✗ ✗ ✗ ✗\n"
         "          █ call, │ response, a repeats A\n"
         "\n"
+        "How much was understood was not looked at, because the store is remote.\n"
         "12 tool turns carry no arguments: no rule could compare their calls.\n"
         "1 tool turn carries no results: no rule could compare their outcomes.\n"
         "\n"

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import cast
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import SpanLimits, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanLimits, TracerProvider
 from opentelemetry.util._once import Once
 
 import looptrace
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.distinct_spans import whole_spans
+from looptrace.analyzer.schema.spans import span_rows
 from looptrace.collector import LoopSpanProcessor
+from looptrace.collector.files.reader import read_spans
+from looptrace.collector.sdk.open_spans import OpenSpans
+from looptrace.collector.sdk.setup_check import SetupCheck
+from tests import framework_table
+from tests.producers.recorder import TRACES
+from tests.reliability.test_live_is_batch import sdk_span
 
 WARNED = "looptrace.collector.sdk.setup_check"
 
@@ -167,3 +178,74 @@ def test_spans_that_are_not_understood_are_warned_of(
     for text in said:
         assert "acme.dig (scope acme; attributes acme.tool, acme.args)" in text
         assert "[attributes]" in text
+
+
+FOLDERS = (framework_table.DIALECTS, framework_table.OWN, TRACES)
+# What a span's marker does not say, and the analyzer reads from its fields: whether a part shows a
+# failure, a step lies around known spans, a call is the end of a run, or a span has an attempt's
+# status. None of it makes a span one that nobody understands.
+BY_FIELDS = ("claude_code", "codex", "looptrace-own", "smolagents", "traceloop")
+_ENDS = (False, True)
+
+
+def _counted(spans: list[ReadableSpan]) -> tuple[int, int]:
+    """Return how many spans a process counts as understood and as not, as they begin and end."""
+    by_id = {span.context.span_id: span for span in spans}
+
+    def depth(span: ReadableSpan) -> int:
+        above = span.parent and by_id.get(span.parent.span_id)
+        return 1 + depth(above) if above else 0
+
+    opened = OpenSpans(len(spans))
+    check = SetupCheck(opened)
+    moments = [(span, ends) for ends in _ENDS for span in spans]
+    moments.sort(
+        key=lambda each: (
+            each[0].end_time if each[1] else each[0].start_time,
+            each[1],
+            -depth(each[0]) if each[1] else depth(each[0]),
+        )
+    )
+    for span, ends in moments:
+        if ends:
+            opened.end(span)
+            check.ended(span)
+        else:
+            opened.add(cast("Span", span))
+    return check.counts
+
+
+@pytest.mark.parametrize(
+    "path", [p for f in FOLDERS for p in sorted(f.glob("*.json*"))], ids=lambda path: path.name
+)
+def test_a_process_counts_as_a_report_does(path: Path) -> None:
+    """A warning of a process that a report does not confirm would be noise, and silence worse."""
+    spans = whole_spans(read_spans([str(path)]).spans)
+    seen = turns_of(spans)[1].understood
+    read, unread = _counted(list(map(sdk_span, span_rows(spans))))
+    assert unread == seen.unread
+    if not path.name.startswith(BY_FIELDS):
+        assert read == seen.turns + seen.parts + seen.agents
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_process_that_forwards_knows_the_keys_of_its_server(
+    given: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its server may read what this process does not know, and is then no reason to warn."""
+    settings = tmp_path / "looptrace.toml"
+    settings.write_text('[attributes]\ntool = "acme.tool"\narguments = ["acme.args"]\n', "utf-8")
+    processor = LoopSpanProcessor.forward(
+        "http://127.0.0.1:1", gates="", settings=settings if given else None
+    ).use(TracerProvider())
+    assert processor._provider is not None
+    with caplog.at_level(logging.WARNING):
+        for _ in range(20):
+            processor._provider.get_tracer("acme").start_span("acme.dig", attributes=ACME).end()
+    said = warnings(caplog)
+    processor.shutdown()
+    assert len(said) == (0 if given else 1)
+    assert all("unless the server has keys of its own" in text for text in said)
+    settings.write_text("[attributes]\ntools = []\n", "utf-8")
+    with pytest.raises(ValueError, match="no such fields"):
+        LoopSpanProcessor.forward("http://127.0.0.1:1", gates="", settings=settings)

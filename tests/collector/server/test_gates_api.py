@@ -19,16 +19,22 @@ from looptrace.collector.server.streams.hearing import Hearing
 from looptrace.collector.store import layout, writer
 from looptrace.collector.store.reader import open_gates
 from tests.collector.store.test_writer import call, looping, spans_of, working
+from tests.otlp import Trace
 
 
 async def _nothing() -> None:
     """Wait for nothing: the store has it all."""
 
 
+def api_of(store_dir: Path) -> GatesApi:
+    """Return the interface to a store."""
+    feed = cast("Any", SimpleNamespace(hearing=Hearing(lambda: None)))
+    return GatesApi(store_dir, default(), feed, lambda: None, _nothing)
+
+
 def shown(store_dir: Path, gate_id: str, media_type: str = "application/json") -> tuple[int, bytes]:
     """Ask for a gate as a request does; returns status and body."""
-    feed = cast("Any", SimpleNamespace(hearing=Hearing(lambda: None)))
-    api = GatesApi(store_dir, default(), feed, lambda: None, _nothing)
+    api = api_of(store_dir)
     request = Request(
         {
             "type": "http",
@@ -98,3 +104,17 @@ def test_a_gate_whose_turns_are_not_stored_has_no_report(tmp_path: Path, gate_id
     status, body = shown(tmp_path, gate_id)
     assert (status, body.endswith(b'"report":null}')) == (200, True)
     assert shown(tmp_path, gate_id, "text/markdown")[0] == 503
+
+
+def test_a_task_whose_turns_are_not_stored_has_a_service(tmp_path: Path) -> None:
+    """A gate opens before its spans are in the store's files, and its events name the service."""
+    trace = Trace("s1", service="fixer")
+    for _ in range(8):
+        call(trace)
+    writer.ingest(spans_of(trace), tmp_path)
+    (stored,) = api_of(tmp_path).task_list().tasks
+    for path in tmp_path.glob("turns/day=2026*/*/data.parquet"):
+        path.unlink()
+    (listed,) = api_of(tmp_path).task_list().tasks
+    assert (stored.service, stored.turns) == ("fixer", 8)
+    assert (listed.service, listed.turns) == ("fixer", 0)

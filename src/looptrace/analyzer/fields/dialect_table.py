@@ -7,6 +7,7 @@ process uses it too.
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from importlib.resources import files
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from looptrace.bounded_dict import BoundedDict
@@ -327,6 +329,21 @@ def _dialect(given: dict[str, Any]) -> Dialect:
     kinds = tuple(map(kind_row, given.pop("kinds", ())))
     given |= {name: tuple(given[name]) for name in lists if name in given}
     return Dialect(kinds=kinds, fields=fields, **given)
+
+
+def table_of_file(path: str | os.PathLike[str]) -> DialectTable:
+    """Return the shipped table with the keys in `[attributes]` of a settings file.
+
+    Raises:
+        OSError: if the file cannot be read.
+        ValueError: if it is no TOML, or names a field or a kind that does not exist.
+    """
+    given = dict(tomllib.loads(Path(path).read_text("utf-8")).get("attributes", {}))
+    rows = tuple(map(kind_row, given.pop("kinds", ())))
+    fields = {name: _listed(keys) for name, keys in given.items()}
+    if unknown := fields.keys() - set(FIELDS):
+        raise ValueError(f"{path}: no such fields in [attributes]: {', '.join(sorted(unknown))}")
+    return SHIPPED.with_own(rows, fields) if rows or fields else SHIPPED
 
 
 SHIPPED = DialectTable([_dialect(dict(given)) for given in _document["dialects"]])

@@ -59,17 +59,19 @@ _RESULT_WRAPPERS = (
     *("toolResponse", "tool_call_result"),
 )
 _TYPES = _CALL_TYPES | _RESULT_TYPES
+_TELLING_NAMES = ("function_call_name", "tool.name")  # which only calls have
 # A part with none of these types and none of these keys is neither a call nor a result.
 _TELLING_KEYS = frozenset(
-    {*_CALL_WRAPPERS, *_RESULT_WRAPPERS, "function", "args", "toolName", "function_call_name"}
+    {*_CALL_WRAPPERS, *_RESULT_WRAPPERS, "function", "args", "toolName", *_TELLING_NAMES}
 )
+_PART_KEYS = frozenset({*_CALL_WRAPPERS, *_RESULT_WRAPPERS, "tool.name"})
 # An item of a conversation may have an id of its own beside the `call_id`.
 _CALL_ID_KEYS = ("call_id", "id", "toolCallId", "toolUseId", "tool_use_id", "tool_call_id", "ref")
 _ANSWERED_ID_KEYS = (
     *("tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "call_id", "id", "ref"),
 )
-_NAME_KEYS = ("name", "toolName", "tool_name", "function_call_name")
-_ARGUMENT_KEYS = ("arguments", "args", "input", "function_call_arguments_json")
+_NAME_KEYS = ("name", "toolName", "tool_name", *_TELLING_NAMES)
+_ARGUMENT_KEYS = ("arguments", "args", "input", "function_call_arguments_json", "tool.args")
 _RESULT_KEYS = ("response", "result", "output", "content")
 # A message without these keys has no envelope.
 _ENVELOPES = frozenset({"messages", "generations", "message", "args"})
@@ -203,7 +205,7 @@ def _items(value: Any) -> list[Any]:
 def _is_part(item: Any) -> bool:
     if not isinstance(item, dict) or "role" in item or "message" in item or "lc" in item:
         return False
-    return "text" in item or any(key in item for key in _CALL_WRAPPERS + _RESULT_WRAPPERS)
+    return "text" in item or not _PART_KEYS.isdisjoint(item)
 
 
 def _message(item: Any, default_role: str) -> Message:
@@ -340,7 +342,7 @@ def _call(part: dict[str, Any]) -> ToolCall | None:
     is_call = _type(part) in _CALL_TYPES or ("args" in part and "id" in part)
     if "toolName" in part and not _type(part):
         is_call = not any(key in part for key in ("result", "output"))
-    is_call = is_call or "function_call_name" in part
+    is_call = is_call or any(name in part for name in _TELLING_NAMES)
     if not is_call:
         return None
     call_id, arguments = _first(part, _CALL_ID_KEYS), arguments_of(_given(part, _ARGUMENT_KEYS))

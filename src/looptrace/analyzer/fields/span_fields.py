@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from looptrace import semconv
+from looptrace.analyzer.fields.call_numbers import number_calls
 from looptrace.analyzer.fields.dialect_table import (
     PART,
     SHIPPED,
@@ -334,7 +335,7 @@ def _model_fields(
     for place, kind in enumerate(kinds):
         if kind is None:
             given[place] = answers[place] = None
-    return given, answers
+    return number_calls(given, answers)
 
 
 def _calls_in(value: object) -> object:

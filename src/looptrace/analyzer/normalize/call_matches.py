@@ -10,7 +10,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection
 from itertools import chain
 
-from looptrace.analyzer.normalize.turn_builder import TurnRow, _bare, _Trace
+from looptrace.analyzer.fields.call_numbers import written_id
+from looptrace.analyzer.normalize.turn_builder import TurnRow, _bare, _Trace, is_new_call
 from looptrace.analyzer.schema.message import ToolCall
 from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.turns import TURN_KEY
@@ -32,14 +33,16 @@ class CallMatches:
         self.trace = trace
         self.of_span: dict[str, int] = {}  # the call of each tool's span
         self.covered: set[int] = set()  # calls that have a span
-        self.by_id: dict[str, int] = {}
+        self.by_id: dict[str, list[int]] = {}  # by the ids that spans show
+        self._asking: dict[str, SpanFields] = {}  # the last response that asked for an id
+        self._replayed: set[str] = set()  # ids of calls that only a history shows
         # The turns by the id of their call. A turn is a tool's span, or a call without a span.
         self.turns: dict[str, list[SpanFields | int]] = {}
         self._of_model: dict[str, list[int]] = {}  # calls by their model's span
         self._left: dict[str, dict[int, None]] = {}  # calls without a span, by name
         self._by_name: set[int] = set()  # calls whose span does not name their id
         self._last_start: dict[str, tuple[int, str]] = {}  # of such spans, by name
-        self._span_ids: set[str] = set()  # ids of calls that spans name
+        self._span_ids: dict[str, int] = {}  # ids of calls that spans name, and their last start
         self._hungry: set[str] = set()  # names of spans that would take any call of that name
         self._numbered: set[str] = set()  # names of those that would take one without an id
         self._sought: set[_Sought] = set()  # calls that spans would prefer
@@ -70,7 +73,9 @@ class CallMatches:
     def _ask(self, index: int) -> None:
         call, model, ago = self.trace.asked[index]
         if call.call_id:
-            self.by_id[call.call_id] = index
+            self.by_id.setdefault(written_id(call.call_id), []).append(index)
+            self._asking[call.call_id] = model
+            self._replayed |= {call.call_id} if ago else set()
         self._left.setdefault(call.name, {})[index] = None
         if not ago:
             self._of_model.setdefault(model.span_id, []).append(index)
@@ -84,8 +89,9 @@ class CallMatches:
             self.covered.add(index)
             self._left[call.name].pop(index, None)
         if tool.call_id is not None:
-            self._span_ids.add(tool.call_id)
-            if tool.call_id in self.by_id:
+            call_id = written_id(tool.call_id)
+            self._span_ids[call_id] = max(self._span_ids.get(call_id, 0), tool.start_ns)
+            if call_id in self.by_id:
                 return
         self._last_start[tool.name] = _start(tool)
         if call is not None and index is not None:
@@ -100,9 +106,11 @@ class CallMatches:
 
     def calls_for(self, tool: SpanFields) -> list[int] | None:
         """Return the calls that a new span may have; None if it could take another span's call."""
-        if tool.call_id is not None and tool.call_id in self.by_id:
-            index = self.by_id[tool.call_id]
-            return None if index in self._by_name else [index]
+        if tool.call_id is not None and (same := self.by_id.get(written_id(tool.call_id))):
+            is_uncertain = not self._by_name.isdisjoint(same)
+            # A history shows fewer calls where a span has the id of one.
+            is_uncertain |= len(same) > 1 and any(self.trace.asked[index][2] for index in same)
+            return None if is_uncertain else list(same)
         if (tool.name, tool.arguments) in self._loose:
             return None
         # Spans take calls in the order of their starts.
@@ -123,11 +131,12 @@ class CallMatches:
         `one` is a trace with that response alone.
         """
         asked = [each for each in one.asked if not each[2]]
-        again = {call.call_id for call, _, _ in asked if call.call_id in self.by_id}
-        if any(self.trace.asked[self.by_id[str(call_id)]][2] for call_id in again):
+        ids = {call.call_id for call, _, _ in asked if call.call_id}
+        if not self._replayed.isdisjoint(ids):
             return False  # The history of the first response shows this call.
-        asked = [each for each in asked if each[0].call_id not in again]
-        if any(self._is_awaited(call) for call, _, _ in asked):
+        asking = self._asking
+        asked = [e for e in asked if is_new_call(e[0], model, asking.get(e[0].call_id or ""))]
+        if any(self._is_awaited(call, model) for call, _, _ in asked):
             return False
         self.trace.models.append(model)
         self.trace.steps |= one.steps
@@ -138,8 +147,13 @@ class CallMatches:
             self.kept_back.add(index)
         return True
 
-    def _is_awaited(self, call: ToolCall) -> bool:
-        if call.call_id in self._span_ids or call.name in self._hungry:
+    def _is_awaited(self, call: ToolCall, model: SpanFields) -> bool:
+        call_id = written_id(call.call_id or "")
+        began = self._span_ids.get(call_id)
+        # A span takes the last call of its id before it began.
+        if began is not None and (call_id not in self.by_id or began >= model.start_ns):
+            return True
+        if call.name in self._hungry:
             return True
         if not call.call_id and call.name in self._numbered:
             return True

@@ -7,7 +7,7 @@ given. If this is not certain, all turns of the trace must be made again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
 from looptrace.analyzer.fields.messages import comes_again
@@ -19,6 +19,7 @@ from looptrace.analyzer.normalize.session_history import (
     fill_from,
     given_results,
     no_conversations,
+    note_result,
 )
 from looptrace.analyzer.normalize.span_tree import INHERITED, SpanTree
 from looptrace.analyzer.normalize.steps import is_step
@@ -28,7 +29,7 @@ from looptrace.analyzer.normalize.turn_builder import (
     _Trace,
     tells_of_turns,
 )
-from looptrace.analyzer.normalize.twin_spans import twin_of
+from looptrace.analyzer.normalize.twin_spans import copy_key, twin_of
 from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.turns import TURN_KEY
 
@@ -102,13 +103,16 @@ class GrowingTrace:
         self._roots = {s.task: (s, self._tree.task(s)) for s in self._tree.by_id.values() if s.task}
         self._conversations = no_conversations()
         self._results: ResultsInTrace = {}
-        for span, result, _ in given_results(spans, self._tree, self._conversations):
-            self._results.setdefault((span.trace_id, str(result.call_id)), result)
+        for given in given_results(spans, self._tree, self._conversations):
+            note_result(given, self._results)
         self._last_model = max((_place(s) for s in spans if s.kind == "model"), default=None)
         # If spans are merged or calls share an id, each span may change any turn, and what lies
         # within a step says what it is.
         self.is_tangled = any(map(is_step, self._tree.by_id.values()))
         self.is_tangled |= any(twin_of(span, self._tree) for span in spans)
+        keys = [key for span in spans if (key := copy_key(span))]
+        self._copy_keys = set(keys)
+        self.is_tangled |= len(self._copy_keys) < len(keys)
         self._acting: set[str] = set()  # agents
         self._requests = set(filter(_is_request, known))  # keys of hand-offs and messages
         self._has_moved = False  # whether the requests may have changed
@@ -182,24 +186,32 @@ class GrowingTrace:
             return True
         self._has_moved = True
         line = [span, *tree.ancestors(span)]
-        kind = next((each.kind for each in line if each.kind), None)
-        if kind in _MERGED and self._has_below(span, str(kind)):
+        if self._has_below(span, line):
             return False
         children = [tree.by_id[span.trace_id, span_id] for span_id in below]
         shown = [name for name in INHERITED if any(getattr(each, name) for each in line)]
         return all(getattr(child, name) for child in children for name in shown)
 
-    def _has_below(self, span: SpanFields, kind: str) -> bool:
-        """Return whether a span of this kind lies below, with no other kind between."""
-        waiting, seen = [span.span_id], {span.span_id}
+    def _has_below(self, span: SpanFields, line: Sequence[SpanFields]) -> bool:
+        """Return whether a span lies below that may be merged with one of the line above it.
+
+        That is one of the nearest kind with no other kind between, or a call of the same name.
+        """
+        kind = next((each.kind for each in line if each.kind), None)
+        names = {each.name for each in line if each.kind == "tool"}
+        if kind not in _MERGED and not names:
+            return False
+        waiting, seen = [(span.span_id, kind in _MERGED)], {span.span_id}
         while waiting:
-            for child in self._children.get(waiting.pop(), ()):
-                found = self._tree.by_id[span.trace_id, child].kind
-                if found == kind:
+            above, is_near = waiting.pop()
+            for child in self._children.get(above, ()):
+                found = self._tree.by_id[span.trace_id, child]
+                is_call = found.kind == "tool" and found.name in names
+                if is_call or (is_near and found.kind == kind):
                     return True
-                if found is None and child not in seen:
+                if child not in seen and (names or found.kind is None):
                     seen.add(child)
-                    waiting.append(child)
+                    waiting.append((child, is_near and found.kind is None))
         return False
 
     def _add(self, span: SpanFields) -> bool:
@@ -213,8 +225,10 @@ class GrowingTrace:
         if not tells_of_turns(span):
             self._spare.add((span.name, span.arguments))
             return calls is None or span.arguments is None or not calls.wants(span)
-        if calls is None or twin_of(span, self._tree):
+        key = copy_key(span)
+        if calls is None or twin_of(span, self._tree) or key in self._copy_keys:
             return False
+        self._copy_keys |= {key} if key else set()
         one = _Trace([span], self._tree, self._sessions, ended=False)
         if one.replay != calls.trace.replay:
             return False
@@ -230,12 +244,10 @@ class GrowingTrace:
         """Learn the results that a model was given, and add them to the turns of their calls."""
         results = list(given_results([span], self._tree, self._conversations))
         self._sessions.learn_results(results, self._tree)
-        for _, result, _ in results:
-            call_id = str(result.call_id)
-            if (span.trace_id, call_id) in self._results:
+        for given in results:
+            if not note_result(given, self._results):
                 continue
-            self._results[span.trace_id, call_id] = result
-            for turn in tuple(calls.turns.get(call_id, ())):
+            for turn in tuple(calls.turns.get(str(given[1].call_id), ())):
                 if isinstance(turn, int):
                     self._put_call(calls, turn)
                 else:

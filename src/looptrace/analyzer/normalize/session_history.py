@@ -178,15 +178,26 @@ def given_results(
             yield span, result, call
 
 
-ResultsInTrace = dict[tuple[str, str], ToolResult]  # by trace and id of the call
+# By trace and id of the call, and by trace and call where that is shown.
+ResultsInTrace = dict[tuple[str, str | ToolCall], ToolResult]
 
 
 def results_in_traces(results: Iterable[GivenResult]) -> ResultsInTrace:
     """Return the first result that each trace shows of each call."""
     in_trace: ResultsInTrace = {}
-    for span, result, _ in results:
-        in_trace.setdefault((span.trace_id, str(result.call_id)), result)
+    for given in results:
+        note_result(given, in_trace)
     return in_trace
+
+
+def note_result(given: GivenResult, in_trace: ResultsInTrace) -> bool:
+    """Note a result that a model was given; returns whether it is the first of its call."""
+    span, result, call = given
+    before = len(in_trace)
+    for key in (str(result.call_id), call):
+        if key is not None:
+            in_trace.setdefault((span.trace_id, key), result)
+    return len(in_trace) > before
 
 
 def fill_from(
@@ -194,9 +205,9 @@ def fill_from(
 ) -> list[dict[str, Any]]:
     """Add the results that models were given to calls whose own spans do not show them.
 
-    A result is looked up by call id: first in the call's trace, then in other traces of its
-    session. Their history must show the same call under that id, because some frameworks number
-    the calls of each run alike. Returns the rows.
+    A result is looked up in the call's trace, by the call, then by its id alone, and then in other
+    traces of its session. Their history must show the same call under that id, because some
+    frameworks number the calls of each run alike. Returns the rows.
     """
     for row in rows:
         if row["kind"] != "tool" or row["call_id"] is None:
@@ -204,10 +215,10 @@ def fill_from(
         lacks = row.get("result") is None or (row["failed"] and row["error"] is None)
         if not lacks:
             continue
-        given = in_trace.get((row["trace_id"], row["call_id"]))
-        if given is None:
-            call = ToolCall(row["call_id"], row["name"], row["arguments"])
-            given = sessions.results.get((row[SESSION_NAME], call))
+        call = ToolCall(row["call_id"], row["name"], row["arguments"])
+        trace = row["trace_id"]
+        given = in_trace.get((trace, call)) or in_trace.get((trace, row["call_id"]))
+        given = given or sessions.results.get((row[SESSION_NAME], call))
         if given:
             _fill_result(row, given)
     return rows

@@ -33,7 +33,7 @@ from looptrace.analyzer.normalize.session_history import (
 from looptrace.analyzer.normalize.span_tree import span_tree_of
 from looptrace.analyzer.normalize.steps import settled
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
-from looptrace.analyzer.normalize.turn_builder import TurnRow, turn_rows_of
+from looptrace.analyzer.normalize.turn_builder import TurnRow, adopted_in, turn_rows_of
 from looptrace.analyzer.normalize.twin_spans import merge_twins
 from looptrace.analyzer.normalize.understanding import RunningSum, Understood, understood_of
 from looptrace.analyzer.schema.span_fields import SpanFields
@@ -314,10 +314,11 @@ class TraceBuffer:
     def _understood_in(self, trace: _Trace) -> Understood:
         held = (span.fields for span in trace.spans.values())
         every = settled([*held, *trace.above.values()])
-        tree, _ = span_tree_of(every, None, self._naming)
+        tree, _ = span_tree_of(every, self.groups, self._naming)
         fields = every[: len(trace.spans)]
-        kept = {(span.trace_id, span.span_id) for span in merge_twins(fields, tree)}
-        return understood_of(fields, kept, tree)
+        merged = merge_twins(fields, tree)
+        kept = {(span.trace_id, span.span_id) for span in merged}
+        return understood_of(fields, kept, tree, adopted_in(merged, tree, self._sessions))
 
     def holds(self, names: Collection[str]) -> bool:
         """Return whether all spans of these traces are held, and are few enough to read again."""

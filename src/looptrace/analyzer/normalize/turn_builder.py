@@ -18,6 +18,7 @@ from typing import Any
 import polars as pl
 from msgspec.structs import asdict
 
+from looptrace.analyzer.fields.call_numbers import id_before, written_id
 from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.fields.messages import comes_again
 from looptrace.analyzer.fields.span_fields import span_fields_of
@@ -152,6 +153,19 @@ def tells_of_turns(span: SpanFields) -> bool:
     return bool(span.kind or span.status or span.figures.known or span.interventions)
 
 
+def adopted_in(
+    spans: Iterable[SpanFields], tree: SpanTree, sessions: SessionHistory
+) -> set[SpanKey]:
+    """Return the spans of a trace that have no kind, and are calls that a model asked for."""
+    spans = list(spans)
+    members = [span for span in spans if tells_of_turns(span)]
+    spare = [s for s in spans if s.arguments is not None and not tells_of_turns(s)]
+    if not (members and spare):
+        return set()
+    trace = _Trace(members, tree, sessions, spare, ended=False)
+    return {(members[0].trace_id, span_id) for span_id in trace.adopted}
+
+
 class _Trace:
     """The spans of one trace while they become turns; of the `spare` ones, some may be calls."""
 
@@ -212,17 +226,20 @@ class _Trace:
         the session have them. Later histories show nothing new, and some name calls differently.
         """
         found: list[tuple[ToolCall, SpanFields, int]] = []
-        own = {call.call_id for span in self.models for call in span.calls}
+        own = {call.call_id for span in self.models for call in span.calls if call.call_id}
+        # One span for many requests may show the history of one and the answer of another.
+        have_spans = {written_id(tool.call_id) for tool in self.tools if tool.call_id}
+        own |= {id_before(i) or i for i in own if written_id(i) in have_spans}
         if self.replay and self.models:
             given = self.models[0].given or ()
             history = [c for m in given for c in m.calls if c.call_id and c.call_id not in own]
             found += [(c, self.models[0], len(history) - i) for i, c in enumerate(history)]
-        seen: set[str] = set()
+        asking: dict[str, SpanFields] = {}
         for span in self.models:
             for call in span.calls:
-                if call.call_id is None or call.call_id not in seen:
+                if not call.call_id or is_new_call(call, span, asking.get(call.call_id)):
                     found.append((call, span, 0))
-                    seen |= {call.call_id} if call.call_id else set()
+                    asking |= {call.call_id: span} if call.call_id else {}
         return found
 
     def _adopt(self, spare: Iterable[SpanFields]) -> None:
@@ -239,8 +256,12 @@ class _Trace:
         That is name and arguments, in order, else the name alone if a span or a call has no id,
         unless names shall not be enough.
         """
-        by_id = {call.call_id: i for i, (call, _, _) in enumerate(self.asked) if call.call_id}
-        matched = {t.span_id: by_id[t.call_id] for t in self.tools if t.call_id in by_id}
+        by_id: dict[str, list[int]] = defaultdict(list)
+        for i, (call, _, _) in enumerate(self.asked):
+            if call.call_id:
+                by_id[written_id(call.call_id)].append(i)
+        named_ids = [(t, by_id.get(written_id(t.call_id))) for t in self.tools if t.call_id]
+        matched = {t.span_id: self._call_of(t, calls) for t, calls in named_ids if calls}
         taken = set(matched.values())
         waiting: dict[tuple[str, str | None], deque[int]] = defaultdict(deque)
         without_id: dict[str, deque[int]] = defaultdict(deque)
@@ -261,6 +282,14 @@ class _Trace:
                     taken.add(i)
                     matched[tool.span_id] = i
         return matched
+
+    def _call_of(self, tool: SpanFields, calls: list[int]) -> int:
+        """Return the call of a tool's span, of those with its id: the last one before it began."""
+        if len(calls) == 1:
+            return calls[0]
+        before = [i for i in calls if self.asked[i][1].start_ns <= tool.start_ns] or calls[:1]
+        same = [i for i in before if does_call(tool, self.asked[i][0])] or before
+        return max(same, key=lambda i: (self.asked[i][1].start_ns, i))
 
     def _row(self, span: SpanFields, kind: str, **fields: Any) -> TurnRow:
         tree = self.tree
@@ -405,6 +434,22 @@ def _named_arguments(arguments: str | None, call: ToolCall | None) -> str | None
     if arguments is None:
         return call.arguments
     return call.arguments if _bare(call) == arguments else arguments
+
+
+def is_new_call(call: ToolCall, again: SpanFields, asking: SpanFields | None) -> bool:
+    """Return whether a call is new, whose id a response was `asking` for before.
+
+    Two spans of one response ask for the same, at the same time or given the same.
+    """
+    if asking is None or call not in asking.calls:
+        return True
+    has_same = bool(again.given) and again.given == asking.given
+    return again is not asking and again.start_ns >= asking.end_ns and not has_same
+
+
+def does_call(tool: SpanFields, call: ToolCall) -> bool:
+    """Return whether a tool's span has name and arguments of a call."""
+    return tool.name == call.name and tool.arguments in (call.arguments, _bare(call))
 
 
 def _bare(call: ToolCall) -> str | None:

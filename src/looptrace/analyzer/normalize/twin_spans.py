@@ -5,8 +5,8 @@ A span of no kind may be a call as well, if a model asked for it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,6 +26,7 @@ def merge_twins(fields: list[SpanFields], tree: SpanTree) -> list[SpanFields]:
     """
     by_key = {(span.trace_id, span.span_id): span for span in fields}
     twins = {key: twin for key, span in by_key.items() if (twin := twin_of(span, tree))}
+    twins |= _copies((span for key, span in by_key.items() if key not in twins), tree)
     # A span that is still open has nothing to merge with yet.
     outermost = _lasts({key: twin for key, twin in twins.items() if twin in by_key})
     if not outermost and len(by_key) == len(fields):
@@ -42,11 +43,14 @@ def twin_of(span: SpanFields, tree: SpanTree) -> SpanKey | None:
     above = tree.by_id.get((span.trace_id, span.parent_span_id))
     if above and not above.kind:
         above = next((a for a in tree.ancestors(span) if a.kind), None)
-    if above is None or above.kind != span.kind:
+    if above and above.kind == span.kind and (span.kind == "model" or _is_same_call(above, span)):
+        return above.trace_id, above.span_id
+    if span.kind == "model" or span.arguments is None:
         return None
-    if span.kind == "tool" and not _is_same_call(above, span):
-        return None
-    return above.trace_id, above.span_id
+    # Agents and responses may lie between the spans of one call.
+    around = (each for each in tree.ancestors(span) if each.kind == "tool")
+    same = next((each for each in around if _does_same(each, span)), None)
+    return (same.trace_id, same.span_id) if same else None
 
 
 def calls_without_kind(
@@ -70,6 +74,39 @@ def calls_without_kind(
             waiting[span.name, span.arguments] -= 1
             found[span.span_id] = replace(span, kind="tool")
     return list(found.values())
+
+
+def copy_key(span: SpanFields) -> Hashable:
+    """Return what a span and its copies share; None if it has no copies."""
+    if span.kind not in ("tool", "model") or span.call_id or span.start_ns == span.end_ns:
+        return None
+    return span.trace_id, span.kind, span.name, span.start_ns, span.end_ns, span.arguments
+
+
+def _copies(spans: Iterable[SpanFields], tree: SpanTree) -> dict[SpanKey, SpanKey]:
+    """Return the copies of spans, each with the span that it repeats.
+
+    BeeAI's instrumentation wrote a run when it ended, and again within each run around it, as that
+    ended. So the parent of the one is above the other too; calls at one time have one parent.
+    """
+    alike: dict[Hashable, list[SpanFields]] = defaultdict(list)
+    for span in spans:
+        if key := copy_key(span):
+            alike[key].append(span)
+    found: dict[SpanKey, SpanKey] = {}
+    for group in alike.values():
+        for span in group if len(group) > 1 else ():
+            above = {None, *(each.span_id for each in tree.ancestors(span))} - {span.parent_span_id}
+            first = next((each for each in group if each.parent_span_id in above), None)
+            found |= (
+                {(span.trace_id, span.span_id): (span.trace_id, first.span_id)} if first else {}
+            )
+    return found
+
+
+def _does_same(outer: SpanFields, inner: SpanFields) -> bool:
+    same_ids = None in (outer.call_id, inner.call_id) or outer.call_id == inner.call_id
+    return (outer.name, outer.arguments) == (inner.name, inner.arguments) and same_ids
 
 
 def _is_same_call(outer: SpanFields, inner: SpanFields) -> bool:

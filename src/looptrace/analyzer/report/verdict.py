@@ -16,6 +16,8 @@ SHAPES_SHOWN_MAX = 5
 _KEYS_SHOWN_MAX = 12
 # Sources without spans that are named.
 SOURCES_SHOWN_MAX = 5
+# An agent with tools has about a call for each response; other spans of a program are fewer.
+CALLS_PER_RESPONSE_MIN = 0.5
 WHAT_TO_DO = "Name your keys in [attributes] of looptrace.toml (docs/dialects.md)"
 _HOW_TO_SEE = "`looptrace analyze PATH --explain-span ID` shows what a span is read as."
 _WHERE_RESULTS_ARE = (
@@ -38,6 +40,13 @@ def warning_text(analysis: Analysis) -> str:
         return (
             f"Hardly watched: none of {counted(unknown.calls, 'tool turn')} has a result, so that "
             f"no rule could compare outcomes: {_WHERE_RESULTS_ARE}."
+        )
+    seen = analysis.understood
+    if not unknown.calls and seen.unread > seen.turns * CALLS_PER_RESPONSE_MIN:
+        return (
+            f"Hardly watched: no call of a tool was found, and {counted(seen.unread, 'span')} that "
+            f"may be calls {'was' if seen.unread == 1 else 'were'} not understood: "
+            f"{shapes_text(seen.shapes)}. {WHAT_TO_DO}."
         )
     return ""
 
@@ -94,6 +103,9 @@ def nothing_text(analysis: Analysis) -> str:
 def understood_lines(analysis: Analysis) -> list[str]:
     """Write how much was understood, and what was not."""
     seen = analysis.understood
+    if analysis.summary.spans and not seen.spans:
+        lines = ["How much was understood was not looked at, because the store is remote."]
+        return lines + _unknown_lines(analysis.summary.unknown)
     of = "" if seen.spans == analysis.summary.spans else " that were looked at"
     lines = seen_lines(seen, of) + _unknown_lines(analysis.summary.unknown)
     if seen.incomplete:

@@ -16,7 +16,7 @@ from opentelemetry.trace import format_trace_id
 from opentelemetry.util.types import AttributeValue
 
 from looptrace import semconv
-from looptrace.analyzer.fields.dialect_table import SHIPPED
+from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.sdk.gate_stream import GateStream, Server
@@ -45,8 +45,6 @@ MS_PER_S = 1_000
 class ForwardEngine:
     """Sends spans to an endpoint by the official exporters."""
 
-    dialects = SHIPPED  # A server has its own, with its settings.
-
     def __init__(
         self,
         exporter: SpanExporter,
@@ -55,6 +53,7 @@ class ForwardEngine:
         *,
         log_exporter: Callable[[], LogRecordExporter] | None = None,
         fail_closed: bool = False,
+        dialects: DialectTable = SHIPPED,
     ) -> None:
         """Send to an endpoint; gates come from one server, or from those that share the tasks.
 
@@ -64,6 +63,7 @@ class ForwardEngine:
         """
         EXPORT_LOG.watch(exporter)
         self._exporter = exporter
+        self.dialects = dialects
         self._make_log_exporter = log_exporter
         self._log_exporter: LogRecordExporter | None = None
         self._has_warned = False  # that log records were lost

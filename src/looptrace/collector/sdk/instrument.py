@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Unpack
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack, cast
 from urllib.parse import urlsplit
 
 from opentelemetry import trace
@@ -60,7 +61,11 @@ def instrument(
     if endpoint:
         token = environment.get(TOKEN_VARIABLE) or None
         gates = environment.get(GATES_VARIABLE) or None
-        processor = LoopSpanProcessor.forward(endpoint, token=token, gates=gates, **options)
+        is_path = isinstance(settings, str | os.PathLike) and Path(settings).is_file()
+        keys = cast("str", settings) if is_path else None
+        processor = LoopSpanProcessor.forward(
+            endpoint, token=token, gates=gates, settings=keys, **options
+        )
     else:
         processor = LoopSpanProcessor.local(settings, **options)
     if environment.get(DISABLED_VARIABLE, "").lower() == "true":

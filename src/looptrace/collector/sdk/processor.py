@@ -7,6 +7,7 @@ on.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import weakref
@@ -23,7 +24,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LoggerProvider, ReadableLogRecord
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
-from looptrace.analyzer.fields.dialect_table import DialectTable
+from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable, table_of_file
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.text.session_names import bounded_name, session_of
 from looptrace.bounded_dict import BoundedDict
@@ -213,16 +214,19 @@ class LoopSpanProcessor(SpanProcessor):
         protocol: Wire = "http",
         gates: str | None = None,
         token: str | None = None,
+        settings: str | os.PathLike[str] | None = None,
         **options: Unpack[ProcessorOptions],
     ) -> LoopSpanProcessor:
         """Return a processor that sends spans to an OTLP endpoint and follows a server's gates.
 
         `endpoint` is scheme, host and port, and `token` a bearer token for it. `gates` is the
         address of the gates, or of several servers that share the tasks, separated by commas. The
-        default is the address of `endpoint` over HTTP; "" follows none.
+        default is the address of `endpoint` over HTTP; "" follows none. `settings` is the server's
+        settings file: its `[attributes]` name the keys by which this process knows its spans.
 
         Raises:
-            ValueError: if `gates` is not an http or https address.
+            OSError: if the settings cannot be read.
+            ValueError: if `gates` is not an http or https address, or the settings are wrong.
         """
         exporter = exporter_to(endpoint, protocol, token)
         gates = (endpoint if protocol == "http" else "") if gates is None else gates
@@ -234,9 +238,12 @@ class LoopSpanProcessor(SpanProcessor):
             servers,
             log_exporter=partial(log_exporter_to, endpoint, protocol, token),
             fail_closed=fail_closed,
+            dialects=table_of_file(settings) if settings else SHIPPED,
         )
         options.setdefault("limits", FORWARD_LIMITS)
-        return cls(engine, **options)
+        processor = cls(engine, **options)
+        processor._setup.knows_keys = settings is not None
+        return processor
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002
         """Note a span that begins."""

@@ -22,6 +22,9 @@ ASKED_MIN = 3
 NAMES_MAX = 1_000
 NAMES_SHOWN_MAX = 5
 SHAPE_LENGTH_MAX = 200
+_OR_SERVER = (
+    ", unless the server has keys of its own in [attributes]: give its file to `forward(settings=)`"
+)
 # Fewer spans say little: a run may begin with spans of the agent's own program.
 SPANS_MIN = 20
 
@@ -31,6 +34,7 @@ class SetupCheck:
 
     def __init__(self, spans: OpenSpans) -> None:
         self.cut = 0  # spans that had lost attributes
+        self.knows_keys = True  # whether no server has keys that are not known here
         self._spans = spans
         table = spans.dialects
         keys = [*map(split, table.keys_of("session")), *map(split, table.keys_of("task"))]
@@ -85,15 +89,26 @@ class SetupCheck:
                 "unknown task",
                 "no span of this process belongs to the task %r, whose gate was checked; the spans "
                 "name %s: name the gate like the spans (looptrace.task.id, "
-                "gen_ai.conversation.id, session.id), unless the task runs in another process",
+                "gen_ai.conversation.id, session.id), unless the task runs in another process%s",
                 task,
                 shown,
+                self._or_server(),
             )
 
+    def _or_server(self) -> str:
+        """Return what else may be so where spans are read by a server's settings."""
+        return "" if self.knows_keys else _OR_SERVER
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many spans were understood, and how many not; structure is neither."""
+        return self._read, self._unread
+
     def _understand(self, span: ReadableSpan) -> None:
-        """Count what is understood, as `understanding` does: children end before their parents."""
-        if self._warned["hardly watched"]:
-            return
+        """Count what is understood, as `understanding` does: children end before their parents.
+
+        Fields are not read here, so that a call of no dialect is not known by a response's request.
+        """
         attributes, context = span.attributes or {}, span.context
         kind, dialect = self._spans.said_of(span)
         if kind:
@@ -111,10 +126,11 @@ class SetupCheck:
                 "hardly watched",
                 "of the %d spans so far that may be steps of an agent, looptrace understands %d, "
                 "and may miss every loop; not understood: %s. Name your keys in [attributes] of "
-                "looptrace.toml, or see what is read with `looptrace analyze --explain-span`",
+                "looptrace.toml, or see what is read with `looptrace analyze --explain-span`%s",
                 self._read + self._unread,
                 self._read,
                 "; ".join(list(self._shapes)[:NAMES_SHOWN_MAX]),
+                self._or_server(),
             )
 
     def _learn(self, span: ReadableSpan) -> None:

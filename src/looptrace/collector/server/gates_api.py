@@ -256,7 +256,7 @@ class GatesApi:
                 status=row["status"] or "active",
                 loop_count=row["loop_count"] or 0,
                 pivots=row["pivots"] or 0,
-                service=row["service"] or "",
+                service=row["service"] or row["told_service"] or "",
                 agents=row["agents"] or [],
                 turns=row["turns"] or 0,
                 last_turn=None if row["last_ns"] is None else utc_ms(row["last_ns"]),

@@ -43,9 +43,21 @@ _GATES = pl.Schema(
     }
 )
 
-_STANDING = "SELECT task, status, pivot_count, loop_count FROM tasks"
+# A gate may open before the turns of its task are stored, and then only events name its service.
+_STANDING = """
+    SELECT task, status, pivot_count, loop_count, (
+        SELECT json_extract(body, '$.service') FROM events
+        WHERE events.task = tasks.task ORDER BY seq DESC LIMIT 1
+    ) FROM tasks
+"""
 _STANDING_SCHEMA = pl.Schema(
-    {"task": pl.String, "status": pl.String, "pivots": pl.Int64, "loop_count": pl.Int64}
+    {
+        "task": pl.String,
+        "status": pl.String,
+        "pivots": pl.Int64,
+        "loop_count": pl.Int64,
+        "told_service": pl.String,
+    }
 )
 
 
@@ -87,7 +99,7 @@ class GateMetrics:
 
 
 def standing_of(store: GateStore) -> pl.DataFrame:
-    """Return the status of each task with a state in a gate store.
+    """Return status and service of each task with a state in a gate store.
 
     Raises:
         StoreError: if the store cannot be read.

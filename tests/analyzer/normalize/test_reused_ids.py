@@ -1,0 +1,196 @@
+"""Calls that share an id are calls of their own, each with its own result, in order."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import polars as pl
+import pytest
+
+from looptrace.analyzer.engine.batch import analyse
+from looptrace.analyzer.fields.call_numbers import id_before, written_id
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from tests.analyzer.normalize.test_growing_trace import assert_continued_is_anew
+from tests.collector.store.test_writer import spans_of
+from tests.otlp import Trace
+from tests.seeds import seeds
+
+Message: TypeAlias = dict[str, Any]
+SESSION = "kiln"
+TASK: Message = {"role": "user", "content": "Fire the bowls."}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call that a response asks for, and its result."""
+
+    tool: str
+    arguments: str
+    result: str
+    call_id: str = "call_0"
+
+    @property
+    def call(self) -> Message:
+        """The call as a chat has it."""
+        function = {"name": self.tool, "arguments": json.dumps({"in": self.arguments})}
+        return {"id": self.call_id, "type": "function", "function": function}
+
+    @property
+    def answer(self) -> Message:
+        """The message with its result."""
+        return {"role": "tool", "tool_call_id": self.call_id, "content": self.result}
+
+
+Round: TypeAlias = Sequence[Asked]  # of one response
+STUCK = [[Asked("heat", "kiln 1", "the door is open")]] * 6
+POLLED = [[Asked("look", "kiln 1", f"{degrees} degrees")] for degrees in range(100, 700, 100)]
+OTHERS = [[Asked(tool, "kiln 1", f"{tool} done")] for tool in ("open", "fill", "close", "heat")]
+PAIRS = [
+    [Asked("look", f"kiln {n}", f"{n} degrees at {m}", f"call_{n}") for n in range(2)]
+    for m in range(3)
+]
+ALIKE = [[Asked("look", f"kiln {n}", f"{n} at {m}") for n in range(2)] for m in range(3)]
+
+
+def said(asked: Round) -> Message:
+    """Return a response with its calls."""
+    return {"role": "assistant", "content": None, "tool_calls": [each.call for each in asked]}
+
+
+def history(rounds: Sequence[Round]) -> list[Message]:
+    """Return the conversation so far."""
+    return [TASK, *(m for r in rounds for m in (said(r), *(each.answer for each in r)))]
+
+
+def respond(trace: Trace, given: list[Message] | None, answer: Message, **at: Any) -> str:
+    """Add the span of a response."""
+    attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "model-s"}
+    attributes |= {} if given is None else {"gen_ai.input.messages": json.dumps(given)}
+    return trace.span(
+        "chat", None, attributes | {"gen_ai.output.messages": json.dumps([answer])}, **at
+    )
+
+
+def run_of(rounds: Sequence[Round], *, spans: bool = False, shows: bool = True) -> pl.DataFrame:
+    """Return the spans of a run in one trace, with the calls' own `spans` or without."""
+    trace = Trace(SESSION)
+    for number, asked in enumerate(rounds):
+        respond(trace, history(rounds[:number]) if shows else None, said(asked))
+        for each in asked if spans else ():
+            tool = {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": each.tool,
+                "gen_ai.tool.call.id": each.call_id,
+                "gen_ai.tool.call.arguments": json.dumps({"in": each.arguments}),
+            }
+            trace.span(f"execute_tool {each.tool}", None, tool)
+    respond(trace, history(rounds) if shows else None, {"role": "assistant", "content": "Done."})
+    return spans_of(trace)
+
+
+def calls_of(spans: pl.DataFrame) -> list[tuple[str, str, str | None]]:
+    """Return name, argument and result of the calls in order."""
+    tools = turns_of(spans)[0].filter(pl.col("kind") == "tool").sort("start_ns", "call_id")
+    rows = tools.select("name", "arguments", "result").rows()
+    return [(name, json.loads(arguments)["in"], result) for name, arguments, result in rows]
+
+
+def every(rounds: Sequence[Round]) -> list[tuple[str, str, str | None]]:
+    """Return the calls of all rounds."""
+    return [(each.tool, each.arguments, each.result) for asked in rounds for each in asked]
+
+
+@pytest.mark.parametrize("spans", [False, True])
+@pytest.mark.parametrize("rounds", [STUCK, POLLED, OTHERS, PAIRS, ALIKE])
+def test_each_call_is_one_with_its_result(
+    rounds: Sequence[Round], spans: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers that number the calls of each response alike hide neither calls nor results."""
+    run = run_of(rounds, spans=spans)
+    assert sorted(calls_of(run)) == sorted(every(rounds))
+    if rounds is not ALIKE:
+        assert calls_of(run) == every(rounds)
+    for size in (1, 3):
+        followed = assert_continued_is_anew(run, size, monkeypatch)
+        assert len(followed.turns) == turns_of(run)[0].height
+
+
+@pytest.mark.parametrize("seed", range(seeds(24)))
+def test_the_same_in_any_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spans that come late change nothing."""
+    rng = random.Random(seed)
+    rounds = rng.choice([STUCK, POLLED, OTHERS, PAIRS, ALIKE])
+    run = run_of(rounds, spans=rng.random() < 0.5, shows=rng.random() < 0.7)
+    order = list(range(run.height))
+    rng.shuffle(order)
+    assert_continued_is_anew(run[order], rng.choice([1, 2, 5]), monkeypatch)
+
+
+def test_a_loop_is_found_and_a_poll_is_not() -> None:
+    """Six equal failures are a loop, and six looks at a kiln that heats are none."""
+    assert {finding.rule for finding in analyse(run_of(STUCK)).findings} >= {"repeated_call"}
+    assert not analyse(run_of(POLLED)).findings
+
+
+def test_calls_of_a_history_that_came_before() -> None:
+    """A trace may begin with a long conversation."""
+    for rounds in (STUCK, POLLED, PAIRS):
+        trace = Trace(SESSION)
+        respond(trace, history(rounds), {"role": "assistant", "content": "Done."})
+        assert calls_of(spans_of(trace)) == every(rounds)
+
+
+def test_each_request_in_a_trace_of_its_own() -> None:
+    """Later traces of a session show the results."""
+    traces = []
+    for number in range(len(POLLED) + 1):
+        trace = Trace(SESSION, name=str(number), at=f"2026-03-02T09:00:{number:02}+00:00")
+        asked = POLLED[number : number + 1]
+        answer = said(asked[0]) if asked else {"role": "assistant", "content": "Done."}
+        respond(trace, history(POLLED[:number]), answer)
+        traces.append(trace)
+    assert calls_of(spans_of(*traces)) == every(POLLED)
+
+
+def test_calls_without_a_history() -> None:
+    """Where only answers are shown, a response that began later asks for a new call."""
+    assert len(calls_of(run_of(STUCK, shows=False))) == len(STUCK)
+
+
+def test_a_response_with_two_spans_asks_once() -> None:
+    """Two instrumentations may record a response side by side, or one after the other."""
+    beside, after = Trace(SESSION), Trace(SESSION)
+    for trace, at in ((beside, {"start_s": 0.1, "end_s": 0.9}), (after, {})):
+        respond(trace, [TASK], said(STUCK[0]))
+        respond(trace, [TASK], said(STUCK[0]), **at)
+        respond(trace, history(STUCK[:1]), {"role": "assistant", "content": "Done."})
+        assert calls_of(spans_of(trace)) == every(STUCK[:1])
+
+
+def test_agents_that_number_alike() -> None:
+    """Each agent has a conversation of its own, with its own results."""
+    trace = Trace(SESSION)
+    for rounds in (OTHERS[:2], PAIRS[:1]):
+        for number, asked in enumerate(rounds):
+            respond(trace, history(rounds[:number]), said(asked))
+        respond(trace, history(rounds), {"role": "assistant", "content": "Done."})
+    assert sorted(calls_of(spans_of(trace))) == sorted(every(OTHERS[:2]) + every(PAIRS[:1]))
+
+
+@pytest.mark.parametrize(
+    ("call_id", "written", "before"),
+    [
+        ("c", "c", None),
+        ("c#2", "c", "c"),
+        ("c#3", "c", "c#2"),
+        ("#2", "#2", None),
+        ("c#x", "c#x", None),
+    ],
+)
+def test_numbers_of_ids(call_id: str, written: str, before: str | None) -> None:
+    """Only what looptrace adds is a number."""
+    assert (written_id(call_id), id_before(call_id)) == (written, before)
