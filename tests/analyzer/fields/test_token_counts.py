@@ -7,13 +7,15 @@ wrote into one, and what it thought, are parts of them.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
 import pytest
 
-from looptrace.analyzer.fields.dialect_table import SHIPPED, KindRow, split
+from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable, KindRow, split
 from looptrace.analyzer.fields.field_reader import FieldColumns
+from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TOKEN_COLUMNS
@@ -572,17 +574,13 @@ CASES: dict[str, Case] = {
     ),
     "Weave with Anthropic, beside": (
         "weave",
-        counted(50, 20)
-        | {
-            f"{USAGE}.raw": json.dumps(
-                {
-                    "input_tokens": 50,
-                    "cache_read_input_tokens": 300,
-                    "cache_creation_input_tokens": 50,
-                }
-            )
-        },
-        (400, 20, 300, 50, None),
+        counted(400, 20) | {f"{USAGE}.raw": json.dumps({"cache_read_input_tokens": 300})},
+        (700, 20, 300, None, None),
+    ),
+    "Weave with Anthropic, all written, beside": (
+        "weave",
+        counted(400, 20) | {f"{USAGE}.raw": json.dumps({"cache_creation_input_tokens": 50})},
+        (450, 20, None, 50, None),
     ),
     "Laminar": (
         "lmnr.sdk",
@@ -594,12 +592,12 @@ CASES: dict[str, Case] = {
         "com.anthropic.claude_code.tracing",
         {
             "span.type": "llm_request",
-            "input_tokens": 4,
+            "input_tokens": 400,
             "output_tokens": 20,
             "cache_read_tokens": 300,
             "cache_creation_tokens": 50,
         },
-        (354, 20, 300, 50, None),
+        (750, 20, 300, 50, None),
     ),
     "nobody known, with more cached than read": (
         "acme",
@@ -669,9 +667,14 @@ def test_every_key_has_a_case() -> None:
 @pytest.mark.parametrize("row", [row for d in SHIPPED.dialects for row in d.beside], ids=repr)
 def test_every_producer_that_counts_beside_has_a_case(row: KindRow) -> None:
     """Without its row a case is wrong."""
-    cases = ((NAMES.get(scope, "chat"), scope, said) for scope, said, _ in CASES.values())
+    rows = [row_of(case) | {"span_id": f"{n:016x}"} for n, case in enumerate(CASES.values())]
+    spans = pl.DataFrame(rows, schema=SPAN_SCHEMA)
+    without = [
+        replace(d, beside=tuple(each for each in d.beside if each is not row))
+        for d in SHIPPED.dialects
+    ]
 
-    assert any(row.is_named(name, scope) and row.fits(said) for name, scope, said in cases)
+    assert span_fields_of(spans, DialectTable(without)) != span_fields_of(spans)
 
 
 def has(attributes: dict[str, Any], key: str) -> bool:
