@@ -211,6 +211,10 @@ def _attributes(span: SpanFields, failed: bool | None, texts: Hash) -> Iterable[
     yield semconv.GEN_AI_CONVERSATION_COMPACTED, span.compacted
     yield semconv.GEN_AI_USAGE_INPUT_TOKENS, span.input_tokens
     yield semconv.GEN_AI_USAGE_OUTPUT_TOKENS, span.output_tokens
+    yield semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS, span.cached_tokens
+    yield semconv.GEN_AI_USAGE_CACHE_WRITE_INPUT_TOKENS, span.cache_write_tokens
+    yield semconv.GEN_AI_USAGE_REASONING_OUTPUT_TOKENS, span.reasoning_tokens
+    yield semconv.DIFFERING_TOKENS, span.differing_tokens
 
 
 def _figures(figures: ProgressFigures) -> Iterable[tuple[str, object]]:
