@@ -66,7 +66,7 @@ class ClaudeCodeLog:
         self._threads: dict[tuple[str, str], Thread] = {}
         self._roots: dict[str, str] = {}  # by line, for sub-agents that have no id
         self._last_ns = 0
-        self._runs_ended = 0
+        self._run_ended = False
 
     def read(self, line: dict[str, Any]) -> list[SpanRow]:
         """Return the rows that a line completes. Raises BadSpanError for a bad time."""
@@ -104,9 +104,9 @@ class ClaudeCodeLog:
             (said.input_tokens or 0) - sum(given for given, _ in spent),
             (said.output_tokens or 0) - sum(gave for _, gave in spent),
         )
-        if self._runs_ended or said == NO_USAGE:
+        if self._run_ended or said == NO_USAGE:
             missing = max(0, missing[0]), max(0, missing[1])
-        self._runs_ended += 1
+        self._run_ended = True
         self._thread(line).lacks(*missing)
         return self.rest(is_whole=True)
 
