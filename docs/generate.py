@@ -57,8 +57,9 @@ stored from then on.
 ## What is read
 
 Each row is tested with a recorded example. *Not written*: the producer's source writes it nowhere.
-A server of MCP that is seen without its clients has a session for each trace, and
-`mcp.session.id` names none: clients of several agents may share a connection.
+`mcp.session.id` is the session where traces begin in a server of MCP and name no other: its client
+is not instrumented, and each call has a trace of its own. Where a span with a parent has that id
+too, traces stay apart, because clients of several agents may share a connection.
 """
 _KINDS_HEAD = """## Kinds
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 FIELDS = (
     *("task", "task_parent", "task_kind", "phase", "phase_start_ns", "iteration", "status"),
     *("blockers", "completed_work", "tests_failed", "tests_total", "coverage", "files_created"),
-    *("dependencies_added", "code_written", "session", "agent", "tool", "model", "call_id"),
+    *("dependencies_added", "code_written", "session", "connection"),
+    *("agent", "tool", "model", "call_id"),
     *("arguments", "result", "error_type", "error", "level", "is_error", "success"),
     *("given", "answer", "answer_calls", "finish_reason", "compacted"),
     *("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens"),

@@ -153,7 +153,7 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
             map(linked_traces, row["links"]),
             kinds,
             _shapes(spans, kinds, said),
-            *map(columns.names, ("session", "task", "task_parent", "task_kind")),
+            *map(columns.names, ("session", "connection", "task", "task_parent", "task_kind")),
             _agents(columns, kinds, names, named_by_span=dialect in reader.table.named_by_span),
             columns.names("phase"),
             map(_time_ns, columns.values("phase_start_ns")),

@@ -62,6 +62,7 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
     kind: SpanKind | None
     shape: Shape | None  # of a span without a kind, and of a step, which may be no call
     session: str | None
+    connection: str | None  # of a client to a server, both of which may write it
     task: str | None
     task_parent: str | None
     task_kind: str | None

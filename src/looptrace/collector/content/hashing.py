@@ -187,6 +187,7 @@ def _columns(span: SpanFields, texts: Hash) -> tuple[str, int | None, str | None
 def _attributes(span: SpanFields, failed: bool | None, texts: Hash) -> Iterable[tuple[str, object]]:
     yield semconv.GEN_AI_OPERATION_NAME, _OPERATIONS.get(span.kind or "")
     yield semconv.GEN_AI_CONVERSATION_ID, span.session
+    yield semconv.MCP_SESSION_ID, span.connection
     yield semconv.GEN_AI_AGENT_NAME, span.agent
     yield semconv.TASK_ID, span.task
     yield semconv.TASK_PARENT_ID, span.task_parent
