@@ -10,6 +10,7 @@ import inspect
 import json
 import re
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -56,8 +57,9 @@ stored from then on.
 ## What is read
 
 Each row is tested with a recorded example. *Not written*: the producer's source writes it nowhere.
-A server of MCP that is seen without its clients has a session for each trace, and
-`mcp.session.id` names none: clients of several agents may share a connection.
+`mcp.session.id` is the session where traces begin in a server of MCP and name no other: its client
+is not instrumented, and each call has a trace of its own. Where a span with a parent has that id
+too, traces stay apart, because clients of several agents may share a connection.
 """
 _KINDS_HEAD = """## Kinds
 
@@ -68,11 +70,19 @@ understood*.
 
 | dialect | a span with | is |
 | --- | --- | --- |"""
+_BESIDE_HEAD = """## Tokens
+
+The input of a turn has what was cached in it, and the output what was thought, as the conventions
+want it. Producers of these rows count such parts beside the rest. Others show it: by a part that is
+larger than the whole, or by a total with room for the parts.
+
+| dialect | a span with | counts parts beside |
+| --- | --- | --- |"""
 _FIELDS_HEAD = """## Fields
 
 A field is read from the first key that is present, the keys of the span's dialect first. `key#a.b`
-is a part of a JSON object, `key.*` are flat numbered messages, and `@name#a` is an attribute of the
-span event of that name.
+is a part of a JSON object, `key.*` are flat numbered messages, `@name#a` is an attribute of the
+span event of that name, and `key#a*|b*` is the sum of the counts with such names.
 
 | field | dialect | keys |
 | --- | --- | --- |"""
@@ -87,10 +97,15 @@ def dialects_page() -> str:
         for row in dialect.kinds
     ]
     keys = [
-        f"| {name} | {dialect.name} | {', '.join(f'`{key}`' for key in dialect.fields[name])} |"
+        f"| {name} | {dialect.name} | {_keys(dialect.fields[name])} |"
         for name in FIELDS
         for dialect in dialects
         if name in dialect.fields
+    ]
+    beside = [
+        f"| {dialect.name} | {row.condition} | {row.kind} |"
+        for dialect in dialects
+        for row in dialect.beside
     ]
     head = "| producer | version | read from | " + " | ".join(WRITTEN) + " |"
     rule = "| --- | --- | --- |" + " --- |" * len(WRITTEN)
@@ -98,9 +113,14 @@ def dialects_page() -> str:
     parts = [
         [_DIALECTS_HEAD.replace("{own}", EXAMPLES["attributes"]), head, rule, *read],
         [_KINDS_HEAD, *kinds],
+        [_BESIDE_HEAD, *beside],
         [_FIELDS_HEAD, *keys],
     ]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _keys(keys: Iterable[str]) -> str:
+    return ", ".join(f"`{key}`" for key in keys).replace("|", "\\|")
 
 
 def _read(dialect: Dialect) -> str:

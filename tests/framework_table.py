@@ -175,8 +175,9 @@ def _shows(attributes: Mapping[str, object], key: str) -> bool:
     holder, _, part = key.partition("#")
     if key.endswith(".*"):
         return any(name.startswith(key[:-1]) for name in attributes)
-    words = re.split("[.!=]+", part)
-    return holder in attributes and all(word in str(attributes[holder]) for word in words)
+    text = str(attributes.get(holder, ""))
+    paths = [re.split("[.!=*]+", path) for path in part.split("|")]
+    return holder in attributes and any(all(word in text for word in words) for words in paths)
 
 
 def _is_read(key: str) -> bool:

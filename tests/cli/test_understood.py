@@ -66,6 +66,7 @@ def test_spans_are_counted_by_what_they_became(tmp_path: Path) -> None:
         "structure": 2,
         "unread": 1,
         "incomplete": 0,
+        "differing_tokens": 0,
         "share": 0.8,
     }
 

@@ -8,10 +8,13 @@ from typing import Any
 
 from tests.dialects.work import (
     AGENT,
+    CACHE_WRITTEN,
+    CACHED,
     DONE,
     MODEL,
     SESSION,
     TASK,
+    THOUGHT,
     TOKENS,
     Call,
     Writer,
@@ -37,9 +40,10 @@ def claude_code(calls: Sequence[Call]) -> Trace:
             "model": MODEL,
             "gen_ai.system": "anthropic",
             "gen_ai.request.model": MODEL,
-            "input_tokens": TOKENS[0],
+            "input_tokens": TOKENS[0] - CACHED - CACHE_WRITTEN,
             "output_tokens": TOKENS[1],
-            "cache_read_tokens": 0,
+            "cache_read_tokens": CACHED,
+            "cache_creation_tokens": CACHE_WRITTEN,
             "success": True,
             "stop_reason": "tool_use" if call else "end_turn",
         }
@@ -85,6 +89,8 @@ def codex(calls: Sequence[Call]) -> Trace:
         used: dict[str, Any] = {
             "gen_ai.usage.input_tokens": TOKENS[0],
             "gen_ai.usage.output_tokens": TOKENS[1],
+            "gen_ai.usage.cache_read.input_tokens": CACHED,
+            "codex.usage.reasoning_output_tokens": THOUGHT,
             "codex.usage.total_tokens": sum(TOKENS),
         }
         trace.span("completed", stream, used)

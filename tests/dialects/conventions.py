@@ -9,9 +9,12 @@ from typing import Any
 
 from tests.dialects.work import (
     AGENT,
+    CACHE_WRITTEN,
+    CACHED,
     MODEL,
     SESSION,
     TASK,
+    THOUGHT,
     TOKENS,
     Call,
     Writer,
@@ -28,6 +31,14 @@ SERVER = 2
 
 def _tokens() -> dict[str, Any]:
     return {"gen_ai.usage.input_tokens": TOKENS[0], "gen_ai.usage.output_tokens": TOKENS[1]}
+
+
+def _parts(written: str = "gen_ai.usage.cache_write.input_tokens") -> dict[str, Any]:
+    return {
+        "gen_ai.usage.cache_read.input_tokens": CACHED,
+        written: CACHE_WRITTEN,
+        "gen_ai.usage.reasoning.output_tokens": THOUGHT,
+    }
 
 
 def genai(
@@ -54,7 +65,7 @@ def genai(
             "gen_ai.output.messages": json.dumps([parts_answer(call, number)]),
             "gen_ai.response.finish_reasons": ["tool_call" if call else "stop"],
         }
-        trace.span(f"chat {MODEL}", root, shared | chat | _tokens(), kind=CLIENT)
+        trace.span(f"chat {MODEL}", root, shared | chat | _tokens() | _parts(), kind=CLIENT)
         if call:
             _genai_call(trace, root, call, number, shared)
     return trace
@@ -110,7 +121,7 @@ def _others(trace: Trace, root: str, shared: dict[str, Any]) -> None:
     )
     for name, attributes in spans:
         trace.span(name, root, {**shared, **attributes})
-    # Before 1.28 the content was in these events.
+    # Before 1.28 the content was in these events, and what was cached had another name for a while.
     old = {"gen_ai.operation.name": "chat", "gen_ai.request.model": MODEL}
     given, said = (
         [{"role": "user", "content": TASK}],
@@ -120,7 +131,8 @@ def _others(trace: Trace, root: str, shared: dict[str, Any]) -> None:
         ("gen_ai.content.prompt", {"gen_ai.prompt": json.dumps(given)}),
         ("gen_ai.content.completion", {"gen_ai.completion": json.dumps(said)}),
     ]
-    trace.span(f"chat {MODEL}", root, {**shared, **old, **_tokens()}, events)
+    used = _tokens() | _parts("gen_ai.usage.cache_creation.input_tokens")
+    trace.span(f"chat {MODEL}", root, {**shared, **old, **used}, events)
 
 
 def _genai_call(trace: Trace, root: str, call: Call, number: int, shared: dict[str, Any]) -> None:

@@ -8,11 +8,14 @@ from typing import Any
 
 from tests.dialects.work import (
     AGENT,
+    CACHE_WRITTEN,
+    CACHED,
     DONE,
     MODEL,
     SESSION,
     SYSTEM,
     TASK,
+    THOUGHT,
     TOKENS,
     Call,
     Writer,
@@ -43,7 +46,13 @@ def google_adk(calls: Sequence[Call]) -> Trace:
         if call:
             parts.append({"function_call": {"name": call.tool, "args": dict(call.arguments)}})
         content = {"role": "model", "parts": parts}
-        used = {"prompt_token_count": TOKENS[0], "candidates_token_count": TOKENS[1]}
+        used = {
+            "prompt_token_count": TOKENS[0],
+            "cached_content_token_count": CACHED,
+            "candidates_token_count": TOKENS[1] - THOUGHT,
+            "thoughts_token_count": THOUGHT,
+            "total_token_count": sum(TOKENS),
+        }
         request: dict[str, Any] = {
             "gen_ai.system": "gcp.vertex.agent",
             "gen_ai.request.model": MODEL,
@@ -52,6 +61,7 @@ def google_adk(calls: Sequence[Call]) -> Trace:
             "gcp.vertex.agent.llm_response": json.dumps(
                 {"content": content, "finish_reason": "STOP", "usage_metadata": used}
             ),
+            "gen_ai.usage.experimental.reasoning_tokens": THOUGHT,
         } | USED
         trace.span("call_llm", root, request)
         contents = [*contents, content]
@@ -191,7 +201,13 @@ def strands(calls: Sequence[Call]) -> Trace:
             content.append({"toolUse": use})
         finish = "tool_use" if call else "end_turn"
         choice: Event = ("gen_ai.choice", {"finish_reason": finish, "message": json.dumps(content)})
-        request = {"gen_ai.operation.name": "chat", "gen_ai.request.model": MODEL} | USED
+        request: dict[str, Any] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": MODEL,
+            "gen_ai.usage.cache_read_input_tokens": CACHED,
+            "gen_ai.usage.cache_write_input_tokens": CACHE_WRITTEN,
+            "gen_ai.usage.total_tokens": sum(TOKENS),
+        } | USED
         trace.span("chat", around, {**shared, **request}, [*history, choice])
         if call:
             told = _strands_tool(trace, around, call, number, shared)

@@ -15,6 +15,8 @@ SYSTEM = "You pack orders."
 TASK = "Get order A17 ready."
 DONE = "Order A17 can go."
 TOKENS = (120, 30)
+# What was read from a cache or put into one is a part of the input, what was thought of the output.
+CACHED, CACHE_WRITTEN, THOUGHT = 80, 20, 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from tests.framework_traces.shape import (
     failing,
     seen,
     stopped,
+    total_of,
     usage,
 )
 from tests.otlp import CLIENT
@@ -90,7 +91,7 @@ OPENAI_OPENLLMETRY = Shape(
     "opentelemetry.instrumentation.openai.v1",
     around=_plain_root,
     model=lambda _, response: [
-        Piece("openai.chat", chat(response, **stopped(response)), kind=CLIENT)
+        Piece("openai.chat", chat(response, **stopped(response), **total_of(response)), kind=CLIENT)
     ],
 )
 

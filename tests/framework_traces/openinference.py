@@ -60,7 +60,8 @@ def kind(name: str, **more: object) -> dict[str, object]:
 
 def tokens(prompt: int, completion: int) -> dict[str, object]:
     """Return tokens under OpenInference's names."""
-    return {"llm.token_count.prompt": prompt, "llm.token_count.completion": completion}
+    counts = {"prompt": prompt, "completion": completion, "total": prompt + completion}
+    return {f"llm.token_count.{name}": count for name, count in counts.items()}
 
 
 def values(given: object = None, told: object = None) -> dict[str, object]:
@@ -268,7 +269,11 @@ def _agents_model(_: Talk, response: Response) -> list[Piece]:
     whole = values([], {"output": []})
     given = flat("llm.input_messages", said, parts=("assistant",))
     stop = {"llm.finish_reason": stop_of(response)}
-    return [Piece("response", llm(response, given, told) | whole | stop, status="ok")]
+    parts = {
+        "llm.token_count.prompt_details.cache_read": response.input_tokens // 2,
+        "llm.token_count.completion_details.reasoning": response.output_tokens // 4,
+    }
+    return [Piece("response", llm(response, given, told) | parts | whole | stop, status="ok")]
 
 
 def _split(message: Message) -> list[Message]:

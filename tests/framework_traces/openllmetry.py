@@ -16,6 +16,7 @@ from tests.framework_traces.shape import (
     chat,
     failing,
     stopped,
+    total_of,
 )
 from tests.otlp import CLIENT
 
@@ -74,6 +75,7 @@ TRACELOOP = Shape(
                 **{"gen_ai.agent.name": talk.run.agent},
                 **_traceloop_session(talk),
                 **stopped(response),
+                **total_of(response),
             ),
             kind=CLIENT,
         )
@@ -100,8 +102,10 @@ def _agents_tool(_: Talk, asked: Asked) -> list[Piece]:
 
 
 def _agents_model(_: Talk, response: Response) -> list[Piece]:
-    said = chat(response, **stopped(response))
+    said = chat(response, **stopped(response), **total_of(response))
     del said["gen_ai.request.model"]
+    said["gen_ai.usage.cache_read.input_tokens"] = response.input_tokens // 2
+    said["gen_ai.usage.reasoning_tokens"] = response.output_tokens // 4
     given = [part for m in response.messages for part in _agents_message(m, past=True)]
     said["gen_ai.input.messages"] = json.dumps(given)
     said["gen_ai.output.messages"] = json.dumps(_agents_message(response.message, past=False))
@@ -178,7 +182,7 @@ def _entity_output(value: object) -> dict[str, object]:
 
 
 def _llama_model(_: Talk, response: Response) -> list[Piece]:
-    said = chat(response, **entity("task", "Scripted.task"))
+    said = chat(response, **entity("task", "Scripted.task"), **total_of(response))
     said["gen_ai.request.model"] = None
     del said["gen_ai.response.model"]
     said["traceloop.entity.input"] = '{"messages": []}'

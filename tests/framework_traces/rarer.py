@@ -36,6 +36,8 @@ def _numbered_model(talk: Talk, response: Response) -> list[Piece]:
         "gen_ai.request.model": MODEL,
         "gen_ai.usage.prompt_tokens": response.input_tokens,
         "gen_ai.usage.completion_tokens": response.output_tokens,
+        "llm.usage.total_tokens": response.input_tokens + response.output_tokens,
+        "llm.usage.reasoning_tokens": response.output_tokens // 4,
         **_association(talk),
         **_numbered("gen_ai.prompt", response.messages),
         **_numbered("gen_ai.completion", [response.message]),
@@ -77,7 +79,7 @@ def _streamed(piece: Piece) -> Piece:
     said = {
         names.get(key, key): names.get(str(value), value)
         for key, value in piece.attributes.items()
-        if not key.startswith("gen_ai.")
+        if key in names or not key.startswith(("gen_ai.", "ai.usage."))
     }
     return replace(piece, name=names.get(piece.name, piece.name), attributes=said)
 

@@ -151,6 +151,11 @@ def usage(response: Response) -> Attributes:
     }
 
 
+def total_of(used: Response | Talk) -> Attributes:
+    """Return the sum of tokens, which several producers write as well."""
+    return {"gen_ai.usage.total_tokens": used.input_tokens + used.output_tokens}
+
+
 def stop_of(response: Response) -> str:
     """Return why the model stopped, in OpenAI's word."""
     return "tool_calls" if response.asked else "stop"

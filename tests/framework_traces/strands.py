@@ -7,7 +7,16 @@ from dataclasses import replace
 
 from examples.dialects import GENAI, STRANDS, Asked, Message, Response, Run
 from tests.framework_traces.genai import invoke
-from tests.framework_traces.shape import Piece, Shape, Talk, arguments, executed, failing, usage
+from tests.framework_traces.shape import (
+    Piece,
+    Shape,
+    Talk,
+    arguments,
+    executed,
+    failing,
+    total_of,
+    usage,
+)
 from tests.otlp import CLIENT, CONSUMER, PRODUCER, Event, Trace, exception
 
 DETAILS = "gen_ai.client.inference.operation.details"
@@ -29,13 +38,17 @@ def _strands_choice(response: Response, *, called: bool = False) -> Event:
     )
 
 
-def _strands_root(talk: Talk, *events: Event) -> list[Piece]:
+def _strands_root(talk: Talk, *events: Event, **more: object) -> list[Piece]:
     sums = {
         "session.id": talk.run.session,
         "gen_ai.usage.prompt_tokens": talk.input_tokens,
         "gen_ai.usage.completion_tokens": talk.output_tokens,
         "gen_ai.usage.input_tokens": talk.input_tokens,
         "gen_ai.usage.output_tokens": talk.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": 0,
+        "gen_ai.usage.cache_creation.input_tokens": 0,
+        **total_of(talk),
+        **more,
     }
     return [replace(invoke(talk, **sums), events=events, status="ok")]
 
@@ -51,6 +64,7 @@ def _strands_model(talk: Talk, response: Response, *events: Event) -> list[Piece
         "gen_ai.operation.name": "chat",
         "session.id": talk.run.session,
         **usage(response),
+        **total_of(response),
         "gen_ai.usage.prompt_tokens": response.input_tokens,
         "gen_ai.usage.completion_tokens": response.output_tokens,
     }
@@ -82,6 +96,7 @@ STRANDS_OLD = Shape(
         talk,
         *_strands_messages(talk.first),
         ("gen_ai.choice", {"message": talk.last.step.text, "finish_reason": "end_turn"}),
+        **{"gen_ai.usage.cache_read_input_tokens": 0, "gen_ai.usage.cache_write_input_tokens": 0},
     ),
     step=lambda talk, response: _strands_cycle(
         talk, *_strands_messages(response.messages[1:]), _strands_choice(response, called=True)

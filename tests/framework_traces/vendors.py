@@ -15,6 +15,7 @@ from tests.framework_traces.shape import (
     failing,
     stop_of,
     stopped,
+    total_of,
     usage,
 )
 
@@ -108,6 +109,7 @@ def _langsmith_model(talk: Talk, response: Response) -> list[Piece]:
         **_langsmith(talk, "llm", "chat", prompt, {"generations": [[generated]]}),
         "gen_ai.request.model": MODEL,
         **usage(response),
+        **total_of(response),
     }
     update = {"output": [{"update": {"messages": [response.message]}}]}
     node = _langsmith_chain(talk, "model", {"messages": []}, update)
@@ -171,6 +173,20 @@ def _vercel_calls(response: Response) -> list[Message]:
     ]
 
 
+def _vercel_usage(used: Response | Talk) -> dict[str, object]:
+    """Return tokens with their parts, which versions 5 and 6 name otherwise."""
+    cached, thought = used.input_tokens // 2, used.output_tokens // 4
+    return {
+        "ai.usage.inputTokens": used.input_tokens,
+        "ai.usage.outputTokens": used.output_tokens,
+        "ai.usage.cachedInputTokens": cached,
+        "ai.usage.inputTokenDetails.cacheReadTokens": cached,
+        "ai.usage.inputTokenDetails.cacheWriteTokens": 0,
+        "ai.usage.reasoningTokens": thought,
+        "ai.usage.outputTokenDetails.reasoningTokens": thought,
+    }
+
+
 def _vercel_root(talk: Talk) -> list[Piece]:
     calls = [call for response in talk.responses for call in _vercel_calls(response)]
     said = {
@@ -180,8 +196,7 @@ def _vercel_root(talk: Talk) -> list[Piece]:
         "ai.response.text": talk.last.step.text,
         "ai.response.toolCalls": compact(calls),
         "ai.response.finishReason": stop_of(talk.last),
-        "ai.usage.inputTokens": talk.input_tokens,
-        "ai.usage.outputTokens": talk.output_tokens,
+        **_vercel_usage(talk),
     }
     return [Piece("ai.generateText", said)]
 
@@ -198,8 +213,7 @@ def _vercel_model(talk: Talk, response: Response) -> list[Piece]:
         **({"ai.response.toolCalls": calls} if response.asked else {}),
         "ai.response.finishReason": stop_of(response).replace("_", "-"),
         **stopped(response),
-        "ai.usage.inputTokens": response.input_tokens,
-        "ai.usage.outputTokens": response.output_tokens,
+        **_vercel_usage(response),
         **usage(response),
     }
     return [Piece("ai.generateText.doGenerate", said)]

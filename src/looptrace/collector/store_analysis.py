@@ -29,7 +29,7 @@ from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.normalize.understanding import Understood
 from looptrace.analyzer.schema.compaction import compacted
-from looptrace.analyzer.schema.turns import IS_STEP, TURN_SCHEMA
+from looptrace.analyzer.schema.turns import IS_STEP, TOKEN_COLUMNS, TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.store import reader
 from looptrace.collector.store.buckets.judged import is_judged_by
@@ -158,25 +158,23 @@ def _counts(turns: pl.LazyFrame) -> pl.DataFrame:
         .agg(
             turns=IS_STEP.sum(),
             turn_first=pl.col("turn").filter(IS_STEP).min(),
-            input_tokens=pl.col("input_tokens").sum(),
-            output_tokens=pl.col("output_tokens").sum(),
             calls=IS_CALL.sum(),
             arguments=(IS_CALL & pl.col("arguments").is_null()).sum(),
             results=(IS_CALL & pl.col("outcome").is_null()).sum(),
+            **{name: pl.col(name).sum() for name in TOKEN_COLUMNS},
         )
         .collect()
     )
 
 
 def _summary(counts: pl.DataFrame) -> Summary:
-    names = ("turns", "input_tokens", "output_tokens", "arguments", "results", "calls")
-    turns, given, said, arguments, results, calls = (int(counts[name].sum()) for name in names)
+    names = ("turns", "arguments", "results", "calls")
+    turns, arguments, results, calls = (int(counts[name].sum()) for name in names)
     return Summary(
         sessions=counts["session"].n_unique(),
         tasks=counts["task"].n_unique(),
         turns=turns,
         spans=0,
-        input_tokens=given,
-        output_tokens=said,
         unknown=Unknown(arguments, results, calls),
+        **{name: int(counts[name].sum()) for name in TOKEN_COLUMNS},
     )

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 import polars as pl
 import pytest
 
 from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.fingerprint.equivalence import PER_SERVICE, Sameness, Sessions
+from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.normalize.span_tree import span_tree_of
 from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.text.session_names import session_name
+from looptrace.collector.content.policy import with_content
 from tests.analyzer.engine.test_arrivals import assert_comes_to_batch
-from tests.analyzer.normalize.test_turn_builder import span, tool
+from tests.analyzer.normalize.test_turn_builder import rules, span, tool
 from tests.seeds import seeds
 
 Row = dict[str, object]
@@ -37,6 +40,16 @@ def call(
     arguments = json.dumps({"query": "same"})
     said = tool("search", arguments=arguments, result="none") | named
     return span(number, said, service=service, trace_id=trace * 32, links=tied)
+
+
+def served(
+    number: int, trace: str, connection: str = "c1", *, service: str = "shop", **more: object
+) -> Row:
+    """Give a call as an MCP server writes it, in a trace of its connection to a client."""
+    said = {"mcp.method.name": "tools/call", "gen_ai.tool.name": "dig"}
+    said |= {"gen_ai.tool.call.arguments": "{}", "mcp.session.id": connection}
+    said |= {"gen_ai.tool.call.result": '{"isError": true, "content": "no spade"}'}
+    return span(number, said, trace_id=trace * 32, service=service, **more)  # type: ignore[arg-type]
 
 
 def table(rows: Sequence[Row]) -> pl.DataFrame:
@@ -122,6 +135,57 @@ def test_names_differ_where_session_or_service_do() -> None:
     assert len({session_name(*pair) for pair in pairs}) == len(pairs)
 
 
+def test_the_calls_of_a_connection_to_a_server_alone_are_one_task() -> None:
+    """Its client brings no trace, so that each call has one of its own."""
+    rows = [served(number, trace) for number, trace in enumerate("abcdef")]
+
+    assert tasks(rows) == ["c1@shop"] * 6
+    assert turns_of(table(rows))[0]["session"].to_list() == ["c1"] * 6
+    assert "repeated_failure" in rules(rows)
+    assert not rules([served(n, trace, f"c{n}") for n, trace in enumerate("abcdef")])
+    assert tie_rows(with_ties(table(rows))).filter(tie="c1").height == 6
+
+
+@pytest.mark.parametrize("content", ["redacted", "hashes"])
+def test_a_connection_outlasts_what_is_left_out(content: Any) -> None:
+    """A span that is written anew says which connection it belongs to."""
+    rows = [served(1, "a"), served(2, "b"), served(3, "c", parent=9)]
+    left = with_content(table(rows), content, b"k" * 32)
+
+    assert turns_of(left)[0]["task"].to_list() == ["c1@shop"] * 2 + ["c" * 32]
+
+
+def test_other_connections_and_servers_are_other_tasks() -> None:
+    """Another client's work is no repetition."""
+    rows = [served(1, "a"), served(2, "b", "c2"), served(3, "c", service="desk")]
+
+    assert tasks(rows) == ["c1@desk", "c1@shop", "c2@shop"]
+
+
+def test_a_server_with_its_client_has_the_sessions_of_traces() -> None:
+    """Clients of several agents may share a connection, and their traces tell them apart."""
+    elsewhere = [served(1, "a", parent=9), served(2, "b", parent=9)]
+    beside = [served(3, "c"), served(4, "c", parent=3), served(5, "d"), served(6, "d", parent=5)]
+
+    assert set(tasks(elsewhere + beside)) == {name * 32 for name in "abcd"}
+
+
+def test_what_a_connection_is_for_names_the_session() -> None:
+    """A session that any span of the trace names, or of linked traces, goes before."""
+    named = [served(1, "a"), call(2, "shop", trace="a")]
+    linked = [served(3, "b"), call(4, "shop", trace="c", links="b")]
+
+    assert tasks(named) == ["1@shop"] * 2
+    assert tasks(linked) == ["1@shop"] * 2
+
+
+def test_a_server_that_asks_another_server_has_the_session_of_its_client() -> None:
+    """The connection of the span around is that of whoever wants the work."""
+    rows = [served(1, "a"), served(2, "a", "c2", parent=1), served(3, "b")]
+
+    assert set(tasks(rows)) == {"c1@shop"}
+
+
 def random_rows(seed: int) -> list[Row]:
     """Give calls of a few services, in a few traces that link to each other, of a few sessions."""
     chance = Random(seed)
@@ -137,11 +201,30 @@ def random_rows(seed: int) -> list[Row]:
     ]
 
 
+def random_connections(seed: int) -> list[Row]:
+    """Give calls of servers, with and without their clients, among calls that name sessions."""
+    chance = Random(seed)
+    rows = [
+        served(
+            100 + number,
+            chance.choice("abcdefgh"),
+            chance.choice(["c1", "c2"]),
+            service=chance.choice(["shop", "desk"]),
+            parent=chance.choice([None, None, 100 + chance.randrange(max(1, number)), 999]),
+        )
+        for number in range(chance.randint(2, 12))
+    ]
+    return rows + random_rows(seed)[: chance.randint(0, 6)]
+
+
 @pytest.mark.parametrize("sessions", [PER_SERVICE, JOINED], ids=["apart", "joined"])
+@pytest.mark.parametrize("rows", [random_rows, random_connections])
 @pytest.mark.parametrize("seed", range(seeds(160)))
-def test_traces_are_told_of_a_name_in_any_order(seed: int, sessions: Sessions) -> None:
+def test_traces_are_told_of_a_name_in_any_order(
+    seed: int, rows: Callable[[int], list[Row]], sessions: Sessions
+) -> None:
     """What is known of each trace is what all spans say, and who is not told has no news."""
-    fields = list(span_fields_of(table(random_rows(seed))))
+    fields = list(span_fields_of(table(rows(seed))))
     groups = TraceGroups(100, sessions)
     Random(seed).shuffle(fields)
     known: dict[str, object] = {}
@@ -156,9 +239,12 @@ def test_traces_are_told_of_a_name_in_any_order(seed: int, sessions: Sessions) -
         known = dict(now)
 
 
+@pytest.mark.parametrize("rows", [random_rows, random_connections])
 @pytest.mark.parametrize("seed", range(seeds(80)))
-def test_live_finds_what_batch_finds_however_spans_arrive(seed: int) -> None:
+def test_live_finds_what_batch_finds_however_spans_arrive(
+    seed: int, rows: Callable[[int], list[Row]]
+) -> None:
     """Loops and states of each task are those of all spans at once."""
-    spans = table(random_rows(seed)).sample(fraction=1, shuffle=True, seed=seed)
+    spans = table(rows(seed)).sample(fraction=1, shuffle=True, seed=seed)
 
     assert_comes_to_batch(spans, 1 + seed % 3)

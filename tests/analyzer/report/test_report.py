@@ -124,7 +124,7 @@ def analysis(
 ) -> Analysis:
     """Make an analysis of twelve turns, unless others are given."""
     rows = pytest_turns(12) if rows is None else rows
-    counts = summary or Summary(1, 3, len(rows), 38, 12_345, 2_100, Unknown(0, 0))
+    counts = summary or Summary(1, 3, len(rows), 38, 12_345, 2_100, Unknown(0, 0), 9_000)
     return Analysis(counts, skipped, findings, events, pl.DataFrame(rows, schema=TURN_SCHEMA))
 
 
@@ -342,11 +342,12 @@ def test_terminal_report_of_a_loop() -> None:
         finding(),
         finding("signature_repeat", action="warn"),
         skipped=(Skipped("night.jsonl:3", "not JSON"),),
-        summary=Summary(1, 3, 12, 38, 12_345, 2_100, Unknown(12, 1)),
+        summary=Summary(1, 3, 12, 38, 12_345, 2_100, Unknown(12, 1), 9_000, 0, 400),
     )
 
     assert printed(content) == (
-        "1 session, 3 tasks, 12 turns, 38 spans, 12,345 input + 2,100 output tokens\n"
+        "1 session, 3 tasks, 12 turns, 38 spans, 12,345 input (9,000 cached) + 2,100\n"
+        "output (400 reasoning) tokens\n"
         "1 loop in 1 of 3 tasks.\n"
         "\n"
         "task fix-cart\n"
@@ -546,7 +547,14 @@ def test_html_report_shows_the_loop() -> None:
     assert page.open == []
     assert "1 loop in 1 of 3 tasks." in page.text
     assert page.text.count(REASON) == 3
-    for shown in ("gate", "repeated_call, also response_repeat", "fix-cart", TRACE, "12,345"):
+    for shown in (
+        "gate",
+        "repeated_call, also response_repeat",
+        "fix-cart",
+        TRACE,
+        "12,345",
+        "9,000 cached",
+    ):
         assert shown in page.text
     assert page.text.count("run_tests(tests/test_cart.py)") == 6 + 3
     assert page.text.count("✗ AssertionError: 107 != 100") == 6
@@ -816,7 +824,13 @@ def test_json_report_says_what_was_found() -> None:
     report = full_report()
 
     assert [report[key] for key in ("sessions", "tasks", "turns", "spans")] == [1, 3, 12, 38]
-    assert report["tokens"] == {"input": 12_345, "output": 2_100}
+    assert report["tokens"] == {
+        "input": 12_345,
+        "output": 2_100,
+        "cached": 9_000,
+        "cache_write": 0,
+        "reasoning": 0,
+    }
     assert report["unknown"] == {"arguments": 0, "results": 0, "calls": 0}
     assert report["skipped"] == [{"where": "night.jsonl:3", "why": "not JSON"}]
     (found,) = report["findings"]

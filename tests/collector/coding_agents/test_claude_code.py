@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.report.json import understood_object
+from looptrace.analyzer.report.verdict import understood_lines
 from looptrace.collector.files.reader import read_spans
 from tests.collector.coding_agents.logs import SESSIONS, lines, rules, shown, turns
 from tests.collector.conftest import Write, line, span
@@ -113,6 +116,8 @@ def test_a_response_in_several_lines_is_one_turn_whose_tokens_count_once(write: 
     ]
     assert table.row(0, named=True)["input_tokens"] == 532
     assert table.row(0, named=True)["output_tokens"] == 21
+    assert table.row(0, named=True)["cached_tokens"] == 30
+    assert table.row(0, named=True)["cache_write_tokens"] == 500
     assert table["step"].n_unique() == 2  # The calls are one step, the response is none.
 
 
@@ -421,8 +426,27 @@ def test_the_usage_of_all_responses_is_a_check(write: Write) -> None:
         *(call(n, "Bash", {"n": n}, message={"usage": usage}) for n in (1, 2)),
         {"type": "result", "subtype": "success", "usage": {"input_tokens": 9, "output_tokens": 70}},
     )
-    table = turns(write("log.jsonl", lines(log)))
+    path = write("log.jsonl", lines(log))
+    table = turns(path)
     assert (table["input_tokens"].sum(), table["output_tokens"].sum()) == (10, 70)
+    # One of the input is too many, and 68 of the output are missing.
+    analysis = analyse(read_spans([path]).spans)
+    assert analysis.understood.differing_tokens == 69
+    assert "differ by 69 tokens" in " ".join(understood_lines(analysis))
+    assert understood_object(analysis.understood)["differing_tokens"] == 69
+
+
+@pytest.mark.parametrize("usage", [{"input_tokens": 10, "output_tokens": 2}, {}, None])
+def test_usage_that_agrees_or_is_not_there_differs_by_nothing(
+    usage: dict[str, int] | None, write: Write
+) -> None:
+    """A later run may count itself alone."""
+    each = {"input_tokens": 5, "output_tokens": 1}
+    result = {"type": "result", "subtype": "success", "usage": usage}
+    runs = [call(n, "Bash", {"n": n}, message={"usage": each}) for n in (1, 2)]
+    later = [call(3, "Bash", {"n": 3}, message={"usage": each})]
+    path = write("log.jsonl", lines(stream(*runs, result, *later, result)))
+    assert analyse(read_spans([path]).spans).understood.differing_tokens == 0
 
 
 def test_calls_that_agents_number_alike_are_not_lost(write: Write) -> None:

@@ -64,7 +64,8 @@ def test_a_session_that_loops_is_found_and_one_that_works_is_not() -> None:
 
 def test_messages_calls_and_results_become_turns(write: Write) -> None:
     """What the screen showed besides is not counted again, and tokens come with an event."""
-    used = {"last_token_usage": {"input_tokens": 50, "output_tokens": 7}}
+    parts = {"cached_input_tokens": 40, "reasoning_output_tokens": 3, "total_tokens": 57}
+    used = {"last_token_usage": {"input_tokens": 50, "output_tokens": 7, **parts}}
     items = [
         meta(),
         at(1, "response_item", message("developer", "<permissions>all</permissions>")),
@@ -98,6 +99,8 @@ def test_messages_calls_and_results_become_turns(write: Write) -> None:
     ]
     assert set(table["task"]) == {f"{SESSION}@codex"}
     assert table["input_tokens"].to_list() == [None, 50, None, None, None]
+    assert table.row(1, named=True)["cached_tokens"] == 40
+    assert table.row(1, named=True)["reasoning_tokens"] == 3
     assert table["arguments"].to_list()[3] == '{"command":["make"]}'
     assert table["step"].to_list()[2:4] == [table["span_id"].to_list()[1]] * 2
 

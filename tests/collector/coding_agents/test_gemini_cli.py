@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import polars as pl
+
 import looptrace
 from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.turns import TOKEN_COLUMNS
 from looptrace.collector.files.reader import read_spans
 
 
@@ -30,7 +33,7 @@ def test_a_response_comes_before_its_calls(tmp_path: Path) -> None:
         "timestamp": "2026-03-02T09:00:01Z",
         "content": "I read all three.",
         "toolCalls": calls,
-        "tokens": {"input": 10, "output": 5, "thoughts": 7},
+        "tokens": {"input": 10, "output": 5, "cached": 4, "thoughts": 7},
     }
     chat = {"sessionId": "s", "startTime": "2026-03-02T08:59:58Z", "messages": [asked, answer]}
     path = tmp_path / "session-1.json"
@@ -39,7 +42,7 @@ def test_a_response_comes_before_its_calls(tmp_path: Path) -> None:
     turns = turns_of(read_spans([str(path)]).spans)[0]
 
     assert turns["kind"].to_list() == ["user", "model", "tool", "tool", "tool"]
-    assert turns["output_tokens"].sum() == 12
+    assert turns.select(pl.col(TOKEN_COLUMNS).sum()).row(0) == (10, 12, 4, 0, 7)
 
 
 def test_hours_without_an_answer_are_not_work(tmp_path: Path) -> None:

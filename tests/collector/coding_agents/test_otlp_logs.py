@@ -82,6 +82,8 @@ EVENTS: dict[str, list[Event]] = {
             **{
                 "input_token_count": "95",
                 "output_token_count": "8",
+                "cached_token_count": "90",
+                "reasoning_token_count": "3",
                 "event.kind": "response.completed",
             },
         ),
@@ -105,7 +107,15 @@ EVENTS: dict[str, list[Event]] = {
     "gemini_cli": [
         gemini(0, "config", model="m"),
         gemini(0, "user_prompt", prompt="Build it.", prompt_id="p1"),
-        gemini(4000, "api_response", model="m", input_token_count=95, output_token_count=8),
+        gemini(
+            4000,
+            "api_response",
+            model="m",
+            input_token_count=95,
+            cached_content_token_count=90,
+            output_token_count=5,
+            thoughts_token_count=3,
+        ),
         gemini(
             6000,
             "tool_call",
@@ -182,6 +192,8 @@ def test_events_of_every_agent_become_turns(agent: str) -> None:
     assert table["name"].to_list()[-1] == "rejected"
     response, call, refused = table.filter(pl.col("kind") != "user").head(3).iter_rows(named=True)
     assert (response["input_tokens"], response["output_tokens"]) == (95, 8)
+    assert response["cached_tokens"] == 90
+    assert response["reasoning_tokens"] == (None if agent == "claude_code" else 3)
     assert "make" in call["arguments"]
     assert call["failed"]
     assert call["error"] == "make: no rule"

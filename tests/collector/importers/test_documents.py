@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.engine.batch import analyse
+from looptrace.analyzer.schema.turns import TOKEN_COLUMNS
 from looptrace.collector.files.reader import read_spans
 from tests.collector.conftest import Write
 from tests.collector.importers.exports import EXPORTS, IN_LINES, spans, text_of
@@ -90,11 +91,11 @@ def test_a_list_of_records_that_nothing_reads_is_reported(name: str, write: Writ
     ]
 
 
-def tokens(write: Write, export: Any) -> list[tuple[int | None, int | None]]:
-    """Return the input and output tokens of the responses in an export."""
+def tokens(write: Write, export: Any) -> set[tuple[int | None, ...]]:
+    """Return the tokens of the responses in an export: all, and their parts (`TOKEN_COLUMNS`)."""
     read = read_spans([write("export.json", json.dumps(export).encode())])
     turns = analyse(read.spans).turns.filter(kind="model")
-    return turns.select("input_tokens", "output_tokens").rows()
+    return set(turns.select(TOKEN_COLUMNS).rows())
 
 
 def test_tokens_are_summed_as_langfuse_does(write: Write) -> None:
@@ -103,7 +104,7 @@ def test_tokens_are_summed_as_langfuse_does(write: Write) -> None:
     usage = {"input": 20, "input_cached_tokens": 100, "output": 9, "output_reasoning_tokens": 31}
     for each in trace["observations"]:
         each["usageDetails"] = usage | {"total": 160}
-    assert set(tokens(write, trace)) == {(120, 40)}
+    assert tokens(write, trace) == {(120, 40, 100, None, 31)}
 
 
 def test_tokens_of_a_run_may_be_those_of_its_message(write: Write) -> None:
@@ -112,8 +113,61 @@ def test_tokens_of_a_run_may_be_those_of_its_message(write: Write) -> None:
     for run in runs:
         if run["run_type"] == "llm":
             message = run["outputs"]["generations"][0][0]["message"]
-            message["usage_metadata"] = {"input_tokens": 120, "output_tokens": 9}
-    assert set(tokens(write, runs)) == {(120, 9)}
+            message["usage_metadata"] = {
+                "input_tokens": 120,
+                "output_tokens": 9,
+                "input_token_details": {"cache_read": 100, "cache_creation": 5},
+                "output_token_details": {"reasoning": 4},
+            }
+    assert tokens(write, runs) == {(120, 9, 100, 5, 4)}
+
+
+def test_tokens_of_a_run_of_the_api_have_parts(write: Write) -> None:
+    """The API sums them up in fields of its own."""
+    runs = EXPORTS["langsmith"](spans("ok"))
+    for run in runs:
+        if run["run_type"] == "llm":
+            run |= {"prompt_tokens": 120, "completion_tokens": 9, "total_tokens": 129}
+            run["prompt_token_details"] = {"cache_read": 100}
+            run["completion_token_details"] = {"reasoning": 4}
+    assert tokens(write, runs) == {(120, 9, 100, None, 4)}
+
+
+def test_tokens_of_mlflow_are_those_of_the_api(write: Write) -> None:
+    """Anthropic counts what was cached beside the rest."""
+    trace = EXPORTS["mlflow"](spans("ok"))
+    usage = {"input_tokens": 20, "output_tokens": 9, "cache_read_input_tokens": 100}
+    for span in trace["data"]["spans"]:
+        span["attributes"]["mlflow.chat.tokenUsage"] = json.dumps(usage)
+        span["attributes"]["mlflow.message.format"] = json.dumps("anthropic")
+    assert tokens(write, trace) == {(120, 9, 100, None, None)}
+
+
+def test_tokens_of_weave_have_the_parts_of_the_api(write: Write) -> None:
+    """OpenAI counts what was cached or thought within the rest, and Anthropic beside it."""
+    within = {
+        "prompt_tokens": 120,
+        "completion_tokens": 9,
+        "prompt_tokens_details": {"cached_tokens": 100},
+        "completion_tokens_details": {"reasoning_tokens": 4},
+    }
+    beside = {"input_tokens": 20, "output_tokens": 9, "cache_read_input_tokens": 100}
+    for usage, found in ((within, (120, 9, 100, None, 4)), (beside, (120, 9, 100, None, None))):
+        calls = EXPORTS["weave"](spans("ok"))
+        for call in calls:
+            call["summary"] = {"usage": {"model": usage}}
+        assert tokens(write, calls) == {found}
+
+
+def test_tokens_of_braintrust_have_parts(write: Write) -> None:
+    """Its clients sum the input up."""
+    export = EXPORTS["braintrust"](spans("ok"))
+    for span in export["events"]:
+        span.setdefault("metrics", {}).update(
+            {"prompt_tokens": 120, "completion_tokens": 9, "prompt_cached_tokens": 100}
+        )
+        span["metadata"] = (span.get("metadata") or {}) | {"provider": "anthropic"}
+    assert tokens(write, export) == {(120, 9, 100, None, None)}
 
 
 def test_records_beside_others_are_read(write: Write) -> None:

@@ -735,7 +735,7 @@ def test_a_full_disk_leaves_the_store_as_it_was(
 @pytest.mark.parametrize(
     ("marker", "why"),
     [
-        ('{"schema": 6, "buckets": 16}', "update looptrace"),
+        ('{"schema": 7, "buckets": 16}', "update looptrace"),
         ('{"schema": 3, "buckets": 8}', "update looptrace"),
         ("{}", "cannot be read"),
         ("[]", "cannot be read"),

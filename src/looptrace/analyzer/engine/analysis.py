@@ -27,7 +27,10 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The counts of an analysis. Tokens are those of model turns, so that no token counts twice."""
+    """The counts of an analysis. Tokens are those of model turns, so that no token counts twice.
+
+    What was cached is a part of the input, and what was thought of the output.
+    """
 
     sessions: int
     tasks: int
@@ -36,6 +39,9 @@ class Summary:
     input_tokens: int
     output_tokens: int
     unknown: Unknown
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

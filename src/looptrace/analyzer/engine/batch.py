@@ -24,7 +24,7 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.normalize.understanding import summed
 from looptrace.analyzer.schema.distinct_spans import alone_text, whole_spans
 from looptrace.analyzer.schema.spans import Skipped
-from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, TURN_SCHEMA
+from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, TOKEN_COLUMNS, TURN_SCHEMA
 from looptrace.analyzer.text.times import is_known
 
 # Tasks are evaluated in parts of about this many turns, so memory does not grow with the input.
@@ -75,8 +75,7 @@ def joined(parts: Sequence[Analysis], sessions: int, spans: int) -> Analysis:
             tasks=sum(c.tasks for c in counts),
             turns=sum(c.turns for c in counts),
             spans=spans,
-            input_tokens=sum(c.input_tokens for c in counts),
-            output_tokens=sum(c.output_tokens for c in counts),
+            **{name: sum(getattr(c, name) for c in counts) for name in TOKEN_COLUMNS},
             unknown=Unknown(
                 sum(c.unknown.arguments for c in counts),
                 sum(c.unknown.results for c in counts),
@@ -250,8 +249,7 @@ def _summary(turns: pl.DataFrame, spans: int) -> Summary:
         tasks=turns["task"].n_unique(),
         turns=steps.height,
         spans=spans,
-        input_tokens=int(turns["input_tokens"].sum()),
-        output_tokens=int(turns["output_tokens"].sum()),
+        **{name: int(turns[name].sum()) for name in TOKEN_COLUMNS},
         unknown=Unknown(
             tools["arguments"].null_count(), tools["outcome"].null_count(), tools.height
         ),

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 FIELDS = (
     *("task", "task_parent", "task_kind", "phase", "phase_start_ns", "iteration", "status"),
     *("blockers", "completed_work", "tests_failed", "tests_total", "coverage", "files_created"),
-    *("dependencies_added", "code_written", "session", "agent", "tool", "model", "call_id"),
+    *("dependencies_added", "code_written", "session", "connection"),
+    *("agent", "tool", "model", "call_id"),
     *("arguments", "result", "error_type", "error", "level", "is_error", "success"),
     *("given", "answer", "answer_calls", "finish_reason", "compacted"),
-    *("input_tokens", "output_tokens"),
+    *("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens"),
+    *("reasoning_tokens", "total_tokens", "differing_tokens"),
 )
 # What a producer may write.
 WRITTEN = ("calls", "results", "messages", "tokens", "errors", "session", "agent")
@@ -44,6 +46,8 @@ STEP = "step"
 # A span of this kind only tells more about the call around it, whatever other dialects say.
 PART = "part"
 KINDS = ("tool", "model", "agent", STEP, STRUCTURE, PART)
+# What a producer may count parts of beside it: then it is without them.
+WHOLES = ("input", "output")
 # The dialect of a user's own keys, and the kinds of spans that a name makes them.
 OWN = "own"
 _NAMED = ("tool", "model")
@@ -61,7 +65,7 @@ UNKNOWN: Said = (None, "")
 class KindRow:
     """A row of `kinds`: a span for which all conditions hold is of this kind."""
 
-    kind: str  # of `KINDS`
+    kind: str  # of `KINDS`, or of `WHOLES`
     key: str = ""  # an attribute that is there
     part: str = ""  # of its JSON object, if it is one
     values: tuple[str, ...] = ()  # patterns of the attribute or the part; none if any may be
@@ -116,6 +120,7 @@ class Dialect:
     name_suffixes: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()  # of `WRITTEN`, what a trace of it shows; its example has it all
     unread: tuple[str, ...] = ()  # of `WRITTEN`, what it writes and looptrace does not read
+    beside: tuple[KindRow, ...] = ()  # of which of `WHOLES` parts are counted beside it
     own_keys: bool = False  # its keys are common words, and are read from its own spans alone
 
 
@@ -131,6 +136,7 @@ class DialectTable:
         self._relevant = BoundedDict(_NAMES_KEPT)
         # The attributes that say what a span is.
         self.markers = frozenset(row.key for row, _ in rows if row.key)
+        self._beside = [row for dialect in dialects for row in dialect.beside]
         self.named_by_span = frozenset(d.name for d in dialects if d.named_by_span)
 
     def __repr__(self) -> str:
@@ -209,6 +215,10 @@ class DialectTable:
             self._relevant[asked] = rows
         return rows
 
+    def beside_rows(self, keys: Collection[str]) -> list[KindRow]:
+        """Return the rows by which spans with these attributes count parts beside the whole."""
+        return [row for row in self._beside if not row.key or row.key in keys]
+
     def name_in(self, span_name: str) -> str:
         """Return the name of the tool or the agent in the name of its span."""
         return self._name_extras.sub("", span_name)
@@ -252,9 +262,9 @@ def rows_of_names(fields: Mapping[str, tuple[str, ...]]) -> tuple[KindRow, ...]:
 
 def split(key: str) -> tuple[str, str | None]:
     """Split a key into an attribute (or a prefix of flat keys, with `*`) and a part of it."""
-    if key.endswith("*"):
-        return key.removesuffix("*"), "*"
     attribute, _, part = key.partition("#")
+    if not part and key.endswith("*"):
+        return key.removesuffix("*"), "*"
     return attribute, part or None
 
 
@@ -284,20 +294,23 @@ def _kind(row: KindRow | None) -> SpanKind | None:
     return None if row is None or row.kind == STRUCTURE else cast("SpanKind", row.kind)
 
 
-def _part(value: object, name: str) -> object:
-    """Return a part of a JSON object; None if there is none."""
-    if isinstance(value, str) and name in value:
+def _part(value: object, path: str) -> object:
+    """Return a part of a JSON object, at the end of names with dots; None if there is none."""
+    names = path.split(".")
+    if isinstance(value, str) and names[0] in value:
         try:
             value = json.loads(value)
         except ValueError:
             return None
-    return value.get(name) if isinstance(value, dict) else None
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
-def kind_row(given: Mapping[str, Any]) -> KindRow:
+def kind_row(given: Mapping[str, Any], kinds: Sequence[str] = KINDS) -> KindRow:
     """Return the row of a table `{key, is, name, scope, kind}`."""
-    if given["kind"] not in KINDS:
-        raise ValueError(f"no such kind of span: {given['kind']}; there are {', '.join(KINDS)}")
+    if given["kind"] not in kinds:
+        raise ValueError(f"no such kind: {given['kind']}; there are {', '.join(kinds)}")
     key, _, part = given.get("key", "").partition("#")
     values, name, scope = (_listed(given.get(k, [])) for k in ("is", "name", "scope"))
     return KindRow(given["kind"], key, part, values, name, scope)
@@ -327,8 +340,9 @@ def _dialect(given: dict[str, Any]) -> Dialect:
     if unknown := fields.keys() - set(FIELDS):
         raise ValueError(f"dialect {given['name']}: no such fields: {', '.join(sorted(unknown))}")
     kinds = tuple(map(kind_row, given.pop("kinds", ())))
+    beside = tuple(kind_row({**row, "kind": row["of"]}, WHOLES) for row in given.pop("beside", ()))
     given |= {name: tuple(given[name]) for name in lists if name in given}
-    return Dialect(kinds=kinds, fields=fields, **given)
+    return Dialect(kinds=kinds, fields=fields, beside=beside, **given)
 
 
 def table_of_file(path: str | os.PathLike[str]) -> DialectTable:

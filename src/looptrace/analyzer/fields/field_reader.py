@@ -7,6 +7,7 @@ from the first key that is present. The chosen dialect's keys come first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
@@ -247,18 +248,29 @@ def _unwrapped(message: Any) -> list[Any]:
 def _part_of(value: Any, path: str) -> Any:
     """Return a part of a JSON object or list, None if there is none.
 
-    `a.b` is a key or leads deeper, `0` is an item of a list, and `a=b` or `a!=b` are the items of
-    a list whose `a` is or is not `b`.
+    `a.b` is a key or leads deeper, `0` is an item of a list, `a=b` or `a!=b` are the items of a
+    list whose `a` is or is not `b`, and `a*|b*` is the sum of the counts with such names.
     """
     holder = parsed(value)
     if isinstance(holder, list):
         return _items_of(holder, path)
     if not isinstance(holder, dict):
         return None
+    if "*" in path:
+        return _sum_of(holder, path.split("|"))
     if path in holder or "." not in path:
         return holder.get(path)
     first, _, rest = path.partition(".")
     return _part_of(holder.get(first), rest)
+
+
+def _sum_of(holder: dict[str, Any], patterns: list[str]) -> int | None:
+    counts = [
+        value
+        for name, value in holder.items()
+        if type(value) is int and any(fnmatchcase(name, pattern) for pattern in patterns)
+    ]
+    return sum(counts) if counts else None
 
 
 def _items_of(items: list[Any], path: str) -> Any:

@@ -34,6 +34,7 @@ from looptrace.analyzer.fields.messages import messages_of
 from looptrace.analyzer.fields.progress_figures import figures_of
 from looptrace.analyzer.fields.span_failures import errors_of, failed_by, levels_of
 from looptrace.analyzer.fields.streamed_answers import answer_of
+from looptrace.analyzer.fields.token_counts import token_counts
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import (
     Intervention,
@@ -45,8 +46,6 @@ from looptrace.analyzer.schema.spans import SpanRow, linked_traces
 from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
 from looptrace.analyzer.text.session_names import bounded_name
 
-# A response cannot have used more. A larger number is a fault of its writer.
-TOKENS_MAX = 10**9
 # Spans of no kind have whole states as their input; arguments of calls are shorter.
 SPARE_CHARS_MAX = 20_000
 TIME_NS_MAX = 2**63 - 1
@@ -154,7 +153,7 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
             map(linked_traces, row["links"]),
             kinds,
             _shapes(spans, kinds, said),
-            *map(columns.names, ("session", "task", "task_parent", "task_kind")),
+            *map(columns.names, ("session", "connection", "task", "task_parent", "task_kind")),
             _agents(columns, kinds, names, named_by_span=dialect in reader.table.named_by_span),
             columns.names("phase"),
             map(_time_ns, columns.values("phase_start_ns")),
@@ -174,8 +173,7 @@ def _fields(spans: SpansAlike, said: Said, reader: FieldReader) -> list[SpanFiel
             answers,
             map(_finish_reason, columns.values("finish_reason"), kinds),
             map(_compacted, columns.values("compacted"), kinds),
-            map(_count, columns.values("input_tokens"), kinds),
-            map(_count, columns.values("output_tokens"), kinds),
+            *zip(*token_counts(spans, columns, kinds, reader.table), strict=True),
             repeat(said_kind == PART),
         )
     )
@@ -389,11 +387,3 @@ def _finish_reason(value: Any, kind: SpanKind | None) -> str | None:
 
 def _compacted(value: Any, kind: SpanKind | None) -> bool | None:
     return True if kind == "model" and parsed(value) is True else None
-
-
-def _count(value: Any, kind: SpanKind | None) -> int | None:
-    if value is None or kind != "model":
-        return None  # Agents' spans repeat the sum of their models' tokens.
-    value = parsed(value)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return int(value) if is_number and 0 <= value <= TOKENS_MAX else None

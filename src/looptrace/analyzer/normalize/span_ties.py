@@ -21,8 +21,9 @@ from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, attributes_of
 from looptrace.analyzer.schema.spans import NO_ITEMS, SPAN_TIES_SCHEMA, linked_traces
 
-_FIELDS = TIES
-_Names: TypeAlias = tuple[str | None, str | None, str | None]  # session, task, task above it
+_FIELDS = (*TIES, "connection")
+# Session, task, task above it, connection.
+_Names: TypeAlias = tuple[str | None, str | None, str | None, str | None]
 
 
 @lru_cache(maxsize=16)
@@ -42,6 +43,9 @@ def with_ties(spans: pl.DataFrame, dialects: DialectTable = SHIPPED) -> pl.DataF
     has_lists = spans["attributes"].dtype == ATTRIBUTES
     reader = reader_by(dialects)
     named = _named_in_lists(spans, reader) if has_lists else _table_of(_texts(spans, reader))
+    # A connection may be the session of a trace that begins with it (`Connections`).
+    begins = pl.when(spans["parent_span_id"].is_null()).then("connection")
+    named = named.select(pl.coalesce("session", begins), *TIES[1:])
     return spans.hstack(named).hstack([_links_of(spans)])
 
 
@@ -79,7 +83,7 @@ def _texts(spans: pl.DataFrame, reader: FieldReader) -> Iterator[_Names]:
             yield _named(cast("dict[str, Any]", decoder.decode(text)), events, reader)
         except RecursionError:  # It is nested too deep; the whole span is read with care.
             (span,) = span_fields_of(spans[row], reader.table)
-            yield span.session, span.task, span.task_parent
+            yield span.session, span.task, span.task_parent, span.connection
 
 
 def _named_in_lists(spans: pl.DataFrame, reader: FieldReader) -> pl.DataFrame:
@@ -122,5 +126,5 @@ def _named(attributes: dict[str, Any], events: str, reader: FieldReader) -> _Nam
     if DETAILS_EVENT in events:
         attributes = reader.with_events(attributes, msgspec.json.decode(events))
     columns = reader.columns("", {key: (value,) for key, value in attributes.items()}, 1)
-    session, task, task_parent = (columns.names(name)[0] for name in _FIELDS)
-    return session, task, task_parent
+    session, task, task_parent, connection = (columns.names(name)[0] for name in _FIELDS)
+    return session, task, task_parent, connection

@@ -9,7 +9,7 @@ from operator import attrgetter
 import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import PER_SERVICE, Sessions
-from looptrace.analyzer.normalize.trace_groups import TraceGroups
+from looptrace.analyzer.normalize.trace_groups import Connections, TraceGroups
 from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.text.session_names import Session
@@ -170,6 +170,7 @@ def _sessions(
 ) -> tuple[dict[str, Session], dict[str, str]]:
     """Return the session of each trace: its first one, else that of the traces it links to.
 
+    Where there is none, it is the connection that the trace begins with.
     The second result joins the names of sessions that several services name in one group of traces.
     """
     traces = {span.trace_id for span in spans}
@@ -185,6 +186,12 @@ def _sessions(
             of_trace.setdefault(span.trace_id, Session(span.session, name))
             of_group.setdefault(group, Session(span.session, name))
             named.add((group, span.session, name))
+    connections = Connections(naming)
+    for span in spans:
+        connections.learn(span)
+    for trace in traces:
+        if group_of[trace] not in of_group and (begun := connections.session(trace)):
+            of_trace[trace] = begun
     for span in by_start:
         session = Session(span.trace_id, span.trace_id)
         of_group.setdefault(group_of[span.trace_id], session)

@@ -5,7 +5,7 @@ The spans so far give the same result as in `span_tree_of`, whatever their order
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 from looptrace.analyzer.fingerprint.equivalence import PER_SERVICE, Sessions
@@ -17,6 +17,8 @@ from looptrace.bounded_dict import BoundedDict
 TRACES_TOLD_MAX = 1_000
 
 _Start = tuple[int, str, str]  # start, trace and id of a span
+# The first span of each connection; None where a span with a parent has it.
+_Begun = MutableMapping[str, tuple[_Start, Session] | None]
 
 
 class _Names(BoundedDict[str, None]):
@@ -52,6 +54,33 @@ class _Group:
         self.named = min((n for n in (self.named, other.named) if n), default=None)
 
 
+class Connections:
+    """The connections with which traces begin: a session where nothing names another.
+
+    Such a trace begins in a server whose client writes no trace. Where a span with a parent has
+    the same connection, the client does, and traces tell the agents apart that share it.
+    """
+
+    def __init__(self, naming: Sessions, begun: MutableMapping[str, _Begun] | None = None) -> None:
+        """Keep the connections of each trace in `begun`, which may be bounded."""
+        self._naming, self._begun = naming, {} if begun is None else begun
+
+    def learn(self, span: SpanFields) -> None:
+        """Learn the connection of a span, if it has one."""
+        if not span.connection:
+            return
+        begun = self._begun.setdefault(span.trace_id, BoundedDict(TRACES_TOLD_MAX))
+        session = Session(span.connection, self._naming.name_of(span.connection, span.service))
+        said = ((span.start_ns, span.trace_id, span.span_id), session)
+        before = begun.get(span.connection, said)
+        begun[span.connection] = None if span.parent_span_id or not before else min(before, said)
+
+    def session(self, trace_id: str) -> Session | None:
+        """Return the session with which a trace begins, if it is a connection."""
+        begun = filter(None, self._begun.get(trace_id, {}).values())
+        return min(begun, default=(None, None))[1]
+
+
 @dataclass(slots=True)
 class _Task:
     """A declared task: the first span that names its parent, and the traces that declare it."""
@@ -76,6 +105,7 @@ class TraceGroups:
         self.parents: BoundedDict[str, str] = BoundedDict(traces_max)  # of declared tasks
         self._groups: BoundedDict[str, _Group] = BoundedDict(traces_max)  # by trace
         self._named: BoundedDict[str, tuple[_Start, Session]] = BoundedDict(traces_max)  # by trace
+        self._connections = Connections(naming, BoundedDict(traces_max))
         self._links: BoundedDict[str, set[str]] = BoundedDict(traces_max)  # to traces not yet seen
         self._tasks: BoundedDict[str, _Task] = BoundedDict(traces_max)
 
@@ -85,7 +115,8 @@ class TraceGroups:
         if named := self._named.get(trace_id):
             session = named[1]
         elif group := self._groups.get(trace_id):
-            session = group.session
+            begun = None if group.named else self._connections.session(trace_id)
+            session = begun or group.session
         return session._replace(name=self.joined.get(session.name, session.name))
 
     def join(self, joined: Mapping[str, str]) -> None:
@@ -98,7 +129,11 @@ class TraceGroups:
         """Learn from spans; returns the traces that change by that."""
         changed: set[str] = set()
         for span in spans:
+            before = self.session(span.trace_id) if span.connection else None
+            self._connections.learn(span)
             changed |= self._trace(span)
+            if before and before != self.session(span.trace_id):
+                changed.add(span.trace_id)
             if span.task:
                 changed |= self._task(span)
         return changed

@@ -335,6 +335,9 @@ class _Trace:
             compacted=span.compacted,
             input_tokens=span.input_tokens,
             output_tokens=span.output_tokens,
+            cached_tokens=span.cached_tokens,
+            cache_write_tokens=span.cache_write_tokens,
+            reasoning_tokens=span.reasoning_tokens,
         )
 
     def _tool_row(self, span: SpanFields, index: int | None) -> TurnRow:

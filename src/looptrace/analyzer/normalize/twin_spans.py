@@ -6,7 +6,7 @@ A span of no kind may be a call as well, if a model asked for it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -154,9 +154,16 @@ def _both(outer: SpanFields, inner: SpanFields) -> SpanFields:
         answer=outer.answer or inner.answer,
         finish_reason=outer.finish_reason or inner.finish_reason,
         compacted=outer.compacted or inner.compacted,
-        input_tokens=_known(outer.input_tokens, inner.input_tokens),
-        output_tokens=_known(outer.output_tokens, inner.output_tokens),
+        differing_tokens=_known(outer.differing_tokens, inner.differing_tokens),
+        **_fuller(outer, inner, ("input_tokens", "cached_tokens", "cache_write_tokens")),
+        **_fuller(outer, inner, ("output_tokens", "reasoning_tokens")),
     )
+
+
+def _fuller(outer: SpanFields, inner: SpanFields, names: Sequence[str]) -> dict[str, int | None]:
+    """Return a whole and its parts from the span that knows more of them."""
+    told = [{name: getattr(span, name) for name in names} for span in (outer, inner)]
+    return max(told, key=lambda counts: sum(count is not None for count in counts.values()))
 
 
 def _known(first: Any, second: Any) -> Any:

@@ -26,8 +26,9 @@ class Understood:
 
     `parts` belong to the turn of another span. `structure` is known, and no turn by itself.
     In `incomplete` traces parents of spans never came, so that a sampler or a lost export may hide
-    what the agent did. `shapes` are those that were not understood and `known_shapes` the others,
-    each with the number of its spans, the most frequent first.
+    what the agent did. By `differing_tokens` the sum of responses differs from the usage that
+    producers give for whole runs. `shapes` are those that were not understood and `known_shapes`
+    the others, each with the number of its spans, the most frequent first.
     """
 
     turns: int = 0
@@ -36,6 +37,7 @@ class Understood:
     structure: int = 0
     unread: int = 0
     incomplete: int = 0
+    differing_tokens: int = 0
     shapes: tuple[tuple[Shape, int], ...] = ()
     known_shapes: tuple[tuple[Shape, int], ...] = ()
 
@@ -62,7 +64,7 @@ NOTHING_SEEN = Understood()
 def summed(parts: Iterable[Understood]) -> Understood:
     """Return the sum of what was understood in several parts."""
     parts = list(parts)
-    names = (*COUNTS, "incomplete")
+    names = (*COUNTS, "incomplete", "differing_tokens")
     counts = {name: sum(getattr(part, name) for part in parts) for name in names}
     return Understood(
         **counts,
@@ -121,6 +123,7 @@ def understood_of(
     return Understood(
         **counts,
         incomplete=len(_incomplete(read, tree)),
+        differing_tokens=sum(span.differing_tokens or 0 for span in read),
         shapes=_most_frequent(Counter(unread).items()),
         known_shapes=_most_frequent(Counter(known).items()),
     )

@@ -21,6 +21,7 @@ from looptrace.analyzer.gates.event_names import CONTENT, NAMES_BEFORE
 from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, NoOpinion, Opinion, Opinions
 from looptrace.analyzer.normalize.understanding import COUNTS, Understood
+from looptrace.analyzer.schema.turns import TOKEN_COLUMNS
 from looptrace.analyzer.text.times import known_us
 from looptrace.analyzer.tuning.explain import Explanation, Progress
 
@@ -75,7 +76,7 @@ def json_report_parts(
         "tasks": summary.tasks,
         "turns": summary.turns,
         "spans": summary.spans,
-        "tokens": {"input": summary.input_tokens, "output": summary.output_tokens},
+        "tokens": {name.removesuffix("_tokens"): getattr(summary, name) for name in TOKEN_COLUMNS},
         "currency": analysis.money.currency if analysis.money else None,
         "unknown": asdict(summary.unknown),
         "understood": understood_object(analysis.understood),
@@ -112,7 +113,12 @@ def understood_object(understood: Understood) -> dict[str, Any]:
     ]
     share = None if understood.share is None else round(understood.share, 4)
     counts = {name: getattr(understood, name) for name in COUNTS}
-    return counts | {"incomplete": understood.incomplete, "share": share, "not_understood": shapes}
+    return counts | {
+        "incomplete": understood.incomplete,
+        "differing_tokens": understood.differing_tokens,
+        "share": share,
+        "not_understood": shapes,
+    }
 
 
 def _list_parts(objects: Iterable[dict[str, Any]]) -> Iterator[str]:

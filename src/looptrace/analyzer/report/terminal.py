@@ -93,7 +93,12 @@ def _counts(summary: Summary) -> Text:
         counted(summary.tasks, "task"),
         counted(summary.turns, "turn"),
         counted(summary.spans, "span"),
-        tokens_text(summary.input_tokens, summary.output_tokens),
+        tokens_text(
+            summary.input_tokens,
+            summary.output_tokens,
+            summary.cached_tokens,
+            summary.reasoning_tokens,
+        ),
     )
     return Text(", ".join(counts))
 

@@ -113,6 +113,11 @@ def understood_lines(analysis: Analysis) -> list[str]:
             f"{counted(seen.incomplete, 'trace')} {'lacks' if seen.incomplete == 1 else 'lack'} "
             "parents of spans: a sampler, a filter or a lost export may hide what the agent did."
         )
+    if seen.differing_tokens:
+        lines.append(
+            f"The usage of runs and the sum of their responses differ by {seen.differing_tokens:,} "
+            "tokens: the larger counts."
+        )
     return [*lines, _HOW_TO_SEE] if seen.unread else lines
 
 

@@ -174,9 +174,13 @@ def count_text(count: float) -> str:
     return f"{count:.0f}"
 
 
-def tokens_text(input_tokens: int, output_tokens: int) -> str:
-    """Write `690 input + 100 output tokens`."""
-    return f"{input_tokens:,} input + {output_tokens:,} output tokens"
+def tokens_text(
+    input_tokens: int, output_tokens: int, cached_tokens: int = 0, reasoning_tokens: int = 0
+) -> str:
+    """Write `690 input (500 cached) + 100 output (60 reasoning) tokens`, without empty parts."""
+    cached = f" ({cached_tokens:,} cached)" if cached_tokens else ""
+    thought = f" ({reasoning_tokens:,} reasoning)" if reasoning_tokens else ""
+    return f"{input_tokens:,} input{cached} + {output_tokens:,} output{thought} tokens"
 
 
 def duration_text(seconds: float) -> str:

@@ -62,6 +62,7 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
     kind: SpanKind | None
     shape: Shape | None  # of a span without a kind, and of a step, which may be no call
     session: str | None
+    connection: str | None  # of a client to a server, both of which may write it
     task: str | None
     task_parent: str | None
     task_kind: str | None
@@ -84,10 +85,14 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
     stacktrace: str | None  # of the failure, else the text that its message comes from
     given: tuple[Message, ...] | None
     answer: tuple[Message, ...] | None
-    finish_reason: str | None  # why a model stopped, like the next three fields
+    finish_reason: str | None  # why a model stopped, like the next seven fields
     compacted: bool | None
-    input_tokens: int | None
+    input_tokens: int | None  # all, like the output; the next three are parts
     output_tokens: int | None
+    cached_tokens: int | None
+    cache_write_tokens: int | None
+    reasoning_tokens: int | None
+    differing_tokens: int | None  # between a run's usage and the sum of its responses
     is_part: bool = False  # of the call whose span is around it
 
     @property

@@ -63,7 +63,9 @@ _CHARS_PER_SPAN = 1_000
 # What a span's trace belongs to, as the span names it. It is stored beside the span.
 _UNNAMED = "the span itself names none"
 SPAN_TIES_COLUMNS = (
-    Column("session", _TEXT, "id", "session that the span names", _UNNAMED),
+    Column(
+        "session", _TEXT, "id", "session that the span names, or connection of a root", _UNNAMED
+    ),
     Column("task", _TEXT, "id", "task that the span names", _UNNAMED),
     Column("task_parent", _TEXT, "id", "task above it that the span names", _UNNAMED),
     Column("linked_traces", pl.List(pl.String()), "ids", "traces that its links lead to"),

@@ -42,6 +42,9 @@ class Turn:
     compacted: bool | None
     input_tokens: int | None
     output_tokens: int | None
+    cached_tokens: int | None
+    cache_write_tokens: int | None
+    reasoning_tokens: int | None
     tests_failed: int | None
     tests_total: int | None
     coverage: float | None

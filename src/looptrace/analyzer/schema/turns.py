@@ -93,8 +93,15 @@ TURN_COLUMNS = (
         "whether the history that a model was given was compacted",
         _UNTOLD,
     ),
-    Column("input_tokens", _INT, "tokens", "tokens that the model read", _UNTOLD),
-    Column("output_tokens", _INT, "tokens", "tokens that the model wrote", _UNTOLD),
+    Column(
+        "input_tokens", _INT, "tokens", "all tokens that the model read, also from a cache", _UNTOLD
+    ),
+    Column(
+        "output_tokens", _INT, "tokens", "all tokens that the model wrote, also in thought", _UNTOLD
+    ),
+    Column("cached_tokens", _INT, "tokens", "part of the input read from a cache", _UNTOLD),
+    Column("cache_write_tokens", _INT, "tokens", "part of the input put into a cache", _UNTOLD),
+    Column("reasoning_tokens", _INT, "tokens", "part of the output that is thought", _UNTOLD),
     Column("tests_failed", _INT, "tests", "failed tests of a run, errors included", _UNTOLD),
     Column("tests_total", _INT, "tests", "tests of the run, skipped ones included", _UNTOLD),
     Column("coverage", pl.Float64(), "percent", "coverage that the run measured", _UNTOLD),
@@ -117,6 +124,12 @@ TURN_COLUMNS = (
 # The page of the store's schema (docs/schema.md) has each column, its unit and what null means.
 TURN_SCHEMA = schema_of(TURN_COLUMNS)
 
+
+# All tokens of a response, and those that are parts of them.
+TOKEN_COLUMNS = (
+    *("input_tokens", "output_tokens"),
+    *("cached_tokens", "cache_write_tokens", "reasoning_tokens"),
+)
 
 # Places of the columns of a turn.
 AT = {name: place for place, name in enumerate(TURN_SCHEMA)}

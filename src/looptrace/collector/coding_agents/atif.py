@@ -74,7 +74,8 @@ def _read(thread: Thread, step: dict[str, Any], at_ns: int, model: str | None) -
         tool, call_id = str(call["function_name"]), str(call["tool_call_id"])
         thread.calls(key, at_ns, call_id, tool, call.get("arguments"), model)
     metrics = step.get("metrics") or {}
-    thread.uses(key, Usage(metrics.get("prompt_tokens"), metrics.get("completion_tokens")))
+    given, said, cached = map(metrics.get, ("prompt_tokens", "completion_tokens", "cached_tokens"))
+    thread.uses(key, Usage(given, said, cached_tokens=cached))
     results = (step.get("observation") or {}).get("results") or []
     for call_id, result in _answered([str(call["tool_call_id"]) for call in calls], results):
         thread.gets(call_id, at_ns, result, None, None)

@@ -16,6 +16,7 @@ from looptrace.analyzer.text.times import time_ns_of
 from looptrace.collector.coding_agents.session_spans import (
     ANSWERED,
     INTERRUPTED,
+    NO_USAGE,
     REJECTED,
     Agent,
     Thread,
@@ -25,7 +26,11 @@ from looptrace.collector.coding_agents.session_spans import (
 
 PRODUCT = "claude-code"
 
-_CACHED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+# What was cached is counted beside the rest of the input.
+_COUNTS = (
+    *("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
+    "output_tokens",
+)
 _NO_MODEL = "<synthetic>"  # The model of a response that the program wrote itself.
 _INTERRUPTED = "[Request interrupted by user"
 # The result of a refused call begins like this, and the person's words follow these markers.
@@ -61,6 +66,7 @@ class ClaudeCodeLog:
         self._threads: dict[tuple[str, str], Thread] = {}
         self._roots: dict[str, str] = {}  # by line, for sub-agents that have no id
         self._last_ns = 0
+        self._run_ended = False
 
     def read(self, line: dict[str, Any]) -> list[SpanRow]:
         """Return the rows that a line completes. Raises BadSpanError for a bad time."""
@@ -89,15 +95,18 @@ class ClaudeCodeLog:
         """Return the rest of a run that a line ends, of which it gives the usage.
 
         Some versions write the few tokens with which each response began. The larger sum counts;
-        what is missing is added to the last response.
+        what is missing is added to the last response. A later run may be without the earlier ones.
         """
         usage = line.get("usage")
         said = _usage(usage if isinstance(usage, dict) else {}, None)
         spent = [thread.spent for thread in self._threads.values()]
         missing = (
-            max(0, (said.input_tokens or 0) - sum(given for given, _ in spent)),
-            max(0, (said.output_tokens or 0) - sum(gave for _, gave in spent)),
+            (said.input_tokens or 0) - sum(given for given, _ in spent),
+            (said.output_tokens or 0) - sum(gave for _, gave in spent),
         )
+        if self._run_ended or said == NO_USAGE:
+            missing = max(0, missing[0]), max(0, missing[1])
+        self._run_ended = True
         self._thread(line).lacks(*missing)
         return self.rest(is_whole=True)
 
@@ -154,12 +163,16 @@ def _respond(thread: Thread, line: dict[str, Any], message: dict[str, Any], at_n
 
 
 def _usage(usage: dict[str, Any], reason: object) -> Usage:
-    counts = [usage[name] for name in _CACHED if isinstance(usage.get(name), int)]
-    output = usage.get("output_tokens")
+    own, written, cached, output = (
+        value if isinstance(value := usage.get(name), int) else None for name in _COUNTS
+    )
+    counts = [count for count in (own, written, cached) if count is not None]
     return Usage(
         sum(counts) if counts else None,
-        output if isinstance(output, int) else None,
-        reason if isinstance(reason, str) else None,
+        output,
+        cached_tokens=cached,
+        cache_write_tokens=written,
+        finish_reason=reason if isinstance(reason, str) else None,
     )
 
 

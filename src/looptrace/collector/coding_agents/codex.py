@@ -46,6 +46,11 @@ _OWN_TEXT = re.compile(
 )
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
+# In the order of `Usage`.
+_COUNTS = (
+    *("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens"),
+    "reasoning_output_tokens",
+)
 _ASKING = "request_user_input"  # The tool that a person answers.
 _SHOWN_ID_CHARS = 8
 
@@ -55,6 +60,11 @@ def is_line(names: Collection[str]) -> bool:
     fields = set(names)
     is_old = {"id", "timestamp", "instructions"} <= fields
     return is_old or {"timestamp", "type", "payload"} <= fields
+
+
+def usage_of(usage: dict[str, Any]) -> Usage:
+    """Return usage in the words of Codex; what was cached or thought is within the rest."""
+    return Usage(*map(usage.get, _COUNTS))
 
 
 class CodexLog:
@@ -159,8 +169,7 @@ class CodexLog:
             info = event.get("info")
             usage = info.get("last_token_usage") if isinstance(info, dict) else None
             if isinstance(usage, dict):
-                tokens = Usage(usage.get("input_tokens"), usage.get("output_tokens"))
-                self._thread.uses(self._response, tokens)
+                self._thread.uses(self._response, usage_of(usage))
 
     def _hear(self, word: Word) -> None:
         """Add a person's message, which the log may have twice: as an item and as an event."""

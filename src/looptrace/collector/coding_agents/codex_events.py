@@ -9,8 +9,8 @@ from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.coding_agents.codex import PRODUCT, STEP_NS
-from looptrace.collector.coding_agents.session_spans import Agent, Thread, Usage
+from looptrace.collector.coding_agents.codex import PRODUCT, STEP_NS, usage_of
+from looptrace.collector.coding_agents.session_spans import Agent, Thread
 
 _SESSION = "thread.started"
 _DONE = "item.completed"
@@ -51,10 +51,7 @@ class CodexEvents:
         elif kind == _DONE and isinstance(item, dict):
             self._item(item, str(item.get("id")))
         elif kind == _TURN and isinstance(line.get("usage"), dict):
-            usage = line["usage"]
-            self._thread.uses(
-                self._response, Usage(usage.get("input_tokens"), usage.get("output_tokens"))
-            )
+            self._thread.uses(self._response, usage_of(line["usage"]))
         elif kind in _FAILED:
             message = str((line.get("error") or line).get("message"))
             # A failure is written as `error`, and once more as the end of its turn.

@@ -56,7 +56,13 @@ def _read(thread: Thread, message: dict[str, Any], at_ns: int) -> None:
             tool, arguments = str(call.get("name") or ""), call.get("args")
             thread.calls(key, at_ns, call_id, tool, arguments, model)
         tokens = message.get("tokens") or {}
-        thread.uses(key, Usage(tokens.get("input"), _written(tokens)))
+        usage = Usage(
+            tokens.get("input"),
+            _written(tokens),
+            cached_tokens=tokens.get("cached"),
+            reasoning_tokens=tokens.get("thoughts"),
+        )
+        thread.uses(key, usage)
         for call_id, call, ended_ns in zip(ids, calls, done_ns, strict=True):
             failed = _FAILED.get(str(call.get("status")))
             thread.gets(call_id, ended_ns, _result(call.get("result")), failed, None)

@@ -39,8 +39,12 @@ _PROMPT = ("prompt.id", "prompt_id")
 _ERROR = ("error", "error.message", "error_message")
 _STATUS = ("status_code", "http.response.status_code")
 _INPUT_TOKENS = ("input_tokens", "input_token_count")
-_CACHED_TOKENS = ("cache_read_tokens", "cache_creation_tokens")  # Claude Code counts them apart.
 _OUTPUT_TOKENS = ("output_tokens", "output_token_count")
+_CACHED_TOKENS = ("cache_read_tokens", "cached_token_count", "cached_content_token_count")
+_CACHE_WRITE_TOKENS = ("cache_creation_tokens", "cache_write_token_count")
+_REASONING_TOKENS = ("reasoning_token_count", "thoughts_token_count")
+# These are counted beside the rest of the input (Claude Code) and of the output (Gemini CLI).
+_BESIDE = ("cache_read_tokens", "cache_creation_tokens"), ("thoughts_token_count",)
 _REFUSALS = ("reject", "denied", "abort")
 
 
@@ -181,15 +185,22 @@ def _decision(event: _Event) -> SpanRow | None:
 
 
 def _response(event: _Event) -> SpanRow:
-    own = event.number(_INPUT_TOKENS)
-    cached = sum(event.number((name,)) or 0 for name in _CACHED_TOKENS)
+    given, said = (
+        None if own is None else own + sum(event.number((name,)) or 0 for name in beside)
+        for own, beside in zip(
+            map(event.number, (_INPUT_TOKENS, _OUTPUT_TOKENS)), _BESIDE, strict=True
+        )
+    )
+    cached, written, thought = map(
+        event.number, (_CACHED_TOKENS, _CACHE_WRITE_TOKENS, _REASONING_TOKENS)
+    )
     return model_row(
         event.agent,
         event.key,
         event.start_ns,
         event.at_ns,
         model=event.attributes.get("model"),
-        usage=Usage(None if own is None else own + cached, event.number(_OUTPUT_TOKENS)),
+        usage=Usage(given, said, cached, written, thought),
     )
 
 

@@ -30,11 +30,18 @@ class Word(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """The tokens of one response (those read from a cache count as input), and why it ended."""
+    """The tokens of one response, all and parts of them, and why it ended.
+
+    By `differing_tokens` the usage that a log gives for a run differs from that of its responses.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cached_tokens: int | None = None  # of the input, like the next
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None  # of the output
     finish_reason: str | None = None
+    differing_tokens: int | None = None
 
 
 NO_USAGE = Usage()
@@ -129,6 +136,10 @@ def model_row(
         semconv.GEN_AI_RESPONSE_FINISH_REASONS: usage.finish_reason,
         semconv.GEN_AI_USAGE_INPUT_TOKENS: usage.input_tokens,
         semconv.GEN_AI_USAGE_OUTPUT_TOKENS: usage.output_tokens,
+        semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: usage.cached_tokens,
+        semconv.GEN_AI_USAGE_CACHE_WRITE_INPUT_TOKENS: usage.cache_write_tokens,
+        semconv.GEN_AI_USAGE_REASONING_OUTPUT_TOKENS: usage.reasoning_tokens,
+        semconv.DIFFERING_TOKENS: usage.differing_tokens,
     }
     name = f"chat {model}" if model else "chat"
     return _row(agent, key, name, start_ns, end_ns, attributes, failed or None, error)
@@ -252,12 +263,17 @@ class Thread:
         )
 
     def lacks(self, input_tokens: int, output_tokens: int) -> None:
-        """Add tokens that the log counts in all, but with no response, to the last response."""
+        """Add tokens that the log counts in all, but with no response, to the last response.
+
+        Where it counts less than the responses say, a number is negative, and nothing is added.
+        """
         if self._response is not None:
             own = self._response.usage
+            added = max(0, input_tokens), max(0, output_tokens)
             self._response.usage = own._replace(
-                input_tokens=(own.input_tokens or 0) + input_tokens or own.input_tokens,
-                output_tokens=(own.output_tokens or 0) + output_tokens or own.output_tokens,
+                input_tokens=(own.input_tokens or 0) + added[0] or own.input_tokens,
+                output_tokens=(own.output_tokens or 0) + added[1] or own.output_tokens,
+                differing_tokens=abs(input_tokens) + abs(output_tokens) or None,
             )
 
     def tool_of(self, call_id: str) -> str | None:

@@ -187,6 +187,7 @@ def _columns(span: SpanFields, texts: Hash) -> tuple[str, int | None, str | None
 def _attributes(span: SpanFields, failed: bool | None, texts: Hash) -> Iterable[tuple[str, object]]:
     yield semconv.GEN_AI_OPERATION_NAME, _OPERATIONS.get(span.kind or "")
     yield semconv.GEN_AI_CONVERSATION_ID, span.session
+    yield semconv.MCP_SESSION_ID, span.connection
     yield semconv.GEN_AI_AGENT_NAME, span.agent
     yield semconv.TASK_ID, span.task
     yield semconv.TASK_PARENT_ID, span.task_parent
@@ -211,6 +212,10 @@ def _attributes(span: SpanFields, failed: bool | None, texts: Hash) -> Iterable[
     yield semconv.GEN_AI_CONVERSATION_COMPACTED, span.compacted
     yield semconv.GEN_AI_USAGE_INPUT_TOKENS, span.input_tokens
     yield semconv.GEN_AI_USAGE_OUTPUT_TOKENS, span.output_tokens
+    yield semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS, span.cached_tokens
+    yield semconv.GEN_AI_USAGE_CACHE_WRITE_INPUT_TOKENS, span.cache_write_tokens
+    yield semconv.GEN_AI_USAGE_REASONING_OUTPUT_TOKENS, span.reasoning_tokens
+    yield semconv.DIFFERING_TOKENS, span.differing_tokens
 
 
 def _figures(figures: ProgressFigures) -> Iterable[tuple[str, object]]:

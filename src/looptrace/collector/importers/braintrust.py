@@ -54,8 +54,7 @@ def row_of(span: dict[str, Any]) -> SpanRow:
             "input.value": text_of(given),
             "output.value": text_of(answer),
             "llm.model_name": metadata.get("model"),
-            "llm.token_count.prompt": metrics.get("prompt_tokens"),
-            "llm.token_count.completion": metrics.get("completion_tokens"),
+            "braintrust.metrics": text_of(metrics) if metrics else None,
             **session_attributes(
                 next((metadata[name] for name in _SESSIONS if metadata.get(name)), None)
             ),

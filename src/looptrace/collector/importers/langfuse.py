@@ -84,25 +84,12 @@ def _row(observation: Any, session: object, trace: object = None) -> SpanRow:
             "langfuse.observation.output": text_of(fields.get("output")),
             "langfuse.observation.model.name": fields.get("provided_model_name")
             or fields.get("model"),
-            "langfuse.observation.usage_details": text_of(_tokens(usage)) if usage else None,
+            "langfuse.observation.usage_details": text_of(usage) if usage else None,
             "langfuse.observation.level": level or None,
             "langfuse.observation.status_message": fields.get("status_message"),
             "langfuse.session.id": session or fields.get("session_id"),
         },
     )
-
-
-def _tokens(usage: dict[str, Any]) -> dict[str, int]:
-    """Return the tokens of an observation as Langfuse sums them: by how their names begin.
-
-    `input` and `input_cached_tokens` are both input, `output_reasoning_tokens` is output.
-    """
-    counts = {name: value for name, value in usage.items() if isinstance(value, int)}
-    return {
-        field: sum(counts[name] for name in counts if name.startswith(field))
-        for field in ("input", "output")
-        if any(name.startswith(field) for name in counts)
-    }
 
 
 def _fields(record: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from looptrace.collector.importers.spans import (
 # `Client.read_run(ID, load_child_runs=True)` has the runs below a run in its `child_runs`.
 NESTING = Nesting("trace_id", "id", "parent_run_id")
 _METADATA = "langsmith.metadata."
+# The parts of usage, of which the exporter writes JSON.
+_USAGE, _DETAILS = "gen_ai.usage.", ("input_token_details", "output_token_details", "total_tokens")
 _MODELS = ("ls_model_name", "model", "model_name")
 _SESSIONS = ("session_id", "thread_id", "conversation_id")
 
@@ -65,6 +67,7 @@ def row_of(run: dict[str, Any]) -> SpanRow:
             ),
             semconv.GEN_AI_USAGE_INPUT_TOKENS: usage.get("input_tokens"),
             semconv.GEN_AI_USAGE_OUTPUT_TOKENS: usage.get("output_tokens"),
+            **{f"{_USAGE}{name}": text_of(usage.get(name)) for name in _DETAILS},
         },
     )
 
@@ -75,6 +78,9 @@ def _usage(run: dict[str, Any], outputs: dict[str, Any]) -> dict[str, Any]:
         return {
             "input_tokens": run.get("prompt_tokens"),
             "output_tokens": run.get("completion_tokens"),
+            "input_token_details": run.get("prompt_token_details"),
+            "output_token_details": run.get("completion_token_details"),
+            "total_tokens": run.get("total_tokens"),
         }
     first = outputs.get("generations")
     while isinstance(first, list) and first:

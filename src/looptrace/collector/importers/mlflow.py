@@ -28,6 +28,8 @@ _USAGE = "mlflow.chat.tokenUsage"
 _KINDS = {"CHAT_MODEL": "LLM"}
 _KIND = "openinference.span.kind"
 _OWN = "mlflow."
+# Of its own attributes these are read as they are (`dialects.toml`).
+_KEPT = frozenset({_USAGE, "mlflow.message.format"})
 
 
 def is_record(names: Collection[str]) -> bool:
@@ -49,7 +51,6 @@ def _row(span: dict[str, Any], metadata: dict[str, Any]) -> SpanRow:
     kind = str(attributes.get(_TYPE) or "UNKNOWN")
     kind = _KINDS.get(kind, kind)
     given, answer = attributes.get(_INPUTS), attributes.get(_OUTPUTS)
-    usage = mapping(attributes.get(_USAGE))
     code, message = _status(span)
     return foreign_row(
         trace=span.get("trace_id") or context["trace_id"],
@@ -63,14 +64,16 @@ def _row(span: dict[str, Any], metadata: dict[str, Any]) -> SpanRow:
         service=attributes.get(SERVICE_NAME),
         scope="mlflow",
         attributes={
-            **{name: value for name, value in attributes.items() if not name.startswith(_OWN)},
+            **{
+                name: text_of(value) if name in _KEPT else value
+                for name, value in attributes.items()
+                if name in _KEPT or not name.startswith(_OWN)
+            },
             "openinference.span.kind": attributes.get(_KIND) if kind == "UNKNOWN" else kind,
             "tool.name": span.get("name") if kind == "TOOL" else None,
             "input.value": text_of(given),
             "output.value": text_of(answer),
             "llm.model_name": attributes.get("mlflow.llm.model") or mapping(given).get("model"),
-            "llm.token_count.prompt": usage.get("input_tokens"),
-            "llm.token_count.completion": usage.get("output_tokens"),
             **session_attributes(metadata.get(_SESSION) or attributes.get("session.id")),
         },
         events=[

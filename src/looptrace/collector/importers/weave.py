@@ -64,6 +64,7 @@ def row_of(call: dict[str, Any]) -> SpanRow:
             "llm.token_count.prompt": usage.get("prompt_tokens") or usage.get("input_tokens"),
             "llm.token_count.completion": usage.get("completion_tokens")
             or usage.get("output_tokens"),
+            "gen_ai.usage.raw": text_of(usage) if usage else None,
             **session_attributes(call.get("thread_id")),
         },
     )

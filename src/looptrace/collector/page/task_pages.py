@@ -34,6 +34,7 @@ from looptrace.analyzer.report.wording import (
     reset_text,
     shown_of,
     times_before,
+    tokens_text,
 )
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.text.session_names import SeveralServicesError
@@ -162,6 +163,7 @@ class TaskPages:
             "first_ns": turns["start_ns"].min() or 0,
             "last_ns": turns["end_ns"].max() or 0,
             "tokens": int(turns["input_tokens"].sum()) + int(turns["output_tokens"].sum()),
+            "cached": int(turns["cached_tokens"].sum()),
             "has_tokens": not turns.select(TOKENS_UNKNOWN.all()).item(),
             "standing": self._standing_of(shown, turns),
             "event_ns": max((event.at_ns for event in events), default=0),
@@ -229,6 +231,12 @@ class TaskPages:
             "turn.html.j2",
             task=row["task"],
             turn=row,
+            turn_tokens=tokens_text(
+                row["input_tokens"] or 0,
+                row["output_tokens"] or 0,
+                row["cached_tokens"] or 0,
+                row["reasoning_tokens"] or 0,
+            ),
             parts_of_turn=_parts_of(row),
             links=self.links,
         )

@@ -29,8 +29,8 @@ RETENTION_FILE = f"{NAME}.retention"  # The days that are to be deleted, and tho
 GATES_FILE = f"{NAME}.gates.db"
 
 
-SCHEMA_VERSION = 5
-COLUMNS_VERSION = 5  # The first version with the columns of now.
+SCHEMA_VERSION = 6
+COLUMNS_VERSION = 6  # The first version with the columns of now.
 # The versions that can be read; writers migrate an earlier one.
 _VERSIONS_READ = range(1, SCHEMA_VERSION + 1)
 

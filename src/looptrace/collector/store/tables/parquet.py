@@ -35,6 +35,7 @@ STORED_SPAN_SCHEMA = pl.Schema({**SPAN_SCHEMA, **SPAN_TIES_SCHEMA})
 TURN_COLUMNS_ADDED = {
     **dict.fromkeys(("phase_start_ns", "iteration", "metrics"), 3),
     **dict.fromkeys(("finish_reason", "compacted"), 5),
+    **dict.fromkeys(("cached_tokens", "cache_write_tokens", "reasoning_tokens"), 6),
 }
 TIES_VERSION = 3  # The first schema with the ties of spans in columns of their own.
 
