@@ -96,6 +96,8 @@ MARKS = {
         "tests/collector/store/test_writer.py::test_what_a_server_adds_over_days_is_what_an_ingest_would_have_made",
         "tests/collector/store/test_writer.py::test_a_day_of_many_files_has_the_rows_of_one",
         "tests/collector/store/tables/test_file_names.py::test_a_file_within_the_range_of_another_is_covered",
+        "tests/test_recordings.py::test_batch_says_what_is_recorded",
+        "tests/test_recordings.py::test_live_says_what_is_recorded",
     ),
     "thorough": (
         "tests/analyzer/detect/test_overrides.py::test_a_file_overrides_for_a_phase_and_for_an_agent",
@@ -171,6 +173,7 @@ MARKS = {
         "tests/test_pipelines.py",
         "tests/test_promises.py",
         "tests/test_quality.py",
+        "tests/test_recordings.py",
         "tests/test_requirements.py",
         "tests/test_runbook.py",
         "tests/test_schema_page.py",
