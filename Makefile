@@ -7,13 +7,22 @@ PIP_WITH_GROUPS := 'pip>=25.1' # Older ones know no dependency groups.
 FRAMEWORKS := $(VENV)-frameworks
 REPORT := build/demo/report.html
 
+# The core is compiled anew where one of these changed.
+CORE := Cargo.toml $(shell find core -type f -not -path 'core/tests/*' -not -path 'core/fuzz/*')
+RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+DEMO := --constraint constraints.txt --editable '.[all]'
+DEV := --no-compile --constraint constraints.txt \
+	--editable '.[all,columns,mcp,objects,ray,semantic]' --group dev
+# Where only the core changed, nothing else is installed anew.
+or-core = $(if $(filter-out $(CORE),$?),$(1),--no-deps --editable .)
+
 # Two processes test at once; more threads than cores only wait for each other.
 quick test test-slow soak: export POLARS_MAX_THREADS := 1
 
 # Containers often forbid compiled modules; each test process would then compile all tests anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: check-style check-types demo site quick coverage test test-slow test-deploy test-frameworks record-producers test-collector test-sdk-versions test-sdk-oldest test-sdk-newest check format \
+.PHONY: check-core check-style check-types toolchain test-core wheels demo site quick coverage test test-slow test-deploy test-frameworks record-producers test-collector test-sdk-versions test-sdk-oldest test-sdk-newest check format \
 	docs bench ratios load scale simulation soak examples requirements npm-exporters azurite bench-page \
 	screenshots clean
 
@@ -28,8 +37,11 @@ quick: $(VENV)/installed-dev ## the tests that take a moment each
 coverage: OPTIONS := --cov --cov-report=term
 coverage: test ## the same as test, with the lines that the quick ones do not run, and a floor
 
-test: $(VENV)/installed-dev ## run the tests, but for the slow ones
+test: $(VENV)/installed-dev test-core ## run the tests, but for the slow ones
 	$(BIN)/pytest -q -n 2 -m "not slow" --dist worksteal $(OPTIONS)
+
+test-core: toolchain ## the tests of the core, in Rust; a part of make test
+	cargo test --quiet
 
 test-slow: $(VENV)/installed-dev ## run the slow tests: servers by the dozen, all seeds
 	LOOPTRACE_ALL_SEEDS=1 $(BIN)/pytest -q -n 2 -m "slow or seeded" --dist worksteal $(OPTIONS)
@@ -58,7 +70,7 @@ test-sdk-oldest test-sdk-newest: test-sdk-%:
 		'opentelemetry-sdk$(SDK)' 'opentelemetry-exporter-otlp$(SDK)' hypothesis pytest
 	$(VENV)-sdk-$*/bin/pytest -q tests/collector/sdk
 
-check: check-style check-types ## format, lint, types, imports, generated pages
+check: check-style check-types check-core ## format, lint, types, imports, generated pages
 
 check-style: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
@@ -70,9 +82,14 @@ check-style: $(VENV)/installed-dev
 check-types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
+check-core: toolchain
+	cargo fmt --check
+	cargo clippy --quiet --all-targets --features extension-module -- -D warnings
+
 format: $(VENV)/installed-dev ## put the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	cargo fmt
 
 docs: $(VENV)/installed-dev ## write the pages that are made from the code; with PAGES="README.md …" or PAGES=all also what their commands print
 	$(BIN)/python docs/generate.py
@@ -125,14 +142,19 @@ examples: $(VENV)/installed-dev ## write the example traces anew
 	$(BIN)/python -m examples.make_traces
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(VENV)-* build
+	rm -rf $(VENV) $(VENV)-* build target src/looptrace/_core.*so
 
-$(BIN)/python:
+toolchain:
+	@cargo --version 2>/dev/null | awk -F '[ .]' -v least=$(RUST) \
+		'{ split(least, need, "."); good = $$2 > need[1] || ($$2 == need[1] && $$3 >= need[2]) } END { exit !good }' \
+		|| { echo "looptrace needs cargo $(RUST) or newer to compile its core: install Rust, such as with rustup." >&2; exit 1; }
+
+$(BIN)/python: | toolchain
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "looptrace needs Python 3.11 or newer; name one: make PYTHON=python3.12 demo")'
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-$(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install --constraint constraints.txt --editable '.[all]'
+$(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt $(CORE) | toolchain
+	$(PIP) install $(call or-core,$(DEMO))
 	@touch $@
 
 build/npm/installed: tests/reliability/package.json
@@ -147,13 +169,12 @@ build/azurite/installed: tests/azurite/package.json
 	npm install --silent --no-fund --no-audit --ignore-scripts --prefix $(dir $@)
 	@touch $@
 
-$(VENV)/installed-dev: $(BIN)/python pyproject.toml constraints.txt
+$(VENV)/installed-dev: $(BIN)/python pyproject.toml constraints.txt $(CORE) | toolchain
 	$(PIP) install --upgrade $(PIP_WITH_GROUPS)
-	$(PIP) install --no-compile --constraint constraints.txt \
-		--editable '.[all,columns,mcp,objects,ray,semantic]' --group dev
+	$(PIP) install $(call or-core,$(DEV))
 	@touch $(VENV)/installed $@
 
-$(VENV)/installed-site: $(BIN)/python pyproject.toml constraints.txt
+$(VENV)/installed-site: $(BIN)/python pyproject.toml constraints.txt | toolchain
 	$(PIP) install --upgrade $(PIP_WITH_GROUPS)
 	$(PIP) install --constraint constraints.txt --editable . --group site
 	@touch $@
@@ -231,6 +252,28 @@ release: $(VENV)/installed-dev ## build wheel and sdist into dist/, check both, 
 	cd $(RELEASE) && bin/looptrace demo
 	cd $(RELEASE) && bin/looptrace analyze $(CURDIR)/examples/traces --format html --output out.html
 	cd $(RELEASE) && bin/looptrace query
+
+# Linked by zig, so that a wheel runs on older systems than this one. The machine's own processor
+# alone: for another, its standard library of Rust has to be added as well.
+WHEELS := build/wheels
+# A panic names its place; where the wheel was built is nobody's business.
+NO_PATHS = --remap-path-prefix=$(CURDIR)=looptrace \
+	--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)/registry/src=crates
+ARCHITECTURE := $(shell uname -m)
+wheels: $(VENV)/installed-dev ## manylinux and musllinux wheels into dist/, and the first is used; needs rustup
+	rustup target add $(ARCHITECTURE)-unknown-linux-gnu $(ARCHITECTURE)-unknown-linux-musl
+	$(PIP) install 'ziglang>=0.13,<1'
+	rm -rf $(WHEELS)
+	PATH="$(CURDIR)/$(BIN):$$PATH" RUSTFLAGS="$(NO_PATHS)" $(BIN)/maturin build --release --zig --out dist \
+		--target $(ARCHITECTURE)-unknown-linux-gnu --compatibility manylinux_2_17
+	PATH="$(CURDIR)/$(BIN):$$PATH" RUSTFLAGS="$(NO_PATHS)" $(BIN)/maturin build --release --zig --out dist \
+		--target $(ARCHITECTURE)-unknown-linux-musl --compatibility musllinux_1_2
+	$(BIN)/twine check --strict dist/*linux_*.whl
+	$(PYTHON) -m venv $(WHEELS)
+	$(WHEELS)/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt \
+		"$$(echo dist/*-manylinux*.whl)[analyzer]"
+	cd $(WHEELS) && bin/looptrace demo
+	cd $(WHEELS) && bin/python -c 'from looptrace import _core; print(_core.SOURCE)'
 
 help: ## print this list
 	@grep --no-filename --extended-regexp '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) \

@@ -104,7 +104,7 @@ def main() -> None:
     print("| Python | extra | packages | MiB | `import looptrace` | `--version` |")
     print("| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
-        wheel = Path(str(built_wheel(Path(folder)).filename))
+        wheel = Path(str(built_wheel(Path(folder), fast=True).filename))
         pythons = options.python or [name for name in PYTHONS if _works(name, Path(folder))]
         for python in pythons:
             for extra in options.extra or USES:

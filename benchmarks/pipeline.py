@@ -26,7 +26,7 @@ from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.engine.batch import analysis_of, detect
 from looptrace.analyzer.engine.policy import DEFAULT
-from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.report.json import json_report
 from looptrace.collector.files.reader import read_spans

@@ -23,6 +23,7 @@ PUBLIC = (
     "looptrace.analyzer.settings",
     "looptrace.analyzer.testing",
     "looptrace.rules.contract",
+    "looptrace.rules.needs",
     "looptrace.rules.turns",
     "looptrace.rules.vocabulary",
     "looptrace.queries",

@@ -341,9 +341,7 @@ def stale() -> dict[Path, str]:
     wanted[DOCS / "openapi.json"] = json.dumps(document(routes), indent=2) + "\n"
     gates = DOCS / "gates.md"
     wanted[gates] = _with_table(gates.read_text(encoding="utf-8"), ladders())
-    architecture = DOCS / "architecture.md"
-    text = architecture.read_text(encoding="utf-8")
-    wanted[architecture] = _import("docs.modules").with_modules(text)
+    wanted[DOCS / "modules.md"] = _import("docs.modules").page()
     wanted |= _benchmarks()
     diagrams = _import("docs.diagrams")
     wanted[DOCS / "pictures/gate_states.svg"] = diagrams.gate_states()

@@ -1,12 +1,14 @@
-"""Makes the list of modules in docs/architecture.md, from the first sentence of each."""
+"""Makes docs/modules.md, the list of all modules, from the first sentence of each."""
 
 from __future__ import annotations
 
 import ast
-import re
+from itertools import takewhile
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "src/looptrace"
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src/looptrace"
+CORE = ROOT / "core"
 
 # Folders in the order in which data goes through them; one below them comes after its parent.
 FLOW = (
@@ -40,9 +42,13 @@ FLOW = (
     "testing",
     ".",
 )
-_LIST = re.compile(
-    r"(?P<head><!-- `make docs` writes this list. -->\n).*?(?P<tail><!-- end -->)", re.DOTALL
-)
+_HEAD = """# Modules
+
+<!-- Made by `make docs` from the first sentence of each module. -->
+
+Every module, folder by folder in the order of the data's flow. [Architecture](architecture.md) has
+the map.
+"""
 
 
 def folders() -> list[Path]:
@@ -60,15 +66,35 @@ def modules(folder: Path) -> list[Path]:
     return sorted(p for p in (PACKAGE / folder).glob("*.py") if p.name != "__init__.py")
 
 
-def with_modules(text: str) -> str:
-    """Return the page with the list of every module."""
-    lines = [""]
+def page() -> str:
+    """Return the page."""
+    lines = [_HEAD]
     for folder in folders():
+        paths = modules(folder)
         about = _sentence(PACKAGE / folder / "__init__.py")
-        lines += [f"**`{folder if folder.name else 'looptrace'}/`** {about}", ""]
-        lines += [f"- `{path.stem}`: {_sentence(path)}" for path in modules(folder)]
-        lines += [""] if modules(folder) else []
-    return _LIST.sub(lambda match: match["head"] + "\n".join([*lines, ""]) + match["tail"], text)
+        lines += _part((folder.name and str(folder)) or "looptrace", about, paths)
+    for folder in core_folders():
+        paths = core_modules(folder)
+        about = _sentence(folder / ("lib.rs" if folder.name == "src" else "mod.rs"))
+        lines += _part(str(folder.relative_to(ROOT)), about, paths)
+    tables = sorted((CORE / "data").glob("*.toml"))
+    lines += _part("core/data", "The tables of the core: rows with examples.", tables)
+    return "\n".join(lines)
+
+
+def core_folders() -> list[Path]:
+    """Return the folders of the core's modules."""
+    return sorted({path.parent for path in CORE.glob("src/**/*.rs")})
+
+
+def core_modules(folder: Path) -> list[Path]:
+    """Return the modules of a folder of the core, without the one that names them."""
+    return sorted(p for p in folder.glob("*.rs") if p.name not in {"lib.rs", "mod.rs"})
+
+
+def _part(folder: str, about: str, paths: list[Path]) -> list[str]:
+    rows = [f"- `{path.stem}`: {_sentence(path)}" for path in paths]
+    return [f"## {folder}", "", about, "", *rows, *([""] if rows else [])]
 
 
 def _place(folder: Path) -> int:
@@ -79,6 +105,11 @@ def _place(folder: Path) -> int:
 
 
 def _sentence(path: Path) -> str:
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    paragraph = " ".join(docstring.split("\n\n")[0].split())
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        text = ast.get_docstring(ast.parse(text)) or ""
+    else:  # The comment at the head of a module of Rust or of a table.
+        lines = takewhile(lambda line: line.startswith(("//!", "#")), text.splitlines())
+        text = "\n".join(line.removeprefix("//!").removeprefix("#").strip() for line in lines)
+    paragraph = " ".join(text.split("\n\n")[0].split())
     return paragraph.partition(". ")[0].rstrip(".:") + "."

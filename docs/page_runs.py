@@ -45,6 +45,7 @@ import yaml
 
 from looptrace.analyzer.settings.sections import parsed
 from looptrace.analyzer.tuning import prices
+from tests.wheels import build_environment, copy_sources
 
 ROOT = Path(__file__).parents[1]
 LEFT_OUT = "…"
@@ -227,18 +228,18 @@ class PageRun:
 
     def __post_init__(self) -> None:
         """Copy what a reader has: a checkout, and an environment that is active."""
-        for name in ("src", "examples", "deploy"):
-            skipped = shutil.ignore_patterns("*.egg-info", "__pycache__", "node_modules")
+        copy_sources(self.folder)
+        for name in ("examples", "deploy"):
+            skipped = shutil.ignore_patterns("__pycache__", "node_modules")
             shutil.copytree(ROOT / name, self.folder / name, ignore=skipped)
-        for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
-            shutil.copy(ROOT / name, self.folder)
         kept = {name: value for name, value in os.environ.items() if "LOOPTRACE" not in name}
         programs = str(Path(sys.executable).parent)
-        environment = kept | {
+        environment = {
+            **kept,
+            **build_environment(),
             "COLUMNS": "100",
             "HOME": str(self.folder),
             "PAGE": str(self.folder),
-            "PATH": os.pathsep.join([programs, kept["PATH"]]),
             "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
             "PROGRAMS": programs,
             "TZ": "UTC",

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import polars as pl
 import pytest
 
+from looptrace._core import says_nothing
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.analysis import Analysis
-from looptrace.analyzer.text.errors import says_nothing
 from tests import framework_table
 from tests.framework_table import OWN, REAL, Verdict, analysis_of, line_alone, lines_together
 from tests.framework_traces import make

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.testing.notation import turns_in

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from docs.modules import PACKAGE, folders, modules, with_modules
+import looptrace
+from docs.modules import PACKAGE, folders, modules, page
 from tests.paths import ROOT
 from tests.wheels import built_wheel
 
@@ -16,7 +19,16 @@ MODULE_LINES_MAX = 400
 MODULES = [path for folder in folders() for path in modules(folder)]
 PARTS = ("collector", "analyzer", "rules", "queries")
 # What a wheel says of itself, beside what every wheel has; no tests, and nothing of the checkout.
-DISTRIBUTION = ("entry_points.txt", "licenses/LICENSE", "top_level.txt")
+DISTRIBUTION = ("entry_points.txt", "licenses/LICENSE")
+# The compiled core is one for all versions of Python.
+CORE = "looptrace/_core.pyd" if sys.platform == "win32" else "looptrace/_core.abi3.so"
+
+
+def test_the_version_is_one() -> None:
+    """Metadata is read from pyproject.toml, and too slow to read for an agent's process."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+    assert looptrace.__version__ == project["version"]
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -33,10 +45,11 @@ def test_wheel_holds_every_file(tmp_path: Path) -> None:
     names = set(built_wheel(tmp_path).namelist())
 
     source = ROOT / "src"
-    kinds = ("*.py", "*.sql", "*.json", "*.typed", "*.j2", "*.css")
+    kinds = ("*.py", "*.pyi", "*.sql", "*.json", "*.toml", "*.typed", "*.j2", "*.css")
     expected = {str(path.relative_to(source)) for kind in kinds for path in source.rglob(kind)}
     assert expected <= names
     assert {f"looptrace/{part}/__init__.py" for part in (*PARTS, "cli")} <= names
+    assert [name for name in names if Path(name).suffix in {".so", ".pyd"}] == [CORE]
     others = {name.split("/", 1)[1] for name in names if not name.startswith("looptrace/")}
     assert others == {"METADATA", "RECORD", "WHEEL", *DISTRIBUTION}
 
@@ -57,9 +70,10 @@ def test_modules_are_short(path: Path) -> None:
     assert text.count("\n") <= MODULE_LINES_MAX or "It is long because" in about
 
 
-def test_architecture_names_every_module() -> None:
+def test_a_page_names_every_module() -> None:
     """A module that the page does not name is found by nobody."""
-    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/modules.md").read_text(encoding="utf-8")
 
-    assert with_modules(page) == page, "run `make docs`"
-    assert [path.stem for path in MODULES if f"- `{path.stem}`: " not in page] == []
+    assert page() == text, "run `make docs`"
+    assert [path.stem for path in MODULES if f"- `{path.stem}`: " not in text] == []
+    assert "## core/src/same\n" in text

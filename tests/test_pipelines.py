@@ -24,7 +24,7 @@ from tests.pipeline_schemas import (
     junit_conflicts,
     sarif_conflicts,
 )
-from tests.wheels import checkout_in
+from tests.wheels import building, checkout_in
 
 SAMPLE = ROOT / "examples/ci"
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
@@ -175,7 +175,8 @@ def test_the_action_installs_itself(repository: Path) -> None:
     }
     environment = {name: filled(text, values) for name, text in step["env"].items()}
     runner = {"GITHUB_OUTPUT": str(output), "RUNNER_TEMP": str(repository.parent)}
-    installed = shell(step, repository, **environment, **runner, **offline)
+    with building() as variables:
+        installed = shell(step, repository, **{**environment, **runner, **offline, **variables})
     assert installed.returncode == 0, installed.stderr
     command = Path(output.read_text().strip().removeprefix("command="))
     assert command == repository.parent / "looptrace/bin/looptrace"

@@ -2,28 +2,72 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.paths import ROOT
+
+# What the package is built from. The lock file is there as soon as cargo ran once.
+FOLDERS = ("core", "src")
+FILES = ("Cargo.lock", "Cargo.toml", "LICENSE", "README.md", "pyproject.toml")
+
+
+def build_environment() -> Mapping[str, str]:
+    """Return variables with which pip builds the package, also where HOME is another.
+
+    A test needs no fast core, so that it takes what `cargo test` compiled of the core's needs.
+    """
+    programs = str(Path(sys.executable).parent)
+    homes = {"CARGO_HOME": Path.home() / ".cargo", "RUSTUP_HOME": Path.home() / ".rustup"}
+    return {
+        **{name: str(path) for name, path in homes.items() if path.exists()},
+        **{name: os.environ[name] for name in homes if name in os.environ},
+        "CARGO_TARGET_DIR": str(ROOT / "target"),
+        "MATURIN_PEP517_ARGS": "--profile=dev",
+        "PATH": os.pathsep.join([programs, os.environ["PATH"]]),
+    }
+
+
+@contextmanager
+def building() -> Iterator[Mapping[str, str]]:
+    """Yield variables for one build, offline; others wait, because all write the same files."""
+    (ROOT / "target").mkdir(exist_ok=True)
+    with (ROOT / "target/tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield {**build_environment(), "CARGO_NET_OFFLINE": "true"}
 
 
 def checkout_in(folder: Path) -> Path:
     """Copy what the package is made of, without what an earlier build left; return the copy."""
     checkout = folder / "checkout"
-    shutil.copytree(ROOT / "src", checkout / "src", ignore=shutil.ignore_patterns("*.egg-info"))
-    for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
-        shutil.copy(ROOT / name, checkout)
+    copy_sources(checkout)
     return checkout
 
 
-def built_wheel(folder: Path) -> zipfile.ZipFile:
-    """Build the wheel in a folder."""
+def copy_sources(checkout: Path) -> None:
+    """Copy what the package is made of, without what an earlier build left, into a folder."""
+    for name in FOLDERS:
+        left = shutil.ignore_patterns("*.egg-info", "*.so", "__pycache__", "node_modules")
+        shutil.copytree(ROOT / name, checkout / name, ignore=left)
+    for name in FILES:
+        if (ROOT / name).exists():
+            shutil.copy(ROOT / name, checkout)
+
+
+def built_wheel(folder: Path, *, fast: bool = False) -> zipfile.ZipFile:
+    """Build the wheel in a folder; with the core as users get it only if it shall be fast."""
     checkout = checkout_in(folder)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
     options = ["--no-build-isolation", "--no-index", "--wheel-dir", str(folder), str(checkout)]
-    subprocess.run([*command, *options], check=True, capture_output=True)
+    profile = {"MATURIN_PEP517_ARGS": ""} if fast else {}
+    with building() as variables:
+        environment = {**os.environ, **variables, **profile}
+        subprocess.run([*command, *options], check=True, capture_output=True, env=environment)
     return zipfile.ZipFile(next(folder.glob("*.whl")))

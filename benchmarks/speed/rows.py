@@ -26,7 +26,7 @@ from looptrace.analyzer.engine.batch import analysis_of
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.live_spans import LiveSpans
 from looptrace.analyzer.engine.live_task import HORIZON_S
-from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.collector.files.reader import read_spans

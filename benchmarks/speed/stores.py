@@ -12,7 +12,7 @@ from benchmarks import plain
 from benchmarks.generate import ID_HEX_DIGITS, turns
 from benchmarks.speed.plain_reader import Codes
 from looptrace.analyzer.engine.policy import DEFAULT
-from looptrace.analyzer.fingerprint.source import fingerprint_source
+from looptrace.analyzer.fingerprint.fingerprints import fingerprint_source
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import BY_TURN
 from looptrace.collector.store.tables.parquet import (

@@ -63,6 +63,7 @@ from looptrace.collector.files import SpansRead, read_spans, sdk_spans
 from looptrace.queries import Field, Query, load, names
 from looptrace.rules import contract, turns, vocabulary
 from looptrace.rules.contract import Action, Evaluation, Loop, Rule, Rung, SettingError
+from looptrace.rules.needs import ALWAYS, Need, again, exceeds, has, reaches
 from looptrace.rules.turns import (
     Codes,
     Figures,
@@ -324,9 +325,11 @@ def test_agent(looptrace_spans: InMemorySpanExporter, tmp_path: Path) -> None:
         assert_no_loops("run.jsonl", fail_on="finding", select=("repeated_call",))
 
 
-def may_fire(turn: NewTurn) -> bool:
-    """Read a turn as a rule of another package does."""
-    return turn.external or turn.again("call", "outcome")
+def has_needed(turn: NewTurn) -> bool:
+    """Ask for what a rule of another package needs."""
+    need: Need = has("external") | again("call", "outcome")
+    need |= exceeds("steps", "attempts_min") & reaches("errors", "attempts_min")
+    return need != ALWAYS and need.of(TooPolite())(turn)
 
 
 def columns(table: Turns, kind: Kind, once: Twin) -> Meanings | None:

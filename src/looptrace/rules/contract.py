@@ -14,7 +14,8 @@ import numpy as np
 
 from looptrace.errors import InputError
 from looptrace.rules.actions import ACTIONS, Action
-from looptrace.rules.turns import Codes, Flags, Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import ALWAYS, Need
+from looptrace.rules.turns import Codes, Flags, Lane, LaneSpec
 from looptrace.rules.vocabulary import Pattern, gathered
 
 __all__ = [
@@ -163,6 +164,8 @@ class Rule(ABC):
 
     name: ClassVar[str]
     lane: ClassVar[LaneSpec]
+    # What a turn of the lane needs for the rule to fire at it; elsewhere it is not asked.
+    needs: ClassVar[Need] = ALWAYS
     # Whether its findings are exact matches. A judge may be asked about other findings.
     exact: ClassVar[bool] = True
     # Whether, where the settings ask for it, what means the same is the same; then what it finds is
@@ -198,14 +201,6 @@ class Rule(ABC):
     @abstractmethod
     def evaluate(self, lane: Lane) -> Evaluation:
         """Return the state of a loop at every turn of the lane."""
-
-    def may_fire(self, turn: NewTurn) -> bool:  # noqa: ARG002
-        """Return whether the rule can fire at a turn of its lane, as far as one turn shows.
-
-        Live, a rule evaluates its lane only if it can fire. False must be certain; a rule without
-        this method always evaluates.
-        """
-        return True
 
     @abstractmethod
     def say(self, loop: Loop) -> str:

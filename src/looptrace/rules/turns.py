@@ -109,7 +109,7 @@ class Meanings:
 
 
 class NewTurn(Protocol):
-    """The last turn of its task, for `Rule.may_fire`: some of the columns of `Turns`."""
+    """The last turn of its task, for `Rule.needs`: some of the columns of `Turns`."""
 
     busy_ns: int
     chant_times: int

@@ -14,7 +14,7 @@ from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.live_task import HORIZON_S
 from looptrace.analyzer.engine.policy import DetectionPolicy
-from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.sections import parsed
 from looptrace.analyzer.text.payloads import canonical

@@ -27,7 +27,7 @@ from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S
 from looptrace.analyzer.engine.live_tasks import QUIET_ROUNDS
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.engine.turn_block import TurnBlock, rows_of
-from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.schema.columns import COUNTED
 from looptrace.analyzer.schema.turns import AT, TURN_KEY, TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.profiles import rules_of_profile

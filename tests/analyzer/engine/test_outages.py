@@ -28,7 +28,7 @@ from looptrace.analyzer.engine.outages import (
     outages_of,
     with_outages,
 )
-from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.report.terminal import print_report

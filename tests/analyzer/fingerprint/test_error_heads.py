@@ -7,12 +7,10 @@ import re
 import polars as pl
 import pytest
 
-from looptrace.analyzer.fingerprint.error_kinds import REFUSALS, TIMEOUTS, is_refused
-from looptrace.analyzer.fingerprint.signatures import add_fingerprints
-from looptrace.analyzer.fingerprint.single_turns import LiveFingerprints
+from looptrace._core import says_failed
+from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.fingerprint.tool_kinds import NOTHING
 from looptrace.analyzer.fingerprint.waiting import Form
-from looptrace.analyzer.schema.turns import AT
 from looptrace.analyzer.testing.notation import turns_in
 
 QUOTES = "Your edit was refused.\n  self.socket = connect(host)  # line 502\nMend the edit."
@@ -37,14 +35,11 @@ QUOTES = "Your edit was refused.\n  self.socket = connect(host)  # line 502\nMen
 def test_the_head_of_a_failure_says_whose_it_is(
     name: str, arguments: str, error: str, kind: str
 ) -> None:
-    """All external failures of 826 runs of a coding agent were quoted code; live reads the same."""
+    """All external failures of 826 runs of a coding agent were quoted code."""
     turn = turns_in('run(a)->!"boom"').with_columns(
         name=pl.lit(name), arguments=pl.lit(arguments), error=pl.lit(error)
     )
-    (live,) = LiveFingerprints().turns(turn.rows(named=True))
-
     assert add_fingerprints(turn)["error_kind"].to_list() == [kind]
-    assert live[AT["error_kind"]] == kind
 
 
 RAN = '{"output": "%s", "exit_code": 1}'
@@ -87,16 +82,13 @@ def test_an_answer_by_an_exit_code_is_no_failure(
             for name, value in written.items()
         ),
     )
-    batch = add_fingerprints(turn).row(0, named=True)
-    (live,) = LiveFingerprints().turns(turn.rows(named=True))
+    made = add_fingerprints(turn).row(0, named=True)
 
-    assert (batch["failed"], batch["tests_failed"]) == (failed, tests_failed)
-    assert batch["outcome"] is not None
-    for name in ("failed", "tests_failed", "call", "outcome", "signature", "error_kind"):
-        assert live[AT[name]] == batch[name], name
+    assert (made["failed"], made["tests_failed"]) == (failed, tests_failed)
+    assert made["outcome"] is not None
 
 
-@pytest.mark.parametrize("form", [*REFUSALS, *TIMEOUTS, *NOTHING], ids=lambda form: form.about)
+@pytest.mark.parametrize("form", [*NOTHING], ids=lambda form: form.about)
 def test_a_short_result_is_known_by_its_form(form: Form) -> None:
     """Python and Rust read the same pattern in the same way."""
     texts = pl.Series([*form.examples, *form.others])
@@ -104,13 +96,6 @@ def test_a_short_result_is_known_by_its_form(form: Form) -> None:
 
     assert [bool(re.search(f"(?i){form.pattern}", text)) for text in texts] == expected
     assert texts.str.contains(f"(?i){form.pattern}").to_list() == expected
-
-
-@pytest.mark.parametrize("form", [*REFUSALS, *TIMEOUTS], ids=lambda form: form.about)
-def test_a_refused_call_has_failed_whatever_its_status(form: Form) -> None:
-    """No other form may take what is an answer for a refusal."""
-    assert [is_refused(text, "ask", "a") for text in form.examples] == [True] * len(form.examples)
-    assert [is_refused(text, "ask", "a") for text in form.others] == [False] * len(form.others)
 
 
 @pytest.mark.parametrize(
@@ -124,4 +109,4 @@ def test_a_refused_call_has_failed_whatever_its_status(form: Form) -> None:
 )
 def test_waits_and_pages_are_no_refusals(result: str, tool: str, arguments: str) -> None:
     """A wait that ends without what it waited for is how one waits."""
-    assert not is_refused(result, tool, arguments)
+    assert not says_failed(result, tool, arguments)

@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace._core import says_nothing
+from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
-from looptrace.analyzer.text.errors import says_nothing
 from looptrace.analyzer.text.payloads import result_of
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.drivers import batch, live

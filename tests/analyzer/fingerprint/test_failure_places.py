@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,10 +10,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from looptrace.analyzer.fingerprint import failure_places
-from looptrace.analyzer.fingerprint.failure_places import STEPS, Format
-from looptrace.analyzer.fingerprint.masks import masked
-from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.fingerprint.equivalence import NOTHING
+from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints, policy_of
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.drivers import batch, live
@@ -325,7 +322,7 @@ def printed(tool: str, attempt: int, **other: str) -> str:
 
 def compared(*texts: str) -> list[str]:
     """Return what failures are compared by."""
-    return pl.DataFrame({"t": texts}).select(masked(pl.col("t"), error=True)).to_series().to_list()
+    return [policy_of(NOTHING).masked(text, error=True) for text in texts]
 
 
 def rounds(texts: Sequence[str], task: str) -> pl.DataFrame:
@@ -473,22 +470,3 @@ def test_hostile_texts_take_linear_time(unit: str) -> None:
     compared(text)
 
     assert time.process_time() - start < LINEAR_S
-
-
-def test_each_format_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row whose absence nothing shows is not known to work."""
-    texts = [printed(tool, attempt) for tool in OUTPUT for attempt in range(3)]
-    whole = compared(*texts)
-    idle = []
-    for row in (row for rows in STEPS for row in rows):
-        others = [tuple(each for each in rows if each is not row) for rows in STEPS]
-        monkeypatch.setattr(failure_places, "STEPS", others)
-        idle += [row.pattern] if compared(*texts) == whole else []
-
-    assert idle == []
-
-
-@pytest.mark.parametrize("row", [row for rows in STEPS for row in rows], ids=lambda row: row.tools)
-def test_a_format_keeps_one_group_at_most(row: Format) -> None:
-    """Rows of one table are joined to one pattern, whose groups are counted by its rows."""
-    assert re.compile(row.pattern, re.MULTILINE).groups <= 1

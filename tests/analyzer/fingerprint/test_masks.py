@@ -8,15 +8,10 @@ import time
 import polars as pl
 import pytest
 
+from looptrace._core import makes
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Results, Sameness
-from looptrace.analyzer.fingerprint.masks import (
-    COUNTER_MASK,
-    COUNTERS,
-    masked_results,
-)
-from looptrace.analyzer.fingerprint.volatile.made_results import made_result, makes
-from looptrace.analyzer.fingerprint.volatile.quotes import compared_error
-from looptrace.analyzer.fingerprint.waiting import Form
+from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints, policy_of
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 
 MEGABYTE = 1_000_000
 SECONDS_MAX = 5
@@ -24,7 +19,20 @@ SECONDS_MAX = 5
 
 def read(*results: str, sameness: Sameness = NOTHING) -> list[str]:
     """Return what is compared of results."""
-    return masked_results(pl.Series(results), sameness).to_list()
+    return list(map(policy_of(sameness).answer, results))
+
+
+def outcomes(
+    tool: str, arguments: str, text: str, *, failed: bool, sameness: Sameness = NOTHING
+) -> int:
+    """Return how many outcomes three calls have whose arguments and texts hold another {n}."""
+    turns = [
+        dict.fromkeys(TURN_SCHEMA)
+        | {"kind": "tool", "name": tool, "failed": failed, "arguments": arguments.replace("{n}", n)}
+        | {"error" if failed else "result": text.replace("{n}", n)}
+        for n in "345"
+    ]
+    return add_fingerprints(pl.DataFrame(turns, TURN_SCHEMA), sameness)["outcome"].n_unique()
 
 
 @pytest.mark.parametrize(
@@ -72,19 +80,11 @@ def test_news_make_another_result(first: str, second: str) -> None:
     assert len(set(read(first, second))) == 2
 
 
-@pytest.mark.parametrize("form", COUNTERS, ids=lambda form: form.about)
-def test_a_counter_of_calls_is_known_by_its_form(form: Form) -> None:
-    """A footer that counts the looks makes each of them another one."""
-    texts = pl.Series([*form.examples, *form.others])
-
-    expected = [True] * len(form.examples) + [False] * len(form.others)
-    assert texts.str.contains(COUNTER_MASK[0]).to_list() == expected
-
-
 def test_a_tool_that_is_asked_for_figures_keeps_its_counters() -> None:
     """How many calls are left is what it was asked for."""
-    texts = pl.Series(["47 calls left, none failed", "46 calls left, none failed"])
-    assert masked_results(texts, NOTHING, counters=False).n_unique() == 2
+    text = "{n} calls left, none failed"
+    assert outcomes("usage_status", "{}", text, failed=False) == 3
+    assert outcomes("read", "{}", text, failed=False) == 1
 
 
 MADE = [
@@ -108,8 +108,7 @@ MADE = [
 @pytest.mark.parametrize("written", MADE)
 def test_what_was_made_has_another_name_each_time(written: str) -> None:
     """A message that is sent twenty times is one message, whatever its receipt looks like."""
-    results = {made_result(written.replace("{n}", str(n)), Results()) for n in range(3, 6)}
-    assert len(results) == 1
+    assert outcomes("send", "a", written, failed=False) == 1
 
 
 @pytest.mark.parametrize(
@@ -125,14 +124,13 @@ def test_what_was_made_has_another_name_each_time(written: str) -> None:
 )
 def test_how_far_a_call_got_is_news(written: str) -> None:
     """A counter that rises shows that work goes on, also where each call makes something."""
-    results = {made_result(written.replace("{n}", str(n)), Results()) for n in range(3, 6)}
-    assert len(results) == 3
+    assert outcomes("send", "a", written, failed=False) == 3
 
 
 def test_a_team_may_count_what_was_made() -> None:
     """A key that tells something to it is no receipt."""
-    own = Results(telling_keys=("fileId",))
-    assert made_result('{"fileId":"F1"}', own) != made_result('{"fileId":"F2"}', own)
+    own = Sameness(results=Results(telling_keys=("fileId",)))
+    assert outcomes("send", "a", '{"fileId":"F{n}"}', failed=False, sameness=own) == 3
 
 
 @pytest.mark.parametrize(
@@ -187,11 +185,7 @@ EDIT = '{"path":"a.py","old_string":"def f{n}(a):\\n    return a","new_string":"
 )
 def test_a_refusal_quotes_the_call(tool: str, arguments: str, error: str) -> None:
     """Eight refused edits are refused for one reason, whatever each of them was to write."""
-    refusals = {
-        compared_error(error.replace("{n}", n), tool, arguments.replace("{n}", n), Results())
-        for n in ("37", "48", "59")
-    }
-    assert len(refusals) == 1
+    assert outcomes(tool, arguments, error, failed=True) == 1
 
 
 @pytest.mark.parametrize(
@@ -208,11 +202,7 @@ def test_a_refusal_quotes_the_call(tool: str, arguments: str, error: str) -> Non
 )
 def test_another_target_is_other_work(tool: str, arguments: str, error: str) -> None:
     """What a call asks for, and where, is no quote of what it was to write."""
-    errors = {
-        compared_error(error.replace("{n}", n), tool, arguments.replace("{n}", n), Results())
-        for n in ("37", "48", "59")
-    }
-    assert len(errors) == 3
+    assert outcomes(tool, arguments, error, failed=True) == 3
 
 
 def test_keys_are_settings() -> None:
@@ -230,12 +220,12 @@ def test_long_results_take_linear_time(part: str) -> None:
     began = time.process_time()
     text = part * (MEGABYTE // len(part))
     read(text)
-    made_result(text, Results())
-    compared_error(text, "edit", '{"old_string":"aaaa id ts=commit the rest"}', Results())
+    outcomes("send", "a", text, failed=False)
+    outcomes("edit", '{"old_string":"aaaa id ts=commit the rest"}', text, failed=True)
     assert time.process_time() - began < SECONDS_MAX
 
 
 @pytest.mark.parametrize("content", ["\\" * 4_000, '\\"' * 2_000, '"' * 4_000, "a " * 2_000])
 def test_a_hostile_quote_takes_no_time(content: str) -> None:
     """A pattern with a quantifier for each of many backslashes did not end."""
-    compared_error(content[:-1] + "b", "edit", json.dumps({"old_string": content}), Results())
+    outcomes("edit", json.dumps({"old_string": content}), content[:-1] + "b", failed=True)

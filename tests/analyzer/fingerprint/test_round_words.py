@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from looptrace.analyzer.fingerprint.masks import ROUND_MASKS
-from looptrace.analyzer.fingerprint.single_texts import is_brief, round_words
+from looptrace.analyzer.fingerprint.rounds import ROUND_MASKS, is_brief, round_words
 
 
 @pytest.mark.parametrize(("pattern", "name", "examples", "others"), ROUND_MASKS)

@@ -8,7 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from looptrace.analyzer.fingerprint.runner_output import figures_of, with_figures
+from looptrace._core import figures
+from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 
 PYTEST = """\
@@ -118,7 +119,7 @@ not ok 1 - tax
 
 def read(text: str) -> tuple[int | None, int | None, float | None]:
     """Return failed tests, all tests and coverage of one text."""
-    return figures_of(pl.Series([text])).row(0)
+    return figures(text)
 
 
 @pytest.mark.requirement("A7")
@@ -267,8 +268,7 @@ def test_figures_of_turns() -> None:
     ]
     blank: dict[str, Any] = dict.fromkeys(TURN_SCHEMA)
     turns = pl.DataFrame([blank | row for row in rows], TURN_SCHEMA)
-    found = with_figures(turns)
+    found = add_fingerprints(turns)
 
-    assert found["failing"].to_list() == [2, 2, 2, 2, None, 2, None, 3, 0, 2, None]
     assert found["tests_failed"].to_list() == [2, 2, 2, 7, None, 2, None, 3, 0, 2, None]
     assert found["tests_total"].to_list() == [*[12] * 4, *[None] * 3, 12, *[None] * 3]

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from looptrace.analyzer.fingerprint.error_kinds import EXTERNAL
-from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace._core import EXTERNAL
+from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.detect.ruleset import DEFAULT
-from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.testing.notation import turns_in
 from tests.drivers import batch, live
 

@@ -14,12 +14,12 @@ from looptrace.analyzer.engine.live_task import key_of
 from looptrace.analyzer.engine.turn_block import AT
 from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.fields.span_fields import span_fields_of_rows
-from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.normalize import trace_buffer
 from looptrace.analyzer.normalize.call_matches import TurnKey
 from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.spans import SpanRow, span_rows
+from looptrace.analyzer.schema.turns import Turn
 from looptrace.collector.files.reader import read_spans
 from tests.analyzer.normalize.random_spans import random_spans
 from tests.collector.store.test_writer import spans_of

@@ -8,11 +8,11 @@ import time
 import polars as pl
 import pytest
 
+from looptrace._core import PATTERNS
 from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import Counting, add_counters
 from looptrace.analyzer.detect.single_columns import encode_turn
-from looptrace.analyzer.fingerprint.tool_kinds import FILE_LOOK
-from looptrace.analyzer.fingerprint.waiting import SLEEPS, WAITING_ARGUMENTS
+from looptrace.analyzer.fingerprint.waiting import SLEEPS
 from looptrace.analyzer.schema.column import Column
 from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
@@ -96,7 +96,7 @@ def test_what_goes_on_and_what_only_waits_are_marked() -> None:
 @pytest.mark.parametrize(
     "unit", ["status", '"command":"', "it ", "kubectl ", "- ", "sleep 1", "a ", "while ", "; do "]
 )
-@pytest.mark.parametrize("pattern", [SLEEPS, WAITING_ARGUMENTS, FILE_LOOK])
+@pytest.mark.parametrize("pattern", [SLEEPS, PATTERNS["waits"], PATTERNS["looks_at_file"]])
 def test_hostile_texts_take_linear_time(pattern: str, unit: str) -> None:
     """Live, Python reads the patterns, which may take the square of the length."""
     text = unit * (400_000 // len(unit))

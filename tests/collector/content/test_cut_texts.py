@@ -9,16 +9,11 @@ from random import Random
 import polars as pl
 import pytest
 
+from looptrace._core import failed_tests, figures
 from looptrace.analyzer.engine.batch import detect
-from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.fingerprint.chants import chant_of
-from looptrace.analyzer.fingerprint.runner_output import failed_tests, figures_of
-from looptrace.analyzer.fingerprint.signatures import add_fingerprints
-from looptrace.analyzer.fingerprint.single_turns import LiveFingerprints
-from looptrace.analyzer.normalize.session_history import SessionHistory
-from looptrace.analyzer.normalize.turn_builder import turn_rows_of, turns_of
+from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.text.cut_texts import MARK_BEGINNING
 from looptrace.collector.content.cut_texts import cut_texts
 from looptrace.collector.content.policy import TEXT_BYTES_MAX, with_content
@@ -83,14 +78,12 @@ TEXTS = {
 def test_a_cut_text_shows_the_same(text: str) -> None:
     """What is measured in a text is measured before it is cut."""
     cut = cut_texts([text], KEY)[text]
-    both = pl.Series("text", [text, cut])
 
     assert MARK_BEGINNING in cut
     assert len(cut.encode()) <= TEXT_BYTES_MAX
     assert chant_of(cut) == chant_of(text)
-    whole, short = figures_of(both).rows()
-    assert short == whole
-    named, named_when_cut = failed_tests(both)["names"].is_null()
+    assert figures(cut) == figures(text)
+    named, named_when_cut = (failed_tests(each)[1] is None for each in (text, cut))
     assert named_when_cut is named
 
 
@@ -186,18 +179,6 @@ def test_rules_find_the_same(turns: Sequence[tuple[str, str, str]]) -> None:
 
     assert MARK_BEGINNING in cut.write_json()
     assert found(cut) == found(spans)
-
-
-@pytest.mark.parametrize("turns", TURNS.values(), ids=TURNS)
-def test_cut_turns_are_compared_alike_one_by_one(turns: Sequence[tuple[str, str, str]]) -> None:
-    """Live reads the mark of a cut text as batch does."""
-    spans = with_content(spans_of(turns), "redacted", KEY)
-    rows, _ = turn_rows_of(span_fields_of(spans), SessionHistory())
-
-    made = LiveFingerprints().turns(rows)
-
-    columns = {name: [row.get(name) for row in rows] for name in TURN_SCHEMA}
-    assert made == add_fingerprints(pl.DataFrame(columns, TURN_SCHEMA)).rows()
 
 
 LINES = (

@@ -284,10 +284,10 @@ def test_an_event_needs_no_open_agent(local: Setup) -> None:
     local.call()
     with local.tracer.start_as_current_span("agent", attributes=AGENT) as agent:
         trace_id = agent.get_span_context().trace_id
-        for _ in range(5):
-            local.call()
         assert isinstance(agent, ReadableSpan)
         local.processor._spans.end(agent)
+        for _ in range(5):
+            local.call()
     local.processor.force_flush()
     own = [s for s in local.memory.get_finished_spans() if s.name == "looptrace.gate"]
 

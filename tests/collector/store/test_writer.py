@@ -22,9 +22,9 @@ import looptrace
 from looptrace.analyzer.engine.batch import in_order
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.engine.span_spool import SpanSpool
-from looptrace.analyzer.fingerprint import signatures, source
+from looptrace.analyzer.fingerprint import fingerprints
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, TextMask
-from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_KEY
@@ -448,7 +448,7 @@ def fingerprinted(folder: Path, sameness: Sameness, monkeypatch: pytest.MonkeyPa
 
     work = reader.BucketWork(sameness, pl.DataFrame.clone)
     with monkeypatch.context() as patched:
-        patched.setattr(signatures, "add_fingerprints", noted)
+        patched.setattr(fingerprints, "add_fingerprints", noted)
         parts = [part for of_bucket in map(work, reader.buckets(folder)) for part in of_bucket]
     turns, _ = turns_of(pl.concat(reader.read_spans(folder)), sameness)
     assert_frame_equal(pl.concat(parts).sort(TURN_KEY), turns.sort(TURN_KEY))
@@ -464,7 +464,7 @@ def test_turns_are_fingerprinted_anew_only_where_the_store_has_other_fingerprint
 
     assert fingerprinted(folder, NOTHING, monkeypatch) == 0
     assert fingerprinted(folder, MASKED.sameness, monkeypatch) >= stored.turns > 0
-    monkeypatch.setattr(source, "_code", lambda: "another")
+    monkeypatch.setattr(fingerprints, "SOURCE", "another")
     assert fingerprinted(folder, NOTHING, monkeypatch) >= stored.turns
 
 
@@ -475,7 +475,7 @@ def test_a_bucket_with_fingerprints_of_two_kinds_is_fingerprinted_anew(
     folder = tmp_path / "store"
     sessions = [looping(f"s{number}") for number in range(40)]  # Several of them share a bucket.
     with monkeypatch.context() as patched:
-        patched.setattr(source, "_code", lambda: "earlier")
+        patched.setattr(fingerprints, "SOURCE", "earlier")
         writer.ingest(spans_of(*sessions[:20]), folder)
     writer.ingest(spans_of(*sessions[20:]), folder)
 
@@ -484,7 +484,7 @@ def test_a_bucket_with_fingerprints_of_two_kinds_is_fingerprinted_anew(
     other = sum(
         height
         for height, made in zip(turns, noted, strict=True)
-        if made != source.fingerprint_source(NOTHING)
+        if made != fingerprints.fingerprint_source(NOTHING)
     )
     assert fingerprinted(folder, NOTHING, monkeypatch) == other > 0
 

@@ -12,44 +12,26 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from looptrace import _core
+from looptrace._core import EXTERNAL, PATTERNS
 from looptrace.analyzer.detect.parts import Columns
 from looptrace.analyzer.fingerprint.chants import with_chants
-from looptrace.analyzer.fingerprint.error_kinds import (
-    EXTERNAL,
-    MENDABLE,
-    OWN_SERVER,
-    RAN_OUT,
-    UNTOLD,
-    that_answer_no,
-)
-from looptrace.analyzer.fingerprint.masks import BRIEF_ANSWER
+from looptrace.analyzer.fingerprint.error_kinds import MENDABLE, OWN_SERVER, RAN_OUT, UNTOLD
+from looptrace.analyzer.fingerprint.rounds import BRIEF_ANSWER
 from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
     ASKS_HELP,
-    CHANGES,
     CHANGES_FOUND,
-    FILE_LOOK,
     FOUND_NOTHING,
     FOUND_NOTHING_CHARS_MAX,
     QUERIES,
-    READS,
-    SEARCHES,
     SEARCHING_COMMAND,
     UNTESTED,
     falls_short,
     may_check,
 )
-from looptrace.analyzer.fingerprint.volatile.made_results import makes_something
-from looptrace.analyzer.fingerprint.waiting import (
-    LOG_FILE,
-    OWN_NOTES,
-    PAUSES,
-    SLEEPS,
-    WAITING_ARGUMENTS,
-    WATCHES,
-    is_unfinished,
-)
+from looptrace.analyzer.fingerprint.waiting import LOG_FILE, OWN_NOTES, SLEEPS
 from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.analyzer.schema.turns import SILENCE
 from looptrace.rules.turns import CUTS, STATUSES, UNKNOWN, Codes, Figures, Flags, Turns
@@ -120,7 +102,11 @@ def encode_columns(turns: pl.DataFrame) -> pl.DataFrame:
     result_codes = np.full(turns.height, UNKNOWN, dtype=np.int64)
     places, codes = _search_results(searches.select(_SEARCHED.keys()))
     result_codes[places] = codes
-    looks = (pl.col("kind") == "tool") & ~pl.col("changes") & ~makes_something(turns)
+    looks = (
+        (pl.col("kind") == "tool")
+        & ~pl.col("changes")
+        & ~pl.Series(_makes(turns), dtype=pl.Boolean)
+    )
     return turns.with_columns(
         *(pl.Series(name, values) for name, values in marks.items()),
         look_chars=pl.when(looks)
@@ -166,7 +152,7 @@ def _marked_by(turns: pl.DataFrame) -> dict[str, pl.Series]:
         "ran_out": kind == RAN_OUT,
         "mendable": kind.is_in(MENDABLE) | own_server,
         "sleeps": arguments.str.contains(SLEEPS),
-        "waits": arguments.str.contains(WAITING_ARGUMENTS),
+        "waits": arguments.str.contains(PATTERNS["waits"]),
         "asks_help": pl.when("failed").then(arguments).str.contains(ASKS_HELP),
     }
     return turns.select(
@@ -184,14 +170,20 @@ def _goes_on(turns: pl.DataFrame) -> Flags:
     Looks at files and at the agent's own notes are left out: what they say goes on elsewhere.
     """
     arguments: pl.Expr = pl.col("arguments").fill_null("")
-    is_file = arguments.str.contains(FILE_LOOK) & ~arguments.str.contains(LOG_FILE)
+    is_file = arguments.str.contains(PATTERNS["looks_at_file"]) & ~arguments.str.contains(LOG_FILE)
     is_own = pl.col("name").str.contains(OWN_NOTES).fill_null(value=False)
     asked = (pl.col("kind") == "tool") & ~is_file & ~is_own
     shown = pl.when(asked).then(pl.coalesce("error", "result"))
     texts = turns.select(shown=shown)["shown"]
     distinct = texts.drop_nulls().unique()
-    goes_on = pl.Series([is_unfinished(text) for text in distinct], dtype=pl.Boolean)
+    goes_on = pl.Series([_core.is_unfinished(text) for text in distinct], dtype=pl.Boolean)
     return texts.replace_strict(distinct, goes_on, default=False).to_numpy()
+
+
+def _makes(turns: pl.DataFrame) -> Flags:
+    """Mark the calls that send or make something."""
+    calls = turns.select(pl.col("kind") == "tool", "name", "arguments").rows()
+    return np.array([call and _core.makes(*asked) for call, *asked in calls], dtype=np.bool_)
 
 
 def _short(turns: pl.DataFrame) -> pl.Series:
@@ -222,13 +214,13 @@ def tool_marks(name: str | None) -> _ToolMarks:
     """Return what the name of a tool says about it; no mark is set without a name."""
     if name is None:
         return _ToolMarks(*[False] * len(_ToolMarks._fields))
-    changes = bool(CHANGES.search(name))
+    changes = _core.changes(name)
     return _ToolMarks(
         changes=changes,
-        searches=bool(SEARCHES.search(name)) and not changes,
-        reads=bool(READS.search(name)) and not changes,
-        pauses=bool(re.search(PAUSES, name)),
-        watches=bool(re.search(WATCHES, name)) and not changes,
+        searches=_core.searches(name) and not changes,
+        reads=_core.reads(name) and not changes,
+        pauses=_core.pauses(name),
+        watches=_core.watches(name) and not changes,
         checks=may_check(name) and not changes,
     )
 
@@ -316,7 +308,8 @@ def _search_results(searches: pl.DataFrame) -> tuple[Codes, Codes]:
     """Return the rows of searches (`_SEARCHED`) that say what they found, and a code of it."""
     name, result = pl.col("name"), pl.coalesce("error", "result")
     short = result.str.len_chars() <= FOUND_NOTHING_CHARS_MAX
-    says_no = result.is_in(that_answer_no(searches))
+    texts = searches.select(result.alias("text"))["text"].drop_nulls().unique()
+    says_no = result.is_in([text for text in texts if _core.answers_no(text)])
     nothing = short & (result.str.contains(FOUND_NOTHING) | says_no)
     by_name = pl.col("searches") & ~name.str.contains(QUERIES)
     answers = searches.filter(~result.str.contains(ACKNOWLEDGES) & (by_name | nothing)).select(

@@ -12,6 +12,7 @@ from math import nan
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from looptrace._core import EXTERNAL, PATTERNS, answers_no, is_unfinished, makes
 from looptrace.analyzer.detect.columns import (
     CUT_TOKENS_MIN,
     NOTHING_FOUND,
@@ -19,36 +20,20 @@ from looptrace.analyzer.detect.columns import (
     tool_marks,
 )
 from looptrace.analyzer.fingerprint.chants import chant_of_turn
-from looptrace.analyzer.fingerprint.error_kinds import (
-    EXTERNAL,
-    MENDABLE,
-    OWN_SERVER,
-    RAN_OUT,
-    UNTOLD,
-)
-from looptrace.analyzer.fingerprint.masks import BRIEF_ANSWER
-from looptrace.analyzer.fingerprint.single_turns import Turn
+from looptrace.analyzer.fingerprint.error_kinds import MENDABLE, OWN_SERVER, RAN_OUT, UNTOLD
+from looptrace.analyzer.fingerprint.rounds import BRIEF_ANSWER
 from looptrace.analyzer.fingerprint.tool_kinds import (
     ACKNOWLEDGES,
     ASKS_HELP,
     CHANGES_FOUND,
-    FILE_LOOK,
     FOUND_NOTHING,
     FOUND_NOTHING_CHARS_MAX,
     QUERIES,
     SEARCHING_COMMAND,
     falls_short,
 )
-from looptrace.analyzer.fingerprint.volatile.made_results import makes
-from looptrace.analyzer.fingerprint.waiting import (
-    LOG_FILE,
-    OWN_NOTES,
-    SLEEPS,
-    WAITING_ARGUMENTS,
-    is_unfinished,
-)
-from looptrace.analyzer.schema.turns import AT, SILENCE
-from looptrace.analyzer.text.errors import answers_no
+from looptrace.analyzer.fingerprint.waiting import LOG_FILE, OWN_NOTES, SLEEPS
+from looptrace.analyzer.schema.turns import AT, SILENCE, Turn
 from looptrace.rules.turns import CUTS, KINDS, STATUSES, TWINS, UNKNOWN
 
 # Before all times: no span around the turn declares its phase.
@@ -130,7 +115,8 @@ _CUT_CODES = {cut: code for code, cut in enumerate(CUTS, 1)}
 _STATUS_CODES = {status: code for code, status in enumerate(STATUSES, 1)}
 _TOOL = _KIND_CODES["tool"]
 _SLEEPS, _WAITING, _FILE_LOOK, _LOG_FILE, _OWN_NOTES, _ASKS_HELP = map(
-    re.compile, (SLEEPS, WAITING_ARGUMENTS, FILE_LOOK, LOG_FILE, OWN_NOTES, ASKS_HELP)
+    re.compile,
+    (SLEEPS, PATTERNS["waits"], PATTERNS["looks_at_file"], LOG_FILE, OWN_NOTES, ASKS_HELP),
 )
 _ACKNOWLEDGES, _QUERIES, _FOUND_NOTHING, _OWN_SERVER = map(
     re.compile, (ACKNOWLEDGES, QUERIES, FOUND_NOTHING, OWN_SERVER)

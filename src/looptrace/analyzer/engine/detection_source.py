@@ -8,7 +8,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from looptrace.analyzer.engine.policy import DetectionPolicy
-from looptrace.analyzer.fingerprint.source import fingerprint_source
+from looptrace.analyzer.fingerprint.fingerprints import fingerprint_source
 from looptrace.analyzer.text.digests import digest
 
 # The code from turns to findings; later code does not change which tasks have findings.

@@ -43,12 +43,12 @@ from looptrace.analyzer.engine.turn_block import (
     rows_of,
     seen_of,
 )
-from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.gates.timeline import with_history
 from looptrace.analyzer.normalize.call_matches import TurnKey
 from looptrace.analyzer.normalize.trace_buffer import Move
+from looptrace.analyzer.schema.turns import Turn
 from looptrace.rules.turns import KINDS
 from looptrace.rules.vocabulary import NS_PER_S
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from looptrace.analyzer.detect.ruleset import RuleForms, RuleSet
 from looptrace.analyzer.engine.turn_block import TurnBlock, table_of, turns_of
-from looptrace.rules.contract import Rule
+from looptrace.rules.needs import ALWAYS
 from looptrace.rules.turns import Flags, LaneSpec, NewTurn
 
 
 class Bound(NamedTuple):
-    """A form of a rule, to ask whether it may fire; `rule` is None if it always may."""
+    """A form of a rule, and what it needs of a turn."""
 
     name: str
     lane: LaneSpec
-    rule: Rule | None
+    has_needed: Callable[[NewTurn], bool]
 
     def allows(self, turn: NewTurn) -> bool:
         """Return whether the rule may fire at a turn of one of its kinds."""
-        return self.lane.has(turn) and (self.rule is None or self.rule.may_fire(turn))
+        return self.lane.has(turn) and self.has_needed(turn)
 
 
 def bounds_of(kind: str, every: Iterable[RuleForms], rule_set: RuleSet) -> list[Bound]:
@@ -31,8 +31,11 @@ def bounds_of(kind: str, every: Iterable[RuleForms], rule_set: RuleSet) -> list[
     for forms in every:
         if kind in forms.lane.kinds:
             by_meaning = rule_set.meaning is not None and forms.rules[0].compares_meaning
-            asked = [None] if by_meaning else forms.rules
-            bounds += [Bound(forms.name, forms.lane, rule) for rule in asked]
+            # What means the same need not have come before in the same words.
+            bounds += [
+                Bound(forms.name, forms.lane, (ALWAYS if by_meaning else rule.needs).of(rule))
+                for rule in forms.rules
+            ]
     return bounds
 
 

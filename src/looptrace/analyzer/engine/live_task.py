@@ -24,11 +24,10 @@ from looptrace.analyzer.engine.live_moments import (
 )
 from looptrace.analyzer.engine.turn_block import AT, TurnBlock
 from looptrace.analyzer.fields.span_fields import TIME_NS_MAX
-from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import EVENTS_KEPT_MAX
 from looptrace.analyzer.normalize.trace_buffer import Move
-from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY, placed
+from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY, Turn, placed
 from looptrace.bounded_dict import BoundedDict
 from looptrace.rules.vocabulary import NS_PER_S
 

@@ -13,8 +13,8 @@ from looptrace.analyzer.detect.counters import Counting
 from looptrace.analyzer.detect.single_counters import SingleCounters
 from looptrace.analyzer.engine.live_moments import Standing
 from looptrace.analyzer.engine.live_task import LiveTask
-from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.state_machine import TaskState
+from looptrace.analyzer.schema.turns import Turn
 from looptrace.rules.vocabulary import NS_PER_S
 
 # A task is quiet if it was not fed for so many rounds, and its last turn ended so many seconds

@@ -14,9 +14,9 @@ from typing import NamedTuple, TypeVar
 
 import polars as pl
 
+from looptrace._core import EXTERNAL
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.analysis import Analysis, Outage
-from looptrace.analyzer.fingerprint.error_kinds import EXTERNAL
 from looptrace.analyzer.text.digests import digest
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.vocabulary import NS_PER_S

@@ -23,10 +23,9 @@ from looptrace.analyzer.detect.loop_rows import LoopRow
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.detect.single_columns import COMPARED, COUNTED, SingleTurn, text_code
 from looptrace.analyzer.fingerprint.similarity import meanings_of
-from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.timeline import TaskReset, reset_of
 from looptrace.analyzer.schema import columns as schema
-from looptrace.analyzer.schema.turns import AT, TURN_SCHEMA
+from looptrace.analyzer.schema.turns import AT, TURN_SCHEMA, Turn
 from looptrace.rules.turns import KINDS, Codes, Flags, Turns
 
 __all__ = [

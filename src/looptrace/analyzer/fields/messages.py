@@ -22,7 +22,7 @@ from looptrace.analyzer.fields.plain_messages import (
     read_plain_flat,
     read_plain_list,
 )
-from looptrace.analyzer.fingerprint.single_texts import round_words
+from looptrace.analyzer.fingerprint.rounds import round_words
 from looptrace.analyzer.schema.message import UNNAMED, Message, ToolCall, ToolResult
 from looptrace.analyzer.text.message_envelopes import defines_tool, held_in, is_definition
 from looptrace.analyzer.text.payloads import arguments_of, canonical, is_redacted, parsed, result_of

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from looptrace import semconv
+from looptrace._core import says_nothing
 from looptrace.analyzer.fields.field_reader import FieldColumns
-from looptrace.analyzer.text.errors import error_of, says_nothing
+from looptrace.analyzer.text.errors import error_of
 
 STATUS_OK, STATUS_ERROR = 1, 2
 

@@ -1,52 +1,19 @@
-"""Declared equivalence, and the arguments that make two calls the same.
-
-Besides declared keys, a few keys are dropped by their names: clients send a fresh token in them
-with every call. All other arguments count, because a different id is different work. Their notation
-does not count: a key without a value equals a missing key, and "16" is the number 16.
-"""
+"""What a team declares to be the same."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
-import polars as pl
 from msgspec import Meta
 
+from looptrace._core import VOLATILE_RESULT_KEYS, matches_nothing, pattern_fault
 from looptrace.analyzer.text.names import Name
-from looptrace.analyzer.text.payloads import canonical, parsed
 from looptrace.analyzer.text.session_names import session_name
 
 PATTERN_CHARS_MAX = 500
 TOOL_KEYS_MAX = 50
-
-# Keys that exist to carry a new value with every call; in any letter case, with "_", "-" or nothing
-# between words. A call without other arguments looks the value up, so the value counts there.
-VOLATILE_KEYS = frozenset(
-    {
-        *("requestid", "correlationid", "idempotencykey", "nonce"),
-        *("toolcallid", "traceid", "traceparent", "timestamp"),
-    }
-)
-# Keys with a new value in every result: its time, its duration, its number.
-VOLATILE_RESULT_KEYS = frozenset(
-    {
-        *("duration", "duration_ms", "duration_s", "duration_seconds", "elapsed", "elapsed_ms"),
-        *("elapsed_s", "elapsed_seconds", "elapsed_time", "execution_time", "latency_ms", "took"),
-        *("ts", "timestamp", "created_at", "sent_at", "started_at", "finished_at"),
-        *("message_id", "run_id", "request_id", "response_id", "correlation_id", "trace_id"),
-        *("span_id", "execution_id", "event_id", "execution_count", "etag", "nonce"),
-    }
-)
-_MAY_BE_VOLATILE = (
-    r'(?i)"(?:request|correlation|tool[_-]?call|trace)[_-]?id"|"idempotency[_-]?key"'
-    r'|"nonce"|"traceparent"|"timestamp"'
-)
-# Without leading zeros, which codes have, and short enough that no JSON reader rounds them.
-_WHOLE_NUMBER = r"-?(?:0|[1-9][0-9]{0,14})"
-_MAY_BE_LOOSE = rf':\s*(?:null|""|\[\]|\{{\}}|"{_WHOLE_NUMBER}")'
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +86,7 @@ class Results:
     @property
     def keys(self) -> frozenset[str]:
         """All keys that are volatile in results."""
-        return (VOLATILE_RESULT_KEYS | {*self.volatile_keys}) - {*self.telling_keys}
+        return frozenset({*VOLATILE_RESULT_KEYS, *self.volatile_keys} - {*self.telling_keys})
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,76 +130,9 @@ def check_pattern(pattern: str) -> None:
     """
     if not 1 <= len(pattern) <= PATTERN_CHARS_MAX:
         raise ValueError(f"a pattern has 1 to {PATTERN_CHARS_MAX} characters, not {len(pattern)}")
-    try:
-        empty = pl.Series([""]).str.contains(pattern)[0]
-    except pl.exceptions.ComputeError as error:
-        lines = str(error).splitlines()
+    if fault := pattern_fault(pattern):
+        lines = fault.splitlines()
         message = next((line for line in lines if line.startswith("error: ")), lines[0])
-        reason = message.removeprefix("regex error: ").removeprefix("error: ")
-        raise ValueError(f"cannot compile {pattern!r}: {reason}") from error
-    if empty:
+        raise ValueError(f"cannot compile {pattern!r}: {message.removeprefix('error: ')}")
+    if matches_nothing(pattern):
         raise ValueError(f"{pattern!r} matches an empty text, so it would match everywhere")
-
-
-def compared_arguments(turns: pl.DataFrame, sameness: Sameness) -> pl.Series:
-    """Return the arguments (canonical JSON or text) that make the calls of turns the same.
-
-    Arguments that are not a JSON object stay as they are.
-    """
-    declared = pl.col("name").is_in([n for n, t in sameness.tools.items() if _reduces(t)])
-    may_differ = pl.col("arguments").str.starts_with("{") & (
-        declared
-        | pl.col("arguments").str.contains(_MAY_BE_VOLATILE)
-        | pl.col("arguments").str.contains(_MAY_BE_LOOSE)
-    )
-    rows = turns.select((pl.col("kind") == "tool") & may_differ).to_series().arg_true()
-    if rows.is_empty():
-        return turns["arguments"]
-    pairs = zip(turns["name"].gather(rows), turns["arguments"].gather(rows), strict=True)
-    reduced = [_reduce(text, sameness.tools.get(name, Tool())) for name, text in pairs]
-    return turns["arguments"].clone().scatter(rows, reduced)
-
-
-def _reduces(tool: Tool) -> bool:
-    return bool(tool.volatile_keys or tool.same_call)
-
-
-def _reduce(arguments: str, tool: Tool) -> str:
-    value = parsed(arguments)
-    if not isinstance(value, dict):
-        return arguments
-    if tool.same_call:
-        return canonical(_strict({path: _at(value, path.split(".")) for path in tool.same_call}))
-    for path in tool.volatile_keys:
-        _drop(value, path.split("."))
-    stays = _strict({key: item for key, item in value.items() if not _is_volatile(key)})
-    return canonical(stays or value)
-
-
-def _strict(value: Any) -> Any:
-    """Return the canonical form of a value: without empty keys, whole numbers as numbers."""
-    if isinstance(value, str) and re.fullmatch(_WHOLE_NUMBER, value):
-        return int(value)
-    if isinstance(value, list):
-        return [_strict(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    items = ((key, _strict(item)) for key, item in value.items())
-    return {key: item for key, item in items if item not in (None, "", [], {})}
-
-
-def _is_volatile(key: str) -> bool:
-    return key.replace("_", "").replace("-", "").lower() in VOLATILE_KEYS
-
-
-def _at(value: Any, path: Iterable[str]) -> Any:
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _drop(value: dict[str, Any], path: list[str]) -> None:
-    *above, last = path
-    holder = _at(value, above)
-    if isinstance(holder, dict):
-        holder.pop(last, None)

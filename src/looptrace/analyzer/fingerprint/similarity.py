@@ -28,11 +28,14 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Meta
 
+from looptrace._core import PATTERNS
 from looptrace.analyzer.fingerprint import embeddings
-from looptrace.analyzer.fingerprint.signatures import SEARCHED
 from looptrace.analyzer.text.payloads import parsed
 from looptrace.rules.contract import check_bounds, numbers, setting
 from looptrace.rules.turns import UNKNOWN, Figures, Meanings
+
+# What a search asks for, in its arguments.
+_SEARCHED = PATTERNS["searched"]
 
 Measure = Literal["sentences", "letters"]
 MEASURES: tuple[Measure, ...] = get_args(Measure)
@@ -145,7 +148,7 @@ def _requests(table: pl.DataFrame) -> Iterator[tuple[int, str, str, str, str, in
         table.with_row_index("row")
         .filter(handed | search)
         .with_columns(
-            query=pl.when(search & ~plain).then(pl.col("arguments").str.extract(SEARCHED)),
+            query=pl.when(search & ~plain).then(pl.col("arguments").str.extract(_SEARCHED)),
             plain=pl.when(handed | plain).then("arguments"),
         )
         .select(
@@ -155,7 +158,7 @@ def _requests(table: pl.DataFrame) -> Iterator[tuple[int, str, str, str, str, in
             pl.col("kind").cast(pl.String),
             "name",
             pl.when(pl.col("query").is_not_null())
-            .then(pl.col("arguments").str.replace(SEARCHED, ""))
+            .then(pl.col("arguments").str.replace(_SEARCHED, ""))
             .otherwise(pl.lit("")),
             pl.when(search).then("outcome_code").otherwise(UNKNOWN),
         )

@@ -5,33 +5,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from looptrace._core import PATTERNS
 from looptrace.analyzer.fingerprint.waiting import SEPARATOR, Form, ends_of
 
-# Tools are recognised by name, because C1 of the requirements asks for a form by kind of output.
-CHANGES = re.compile(
-    "write(?!_?(?:stdin|input))|edit|replace|patch|create|insert|delete|remove|rename|move",
-    re.IGNORECASE,
-)
-SEARCHES = re.compile(
-    r"search|grep|find|query|lookup|browse|retrieve|(?:^|[_.-])glob(?:$|[_.-])", re.IGNORECASE
-)
-# Tools that only look at something, so a call changes nothing.
-READS = re.compile(
-    r"(^|[_.-])(read|list|ls|get|fetch|open|view|show|cat|status|check)($|[_.-])", re.IGNORECASE
-)
-# A command that shows files or a history, and runs nothing else after that.
-READING_COMMAND = (
-    r'(?:^|"(?:command|cmd|code|script|input)": ?(?:\["(?:[\w/]*sh","-l?c",")?|"))\W*'
-    r"(?:cd [^;&|]*(?:&&|;) *)?(?:bat|cat|head|tail|less|more|[ef]?grep|rg|sed|awk|ls|nl|diff|echo"
-    r"|jq|type|Get-Content|git (?:show|log|diff|blame|grep))\b[^;&]*$"
-)
-# A look at stored text, by a key of the arguments or by a command; its words are not about itself.
-FILE_LOOK = (
-    r'"(?i:(?:target_?|notebook_?)?(?:file|(?:file|notebook)_?path)|file_?(?:path|name))" ?:'
-    r'|"(?i:path)" ?: ?"(?:[^"]*/)?[^"/]*\.[A-Za-z]\w{0,7}"'
-    r"|(?:^\W{0,3}|\": ?\")(?:cd [^;&|]{1,200}(?:&&|;) *)?"
-    r"(?:bat|cat|head|less|more|[ef]?grep|rg|sed|awk|nl|diff|git (?:show|log|diff|blame|grep))\b"
-)
 # A command that asks how a program is used, or whether it is there. Whoever explores one tries
 # several forms of it.
 _ENDS = r"\s*(?:$|[\"'\\|;&>]|2>)"
@@ -40,15 +16,6 @@ ASKS_HELP = (
     rf"|(?:^|[\s\"'])-[hvV]{_ENDS}"
     rf"|(?:^\W{{0,3}}|\": ?\"|[;&|] *)(?:[\w./-]+ ){{0,2}}help(?: [\w-]+){{0,3}}{_ENDS}"
     rf"|(?:^\W{{0,3}}|\": ?\"|[;&|] *)(?:man|which|whereis|type|info|command -v) [\w./-]+{_ENDS}"
-)
-# Commands that answer by their exit code: 1 says that nothing matches, differs or holds.
-ANSWERING_COMMAND = (
-    r"(?:^\W{0,3}|\": ?\"|[|;&(!] *|\b(?:then|if|do|sudo|time|xargs) )"
-    r"(?:[ef]?grep|findstr|rg|ag|ack|pgrep|pidof|which|type|test|\[{1,2}|diff|cmp|comm|jq -e"
-    r"|command -v"
-    r"|git (?:-\S+ )*(?:grep|diff [^|;&]*(?:--exit-code|--quiet)|merge-base --is-ancestor"
-    r"|show-ref|check-ignore|rev-parse --verify|config --get)"
-    r"|systemctl is-[a-z]+|fuser|lsof|expr|cat [^|;&]* \| grep)(?:\s|\\?\"|$)"
 )
 # A query may also change things, so it is a search only if its answer is empty.
 QUERIES = r"(?i)query"
@@ -146,7 +113,8 @@ NAMES_KEPT_MAX = 1_000
 _COMMAND_CHARS = 2_000
 _COMMAND_KEY = re.compile(r'"(?:command|cmd|script)" ?:')
 _LOOKS = re.compile(
-    READING_COMMAND + r"|(?:^\W{0,3}|\": ?\")(?:cd [^;&|]{1,200}(?:&&|;) *)?(?:git (?:status|branch"
+    PATTERNS["reads_by_command"]
+    + r"|(?:^\W{0,3}|\": ?\")(?:cd [^;&|]{1,200}(?:&&|;) *)?(?:git (?:status|branch"
     r"|remote|rev-parse|ls-files|stash list)|pwd|whoami|id|env|printenv|which|ps|df|du|find|tree"
     r"|wc|stat|file|date|uname|hostname|docker (?:ps|images|logs)|kubectl (?:get|describe|logs)"
     r"|pip (?:list|show|freeze)|npm (?:ls|list|view))\b[^;&]*$"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from looptrace.analyzer.fingerprint.equivalence import Sameness
-from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 
 

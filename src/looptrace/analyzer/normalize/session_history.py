@@ -13,11 +13,12 @@ from itertools import chain
 from math import inf
 from typing import Any
 
+from looptrace._core import says_nothing
 from looptrace.analyzer.normalize.span_tree import SpanTree
 from looptrace.analyzer.normalize.twin_spans import _known
 from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
 from looptrace.analyzer.schema.span_fields import SpanFields
-from looptrace.analyzer.text.errors import error_of, says_nothing
+from looptrace.analyzer.text.errors import error_of
 from looptrace.bounded_dict import BoundedDict
 
 # A row's key for the name of its session. The turn table has no such column.

@@ -21,7 +21,7 @@ import msgspec
 from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.fields.span_fields import span_fields_of_rows
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
-from looptrace.analyzer.fingerprint.single_turns import LiveFingerprints, Turn
+from looptrace.analyzer.fingerprint.fingerprints import fingerprinted
 from looptrace.analyzer.normalize.call_matches import TurnKey, key_of
 from looptrace.analyzer.normalize.growing_trace import GrowingTrace, in_order, unanswered_ids
 from looptrace.analyzer.normalize.session_history import (
@@ -38,6 +38,7 @@ from looptrace.analyzer.normalize.twin_spans import merge_twins
 from looptrace.analyzer.normalize.understanding import RunningSum, Understood, understood_of
 from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.spans import SpanRow, chars_held
+from looptrace.analyzer.schema.turns import Turn
 from looptrace.analyzer.text.session_names import Session
 
 # Spans of a trace that are held. A longer trace loses its oldest spans; their turns are known by
@@ -260,7 +261,7 @@ class TraceBuffer:
         self.dropped = 0  # traces that went to make room for others
         # How often the turns of a trace were continued, and how often all were made again.
         self.continued = self.remade = 0
-        self._fingerprints = LiveFingerprints(sameness)
+        self._sameness = sameness
         self._chars_max = chars_max
         self._may_move = may_move
         self._chars = 0
@@ -369,7 +370,7 @@ class TraceBuffer:
         moves = self._moved(news)
         gone += [(move.before, key) for move in moves for key in move.keys]
         rows_with_news = [each.row for found in news.values() for each in found]
-        return TurnNews(self._fingerprints.turns(rows_with_news), gone, moves)
+        return TurnNews(fingerprinted(rows_with_news, self._sameness), gone, moves)
 
     def _moved(self, news: dict[str, list[_News]]) -> list[Move]:
         """Return the moves that may be made; the turns of all others stay in their tasks."""

@@ -23,7 +23,7 @@ from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.fields.messages import comes_again
 from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, PER_SERVICE, Sameness, Sessions
-from looptrace.analyzer.fingerprint.signatures import add_fingerprints
+from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.normalize.agent_runs import NOBODY, agent_runs_of, message_of
 from looptrace.analyzer.normalize.session_history import (
     SESSION_NAME,

@@ -125,6 +125,7 @@ TURN_COLUMNS = (
 TURN_SCHEMA = schema_of(TURN_COLUMNS)
 
 
+Turn = tuple[Any, ...]  # a row of `TURN_SCHEMA`
 # All tokens of a response, and those that are parts of them.
 TOKEN_COLUMNS = (
     *("input_tokens", "output_tokens"),

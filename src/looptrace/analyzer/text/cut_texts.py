@@ -9,31 +9,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
 
-import polars as pl
+from looptrace._core import PATTERNS
 
-# A text is compared as a result, without the places of an error, or by the words of a message.
-ComparedForm = Literal["result", "error", "prompt"]
-_FORMS: dict[ComparedForm, int] = {"result": 1, "error": 2, "prompt": 3}
-
-_HASH = "hash:[a-p]{16}"
-_COUNT = "[0-9]{1,9}|-"
-# For Rust's engine and for Python's. No field has a word that speaks of failures.
-MARK = (
-    rf"\[cut ({_HASH}) placeless:({_HASH}) words:({_HASH}) exact:[0-9a-f]{{12}}"
-    r"(?: chant:([0-9]+)x([0-9]+))?"
-    rf"(?: figures:({_COUNT}):({_COUNT}):([0-9]+\.[0-9]+|-))?"
-    rf"(?: names:({_HASH}))?\]"
-)
 # Every mark begins so, and few other texts have it.
 MARK_BEGINNING = "[cut hash:"
-# The places of groups in `MARK`.
-FAILED, TOTAL, COVERAGE, NAMES = 6, 7, 8, 9
 # Each end of a text has at most this many bytes.
 END_BYTES = 900
 
-_MARK = re.compile(MARK)
+_MARK = re.compile(PATTERNS["cut_mark"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +43,6 @@ class CutMark:
         if self.names:
             parts.append(f"names:{self.names}")
         return f"{' '.join(parts)}]"
-
-
-def compared(text: pl.Expr, form: ComparedForm) -> pl.Expr:
-    """Return texts whose marks hold only the hash by which they are compared."""
-    return text.str.replace_all(MARK, f"[cut ${{{_FORMS[form]}}}]")
-
-
-def compared_text(text: str, form: ComparedForm) -> str:
-    """Do what `compared` does."""
-    if MARK_BEGINNING not in text:
-        return text
-    return _MARK.sub(lambda mark: f"[cut {mark[_FORMS[form]]}]", text)
 
 
 def chant_at_end(text: str) -> tuple[int, int] | None:

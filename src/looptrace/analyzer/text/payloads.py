@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import json  # canonical text: keys sorted, numbers as written, half surrogate pairs kept
-import re
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
+from looptrace import _core
 from looptrace.analyzer.text.escapes import with_whole_escapes
 
 # A longer Python literal stays text, because parsing it costs more than it gains.
@@ -17,9 +17,6 @@ LITERAL_CHARS_MAX = 20_000
 
 # The tags of the Vercel AI SDK on results of tools.
 _VERCEL_OUTPUTS = {"text", "json", "content", "error-text", "error-json"}
-
-# The texts that instrumentations, scrubbers and collectors leave in place of removed ones.
-_REDACTED = re.compile(r"[\W_]*redacted[\W_]*|\[scrubbed due to [^\]]*\]|\*{3,}", re.IGNORECASE)
 
 # How an object begins that Python or JSON wrote as a text.
 _DICT_BEGINS = ("{'", '{"')
@@ -62,7 +59,7 @@ def parsed(value: object) -> Any:
 
 def is_redacted(value: object) -> bool:
     """Return whether a value is the placeholder of a removed one."""
-    return isinstance(value, str) and bool(_REDACTED.fullmatch(value.strip()))
+    return isinstance(value, str) and _core.is_redacted(value)
 
 
 def names_in(text: str) -> tuple[str, ...]:

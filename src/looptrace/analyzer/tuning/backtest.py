@@ -16,7 +16,7 @@ from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.persons import PERSONS
 from looptrace.analyzer.engine.batch import detect
-from looptrace.analyzer.fingerprint.signatures import compared_by
+from looptrace.analyzer.fingerprint.fingerprints import compared_by
 from looptrace.analyzer.gates.events import GateCause, GateEvent
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.sections import Settings

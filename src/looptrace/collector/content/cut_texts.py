@@ -5,52 +5,40 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, takewhile
 
-import polars as pl
-
+from looptrace._core import failed_tests, figures
 from looptrace.analyzer.fingerprint.chants import chant_of
 from looptrace.analyzer.fingerprint.equivalence import NOTHING
-from looptrace.analyzer.fingerprint.masks import masked_results, masked_texts, prompt_texts
-from looptrace.analyzer.fingerprint.runner_output import failed_tests, figures_of
+from looptrace.analyzer.fingerprint.fingerprints import policy_of
 from looptrace.analyzer.text.cut_texts import END_BYTES, CutMark
 from looptrace.collector.content.keyed_hashes import exact_of, hash_of
 
+_POLICY = policy_of(NOTHING)
 # Lines are read from at most so much of each end; without their volatile parts they are shorter.
 _READ_BYTES = 2 * END_BYTES
 
 
 def cut_texts(texts: Collection[str], key: bytes) -> dict[str, str]:
     """Return each long text as its two ends and a mark (`CutMark`) between them."""
-    given = pl.Series("text", list(texts), dtype=pl.String)
-    if given.is_empty():
-        return {}
-    forms = zip(
-        masked_results(given, NOTHING),
-        masked_texts(given, NOTHING, error=True),
-        prompt_texts(given, NOTHING),
-        strict=True,
+    # Lines around the mark keep it out of a stack trace, which is left out of an error.
+    return {
+        text: f"{head}\n{_mark(text, (head, tail), key)}\n\n{tail}"
+        for text, (head, tail) in zip(texts, _ends(texts), strict=True)
+    }
+
+
+def _mark(text: str, ends: tuple[str, str], key: bytes) -> CutMark:
+    """Return the mark of a text of which only the ends stay."""
+    chant, counts = chant_of(text), figures(text)
+    named = failed_tests(text)
+    return CutMark(
+        result=hash_of(_POLICY.answer(text), key),
+        error=hash_of(_POLICY.masked(text, error=True), key),
+        prompt=hash_of(_POLICY.prompt_words(text) or "", key),
+        exact=exact_of(text, key),
+        chant=chant if chant.times else None,
+        figures=None if counts == (None, None, None) else counts,
+        names=None if named == failed_tests("\n".join(ends)) else hash_of(f"{named}", key),
     )
-    ends = _ends(given)
-    shown = failed_tests(pl.Series("text", ["\n".join(both) for both in ends], dtype=pl.String))
-    names = zip(failed_tests(given).rows(), shown.rows(), strict=True)
-    figures = figures_of(given).rows()
-    cut = {}
-    for text, hashed, (named, named_by_ends), counts, (head, tail) in zip(
-        given, forms, names, figures, ends, strict=True
-    ):
-        chant = chant_of(text)
-        result, error, prompt = (hash_of(form or "", key) for form in hashed)
-        mark = CutMark(
-            result=result,
-            error=error,
-            prompt=prompt,
-            exact=exact_of(text, key),
-            chant=chant if chant.times else None,
-            figures=None if counts == (None, None, None) else counts,
-            names=None if named == named_by_ends else hash_of(f"{named}", key),
-        )
-        # Lines around the mark keep it out of a stack trace, which is left out of an error.
-        cut[text] = f"{head}\n{mark}\n\n{tail}"
-    return cut
 
 
 def _ends(texts: Iterable[str]) -> list[tuple[str, str]]:
@@ -61,7 +49,7 @@ def _ends(texts: Iterable[str]) -> list[tuple[str, str]]:
     """
     sides = [side for text in map(str.strip, texts) for side in (_lines(text), _lines(text[::-1]))]
     forward = [line if i % 2 == 0 else line[::-1] for i, side in enumerate(sides) for line in side]
-    masked_lines = iter(masked_texts(pl.Series("text", forward), NOTHING, error=True))
+    masked_lines = iter([_POLICY.masked(line, error=True) for line in forward])
     ends = []
     for number, side in enumerate(sides):
         step = 1 if number % 2 == 0 else -1

@@ -19,6 +19,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from looptrace import semconv
+from looptrace._core import kind_of_failure, says_failed, says_nothing, type_of_failure
 from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.fields.field_reader import (
     CHOICE_EVENT,
@@ -28,17 +29,9 @@ from looptrace.analyzer.fields.field_reader import (
 )
 from looptrace.analyzer.fields.span_failures import STATUS_ERROR, STATUS_OK, is_exception
 from looptrace.analyzer.fields.span_fields import span_fields_of
-from looptrace.analyzer.fingerprint.error_kinds import (
-    ERROR_KINDS,
-    ERROR_TYPE,
-    FAILURE_EXIT,
-    FAILURE_HEAD,
-    is_refused,
-)
 from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
 from looptrace.analyzer.schema.span_fields import ProgressFigures, SpanFields
 from looptrace.analyzer.schema.spans import LOGGED
-from looptrace.analyzer.text.errors import says_nothing
 from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
 from looptrace.collector.content.keyed_hashes import hash_of, masked_texts
 
@@ -52,8 +45,6 @@ _OPERATIONS = {"tool": "execute_tool", "model": "chat", "agent": "invoke_agent"}
 _NAME_KEYS = {"tool": semconv.GEN_AI_TOOL_NAME, "model": semconv.GEN_AI_REQUEST_MODEL}
 # Anything that is not a name is content; sentences do not match this.
 _NAME = re.compile(r"[\w.:/@$-]{1,128}")
-_TYPE = re.compile(ERROR_TYPE)
-_FAILURES = (re.compile(FAILURE_HEAD), re.compile(FAILURE_EXIT))
 _DEPTH_MAX = 20
 # The suffixes that keep the kind of a failure, known from its text, in the type of error.
 _KIND_WORDS = {"network": "connection", "dependency": "importerror", "logic": "assert"}
@@ -137,37 +128,21 @@ def _hashed_event(
 
 def _with_kinds(fields: list[SpanFields]) -> list[SpanFields]:
     """Set the type of an error from its text, because the text itself is not kept."""
-    failed = [
-        span.failed or _reads_failed(span.result, span.name, span.arguments) or False
-        for span in fields
-    ]
-    message = [
-        _told(span) if span.kind == "tool" and has_failed else None
-        for span, has_failed in zip(fields, failed, strict=True)
-    ]
-    *kinds, _ = ERROR_KINDS  # The last kind only says that there was an error.
-    text = pl.col("message")
-    fits = [pl.when(text.str.contains(pattern)).then(pl.lit(name)) for name, pattern in kinds]
-    kinds_found = pl.DataFrame({"message": message}, schema={"message": pl.String}).select(
-        pl.coalesce(fits)
-    )
-    return [
-        span if kind is None else replace(span, error_type=_typed(span, kind))
-        for span, kind in zip(fields, kinds_found.to_series(), strict=True)
-    ]
+    return [span if (kind := _kind_of(span)) is None else _typed(span, kind) for span in fields]
 
 
-def _told(span: SpanFields) -> str | None:
-    """Return the suffix for the kind of a failure; None where its type already says the kind."""
-    *kinds, _ = ERROR_KINDS
-    if span.error_type and any(re.search(pattern, span.error_type) for _, pattern in kinds):
+def _kind_of(span: SpanFields) -> str | None:
+    """Return the kind of a failed call; None where its type already says it, or nothing does."""
+    failed = span.failed or _reads_failed(span.result, span.name, span.arguments)
+    if span.kind != "tool" or not failed or kind_of_failure(span.error_type or ""):
         return None
-    return ": ".join(filter(None, (span.error_type, span.error or span.result)))
+    told = filter(None, (span.error_type, span.error or span.result))
+    return kind_of_failure(": ".join(told))
 
 
-def _typed(span: SpanFields, kind: str) -> str:
+def _typed(span: SpanFields, kind: str) -> SpanFields:
     error_type = span.error_type or _type_in(span.result) or "Error"
-    return f"{error_type}_{_KIND_WORDS.get(kind, kind)}"
+    return replace(span, error_type=f"{error_type}_{_KIND_WORDS.get(kind, kind)}")
 
 
 def _columns(span: SpanFields, texts: Hash) -> tuple[str, int | None, str | None, str, str]:
@@ -323,13 +298,11 @@ def _reads_failed(
     """Return True if a result says that its call failed, because its hash does not; else None."""
     if result is None:
         return None
-    by_head = any(failure.search(result) for failure in _FAILURES)
-    return True if by_head or is_refused(result, tool, arguments) else None
+    return True if says_failed(result, tool, arguments) else None
 
 
 def _type_in(result: str | None) -> str | None:
-    match = _TYPE.search(result or "")
-    return match[1] if match else None
+    return type_of_failure(result or "")
 
 
 def _json(value: object) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import polars as pl
-
 from looptrace.analyzer.fingerprint.equivalence import NOTHING
-from looptrace.analyzer.fingerprint.masks import masked, masked_results
+from looptrace.analyzer.fingerprint.fingerprints import policy_of
 from looptrace.analyzer.text.digests import digest
 
 _WORD_DIGEST_BYTES = 8
@@ -29,11 +27,7 @@ def exact_of(text: str, key: bytes) -> str:
 
 def masked_texts(texts: Iterable[str], *, error: bool = False) -> dict[str, str]:
     """Return each text without its volatile parts."""
-    given = pl.Series(list(texts), dtype=pl.String)
-    parts = masked(pl.col("text"), error=True)
-    without = (
-        given.to_frame("text").select(parts).to_series()
-        if error
-        else masked_results(given, NOTHING)
-    )
-    return dict(zip(given, without, strict=True))
+    policy = policy_of(NOTHING)
+    return {
+        text: policy.masked(text, error=True) if error else policy.answer(text) for text in texts
+    }

@@ -21,13 +21,12 @@ from looptrace.analyzer.engine.live_outages import OutageWatch
 from looptrace.analyzer.engine.live_spans import LiveSpans
 from looptrace.analyzer.engine.live_task import HORIZON_S
 from looptrace.analyzer.engine.turn_block import AT
-from looptrace.analyzer.fingerprint.single_turns import Turn
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.resolutions import resolution_turns, with_decisions
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.understanding import NOTHING_SEEN, Understood
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, Turn
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.server.detection.backlog import (

@@ -12,7 +12,7 @@ import polars as pl
 
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
 from looptrace.analyzer.fingerprint.equivalence import Sameness
-from looptrace.analyzer.fingerprint.signatures import compared_by
+from looptrace.analyzer.fingerprint.fingerprints import compared_by
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import BY_TURN, IS_STEP
 from looptrace.analyzer.settings.webhook import Webhook

@@ -16,7 +16,8 @@ from looptrace.rules.contract import (
     ladder_setting,
     setting,
 )
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import again
+from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair, rises, same_among, streak
 
 
@@ -44,6 +45,7 @@ class NoNewRequest(Rule):
 
     name = "no_new_request"
     lane = LaneSpec(by="agent", kinds=("handoff",))
+    needs = again("call")
     exact = False  # The answers may bring something new.
     actions = ("warn",)
 
@@ -63,10 +65,6 @@ class NoNewRequest(Rule):
     def lookback(self) -> int:
         """The requests of a loop, and those with which the first of them is compared."""
         return 2 * self.window
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether the request came before."""
-        return turn.again("call")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal requests among the last ones since the last new request or change."""

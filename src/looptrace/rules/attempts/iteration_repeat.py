@@ -16,7 +16,8 @@ from looptrace.rules.contract import (
     ladder_setting,
     setting,
 )
-from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import again, has
+from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec
 from looptrace.rules.vocabulary import own, pair
 
 
@@ -47,6 +48,7 @@ class IterationRepeat(Rule):
 
     name = "iteration_repeat"
     lane = LaneSpec(by="task", kinds=("tool",), runs=True)
+    needs = has("iteration") & again("call", "outcome")
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "pivot"), Rung(8, "gate")))
     attempts_min: int = setting(
@@ -64,10 +66,6 @@ class IterationRepeat(Rule):
     def lookback(self) -> int:
         """The window."""
         return self.window
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether the turn declares its iteration, and its call came before."""
-        return turn.iteration != UNKNOWN and turn.again("call", "outcome")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the iterations whose ends are equal, up to each call of the task."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
-from looptrace.rules.turns import KINDS, UNKNOWN, Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import reaches
+from looptrace.rules.turns import KINDS, UNKNOWN, Lane, LaneSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,9 @@ class NoMeasurableProgress(Rule):
 
     name = "no_measurable_progress"
     lane = LaneSpec(by="task", kinds=("tool", "attempt", "progress"))
+    needs = reaches("turns_since_best", "attempts_min") | reaches(
+        "tries_since_progress", "attempts_min"
+    )
     exact = False
 
     attempts_min: int = setting(
@@ -55,10 +59,6 @@ class NoMeasurableProgress(Rule):
     def lookback(self) -> int:
         """The turn itself; the engine counts since the last progress."""
         return 1
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether there were enough attempts without progress."""
-        return max(turn.turns_since_best, turn.tries_since_progress) >= self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count since the last progress, of figures if the task has some."""

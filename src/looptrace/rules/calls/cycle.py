@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, cycles, ladder_setting, setting
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import again
+from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import longer, own, pair, shortest
 
 PERIOD_MIN = 2  # `repeated_call` finds a period of 1.
@@ -43,6 +44,7 @@ class Cycle(Rule):
 
     name = "cycle"
     lane = LaneSpec(by="agent", kinds=("tool",))
+    needs = again("call", "outcome")
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(4, "gate")))
     rounds_min: int = setting(3, ge=2, le=20, doc="Full rounds of the pattern that make a loop.")
@@ -54,10 +56,6 @@ class Cycle(Rule):
     def lookback(self) -> int:
         """All rounds of the longest pattern."""
         return self.rounds_min * self.period_max
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether a round repeats."""
-        return turn.again("call", "outcome")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Find at each turn the shortest period with enough rounds, else the one with most."""

@@ -17,7 +17,8 @@ from looptrace.rules.contract import (
     repeats,
     setting,
 )
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import has
+from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import streak
 
 
@@ -44,6 +45,7 @@ class ExternalFailure(Rule):
 
     name = "external_failure"
     lane = LaneSpec(by="task", kinds=("tool",), once="twin_external")
+    needs = has("external")
 
     attempts_min: int = setting(
         3, ge=2, le=50, doc="External failures in a row in the task that make a loop."
@@ -57,10 +59,6 @@ class ExternalFailure(Rule):
     def lookback(self) -> int:
         """The failures of a loop."""
         return self.attempts_min
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether the turn is an external failure."""
-        return turn.external
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the external failures in a row, whatever their message."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, setting
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import again
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import own, pair, same_among
 
 PERCENT = 100
@@ -45,6 +46,7 @@ class NoNews(Rule):
 
     name = "no_news"
     lane = LaneSpec(by="agent", kinds=("tool",))
+    needs = again("outcome")
     exact = False
     actions = ("warn",)
 
@@ -61,10 +63,6 @@ class NoNews(Rule):
     def lookback(self) -> int:
         """The window, and the calls before it with which its first call is compared."""
         return 2 * self.window
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether its result came before."""
-        return turn.again("outcome")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count at each call the calls without news among the last ones."""

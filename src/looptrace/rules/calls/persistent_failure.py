@@ -16,7 +16,8 @@ from looptrace.rules.contract import (
     ladder_setting,
     setting,
 )
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import again
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import attempts_among, pair, same_among
 
 
@@ -51,6 +52,7 @@ class PersistentFailure(Rule):
 
     name = "persistent_failure"
     lane = LaneSpec(by="task", kinds=("tool",), failures=True, once="twin_failure")
+    needs = again("error") | again("mendable")
 
     attempts_min: int = setting(
         3, ge=2, le=50, doc="Equal failures with work between them that make a loop."
@@ -71,10 +73,6 @@ class PersistentFailure(Rule):
     def lookback(self) -> int:
         """The window."""
         return self.window
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether the failure came before."""
-        return turn.again("error") or turn.again("mendable")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal failures among the task's last ones that have work between them."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import again
+from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import alike_in_a_row, own, pair
 
 
@@ -47,6 +48,7 @@ class RepeatedCall(Rule):
 
     name = "repeated_call"
     lane = LaneSpec(by="agent", kinds=("tool",))
+    needs = again("call", "outcome")
     compares_meaning = True
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(4, "gate")))
@@ -58,10 +60,6 @@ class RepeatedCall(Rule):
     def lookback(self) -> int:
         """The calls of a loop."""
         return self.attempts_min
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether the call came before."""
-        return turn.again("call", "outcome")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the calls in a row that equal each other, including their results."""

@@ -16,7 +16,8 @@ from looptrace.rules.contract import (
     ladder_setting,
     setting,
 )
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import again
+from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import pair, same_among
 
 
@@ -47,6 +48,7 @@ class RepeatedFailure(Rule):
 
     name = "repeated_failure"
     lane = LaneSpec(by="task", kinds=("tool",), failures=True, once="twin_failure")
+    needs = again("error")
 
     attempts_min: int = setting(
         3, ge=2, le=50, doc="Equal failures, including the first, that make a loop."
@@ -67,10 +69,6 @@ class RepeatedFailure(Rule):
     def lookback(self) -> int:
         """The window."""
         return self.window
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether the failure came before."""
-        return turn.again("error")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal failures among the task's last ones since the last success."""

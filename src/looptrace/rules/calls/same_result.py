@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import again
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair, streak
 
 
@@ -45,6 +46,7 @@ class SameResult(Rule):
 
     name = "same_result"
     lane = LaneSpec(by="agent", kinds=("tool",), once="twin_search")
+    needs = again("search_result")
 
     attempts_min: int = setting(
         5, ge=2, le=100, doc="Searches in a row with the same answer that make a loop."
@@ -55,10 +57,6 @@ class SameResult(Rule):
     def lookback(self) -> int:
         """The searches of a loop."""
         return self.attempts_min
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether the answer came before."""
-        return turn.again("search_result")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count equal answers in a row to searches of which each differs from the one before."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import again
+from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, own
 
 
@@ -35,6 +36,7 @@ class SignatureRepeat(Rule):
 
     name = "signature_repeat"
     lane = LaneSpec(by="agent", kinds=("tool",), once="twin_signature")
+    needs = again("signature")
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "gate")))
     attempts_min: int = setting(
@@ -45,10 +47,6 @@ class SignatureRepeat(Rule):
     def lookback(self) -> int:
         """The outputs of a loop."""
         return self.attempts_min
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether the signature came before."""
-        return turn.again("signature")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the outputs in a row that have the same signature."""

@@ -16,7 +16,8 @@ from looptrace.rules.contract import (
     ladder_setting,
     setting,
 )
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import again
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, own, pair, same_among
 
 TWICE = 2  # More calls in a row are still one place, and `repeated_call` finds them.
@@ -48,6 +49,7 @@ class Stutter(Rule):
 
     name = "stutter"
     lane = LaneSpec(by="agent", kinds=("tool",))
+    needs = again("call", "outcome")
 
     attempts_min: int = setting(4, ge=2, le=100, doc="Calls that make a loop; each place has two.")
     window: int = setting(30, ge=2, le=200, doc="Last calls among which these places are counted.")
@@ -64,10 +66,6 @@ class Stutter(Rule):
     def lookback(self) -> int:
         """The window, and the pair before it."""
         return self.window + 1 + TWICE
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether a call came twice."""
-        return turn.again("call", "outcome")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the pairs of equal calls among the last calls, in calls."""

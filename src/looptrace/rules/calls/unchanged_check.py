@@ -16,7 +16,8 @@ from looptrace.rules.contract import (
     ladder_setting,
     setting,
 )
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import again
+from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import attempts_among, own
 
 
@@ -53,6 +54,7 @@ class UnchangedCheck(Rule):
 
     name = "unchanged_check"
     lane = LaneSpec(by="task", kinds=("tool",), checks=True)
+    needs = again("check")
 
     attempts_min: int = setting(
         4, ge=2, le=50, doc="Equal checks with the same answer and work between that make a loop."
@@ -73,10 +75,6 @@ class UnchangedCheck(Rule):
     def lookback(self) -> int:
         """The window."""
         return self.window
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether the check had this answer before."""
-        return turn.again("check")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal checks among the task's last ones that have work between them."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import exceeds
+from looptrace.rules.turns import Lane, LaneSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class ConsecutiveErrors(Rule):
 
     name = "consecutive_errors"
     lane = LaneSpec(by="task", kinds=("tool",))
+    needs = exceeds("errors", "max_errors")
     checked = "after_loops"
 
     max_errors: int = setting(10, ge=1, le=1_000, doc="Failed calls in a row that are allowed.")
@@ -36,10 +38,6 @@ class ConsecutiveErrors(Rule):
     def lookback(self) -> int:
         """The turn itself; the engine counts from the start of the task."""
         return 1
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether there are too many."""
-        return turn.errors > self.max_errors
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of failures in a row."""

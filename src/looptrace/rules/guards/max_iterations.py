@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import exceeds
+from looptrace.rules.turns import Lane, LaneSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class MaxIterations(Rule):
 
     name = "max_iterations"
     lane = LaneSpec(by="task", kinds=("tool", "model", "handoff", "attempt", "progress"))
+    needs = exceeds("steps", "max_iterations")
     checked = "before_loops"
 
     max_iterations: int = setting(
@@ -36,10 +38,6 @@ class MaxIterations(Rule):
     def lookback(self) -> int:
         """The turn itself; the engine counts from the start of the task."""
         return 1
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether there are too many."""
-        return turn.steps > self.max_iterations
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of turns."""

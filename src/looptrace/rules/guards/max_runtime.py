@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import exceeds
+from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import NS_PER_S
 
 
@@ -32,6 +33,7 @@ class MaxRuntime(Rule):
 
     name = "max_runtime"
     lane = LaneSpec(by="task", kinds=("tool", "model", "handoff", "attempt", "progress"))
+    needs = exceeds("busy_ns", "max_runtime_s", NS_PER_S)
     checked = "before_loops"
 
     max_runtime_s: int = setting(
@@ -43,10 +45,6 @@ class MaxRuntime(Rule):
     def lookback(self) -> int:
         """The turn itself; the engine counts from the start of the task."""
         return 1
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether it was too long."""
-        return turn.busy_ns > self.max_runtime_s * NS_PER_S
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the time at work since the first turn."""

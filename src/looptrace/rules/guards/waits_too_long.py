@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import reaches
+from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import NS_PER_S
 
 
@@ -34,6 +35,7 @@ class WaitsTooLong(Rule):
 
     name = "waits_too_long"
     lane = LaneSpec(by="agent", kinds=("tool",))
+    needs = reaches("overdue_ns", "limit_s", NS_PER_S)
     exact = False  # What it waits for may come at any time.
 
     limit_s: int = setting(
@@ -45,10 +47,6 @@ class WaitsTooLong(Rule):
     def lookback(self) -> int:
         """The turn itself; the engine measures the wait."""
         return 1
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether its agent has waited too long, beyond what is usual for the tool."""
-        return turn.overdue_ns >= self.limit_s * NS_PER_S
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count how many times the limit has passed."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, cycles, ladder_setting, setting
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import has
+from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import pair, shortest
 
 PERIOD_MIN = 2  # Turns that follow one another in one phase are one visit.
@@ -37,6 +38,7 @@ class PhaseCycle(Rule):
     lane = LaneSpec(
         by="task", kinds=("tool", "model", "handoff", "attempt", "progress"), entering=True
     )
+    needs = has("enters")
 
     rounds_min: int = setting(2, ge=2, le=20, doc="Full rounds of the pattern that make a loop.")
     max_cycle_length: int = setting(
@@ -49,10 +51,6 @@ class PhaseCycle(Rule):
     def lookback(self) -> int:
         """The visits between which the transitions are."""
         return self.transitions + 1
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether the turn enters a phase."""
-        return turn.enters
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Find at each visit the shortest pattern with enough rounds."""

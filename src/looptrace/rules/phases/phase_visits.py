@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import exceeds, has
+from looptrace.rules.turns import Lane, LaneSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class PhaseVisits(Rule):
 
     name = "phase_visits"
     lane = LaneSpec(by="task", kinds=("tool", "model", "handoff", "attempt"))
+    needs = has("enters") & exceeds("visits", "max_visits")
 
     max_visits: int = setting(10, ge=1, le=1_000, doc="Visits to one phase that are allowed.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
@@ -37,10 +39,6 @@ class PhaseVisits(Rule):
     def lookback(self) -> int:
         """The turn itself; the engine counts from the start of the task."""
         return 1
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether there are too many."""
-        return turn.enters and turn.visits > self.max_visits
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of each turn that enters a phase."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import exceeds, has
+from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import pair
 
 
@@ -28,6 +29,7 @@ class TransitionRepeats(Rule):
 
     name = "transition_repeats"
     lane = LaneSpec(by="task", kinds=("tool", "model", "handoff", "attempt"))
+    needs = has("enters") & exceeds("transitions_seen", "max_transitions")
 
     max_transitions: int = setting(
         5,
@@ -41,10 +43,6 @@ class TransitionRepeats(Rule):
     def lookback(self) -> int:
         """The turn itself; the engine counts from the start of the task."""
         return 1
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether there are too many."""
-        return turn.enters and turn.transitions_seen > self.max_transitions
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of each turn that enters a phase."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import reaches
+from looptrace.rules.turns import Lane, LaneSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Chant(Rule):
 
     name = "chant"
     lane = LaneSpec(by="agent", kinds=("model",))
+    needs = reaches("chant_times", "times_min")
 
     times_min: int = setting(10, ge=3, le=1_000, doc="Repeats in a row that make a loop.")
     chars_min: int = setting(200, ge=100, le=8_000, doc="Characters that they must have in total.")
@@ -42,10 +44,6 @@ class Chant(Rule):
     def lookback(self) -> int:
         """The turn itself."""
         return 1
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether it repeats its last words often enough."""
-        return turn.chant_times >= self.times_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of each text that is long enough."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import has
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import answers_in_a_row, pair
 
 
@@ -31,6 +32,7 @@ class EmptyResponse(Rule):
 
     name = "empty_response"
     lane = LaneSpec(by="agent", kinds=("model", "tool", "handoff"))
+    needs = has("silent")
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "gate")))
     attempts_min: int = setting(
@@ -44,10 +46,6 @@ class EmptyResponse(Rule):
     def lookback(self) -> int:
         """The responses of a loop."""
         return self.attempts_min
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether it is empty."""
-        return turn.silent
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the empty responses in a row without new input in between."""

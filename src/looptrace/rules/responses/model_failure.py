@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import again
+from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row
 
 
@@ -31,6 +32,7 @@ class ModelFailure(Rule):
 
     name = "model_failure"
     lane = LaneSpec(by="agent", kinds=("model",))
+    needs = again("error")
 
     attempts_min: int = setting(
         3, ge=2, le=50, doc="Equal failures of the model in a row that make a loop."
@@ -41,10 +43,6 @@ class ModelFailure(Rule):
     def lookback(self) -> int:
         """The failures of a loop."""
         return self.attempts_min
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether the failure came before."""
-        return turn.again("error")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal failures in a row that are the agent's own."""

@@ -17,7 +17,8 @@ from looptrace.rules.contract import (
     repeats,
     setting,
 )
-from looptrace.rules.turns import Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import has
+from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import streak
 
 
@@ -41,6 +42,7 @@ class ModelOutage(Rule):
 
     name = "model_outage"
     lane = LaneSpec(by="agent", kinds=("model",))
+    needs = has("external")
 
     attempts_min: int = setting(
         3, ge=2, le=50, doc="Failures of the model's service in a row that make a loop."
@@ -54,10 +56,6 @@ class ModelOutage(Rule):
     def lookback(self) -> int:
         """The failures of a loop."""
         return self.attempts_min
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether the turn is an external failure."""
-        return turn.external
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the external failures in a row, whatever their message."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import has
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import same_as, streak
 
 
@@ -39,6 +40,7 @@ class Monologue(Rule):
 
     name = "monologue"
     lane = LaneSpec(by="agent", kinds=("tool", "model", "handoff"))
+    needs = has("talks_on")
     exact = False  # The words differ, and may lead somewhere.
 
     attempts_min: int = setting(
@@ -50,10 +52,6 @@ class Monologue(Rule):
     def lookback(self) -> int:
         """The responses of a loop."""
         return self.attempts_min
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether it continues a response."""
-        return turn.talks_on != UNKNOWN
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count responses of which each continues the one before, back to the last new input."""

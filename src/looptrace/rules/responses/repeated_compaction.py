@@ -16,7 +16,8 @@ from looptrace.rules.contract import (
     ladder_setting,
     setting,
 )
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import has
+from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import pair, same_among
 
 
@@ -41,6 +42,7 @@ class RepeatedCompaction(Rule):
 
     name = "repeated_compaction"
     lane = LaneSpec(by="agent", kinds=("model",))
+    needs = has("compacted")
 
     attempts_min: int = setting(
         3, ge=2, le=50, doc="Compactions to the same summary, without work, that make a loop."
@@ -58,10 +60,6 @@ class RepeatedCompaction(Rule):
     def lookback(self) -> int:
         """The window."""
         return self.window
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether the response is to a compacted history."""
-        return turn.compacted != UNKNOWN
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal responses to compacted histories since the last work."""

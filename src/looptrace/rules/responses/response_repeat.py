@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import again
+from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import answers_in_a_row, pair
 
 
@@ -40,6 +41,7 @@ class ResponseRepeat(Rule):
 
     name = "response_repeat"
     lane = LaneSpec(by="agent", kinds=("model",))
+    needs = again("response")
 
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "pivot"),))
     attempts_min: int = setting(
@@ -50,10 +52,6 @@ class ResponseRepeat(Rule):
     def lookback(self) -> int:
         """The responses of a loop."""
         return self.attempts_min
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether the response came before."""
-        return turn.again("response")
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count equal responses in a row, back to the last new input."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, constant, ladder_setting, setting
-from looptrace.rules.turns import CUTS, UNKNOWN, Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import has
+from looptrace.rules.turns import CUTS, UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair, same_as, streak
 
 # The code of a response that is reasoning alone; those of `CUTS` are lower.
@@ -45,6 +46,7 @@ class UnfinishedResponse(Rule):
 
     name = "unfinished_response"
     lane = LaneSpec(by="agent", kinds=("model",))
+    needs = has("cut") | has("silent")
 
     attempts_min: int = setting(
         3, ge=2, le=50, doc="Equal or empty responses in a row, each cut off, that make a loop."
@@ -58,10 +60,6 @@ class UnfinishedResponse(Rule):
     def lookback(self) -> int:
         """The responses of a loop."""
         return max(self.attempts_min, self.varied_min)
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether the response was cut off, or is silent."""
-        return turn.cut != UNKNOWN or turn.silent
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the responses in a row that stopped for one reason, without a call or news."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec, NewTurn
+from looptrace.rules.needs import has
+from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row
 
 
@@ -36,6 +37,7 @@ class UnheededMessage(Rule):
 
     name = "unheeded_message"
     lane = LaneSpec(by="agent", kinds=("tool", "model", "handoff"))
+    needs = has("reminded")
     exact = False  # The words of the answers differ.
 
     attempts_min: int = setting(
@@ -47,10 +49,6 @@ class UnheededMessage(Rule):
     def lookback(self) -> int:
         """The answers of a loop."""
         return self.attempts_min
-
-    def may_fire(self, turn: NewTurn) -> bool:
-        """Return whether it answers a message that came before."""
-        return turn.reminded != UNKNOWN
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the answers in a row to one message."""

@@ -13,7 +13,7 @@ from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.detection_source import detection_source
 from looptrace.analyzer.engine.parallel import tied_parts
 from looptrace.analyzer.engine.policy import DetectionPolicy
-from looptrace.analyzer.fingerprint.source import fingerprint_source
+from looptrace.analyzer.fingerprint.fingerprints import fingerprint_source
 from looptrace.analyzer.gates.resolutions import Resolution, with_decisions
 from looptrace.analyzer.normalize.span_tree import joined_names
 from looptrace.analyzer.normalize.turn_builder import turns_of

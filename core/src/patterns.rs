@@ -1,0 +1,207 @@
+//! Patterns that are found fast in any text, and forms of which a text has any or none.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use regex::{Captures, Regex, bytes};
+
+use crate::same::text::next_place;
+use crate::tables::{Row, any_of};
+
+/// Compile a pattern that stands in the code or in a table; the tests of the core compile each.
+#[must_use]
+pub fn pattern(text: &str) -> Regex {
+    Regex::new(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// Replace each match where there is one, without a copy where there is none.
+#[must_use]
+pub fn replaced<'a>(text: Cow<'a, str>, pattern: &Regex, name: &str) -> Cow<'a, str> {
+    match pattern.replace_all(&text, name) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(changed) => Cow::Owned(changed),
+    }
+}
+
+/// A pattern that is found fast in any text.
+///
+/// Where words begin and end among letters beyond ASCII is found a hundred times slower than all
+/// else, and most texts have no such letters. So a text of ASCII is read by a pattern for ASCII,
+/// which finds the same there, and any other text is first looked through without borders of words.
+/// Each is compiled when the first such text comes.
+pub struct Pattern {
+    text: String,
+    whole: OnceLock<Regex>,
+    ascii: OnceLock<Option<bytes::Regex>>,
+    borderless: OnceLock<Regex>,
+}
+
+impl Pattern {
+    /// A pattern in the syntax of the crate `regex`, without a backslash and a `b` of their own.
+    #[must_use]
+    pub fn new(text: String) -> Self {
+        Self {
+            text,
+            whole: OnceLock::new(),
+            ascii: OnceLock::new(),
+            borderless: OnceLock::new(),
+        }
+    }
+
+    /// A pattern that finds any of these rows.
+    #[must_use]
+    pub fn any(rows: &[Row]) -> Self {
+        Self::new(any_of(rows))
+    }
+
+    /// Whether a text has it.
+    #[must_use]
+    pub fn is_match(&self, text: &str) -> bool {
+        if text.is_ascii()
+            && let Some(ascii) = self.ascii()
+        {
+            return ascii.is_match(text.as_bytes());
+        }
+        self.may_match(text) && self.whole().is_match(text)
+    }
+
+    /// The groups of the first match.
+    #[must_use]
+    pub fn captures<'t>(&self, text: &'t str) -> Option<Captures<'t>> {
+        if self.is_match(text) {
+            self.whole().captures(text)
+        } else {
+            None
+        }
+    }
+
+    /// The first group that takes part in the first match.
+    #[must_use]
+    pub fn first_group<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let found = self.captures(text)?;
+        let group = found.iter().skip(1).flatten().next();
+        group.map(|group| group.as_str())
+    }
+
+    /// Put something in the place of each match.
+    #[must_use]
+    pub fn replace_all<'t>(&self, text: &'t str, by: fn(&Captures) -> String) -> Cow<'t, str> {
+        if text.is_ascii() || self.may_match(text) {
+            self.whole().replace_all(text, by)
+        } else {
+            Cow::Borrowed(text)
+        }
+    }
+
+    /// The compiled pattern.
+    #[must_use]
+    pub fn whole(&self) -> &Regex {
+        self.whole.get_or_init(|| pattern(&self.text))
+    }
+
+    // None where the pattern names signs beyond ASCII.
+    fn ascii(&self) -> Option<&bytes::Regex> {
+        let make = || bytes::Regex::new(&format!("(?-u){}", self.text)).ok();
+        self.ascii.get_or_init(make).as_ref()
+    }
+
+    fn may_match(&self, text: &str) -> bool {
+        let make = || pattern(&self.text.replace(r"\b", ""));
+        !self.text.contains(r"\b") || self.borderless.get_or_init(make).is_match(text)
+    }
+}
+
+/// The forms of one array of a table, of which a text has any or none.
+pub struct Forms {
+    together: Option<Pattern>,
+    // Rows that count what they repeat are found a thousand times slower together beyond ASCII.
+    alone: Vec<Pattern>,
+    // Rows with a match that does not count.
+    excepted: Vec<Pattern>,
+}
+
+// A match in which this group takes part does not count.
+const NOT: &str = "not";
+
+impl Forms {
+    /// The forms of these rows.
+    #[must_use]
+    pub fn new(rows: &[Row]) -> Self {
+        let is_excepted = |row: &Row| row.pattern.contains("(?<not>");
+        let (excepted, plain): (Vec<Row>, Vec<Row>) = rows.iter().cloned().partition(is_excepted);
+        let alone = |rows: &[Row]| {
+            rows.iter()
+                .map(|row| Pattern::new(row.pattern.clone()))
+                .collect()
+        };
+        Self {
+            together: (!plain.is_empty()).then(|| Pattern::any(&plain)),
+            alone: alone(&plain),
+            excepted: alone(&excepted),
+        }
+    }
+
+    /// Whether a text has any of these forms.
+    #[must_use]
+    pub fn found(&self, text: &str) -> bool {
+        let plain = if text.is_ascii() {
+            self.together.as_slice()
+        } else {
+            &self.alone
+        };
+        plain.iter().any(|each| each.is_match(text))
+            || self.excepted.iter().any(|each| counts(each, text))
+    }
+}
+
+fn counts(pattern: &Pattern, text: &str) -> bool {
+    if !pattern.is_match(text) {
+        return false;
+    }
+    let mut start = 0;
+    while start <= text.len()
+        && let Some(found) = pattern.whole().captures_at(text, start)
+    {
+        if found.name(NOT).is_none() {
+            return true;
+        }
+        // Another match may begin within one that does not count.
+        start = next_place(text, found.get_match().start());
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn borders_of_words_are_found_among_any_letters() {
+        let border = Pattern::new(r"(?i)\b(on) \d+\b".to_owned());
+        for (text, expected) in [
+            ("on 3", true),
+            ("iron 3", false),
+            ("“On 3”", true),
+            ("éon 3", false),
+            ("on ٣", true),
+            ("é", false),
+        ] {
+            assert_eq!(border.is_match(text), expected, "{text}");
+            assert_eq!(border.first_group(text).is_some(), expected, "{text}");
+            let kept = border.replace_all(text, |found| found[1].to_owned());
+            assert_eq!(kept != text, expected, "{text}");
+        }
+        assert!(Pattern::new("[|│]".to_owned()).is_match("|"));
+    }
+
+    #[test]
+    fn another_match_may_begin_within_one_that_does_not_count() {
+        let row = Row {
+            pattern: "still (?<not>be|x)|being built".to_owned(),
+            ..Row::default()
+        };
+        let forms = Forms::new(&[row]);
+        assert!(forms.found("still being built"));
+        assert!(!forms.found("still being"));
+    }
+}

@@ -1,0 +1,264 @@
+//! The boundary: what Python sees of the core. `src/looptrace/_core.pyi` has the types.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+
+use crate::same::fingerprint::{Fingerprint, fingerprint};
+use crate::same::policy::{Results, Sameness, Tool};
+use crate::same::turn::{Figures, Turn};
+use crate::same::{errors, kinds, made, masks, runners, signature, text, tools, waits};
+
+/// The declarations of a team, compiled once.
+#[pyclass(frozen, module = "looptrace._core")]
+struct Policy {
+    sameness: Sameness,
+}
+
+type DeclaredTool = (Vec<String>, Vec<String>, bool);
+
+#[pymethods]
+impl Policy {
+    #[new]
+    fn new(
+        tools: BTreeMap<String, DeclaredTool>,
+        masks: Vec<(String, String)>,
+        volatile_keys: BTreeSet<String>,
+        telling_keys: BTreeSet<String>,
+    ) -> PyResult<Self> {
+        let tools = tools
+            .into_iter()
+            .map(|(name, (volatile_keys, same_call, polling))| {
+                (
+                    name,
+                    Tool {
+                        volatile_keys,
+                        same_call,
+                        polling,
+                    },
+                )
+            });
+        let results = Results {
+            keys: volatile_keys,
+            telling_keys,
+        };
+        let sameness = Sameness::new(tools.collect(), masks, results)
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(Self { sameness })
+    }
+
+    fn fingerprinted<'py>(
+        &self,
+        py: Python<'py>,
+        columns: Vec<Bound<'py, PyList>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let columns = Columns::new(columns)?;
+        let made = (0..columns.height)
+            .map(|row| {
+                let texts = columns.texts(row)?;
+                let turn = columns.turn(row, &texts)?;
+                guarded(|| fingerprint(&turn, &self.sameness))
+            })
+            .collect::<PyResult<Vec<_>>>()?;
+        written(py, made)
+    }
+
+    #[pyo3(signature = (text, *, error = false))]
+    fn masked(&self, text: &str, error: bool) -> PyResult<String> {
+        guarded(|| masks::masked(text, &self.sameness.masks, error))
+    }
+
+    #[pyo3(signature = (result, *, counters = true))]
+    fn answer(&self, result: &str, counters: bool) -> PyResult<String> {
+        guarded(|| masks::answer(result, &self.sameness, counters))
+    }
+
+    fn prompt_words(&self, text: &str) -> PyResult<Option<String>> {
+        guarded(|| masks::prompt_words(text, &self.sameness.masks))
+    }
+}
+
+// The columns that are read, in the order in which they are given.
+const TEXTS: usize = 12;
+const FAILED: usize = TEXTS;
+const TESTS_FAILED: usize = TEXTS + 1;
+const TESTS_TOTAL: usize = TEXTS + 2;
+const COVERAGE: usize = TEXTS + 3;
+const COLUMNS: usize = TEXTS + 4;
+
+struct Columns<'py> {
+    lists: Vec<Bound<'py, PyList>>,
+    height: usize,
+}
+
+impl<'py> Columns<'py> {
+    fn new(lists: Vec<Bound<'py, PyList>>) -> PyResult<Self> {
+        let height = lists.first().map_or(0, |list| list.len());
+        if lists.len() != COLUMNS || lists.iter().any(|list| list.len() != height) {
+            return Err(PyValueError::new_err(format!(
+                "{COLUMNS} columns of one length are needed"
+            )));
+        }
+        Ok(Self { lists, height })
+    }
+
+    fn texts(&self, row: usize) -> PyResult<Vec<Option<Bound<'py, PyString>>>> {
+        let read = |list: &Bound<'py, PyList>| Ok(list.get_item(row)?.extract()?);
+        self.lists[..TEXTS].iter().map(read).collect()
+    }
+
+    fn turn<'a>(
+        &self,
+        row: usize,
+        texts: &'a [Option<Bound<'py, PyString>>],
+    ) -> PyResult<Turn<'a>> {
+        let text = |place: usize| texts[place].as_ref().map(|text| text.to_str()).transpose();
+        let count = |place: usize| self.lists[place].get_item(row)?.extract::<Option<i64>>();
+        Ok(Turn {
+            kind: text(0)?.unwrap_or_default(),
+            name: text(1)?,
+            subtask: text(2)?,
+            arguments: text(3)?,
+            result: text(4)?,
+            error: text(5)?,
+            error_type: text(6)?,
+            location: text(7)?,
+            trace: text(8)?,
+            text: text(9)?,
+            response: text(10)?,
+            talks_on: text(11)?,
+            failed: self.lists[FAILED].get_item(row)?.extract()?,
+            figures: Figures {
+                failed: count(TESTS_FAILED)?,
+                total: count(TESTS_TOTAL)?,
+                coverage: self.lists[COVERAGE].get_item(row)?.extract()?,
+            },
+        })
+    }
+}
+
+/// The columns of fingerprints as lists, in the order of `_core.pyi`.
+fn written(py: Python<'_>, made: Vec<Fingerprint>) -> PyResult<Bound<'_, PyTuple>> {
+    macro_rules! column {
+        ($field:expr) => {
+            PyList::new(py, made.iter().map($field))?.into_any()
+        };
+    }
+    let columns = [
+        column!(|turn| turn.figures.failed),
+        column!(|turn| turn.figures.total),
+        column!(|turn| turn.figures.coverage),
+        column!(|turn| turn.failed),
+        column!(|turn| turn.error_type.as_deref()),
+        column!(|turn| turn.error.as_deref()),
+        column!(|turn| turn.error_kind.as_deref()),
+        column!(|turn| turn.location.as_deref()),
+        column!(|turn| turn.trace_hash.as_deref()),
+        column!(|turn| turn.call.as_deref()),
+        column!(|turn| turn.outcome.as_deref()),
+        column!(|turn| turn.signature.as_deref()),
+        column!(|turn| turn.response.as_deref()),
+        column!(|turn| turn.talks_on.as_deref()),
+    ];
+    PyTuple::new(py, columns)
+}
+
+/// Run a part of the core; a fault of it costs the caller an error and not the process.
+fn guarded<T>(work: impl FnOnce() -> T) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|fault| {
+        let said = fault
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| fault.downcast_ref::<&str>().copied())
+            .unwrap_or("without a word");
+        PyRuntimeError::new_err(format!("the core failed: {said}"))
+    })
+}
+
+/// The figures of a test run in a text: failed, total, percent covered.
+#[pyfunction]
+fn figures(text: &str) -> PyResult<(Option<i64>, Option<i64>, Option<f64>)> {
+    let read = guarded(|| runners::figures(text))?;
+    Ok((read.failed, read.total, read.coverage))
+}
+
+/// Why a pattern of a mask is refused; `None` for a good one.
+#[pyfunction]
+fn pattern_fault(pattern: &str) -> Option<String> {
+    regex::Regex::new(pattern)
+        .err()
+        .map(|error| error.to_string())
+}
+
+/// Whether a good pattern matches an empty text.
+#[pyfunction]
+fn matches_nothing(pattern: &str) -> bool {
+    regex::Regex::new(pattern).is_ok_and(|compiled| compiled.is_match(""))
+}
+
+/// Functions of one text, or of a call, that Python sees as they are.
+macro_rules! exported {
+    ($($name:ident($($argument:ident: $kind:ty),+) -> $result:ty = $path:path;)+) => {
+        $(
+            #[pyfunction]
+            #[pyo3(signature = ($($argument),+))]
+            fn $name($($argument: $kind),+) -> PyResult<$result> {
+                guarded(|| $path($($argument),+))
+            }
+        )+
+    };
+}
+
+exported! {
+    changes(tool: &str) -> bool = tools::changes;
+    searches(tool: &str) -> bool = tools::searches;
+    reads(tool: &str) -> bool = tools::reads;
+    pauses(tool: &str) -> bool = waits::pauses;
+    watches(tool: &str) -> bool = waits::watches;
+    makes(tool: Option<&str>, arguments: Option<&str>) -> bool = made::makes;
+    is_unfinished(result: &str) -> bool = waits::is_unfinished;
+    is_redacted(text: &str) -> bool = errors::is_redacted;
+    says_nothing(error: &str) -> bool = errors::says_nothing;
+    answers_no(text: &str) -> bool = errors::answers_no;
+    says_failed(result: &str, tool: Option<&str>, arguments: Option<&str>) -> bool =
+        kinds::says_failed;
+    kind_of_failure(text: &str) -> Option<&'static str> = kinds::kind_in;
+    failed_tests(text: &str) -> (Option<String>, Option<String>)
+        = crate::same::failed_tests::failed_tests;
+}
+
+/// The first type of error that a text names.
+#[pyfunction]
+fn type_of_failure(text: &str) -> PyResult<Option<&str>> {
+    guarded(|| kinds::type_in(text))
+}
+
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use super::{
+        Policy, answers_no, changes, failed_tests, figures, is_redacted, is_unfinished,
+        kind_of_failure, makes, matches_nothing, pattern_fault, pauses, reads, says_failed,
+        says_nothing, searches, type_of_failure, watches,
+    };
+
+    use super::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let patterns = PyDict::new(module.py());
+        patterns.set_item("cut_mark", text::MARK)?;
+        patterns.set_item("looks_at_file", tools::pattern_of("file_look"))?;
+        patterns.set_item("searched", signature::SEARCHED)?;
+        patterns.set_item("reads_by_command", tools::pattern_of("reading_command"))?;
+        patterns.set_item("waits", waits::pattern_of_arguments())?;
+        module.add("PATTERNS", patterns)?;
+        module.add("EXTERNAL", PyTuple::new(module.py(), kinds::EXTERNAL)?)?;
+        let keys: Vec<&str> = masks::volatile_keys().collect();
+        module.add("VOLATILE_RESULT_KEYS", PyTuple::new(module.py(), keys)?)?;
+        module.add("SOURCE", crate::SOURCE)
+    }
+}

@@ -1,0 +1,107 @@
+//! Texts of failures without information: redacted ones, and an exit code and nothing else.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::text::{is_longer, strip};
+use crate::patterns::{Pattern, pattern};
+use crate::tables::FAILURES;
+
+// Longer errors have information.
+const SAYS_NOTHING_CHARS_MAX: usize = 500;
+
+static SAYS_NOTHING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["says_nothing"]));
+static REDACTED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["redacted"]));
+static EXIT_WORDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exit_words"]));
+static COMMAND_EXITED: LazyLock<Pattern> =
+    LazyLock::new(|| Pattern::any(&FAILURES["command_exited"]));
+static EXIT_ONE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exit_one"]));
+static ERROR_COUNTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["error_counts"]));
+static SHOWN_COMMAND: LazyLock<Pattern> =
+    LazyLock::new(|| Pattern::any(&FAILURES["shown_command"]));
+static WORDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"[^\W\d_]+"));
+
+/// Whether a text only says that there was an error, for example after redaction.
+#[must_use]
+pub fn says_nothing(error: &str) -> bool {
+    let error = strip(error);
+    if is_longer(error, SAYS_NOTHING_CHARS_MAX) {
+        return false;
+    }
+    is_redacted(error)
+        || SAYS_NOTHING.is_match(error)
+        || has_exit_words(error)
+        || COMMAND_EXITED.is_match(error)
+}
+
+/// Whether a text is the placeholder of a removed one.
+#[must_use]
+pub fn is_redacted(text: &str) -> bool {
+    REDACTED.is_match(strip(text))
+}
+
+/// Whether a text is the exit code 1 of a command and nothing else.
+///
+/// Commands such as `grep` and `test` answer "no" by it.
+#[must_use]
+pub fn answers_no(text: &str) -> bool {
+    if is_longer(text, SAYS_NOTHING_CHARS_MAX) || !EXIT_ONE.is_match(text) {
+        return false;
+    }
+    let shown = SHOWN_COMMAND.replace_all(text, |_| " ".to_owned());
+    EXIT_ONE.is_match(&shown) && has_exit_words(&shown)
+}
+
+fn has_exit_words(error: &str) -> bool {
+    let lower = error.to_lowercase();
+    let tells = ["exit", "exitcode", "returncode", "exited"];
+    let mut told = false;
+    for word in WORDS.find_iter(&lower) {
+        if !EXIT_WORDS.is_match(word.as_str()) {
+            return false;
+        }
+        told = told || tells.contains(&word.as_str());
+    }
+    told && !ERROR_COUNTS.is_match(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exit_code_says_nothing_and_a_message_does() {
+        for text in [
+            "Exit code 2",
+            " [redacted]\n",
+            "error",
+            "",
+            "Process exited with code 1",
+        ] {
+            assert!(says_nothing(text), "{text}");
+        }
+        for text in [
+            "exit code 1\n1 failed",
+            "grep: a: No such file\nexit code 1",
+            "code 1",
+        ] {
+            assert!(!says_nothing(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_the_code_one_answers_no() {
+        let ran = "The command `grep foo a` exited with code 1.";
+        for text in ["Exit code 1", "$ grep foo a\n[exit code: 1]", ran] {
+            assert!(answers_no(text), "{text}");
+        }
+        for text in [
+            "Exit code 2",
+            "exit code 1.5",
+            "grep: a: No such file\nexit code 1",
+        ] {
+            assert!(!answers_no(text), "{text}");
+        }
+    }
+}

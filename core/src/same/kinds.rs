@@ -1,0 +1,362 @@
+//! The signs of a failed call, the kinds of failure, and which kinds have an external cause.
+
+use std::sync::LazyLock;
+
+use super::errors::answers_no;
+use super::text::{head, is_longer, joined};
+use super::turn::Turn;
+use super::waits::is_unfinished;
+use super::{tools, waits};
+use crate::patterns::Pattern;
+use crate::tables::FAILURES;
+
+// A longer result shows something, whatever its first words are.
+const REFUSAL_CHARS_MAX: usize = 300;
+// No type needs more.
+const TYPE_CHARS_MAX: usize = 200;
+// What an external cause is read from: the first and the last line. Between them is what a tool
+// quotes, such as the code of an edit that it refuses.
+const LINE_CHARS_MAX: usize = 300;
+/// The kinds of failure that the agent does not cause.
+pub const EXTERNAL: [&str; 4] = ["rate_limit", "authentication", "network", "dependency"];
+
+static HEAD: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["failure_head"]));
+static EXIT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["failure_exit"]));
+static EXITS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exits"]));
+static FAILED_TEST: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["failed_test"]));
+static ERROR_TYPE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["error_type"]));
+static REFUSAL: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["refusals"]));
+static REFUSED: LazyLock<Pattern> =
+    LazyLock::new(|| Pattern::any(&[&FAILURES["refusals"][..], &FAILURES["timeouts"]].concat()));
+static KINDS: LazyLock<Vec<(&str, Pattern)>> = LazyLock::new(|| {
+    let rows = FAILURES["error_kinds"].iter();
+    rows.map(|row| (&*row.kind, Pattern::new(row.pattern.clone())))
+        .collect()
+});
+static MODEL_SERVER: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["model_server"]));
+
+/// The recorded failure, else what the text says; failing tests make a run fail.
+///
+/// A command that answers "no" by its exit code has answered. `failing` is the figure of failed
+/// tests in the texts of the turn.
+#[must_use]
+pub fn failed(turn: &Turn, failing: Option<i64>) -> Option<bool> {
+    if turn.kind != "tool" {
+        return turn.failed;
+    }
+    let tests_fail = failing.is_some_and(|figure| figure > 0)
+        || turn
+            .result
+            .is_some_and(|result| FAILED_TEST.is_match(result));
+    if tests_fail && !shows(turn) {
+        return Some(true);
+    }
+    let answers = turn.error.or(turn.result).is_some_and(answers_no);
+    if answers && turn.arguments.is_some_and(tools::answers_by_code) {
+        return Some(false);
+    }
+    turn.failed
+        .or_else(|| Some(says_failed(turn.result?, turn.name, turn.arguments)))
+}
+
+/// Whether the result of a call says that it failed.
+#[must_use]
+pub fn says_failed(result: &str, tool: Option<&str>, arguments: Option<&str>) -> bool {
+    HEAD.is_match(result)
+        || (EXITS.is_match(result) && EXIT.is_match(result))
+        || is_refused(result, tool, arguments)
+}
+
+// Whether a call shows stored text, which may be the output of a run long ago.
+fn shows(turn: &Turn) -> bool {
+    turn.name.is_some_and(shows_files) || turn.arguments.is_some_and(tools::reads_by_command)
+}
+
+fn shows_files(tool: &str) -> bool {
+    let looks = tools::reads(tool) || tools::searches(tool);
+    let runs = tools::tests(tool) || tool.to_lowercase().contains("check");
+    looks && !tools::changes(tool) && !runs
+}
+
+/// The text of the failure: a failed call without one tells it by its result.
+#[must_use]
+pub fn error<'a>(turn: &Turn<'a>, failed: Option<bool>) -> Option<&'a str> {
+    if is_failed_call(turn, failed) {
+        turn.error.or(turn.result)
+    } else {
+        turn.error
+    }
+}
+
+/// The type of the failure: a failed call without one may name it in its text.
+#[must_use]
+pub fn error_type(turn: &Turn, failed: Option<bool>) -> Option<String> {
+    if turn.error_type.is_some() || !is_failed_call(turn, failed) {
+        return turn.error_type.map(str::to_owned);
+    }
+    type_in(turn.error.or(turn.result)?).map(str::to_owned)
+}
+
+/// The first type of error that a text names.
+#[must_use]
+pub fn type_in(text: &str) -> Option<&str> {
+    ERROR_TYPE.first_group(text)
+}
+
+/// The kind of a failure by any of its words; that there was an error says nothing.
+#[must_use]
+pub fn kind_in(text: &str) -> Option<&'static str> {
+    let (_, kinds) = KINDS.split_last()?;
+    kinds
+        .iter()
+        .find(|(_, regex)| regex.is_match(text))
+        .map(|(name, _)| *name)
+}
+
+fn is_failed_call(turn: &Turn, failed: Option<bool>) -> bool {
+    turn.kind == "tool" && failed == Some(true)
+}
+
+/// Whether a result says that its call was refused, or was not answered in time.
+///
+/// A wait that ends, and work that goes on, are no failures.
+#[must_use]
+pub fn is_refused(result: &str, tool: Option<&str>, arguments: Option<&str>) -> bool {
+    if is_longer(result, REFUSAL_CHARS_MAX) || !REFUSED.is_match(result) || is_unfinished(result) {
+        return false;
+    }
+    let waits = tool.is_some_and(|tool| waits::pauses(tool) || waits::watches(tool))
+        || arguments.is_some_and(waits::waits);
+    !waits || REFUSAL.is_match(result)
+}
+
+/// The kind of a failed call or response; a failing test is one of logic.
+///
+/// A `hidden` failure has a text that says nothing.
+#[must_use]
+pub fn error_kind(
+    turn: &Turn,
+    error: Option<&str>,
+    error_type: Option<&str>,
+    failing: Option<i64>,
+    hidden: bool,
+) -> &'static str {
+    if failing.is_some_and(|figure| figure > 0) {
+        return "logic";
+    }
+    let text = joined(": ", [error_type, error]);
+    if turn.kind == "model" && MODEL_SERVER.is_match(&text) {
+        return "network";
+    }
+    let Some(error) = error.filter(|_| !hidden) else {
+        return "untold";
+    };
+    if let Some(kind) = error_type.and_then(kind_of_type) {
+        return kind;
+    }
+    let head = joined(
+        ": ",
+        [error_type, Some(first_line(error)), Some(last_line(error))],
+    );
+    let is_local = is_local(turn);
+    let fits = |(name, regex): &&(&str, Pattern)| {
+        if EXTERNAL.contains(name) {
+            !is_local && regex.is_match(&head)
+        } else {
+            regex.is_match(&text)
+        }
+    };
+    KINDS.iter().find(fits).map_or("unknown", |(name, _)| name)
+}
+
+/// The kind of a type of error by its name; the word "error" in it says nothing.
+#[must_use]
+pub fn kind_of_type(error_type: &str) -> Option<&'static str> {
+    let (_, kinds) = KINDS.split_last()?;
+    let named = kinds
+        .iter()
+        .find(|(name, _)| *name == error_type)
+        .map(|(name, _)| *name);
+    named.or_else(|| kind_in(head(error_type, TYPE_CHARS_MAX)))
+}
+
+// Calls that edit, or look at stored text: their failures quote it, and are their own.
+fn is_local(turn: &Turn) -> bool {
+    turn.kind == "tool"
+        && (turn.name.is_some_and(tools::changes)
+            || turn.arguments.is_some_and(tools::looks_at_file))
+}
+
+fn first_line(text: &str) -> &str {
+    line_from(text.trim_start())
+}
+
+// Its last characters, if it is long; white space after it counts only as far as it fits.
+fn last_line(text: &str) -> &str {
+    let said = text.trim_end();
+    let line = said.rfind('\n').map_or(0, |end| end + 1);
+    let long = said
+        .char_indices()
+        .nth_back(LINE_CHARS_MAX - 1)
+        .map_or(0, |(place, _)| place);
+    line_from(&text[line.max(long)..])
+}
+
+fn line_from(text: &str) -> &str {
+    let line = head(text, LINE_CHARS_MAX);
+    line.split_once('\n').map_or(line, |(line, _)| line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_call_has_failed_whatever_its_status() {
+        let refused = |text: &str| is_refused(text, Some("ask"), Some("a"));
+        for row in [&FAILURES["refusals"][..], &FAILURES["timeouts"]].concat() {
+            assert!(
+                row.examples.iter().all(|example| refused(&example.text)),
+                "{}",
+                row.says
+            );
+            assert!(!row.others.iter().any(|text| refused(text)), "{}", row.says);
+        }
+    }
+
+    #[test]
+    fn waits_and_pages_are_no_refusals() {
+        let sleeps = r#"{"command":"sleep 30 && gh pr checks 12"}"#;
+        let page = format!(
+            "Denied by policy. {}",
+            "All that a page says of it. ".repeat(11)
+        );
+        let goes_on = "Command timed out, and is still running in the background.";
+        for (result, tool, arguments) in [
+            ("Timed out after 30 s.", "wait_for", "#button"),
+            ("Timed out after 30 s.", "bash", sleeps),
+            (goes_on, "bash", "make"),
+            (&page, "read", "policy.md"),
+        ] {
+            assert!(!is_refused(result, Some(tool), Some(arguments)), "{result}");
+        }
+    }
+
+    #[test]
+    fn an_answer_by_an_exit_code_is_no_failure() {
+        let ran = |arguments: &str, result: &str, failing| {
+            let turn = Turn {
+                kind: "tool",
+                name: Some("bash"),
+                ..Turn::default()
+            };
+            failed(
+                &Turn {
+                    arguments: Some(arguments),
+                    result: Some(result),
+                    ..turn
+                },
+                failing,
+            )
+        };
+        let command = |text: &str| format!(r#"{{"command":"{text}"}}"#);
+        assert_eq!(
+            ran(&command("grep -rn foo src"), "Exit code 1", None),
+            Some(false)
+        );
+        assert_eq!(ran(&command("grep foo a"), "Exit code 2", None), Some(true));
+        assert_eq!(
+            ran(&command("python a.py"), "Exit code 1", None),
+            Some(true)
+        );
+        assert_eq!(ran(&command("pytest"), "1 failed", Some(1)), Some(true));
+        assert_eq!(ran(&command("cat a.log"), "1 failed", Some(1)), Some(false));
+        let cut = "--- FAIL: TestX (0.01s)";
+        assert_eq!(ran(&command("go test"), cut, None), Some(true));
+        assert_eq!(
+            failed(
+                &Turn {
+                    kind: "tool",
+                    ..Turn::default()
+                },
+                None
+            ),
+            None
+        );
+    }
+
+    #[test]
+    fn the_head_of_a_failure_says_whose_it_is() {
+        let quotes =
+            "Your edit was refused.\n  self.socket = connect(host)  # line 502\nMend the edit.";
+        for (name, arguments, error, kind) in [
+            ("run", "main.py", "ConnectionError: no route", "network"),
+            (
+                "run",
+                "main.py",
+                "Traceback:\n  File x\nconnection refused",
+                "network",
+            ),
+            ("run", "main.py", quotes, "unknown"),
+            ("edit", "net.py", "connection is not defined", "unknown"),
+            (
+                "bash",
+                r#"{"command":"cat net.py"}"#,
+                "socket, 502",
+                "unknown",
+            ),
+            ("fetch", "a", "429 Too Many Requests", "rate_limit"),
+        ] {
+            let turn = Turn {
+                kind: "tool",
+                name: Some(name),
+                ..Turn::default()
+            };
+            let turn = Turn {
+                arguments: Some(arguments),
+                ..turn
+            };
+            assert_eq!(
+                error_kind(&turn, Some(error), None, None, false),
+                kind,
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_type_tells_more_than_its_text() {
+        let turn = Turn {
+            kind: "tool",
+            result: Some("java.io.IOException: no"),
+            ..Turn::default()
+        };
+        assert_eq!(
+            error_type(&turn, Some(true)).as_deref(),
+            Some("IOException")
+        );
+        assert_eq!(error_type(&turn, None), None);
+        assert_eq!(error(&turn, Some(true)), turn.result);
+        assert_eq!(error(&turn, Some(false)), None);
+        assert_eq!(kind_of_type("dependency"), Some("dependency"));
+        assert_eq!(kind_of_type("TypeError"), None);
+        assert_eq!(error_kind(&turn, None, None, None, false), "untold");
+        let model = Turn {
+            kind: "model",
+            ..Turn::default()
+        };
+        assert_eq!(
+            error_kind(&model, Some("x"), Some("500 Internal"), None, true),
+            "network"
+        );
+    }
+
+    #[test]
+    fn lines_have_an_end() {
+        assert_eq!(first_line(" \n a\nb"), "a");
+        assert_eq!(last_line("a\n b \n\n"), " b ");
+        let long = format!("a{}  ", "b".repeat(400));
+        assert_eq!(last_line(&long), "b".repeat(300));
+        assert_eq!(last_line("  \n "), "  ");
+    }
+}

@@ -1,0 +1,278 @@
+//! The volatile parts of results and errors, which are masked before texts are compared.
+//!
+//! A part is masked by its form alone, so that a turn reads the same whatever comes after it.
+//! Times, ids, addresses and temporary paths are masked, because a program makes new ones each
+//! time. So are counters of the agent's own calls ("read 3 times"), unless a tool is asked for
+//! figures. White space does not count. In errors, attempt numbers are masked as well, because a
+//! client that retries counts them, and places are left out. In results, a value is masked if its
+//! key says that it is fresh (`durationMs`, `message_id`), in JSON at any depth and in lines of
+//! text. What is new because of the call itself is left out before.
+//!
+//! A result of nothing but such values is news and stays as it is: the time that a poll returns,
+//! or the commit that a call looked up. Digests in results are kept too, because a digest changes
+//! with its content.
+//!
+//! Other numbers stay, although they may change on every call. Pages, percents, rows, failing
+//! tests and steps are the figures that show that work goes on, and a failure at a later step is
+//! another failure. For the same reason nothing is learned from a token that changes while all
+//! else stays: paging, polling and the deletion of one thing after the other look like that. An id
+//! that the call itself names is not a volatile part of its error, because another id is other
+//! work.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::{NoExpand, Regex, escape};
+
+use super::places::without_places;
+use super::policy::{Results, Sameness};
+use super::text::{Form, compared, one_spaced, words_in};
+use crate::patterns::{pattern, replaced};
+use crate::tables::{MASKS, any_of};
+
+/// What stands in the place of a value that is new with every result.
+pub const FRESH: &str = "<fresh>";
+
+static TEXTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("texts"));
+// Most texts have no volatile part, and looking for any of them is one way through a text.
+static ANY: LazyLock<Regex> = LazyLock::new(|| any("texts"));
+static ATTEMPTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("attempts"));
+static PROMPTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("prompts"));
+static COUNTERS: LazyLock<Regex> = LazyLock::new(|| any("counters"));
+static DIGESTS: LazyLock<Regex> = LazyLock::new(|| any("digests"));
+static COUNTER_KEYS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    let rows = MASKS["counter_keys"].iter();
+    rows.map(|row| pattern(&format!(r"\A(?:{})\z", row.pattern)))
+        .collect()
+});
+// The mask of ids: it gives what a call's arguments may name.
+static IDS: LazyLock<&Regex> = LazyLock::new(|| {
+    let mut ids = TEXTS.iter().filter(|(_, name)| name.ends_with("<id>"));
+    ids.next()
+        .map_or_else(|| panic!("masks.toml: no ids"), |(ids, _)| ids)
+});
+const COUNT: &str = "<count>";
+
+static KEY_AND_MASK: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r#"[\w.-]+[\\"']*\s*[:=]\s*[\\"']*<[a-z ]+>|<[a-z ]+>"#));
+static KEY_WORDS: LazyLock<Regex> =
+    LazyLock::new(|| pattern("[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9_-]+"));
+
+fn each(name: &str) -> Vec<(Regex, &'static str)> {
+    MASKS[name]
+        .iter()
+        .map(|row| (pattern(&row.pattern), &*row.mask))
+        .collect()
+}
+
+fn any(name: &str) -> Regex {
+    pattern(&any_of(&MASKS[name]))
+}
+
+/// Return the keys with a new value in every result, unless a team says otherwise.
+pub fn volatile_keys() -> impl Iterator<Item = &'static str> {
+    MASKS["volatile_keys"]
+        .iter()
+        .flat_map(|row| row.keys.iter().map(String::as_str))
+}
+
+/// Replace the volatile parts of a text: first those that a team declares, then the others.
+///
+/// Counters, and the places that edits move, are also taken out of the text of an `error`.
+#[must_use]
+pub fn masked(text: &str, masks: &[(Regex, String)], error: bool) -> String {
+    let form = if error { Form::Error } else { Form::Result };
+    let mut text = compared(text, form);
+    for (mask, name) in masks {
+        if let Cow::Owned(changed) = mask.replace_all(&text, NoExpand(name)) {
+            text = Cow::Owned(changed);
+        }
+    }
+    if error {
+        text = Cow::Owned(without_places(&text));
+    }
+    if ANY.is_match(&text) {
+        for (mask, name) in TEXTS.iter() {
+            text = replaced(text, mask, name);
+        }
+    }
+    if !error {
+        return text.trim().to_owned();
+    }
+    for (mask, name) in ATTEMPTS.iter() {
+        text = replaced(text, mask, name);
+    }
+    one_spaced(uncounted(Cow::Borrowed(text.trim()))).into_owned()
+}
+
+/// Replace the volatile parts of a result, unless it has no other parts.
+///
+/// With `counters`, how often the agent called is such a part.
+#[must_use]
+pub fn answer(result: &str, sameness: &Sameness, counters: bool) -> String {
+    let mut text = Cow::Borrowed(result.trim());
+    for pattern in fresh(sameness, counters) {
+        text = replaced(text, pattern, "${1}<fresh>${2}");
+    }
+    let whole = Cow::Owned(masked(&text, &sameness.masks, false));
+    let mut masked = one_spaced(if counters { uncounted(whole) } else { whole }).into_owned();
+    if !says_more(&masked) {
+        return result.trim().to_owned();
+    }
+    if may_have_digest(&text) {
+        for digest in DIGESTS.find_iter(&text) {
+            masked.push(' ');
+            masked.push_str(digest.as_str());
+        }
+    }
+    masked
+}
+
+/// Whether a text has words beside its masks and their keys.
+fn says_more(masked: &str) -> bool {
+    static WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"\w"));
+    // Most results have no mask, and the pattern of a key is slow.
+    if !masked.contains('<') {
+        return WORD.is_match(masked);
+    }
+    WORD.is_match(&KEY_AND_MASK.replace_all(masked, ""))
+}
+
+/// Whether a text has as many hex digits in a row as the shortest digest. The pattern of digests
+/// asks for letters of all scripts beside them, which is slow.
+fn may_have_digest(text: &str) -> bool {
+    const HEX_MIN: usize = 12;
+    let mut run = 0;
+    text.bytes().any(|byte| {
+        run = if byte.is_ascii_hexdigit() { run + 1 } else { 0 };
+        run == HEX_MIN
+    })
+}
+
+/// Return the words of a message: lower case, without volatile parts, numbers and spacing.
+///
+/// Numbers do not count because an orchestrator counts its rounds in the prompt. A text without
+/// words is unknown.
+#[must_use]
+pub fn prompt_words(text: &str, masks: &[(Regex, String)]) -> Option<String> {
+    let words = masked(&compared(text, Form::Prompt), masks, false).to_lowercase();
+    let mut words = Cow::Owned(words);
+    for (mask, name) in PROMPTS.iter() {
+        words = replaced(words, mask, name);
+    }
+    let words = words.trim();
+    (!words.is_empty()).then(|| words.to_owned())
+}
+
+/// Return the ids in a text that its call's arguments name, joined; `None` without any.
+#[must_use]
+pub fn named_ids(text: &str, arguments: Option<&str>) -> Option<String> {
+    let arguments = arguments?;
+    let named: Vec<&str> = IDS
+        .find_iter(text)
+        .map(|id| id.as_str())
+        .filter(|id| arguments.contains(id.trim_matches('_')))
+        .collect();
+    (!named.is_empty()).then(|| named.join(","))
+}
+
+/// Return the patterns of a team's fresh values, as `fresh_patterns` made them.
+#[must_use]
+pub fn fresh(sameness: &Sameness, counters: bool) -> &[Regex; 2] {
+    &sameness.fresh[usize::from(counters)]
+}
+
+/// Return two patterns of a key that is volatile in results, with its value.
+///
+/// The first is for texts in quotes and for values after "=". The second is for other values after
+/// a colon; they end with the line or with a sign. If a sentence follows, the word before the colon
+/// is not a key.
+#[must_use]
+pub fn fresh_patterns(results: &Results, counters: bool) -> [Regex; 2] {
+    let mut keys: Vec<String> = results.keys.iter().map(|key| pattern_of(key)).collect();
+    keys.sort();
+    let is_told = |form: &Regex| results.telling_keys.iter().any(|key| form.is_match(key));
+    let counted = MASKS["counter_keys"].iter().zip(COUNTER_KEYS.iter());
+    let mut forms: Vec<String> = counted
+        .filter(|(_, form)| counters && !is_told(form))
+        .map(|(row, _)| row.pattern.clone())
+        .collect();
+    forms.append(&mut keys);
+    let key = format!(r#"(^|[\s"'{{,(;&?])(?:{})\\?["']?[ \t]?"#, forms.join("|"));
+    let quoted = r#""(?:[^"\\]|\\[^"]){0,200}"|\\"[^"\\]{0,200}\\"|'[^'\n]{0,200}'"#;
+    let bare = r#"[^\s"'\\,;&)\]}]{1,200}"#;
+    [
+        pattern(&format!(
+            r"(?im){key}(?:[:=][ \t]?(?:{quoted})|=[ \t]?{bare})()"
+        )),
+        pattern(&format!(r"(?im){key}:[ \t]?{bare}([ \t]*(?:[,;)}}\]]|$))")),
+    ]
+}
+
+/// Return the pattern of a key in any letter case, with "_", "-" or nothing between words.
+fn pattern_of(key: &str) -> String {
+    let words = words_in(key, &KEY_WORDS).map(|word| escape(&word.to_lowercase()));
+    let words: Vec<String> = words.collect();
+    if words.is_empty() {
+        escape(key)
+    } else {
+        words.join("[_-]?")
+    }
+}
+
+/// Replace the counters of the agent's own calls.
+fn uncounted(text: Cow<'_, str>) -> Cow<'_, str> {
+    replaced(text, &COUNTERS, COUNT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nothing() -> Sameness {
+        let keys = volatile_keys().map(str::to_owned).collect();
+        let results = Results {
+            keys,
+            ..Results::default()
+        };
+        Sameness::new(Default::default(), Vec::new(), results).expect("no mask is declared")
+    }
+
+    #[test]
+    fn rows_of_keys_find_their_examples_and_no_others() {
+        for row in &MASKS["volatile_keys"] {
+            let keys = row.keys.iter().cloned().collect();
+            let results = Results {
+                keys,
+                ..Results::default()
+            };
+            let forms = fresh_patterns(&results, false);
+            let found = |text: &str| forms.iter().any(|form| form.is_match(text));
+            assert!(
+                row.examples.iter().all(|example| found(&example.text)),
+                "{}",
+                row.says
+            );
+            assert!(!row.others.iter().any(|text| found(text)), "{}", row.says);
+        }
+    }
+
+    #[test]
+    fn keys_are_known_in_any_notation() {
+        assert_eq!(pattern_of("duration_ms"), "duration[_-]?ms");
+        assert_eq!(pattern_of("lastHTTPCode"), "last[_-]?http[_-]?code");
+        assert_eq!(pattern_of("__"), "__");
+        assert_eq!(pattern_of("x.y"), r"x[_-]?\.[_-]?y");
+    }
+
+    #[test]
+    fn fresh_values_make_no_other_answer_and_news_do() {
+        let read = |text: &str| answer(text, &nothing(), true);
+        assert_eq!(read("sent messageId=4, ts=11"), "sent <fresh>, <fresh>");
+        assert_eq!(read(r#"{"elapsed_s":12}"#), r#"{"elapsed_s":12}"#);
+        assert_eq!(
+            read("commit 0f3a9c01b7d24e68 pushed"),
+            "commit <id> pushed commit 0f3a9c01b7d24e68"
+        );
+    }
+}

@@ -1,0 +1,21 @@
+//! What is the same: when two calls, outcomes, outputs or responses count as equal.
+
+pub mod errors;
+pub mod failed_tests;
+pub mod fingerprint;
+pub mod json;
+pub mod kinds;
+pub mod made;
+pub mod masks;
+pub mod places;
+pub mod policy;
+pub mod quotes;
+pub mod request;
+pub mod runners;
+pub mod signature;
+pub mod text;
+pub mod tools;
+pub mod traces;
+pub mod turn;
+pub mod waits;
+pub mod written;

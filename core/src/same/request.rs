@@ -1,0 +1,180 @@
+//! The arguments that make two calls the same.
+//!
+//! Besides declared keys, a few keys are dropped by their names: clients send a fresh token in them
+//! with every call. All other arguments count, because a different id is different work. Their
+//! notation does not count: a key without a value equals a missing key, and "16" is the number 16.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::{Map, Number, Value};
+
+use super::json::{canonical, parsed};
+use super::policy::{Sameness, Tool};
+use super::turn::Turn;
+use crate::patterns::pattern;
+
+// Keys that exist to carry a new value with every call, without case, "_" and "-". A call without
+// other arguments looks the value up, so the value counts there.
+const VOLATILE_KEYS: [&str; 8] = [
+    "requestid",
+    "correlationid",
+    "idempotencykey",
+    "nonce",
+    "toolcallid",
+    "traceid",
+    "traceparent",
+    "timestamp",
+];
+static MAY_BE_VOLATILE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(concat!(
+        r#"(?i)"(?:request|correlation|tool[_-]?call|trace)[_-]?id"|"idempotency[_-]?key""#,
+        r#"|"nonce"|"traceparent"|"timestamp""#
+    ))
+});
+// Without leading zeros, which codes have, and short enough that no JSON reader rounds them.
+const WHOLE_NUMBER_DIGITS_MAX: usize = 15;
+static MAY_BE_LOOSE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r#":\s*(?:null|""|\[\]|\{\}|"-?(?:0|[1-9][0-9]{0,14})")"#));
+
+/// The arguments of a turn as they are compared. What is no JSON object stays as it is.
+#[must_use]
+pub fn request<'a>(turn: &Turn<'a>, sameness: &Sameness) -> Option<Cow<'a, str>> {
+    let arguments = turn.arguments?;
+    if turn.kind != "tool" || !arguments.starts_with('{') {
+        return Some(Cow::Borrowed(arguments));
+    }
+    let tool = turn.name.and_then(|name| sameness.tools.get(name));
+    let is_declared =
+        tool.is_some_and(|tool| !tool.volatile_keys.is_empty() || !tool.same_call.is_empty());
+    if !is_declared && !MAY_BE_VOLATILE.is_match(arguments) && !MAY_BE_LOOSE.is_match(arguments) {
+        return Some(Cow::Borrowed(arguments));
+    }
+    let none = Tool::default();
+    Some(reduced(arguments, tool.unwrap_or(&none)).map_or(Cow::Borrowed(arguments), Cow::Owned))
+}
+
+fn reduced(arguments: &str, tool: &Tool) -> Option<String> {
+    let Some(Value::Object(mut value)) = parsed(arguments) else {
+        return None;
+    };
+    if !tool.same_call.is_empty() {
+        let named = tool
+            .same_call
+            .iter()
+            .map(|path| (path.clone(), at(&value, path)));
+        return canonical(&strict(Value::Object(named.collect())));
+    }
+    for path in &tool.volatile_keys {
+        drop_at(&mut value, path);
+    }
+    let stays: Map<String, Value> = value
+        .iter()
+        .filter(|(key, _)| !is_volatile(key))
+        .map(|(key, item)| (key.clone(), item.clone()))
+        .collect();
+    let compared = strict(Value::Object(stays));
+    canonical(&if is_empty(&compared) {
+        Value::Object(value)
+    } else {
+        compared
+    })
+}
+
+/// The canonical form of a value: without empty keys, whole numbers as numbers.
+fn strict(value: Value) -> Value {
+    match value {
+        Value::String(text) if is_whole_number(&text) => text
+            .parse::<i64>()
+            .map_or(Value::String(text), |number| Number::from(number).into()),
+        Value::Array(items) => Value::Array(items.into_iter().map(strict).collect()),
+        Value::Object(items) => {
+            let all = items.into_iter().map(|(key, item)| (key, strict(item)));
+            Value::Object(all.filter(|(_, item)| !is_empty(item)).collect())
+        }
+        other => other,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(items) => items.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn is_whole_number(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let has_zero_first = digits.len() > 1 && digits.starts_with('0');
+    (1..=WHOLE_NUMBER_DIGITS_MAX).contains(&digits.len())
+        && digits.bytes().all(|digit| digit.is_ascii_digit())
+        && !has_zero_first
+}
+
+fn is_volatile(key: &str) -> bool {
+    let word = key.replace(['_', '-'], "").to_lowercase();
+    VOLATILE_KEYS.contains(&word.as_str())
+}
+
+fn at(value: &Map<String, Value>, path: &str) -> Value {
+    let mut keys = path.split('.');
+    let first = keys.next().and_then(|key| value.get(key));
+    keys.fold(first, |item, key| item?.get(key))
+        .cloned()
+        .unwrap_or(Value::Null)
+}
+
+fn drop_at(value: &mut Map<String, Value>, path: &str) {
+    let (above, last) = path.rsplit_once('.').unwrap_or(("", path));
+    let mut holder = Some(value);
+    for key in above.split('.').filter(|_| !above.is_empty()) {
+        holder = holder.and_then(|items| items.get_mut(key)?.as_object_mut());
+    }
+    if let Some(items) = holder {
+        items.shift_remove(last);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fresh_keys_empty_keys_and_the_notation_of_numbers_do_not_count() {
+        let none = Tool::default();
+        let given = r#"{"request_id":"r1","n":"16","a":"","b":{"c":null},"code":"007"}"#;
+        assert_eq!(
+            reduced(given, &none).as_deref(),
+            Some(r#"{"code":"007","n":16}"#)
+        );
+        assert_eq!(
+            reduced(r#"{"traceId":"r1"}"#, &none).as_deref(),
+            Some(r#"{"traceId":"r1"}"#)
+        );
+        assert_eq!(reduced("[1]", &none), None);
+    }
+
+    #[test]
+    fn declared_paths_are_dropped_or_alone_count() {
+        let drops = Tool {
+            volatile_keys: vec!["a.b".into(), "x.y".into()],
+            ..Tool::default()
+        };
+        assert_eq!(
+            reduced(r#"{"a":{"b":1,"c":2}}"#, &drops).as_deref(),
+            Some(r#"{"a":{"c":2}}"#)
+        );
+        let counts = Tool {
+            same_call: vec!["a.b".into(), "z".into()],
+            ..Tool::default()
+        };
+        assert_eq!(
+            reduced(r#"{"a":{"b":1},"q":2}"#, &counts).as_deref(),
+            Some(r#"{"a.b":1}"#)
+        );
+    }
+}

@@ -1,0 +1,63 @@
+//! The purpose of a call by its tool and its command: to change, to look, to search, to ask.
+
+use std::sync::LazyLock;
+
+use super::text::line;
+use crate::patterns::Forms;
+use crate::tables::{TOOL_KINDS, any_of};
+
+static CHANGES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["changes"]));
+static SEARCHES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["searches"]));
+static READS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["reads"]));
+static TESTS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["tests"]));
+static READING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["reading_command"]));
+static LOOK: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["file_look"]));
+static ANSWERING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["answering_command"]));
+
+/// The pattern of an array of the table of tool kinds.
+#[must_use]
+pub fn pattern_of(name: &str) -> String {
+    any_of(&TOOL_KINDS[name])
+}
+
+/// Whether a tool changes something, by its name.
+#[must_use]
+pub fn changes(name: &str) -> bool {
+    CHANGES.found(name)
+}
+
+/// Whether a tool searches, by its name.
+#[must_use]
+pub fn searches(name: &str) -> bool {
+    SEARCHES.found(line(name))
+}
+
+/// Whether a tool only looks at something, by its name.
+#[must_use]
+pub fn reads(name: &str) -> bool {
+    READS.found(line(name))
+}
+
+/// Whether a tool runs tests, by its name.
+#[must_use]
+pub fn tests(name: &str) -> bool {
+    TESTS.found(name)
+}
+
+/// Whether a command shows files or a history, and runs nothing else after that.
+#[must_use]
+pub fn reads_by_command(arguments: &str) -> bool {
+    READING.found(arguments)
+}
+
+/// Whether a call looks at stored text, whose words are not about the call.
+#[must_use]
+pub fn looks_at_file(arguments: &str) -> bool {
+    LOOK.found(arguments)
+}
+
+/// Whether a command answers by its exit code: 1 says that nothing matches, differs or holds.
+#[must_use]
+pub fn answers_by_code(arguments: &str) -> bool {
+    ANSWERING.found(arguments)
+}

@@ -1,0 +1,122 @@
+//! Waiting: calls that wait, and results that say that something has not ended.
+//!
+//! Which calls are polls is decided by these marks and by time, where turns are counted.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::text::{is_longer, line};
+use crate::patterns::{Forms, pattern};
+use crate::tables::{WAITING, any_of};
+
+// Only the beginning and the end of a result speak of the call itself.
+const READ_CHARS: usize = 400;
+
+static PAUSES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["pauses"]));
+static WATCHES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["watches"]));
+static ARGUMENTS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["arguments"]));
+static UNFINISHED: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["unfinished"]));
+static LAST_LINES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["last_lines"]));
+static COUNTS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["counts"])));
+static COUNTED: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["counted"])));
+
+/// Whether a tool does nothing but wait, by its name.
+#[must_use]
+pub fn pauses(name: &str) -> bool {
+    PAUSES.found(line(name))
+}
+
+/// Whether a tool waits for something that runs, and shows how far it is, by its name.
+#[must_use]
+pub fn watches(name: &str) -> bool {
+    WATCHES.found(line(name))
+}
+
+/// The pattern of the arguments of calls that wait by themselves.
+#[must_use]
+pub fn pattern_of_arguments() -> String {
+    any_of(&WAITING["arguments"])
+}
+
+/// Whether a call waits by itself, whatever else its command does.
+#[must_use]
+pub fn waits(arguments: &str) -> bool {
+    ARGUMENTS.found(line(arguments))
+}
+
+/// Whether a result says that what was looked at has not ended.
+#[must_use]
+pub fn is_unfinished(result: &str) -> bool {
+    let text = ends_of(result);
+    UNFINISHED.found(&text) || LAST_LINES.found(&text) || has_more_to_count(&text)
+}
+
+/// The beginning and the end of a result, which speak of the call itself.
+fn ends_of(result: &str) -> Cow<'_, str> {
+    if !is_longer(result, 2 * READ_CHARS) {
+        return Cow::Borrowed(result);
+    }
+    let bound = |at: Option<(usize, char)>| at.map_or(0, |(place, _)| place);
+    let head = bound(result.char_indices().nth(READ_CHARS));
+    let tail = bound(result.char_indices().nth_back(READ_CHARS - 1));
+    Cow::Owned(format!("{}\n{}", &result[..head], &result[tail..]))
+}
+
+fn has_more_to_count(text: &str) -> bool {
+    let is_inside = |sign: char| sign.is_numeric() || matches!(sign, '.' | '/' | '-');
+    let mut start = 0;
+    while let Some(pair) = COUNTS.captures_at(text, start) {
+        let (whole, [done, all]) = (pair.get_match(), pair.extract().1);
+        let stands_alone = !text[..whole.start()].ends_with(is_inside)
+            && !text[whole.end()..].starts_with(is_inside);
+        // A digit is one byte, and the words are looked for from the last one.
+        if stands_alone && COUNTED.is_match(&text[whole.end() - 1..]) {
+            if number(done) < number(all) {
+                return true;
+            }
+            start = whole.end();
+        } else {
+            // A pair may begin within one that is part of a date or a path.
+            start = whole.start() + 1;
+        }
+    }
+    false
+}
+
+// Six digits at most.
+fn number(digits: &str) -> u32 {
+    digits.parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_of_many_go_on_and_all_of_them_do_not() {
+        for text in ["3 of 10 checks done", "0/1 ready", "12/40 tasks complete"] {
+            assert!(is_unfinished(text), "{text}");
+        }
+        for text in [
+            "10 of 10 checks done",
+            "2026/11/26",
+            "page 3 of 10",
+            "3/4done",
+        ] {
+            assert!(!is_unfinished(text), "{text}");
+        }
+        assert!(is_unfinished("3/3 built, 1/4 done"));
+        assert!(is_unfinished("1.5 of 2 of 3 done"));
+    }
+
+    #[test]
+    fn only_the_ends_of_a_long_result_speak_of_the_call() {
+        let page = "The report has words of many kinds. ".repeat(40);
+        assert!(is_unfinished(&format!("{page}\nstatus: running")));
+        assert!(is_unfinished(&format!("status: running\n{page}")));
+        assert!(!is_unfinished(&format!("{page}\nstatus: running\n{page}")));
+        assert_eq!(ends_of(&"é".repeat(801)).chars().count(), 801);
+    }
+}

@@ -1,0 +1,319 @@
+//! Texts of anybody: none makes the core panic, or keeps it for long.
+//!
+//! `LOOPTRACE_FUZZ_TEXTS=1000000 cargo test --release --test hostile` tries as many. A failure
+//! names its seed, and `LOOPTRACE_FUZZ_SEED` begins there.
+
+use std::borrow::Cow;
+use std::env;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use _core::same::fingerprint::fingerprint;
+use _core::same::policy::{Results, Sameness, Tool};
+use _core::same::turn::{Figures, Turn};
+use _core::same::{
+    errors, failed_tests, json, kinds, made, masks, places, quotes, request, runners, text, tools,
+    traces, waits,
+};
+use serde_json::json;
+
+const TEXTS: u64 = 500;
+const CHARS_MAX: u64 = 20_000;
+// Compiled for tests, on a crowded machine; a text that backtracks takes minutes.
+const LONGEST: Duration = Duration::from_secs(10);
+
+type Reader = (&'static str, fn(&str));
+
+// Each call by its own words, and a text that it is given.
+macro_rules! readers {
+    ($text:ident: $($call:expr;)+) => {
+        &[$((stringify!($call), |$text| { let _ = $call; })),+]
+    };
+}
+
+/// Everything that reads a text.
+const READERS: &[Reader] = readers! { text:
+    errors::answers_no(text);
+    errors::is_redacted(text);
+    errors::says_nothing(text);
+    failed_tests::failed_tests(text);
+    json::parsed(text).map(|value| json::canonical(&value));
+    kinds::kind_in(text);
+    kinds::kind_of_type(text);
+    kinds::says_failed(text, Some(text), Some(text));
+    kinds::type_in(text);
+    made::made_result(text, &NOTHING.results);
+    made::makes(Some(text), Some(text));
+    made::tells_figures(text);
+    masks::answer(text, &DECLARED, true);
+    masks::answer(text, &NOTHING, true);
+    masks::fresh_patterns(&keyed(text), true);
+    masks::masked(text, &DECLARED.masks, true);
+    masks::masked(text, &NOTHING.masks, false);
+    masks::named_ids(text, Some(text));
+    masks::prompt_words(text, &DECLARED.masks);
+    places::printed_lines(text);
+    places::without_places(text);
+    quotes::compared_error(text, Some("edit"), Some(text), &NOTHING);
+    quotes::compared_error(text, Some("edit"), Some(&quoted(text)), &NOTHING);
+    quotes::compared_error(&quoted(text), Some("run"), Some(&quoted(text)), &DECLARED);
+    request::request(&turn("tool", text), &DECLARED);
+    runners::figures(text);
+    runners::figures_of_turn(&turn("tool", text));
+    text::compared(text, text::Form::Error);
+    text::compared(text, text::Form::Prompt);
+    text::compared(text, text::Form::Result);
+    assert_eq!(text::digest(text).len(), 16);
+    assert!(text::head(text, 7).chars().count() <= 7);
+    assert_eq!(text::is_longer(text, 7), text.chars().count() > 7);
+    text::one_spaced(Cow::Borrowed(text));
+    assert_eq!(text::sha256(text).len(), 64);
+    text::slug(text);
+    text::strip(text);
+    tools::answers_by_code(text);
+    tools::changes(text);
+    tools::looks_at_file(text);
+    tools::reads(text);
+    tools::reads_by_command(text);
+    tools::searches(text);
+    tools::tests(text);
+    traces::is_hash(text);
+    traces::place_of(text, Some(text));
+    waits::is_unfinished(text);
+    waits::pauses(text);
+    waits::waits(text);
+    waits::watches(text);
+    fingerprint(&turn("tool", text), &DECLARED);
+    fingerprint(&turn("model", text), &NOTHING);
+    fingerprint(&turn("user", text), &NOTHING);
+    fingerprint(&turn("handoff", text), &NOTHING);
+    fingerprint(&turn("attempt", text), &NOTHING);
+    fingerprint(&turn("switch", text), &NOTHING);
+    fingerprint(&turn(text, text), &NOTHING);
+    fingerprint(&failed("search", text), &NOTHING);
+    fingerprint(&failed("edit", &quoted(text)), &DECLARED);
+};
+
+static NOTHING: LazyLock<Sameness> =
+    LazyLock::new(|| Sameness::new([].into(), Vec::new(), keyed("page")).expect("no mask"));
+static DECLARED: LazyLock<Sameness> = LazyLock::new(|| {
+    let keys = || vec!["a.b".to_owned(), "command".to_owned()];
+    let drops = Tool {
+        volatile_keys: keys(),
+        ..Tool::default()
+    };
+    let counts = Tool {
+        same_call: keys(),
+        ..Tool::default()
+    };
+    let masks = [("line", "LINE"), (r"(?i)\bbuild[ #-]*\d+", "<$build>")];
+    let masks = masks.map(|(pattern, name)| (pattern.to_owned(), name.to_owned()));
+    let tools = [("edit".to_owned(), drops), ("search".to_owned(), counts)];
+    Sameness::new(tools.into(), masks.into(), keyed("queue depth")).expect("masks are good")
+});
+
+/// Results with a key of a team beside those of looptrace.
+fn keyed(key: &str) -> Results {
+    Results {
+        keys: masks::volatile_keys()
+            .map(str::to_owned)
+            .chain([text::head(key, 200).to_owned()])
+            .collect(),
+        telling_keys: [key.to_owned()].into(),
+    }
+}
+
+/// An edit that quotes a text.
+fn quoted(text: &str) -> String {
+    json!({"path": "a.py", "old_string": text, "a": {"b": [text]}}).to_string()
+}
+
+/// A turn with a text in each field.
+fn turn<'a>(kind: &'a str, text: &'a str) -> Turn<'a> {
+    Turn {
+        kind,
+        name: Some(text),
+        subtask: Some(text),
+        arguments: Some(text),
+        result: Some(text),
+        error: Some(text),
+        error_type: Some(text),
+        location: Some(text),
+        trace: Some(text),
+        text: Some(text),
+        response: Some(text),
+        talks_on: Some(text),
+        failed: None,
+        figures: Figures::default(),
+    }
+}
+
+/// A failed call that tells all by its result.
+fn failed<'a>(tool: &'a str, text: &'a str) -> Turn<'a> {
+    Turn {
+        name: Some(tool),
+        error: None,
+        error_type: None,
+        location: None,
+        trace: None,
+        failed: Some(true),
+        ..turn("tool", text)
+    }
+}
+
+/// Pieces of what attackers print; tables have what tools, runners and models do.
+const PIECES: &[&str] = &[
+    "{\"a\": [1, 2.5e300, null, true], \"b\": \"\\ud800\\u0000\"}",
+    "1e999999999999, -0, 123456789012345678901234567890, 0.1",
+    "Traceback (most recent call last):\n  File \"/app/main.py\", line 7, in run\n    f(x)\n",
+    "    at Object.<anonymous> (/srv/app.js:10:5)\n",
+    "thread 'main' panicked at src/main.rs:4:5:\n",
+    "=== FAILED tests/test_a.py::test_b[x-1] - assert 1 == 2 ===\n3 failed, 97 passed in 1.20s\n",
+    "Tests: 1 failed, 2 passed, 3 total\nok 1 - a\nnot ok 2 - b\n",
+    "TOTAL    120    12    90%\n",
+    "error[E0425]: cannot find value `x`\n  --> src/lib.rs:1:1\n",
+    "2026-01-01T00:00:00.123Z 12:34:56 1700000000 3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+    "0xDEADBEEF deadbeefdeadbeef /tmp/tmp.aB3x 10.0.0.1:8080 pid=4242 took 3.2ms",
+    "[cut hash:abcdefghijklmnop placeless:hash:abcdefghijklmnop words:hash:abcdefghijklmnop \
+     exact:0123456789ab chant:999999999999999999999x1 figures:1:2:3.4]",
+    "\u{1b}[31mred\u{1b}[0m\r\n",
+    "é\u{301}\u{200d}\u{202e}\u{feff}İıſßﬁ🏳️‍🌈",
+    "\u{0}\u{7f}\u{85}\u{2028}\u{a0}\u{10ffff}",
+    "((((((((((a+)+)+)+)+)+)+)+)+)+)+$",
+    "\\n\\t\\\\\"'`$(x)${y}<z>&amp;%00",
+    "the same words again and again ",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "                                ",
+    "\n\n\n\n\n\n\n\n",
+    "[[[[[[[[[[[[[[[[",
+    "{\"a\":{\"a\":{\"a\":{\"a\":",
+    "99999999999999999999",
+    "exit code 1 Process exited with code -1 status: 500",
+];
+
+/// All pieces from which texts are put together.
+static ALL: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let mut pieces: Vec<String> = PIECES.iter().map(|piece| (*piece).to_owned()).collect();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/core/data");
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .expect("the tables stand there")
+        .map(|file| file.expect("it is a file").path())
+        .collect();
+    files.sort();
+    for file in files {
+        let table: toml::Value =
+            toml::from_str(&fs::read_to_string(file).expect("it is read")).expect("it is a table");
+        add_examples(&table, &mut pieces);
+    }
+    pieces.retain(|piece| !piece.is_empty());
+    pieces
+});
+
+/// Add the examples of rows, and the texts that rows do not find.
+fn add_examples(value: &toml::Value, pieces: &mut Vec<String>) {
+    match value {
+        toml::Value::Array(items) => items.iter().for_each(|item| add_examples(item, pieces)),
+        toml::Value::Table(items) => {
+            for (key, item) in items {
+                match item {
+                    toml::Value::Array(texts) if key == "examples" || key == "others" => {
+                        let texts = texts.iter().map(|text| text.get("text").unwrap_or(text));
+                        pieces.extend(texts.filter_map(|text| Some(text.as_str()?.to_owned())));
+                    }
+                    item => add_examples(item, pieces),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Numbers that look random and are the same on every machine (splitmix64).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+
+    fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(len as u64)).unwrap_or(0)
+    }
+
+    // As often one of an attacker as one of a table.
+    fn piece(&mut self) -> &'static str {
+        let end = [PIECES.len(), ALL.len()][self.index(2)];
+        &ALL[self.index(end)]
+    }
+}
+
+/// A text of few or of many pieces, one of them often or each once, and damaged in places.
+fn hostile_text(seed: u64) -> String {
+    let mut numbers = Numbers(seed);
+    let longest = [40, 400, CHARS_MAX][numbers.index(3)];
+    let is_one_piece = numbers.below(4) == 0;
+    let mut piece = numbers.piece();
+    let mut chars: Vec<char> = Vec::new();
+    while (chars.len() as u64) < longest {
+        chars.extend(piece.chars());
+        if !is_one_piece {
+            piece = numbers.piece();
+        }
+    }
+    for _ in 0..numbers.below(20) {
+        let at = numbers.index(chars.len());
+        match numbers.below(4) {
+            0 => chars.truncate(at.max(1)),
+            1 => {
+                chars.remove(at);
+                chars.push('"');
+            }
+            2 => chars.insert(at, ['\u{0}', '"', '\\', '{', ']', 'İ'][numbers.index(6)]),
+            _ => chars[at] = char::from_u32(numbers.index(0x11_0000) as u32).unwrap_or('\u{fffd}'),
+        }
+    }
+    chars.into_iter().collect()
+}
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok()?.parse().ok()
+}
+
+/// Run all readers on a text; a fault names the reader and where the text is from.
+fn read(text: &str, origin: &str) {
+    for (name, reader) in READERS {
+        let begun = Instant::now();
+        let done = catch_unwind(AssertUnwindSafe(|| reader(text)));
+        assert!(done.is_ok(), "{name} panics on {origin}");
+        assert!(begun.elapsed() < LONGEST, "{name} is slow on {origin}");
+    }
+}
+
+#[test]
+fn no_text_is_too_much() {
+    let first = number("LOOPTRACE_FUZZ_SEED").unwrap_or(1);
+    for seed in first..first + number("LOOPTRACE_FUZZ_TEXTS").unwrap_or(TEXTS) {
+        read(&hostile_text(seed), &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn each_piece_may_be_long() {
+    for piece in PIECES {
+        read(&piece.repeat(1 << 10), piece);
+        read(&piece.chars().rev().collect::<String>().repeat(64), piece);
+    }
+}
+
+#[test]
+fn depth_is_bounded() {
+    for opening in ["[", "{\"a\":", "(", "{\"a\":[", "<a>", "Caused by: "] {
+        read(&opening.repeat(100_000), opening);
+    }
+}

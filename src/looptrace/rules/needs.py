@@ -1,0 +1,111 @@
+"""What a rule needs of a turn to fire at it, as data: most turns need no look at their lane.
+
+A need is only a statement about one turn. It may hold where the rule does not fire, and never fails
+where the rule does. `a & b` needs both, `a | b` needs one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from looptrace.rules.turns import UNKNOWN, NewTurn, Turns
+
+if TYPE_CHECKING:
+    from looptrace.rules.contract import Rule
+
+__all__ = ["ALWAYS", "Need", "again", "exceeds", "has", "reaches"]
+
+_SEEN = frozenset(NewTurn.__annotations__)
+_COLUMNS = frozenset(column.name for column in fields(Turns))
+
+Test: TypeAlias = Callable[[NewTurn], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One statement about a turn.
+
+    With `setting`, the one column is at least as much as the rule's setting times `unit`, and one
+    more where it `exceeds` it. With `before`, an earlier turn of the task is known to equal it in
+    all columns. Else the one column is known or set.
+    """
+
+    columns: tuple[str, ...]
+    before: bool = False
+    setting: str | None = None
+    unit: int = 1
+    exceeds: bool = False
+
+    def of(self, rule: Rule) -> Test:
+        """Return the condition with the rule's settings."""
+        columns, column = self.columns, self.columns[0]
+        if self.before:
+            return lambda turn: turn.again(*columns)
+        if self.setting is None:
+            return lambda turn: getattr(turn, column) != UNKNOWN
+        least = getattr(rule, self.setting) * self.unit + self.exceeds
+        return lambda turn: getattr(turn, column) >= least
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Ways in which a rule may fire at a turn: one of them, with all of its conditions."""
+
+    ways: tuple[tuple[Condition, ...], ...]
+
+    def __and__(self, other: Need) -> Need:
+        """Return the need of both."""
+        return Need(tuple(one + more for one in self.ways for more in other.ways))
+
+    def __or__(self, other: Need) -> Need:
+        """Return the need of one of them."""
+        return Need(self.ways + other.ways)
+
+    def of(self, rule: Rule) -> Test:
+        """Return whether a turn has what this rule needs, as a function of the turn."""
+        ways = [[condition.of(rule) for condition in way] for way in self.ways]
+        return lambda turn: any(all(holds(turn) for holds in way) for way in ways)
+
+
+# The rule looks at its lane at each of its turns.
+ALWAYS = Need(((),))
+
+
+def again(*columns: str) -> Need:
+    """Need an earlier turn of the task that is known to equal it in all columns, which are codes.
+
+    Raises:
+        ValueError: where rules see no such column.
+    """
+    for column in columns:
+        _check(column, _COLUMNS)
+    return Need(((Condition(columns, before=True),),))
+
+
+def has(column: str) -> Need:
+    """Need a mark that is set, or a code that is known. Raises ValueError as `again` does."""
+    return _seen(column)
+
+
+def reaches(column: str, setting: str, unit: int = 1) -> Need:
+    """Need at least a setting's value times `unit`. Raises ValueError as `again` does."""
+    return _seen(column, setting=setting, unit=unit)
+
+
+def exceeds(column: str, setting: str, unit: int = 1) -> Need:
+    """Need more than a setting's value times `unit`. Raises ValueError as `again` does."""
+    return _seen(column, setting=setting, unit=unit, exceeds=True)
+
+
+def _seen(column: str, **details: Any) -> Need:
+    _check(column, _SEEN)
+    return Need(((Condition((column,), **details),),))
+
+
+def _check(column: str, columns: frozenset[str]) -> None:
+    if column not in columns:
+        raise ValueError(
+            f"no need can be of {column!r}; the columns are: {', '.join(sorted(columns))}"
+        )

@@ -1,0 +1,96 @@
+"""What rules need of a turn, as data that the engine asks before it asks a rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from looptrace.analyzer.detect.columns import columns, encode_columns
+from looptrace.analyzer.detect.counters import add_counters
+from looptrace.analyzer.detect.ruleset import DEFAULT
+from looptrace.analyzer.testing.notation import tasks_in
+from looptrace.rules.contract import Rule
+from looptrace.rules.docs import examples
+from looptrace.rules.needs import ALWAYS, again, exceeds, has, reaches
+from looptrace.rules.registry import RULES
+from looptrace.rules.turns import UNKNOWN, Turns
+from tests.analyzer.engine.test_any_settings import many_tasks
+from tests.rules.test_cases import ALL
+from tests.seeds import seeds
+
+
+@dataclass(frozen=True)
+class Row:
+    """A turn of many, with what the engine shows of the last one."""
+
+    turns: Turns
+    row: int
+
+    def __getattr__(self, column: str) -> Any:
+        """Return the value of a column."""
+        return getattr(self.turns, column)[self.row]
+
+    def again(self, *names: str) -> bool:
+        """Return whether an earlier turn of the task is known to equal it in all columns."""
+        equal = self.turns.task[: self.row] == self.task
+        for name in names:
+            column = getattr(self.turns, name)
+            equal &= (column[: self.row] == column[self.row]) & (column[self.row] != UNKNOWN)
+        return bool(equal.any())
+
+
+def unneeded(rule: Rule, table: pl.DataFrame) -> tuple[int, list[int]]:
+    """Return at how many turns a rule fires, and those at which it lacks what it needs."""
+    turns = columns(add_counters(encode_columns(table), DEFAULT.counting))
+    lane = turns.lane(rule.lane)
+    fired = lane.rows[np.flatnonzero(rule.evaluate(lane).fires)].tolist()
+    has_needed = rule.needs.of(rule)
+    return len(fired), [row for row in fired if not has_needed(Row(turns, row))]
+
+
+def loops_of(rule: type[Rule]) -> pl.DataFrame:
+    """Return the turns of a rule's cases and examples, each a task."""
+    cases = {case.name: case.turns for case in ALL if case.rule == rule.name}
+    return tasks_in(cases | {text: text for text in examples(rule, "Looping")})
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if not rule.reads_texts])
+def test_no_rule_fires_without_what_it_needs(rule: type[Rule]) -> None:
+    """Live would lose the loop, because a rule that lacks what it needs is not asked."""
+    fired, without = unneeded(rule(), loops_of(rule))
+
+    assert fired, "nothing is compared"
+    assert not without
+
+
+@pytest.mark.parametrize("seed", range(seeds(16)))
+def test_needs_hold_for_any_turns(seed: int) -> None:
+    """Cases are few, and random turns meet what nobody thought of."""
+    table = many_tasks(seed)
+    found = [unneeded(rule(), table) for rule in RULES if not rule.reads_texts]
+
+    assert sum(fired for fired, _ in found)
+    assert not [rows for _, rows in found if rows]
+
+
+def test_a_column_that_no_rule_sees_is_refused() -> None:
+    """A typing mistake would otherwise show in the first turn of the rule."""
+    with pytest.raises(ValueError, match=r"no need can be of 'cal'; the columns are: agent, "):
+        again("call", "cal")
+    with pytest.raises(ValueError, match="no need can be of 'call'; the columns are: busy_ns, "):
+        has("call")
+
+
+def test_needs_are_joined() -> None:
+    """`&` binds more than `|`, as for numbers."""
+    need = has("enters") & (exceeds("visits", "max_visits") | reaches("errors", "max_errors", 2))
+
+    assert [[condition.columns[0] for condition in way] for way in need.ways] == [
+        ["enters", "visits"],
+        ["enters", "errors"],
+    ]
+    assert ALWAYS & need == need
