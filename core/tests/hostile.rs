@@ -19,7 +19,7 @@ use _core::same::{
 };
 use serde_json::json;
 
-const TEXTS: u64 = 500;
+const TEXTS: u64 = 200;
 const CHARS_MAX: u64 = 20_000;
 // Compiled for tests, on a crowded machine; a text that backtracks takes minutes.
 const LONGEST: Duration = Duration::from_secs(10);

@@ -120,8 +120,7 @@ fn is_failed_call(turn: &Turn, failed: Option<bool>) -> bool {
 /// Whether a result says that its call was refused, or was not answered in time.
 ///
 /// A wait that ends, and work that goes on, are no failures.
-#[must_use]
-pub fn is_refused(result: &str, tool: Option<&str>, arguments: Option<&str>) -> bool {
+fn is_refused(result: &str, tool: Option<&str>, arguments: Option<&str>) -> bool {
     if is_longer(result, REFUSAL_CHARS_MAX) || !REFUSED.is_match(result) || is_unfinished(result) {
         return false;
     }

@@ -18,4 +18,4 @@ pub mod tools;
 pub mod traces;
 pub mod turn;
 pub mod waits;
-pub mod written;
+mod written;

@@ -59,20 +59,20 @@ const READ_CHARS: usize = 200;
 // Arguments that say what was changed and where, and what was searched for.
 static CHANGED_FILE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r#""(?i-u:(?:target_?|notebook_?)?(?:file|path)|file_?(?:path|name))":"((?:[^"\\]|\\.)+)""#,
+        r#""(?i-u:(?:target_?|notebook_?)?(?:file|path)|file_?(?:path|name))":"((?:[^"\\]|\\.)+)"#,
     )
 });
 static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(concat!(
         r#""(?i-u:description|instructions?|summary|explanation|message|title"#,
         r#"|new_?(?:str|string|text)|replacement|contents?|text|code|patch|diff)":"#,
-        r#""((?:[^"\\]|\\.)+)""#
+        r#""((?:[^"\\]|\\.)+)"#
     ))
 });
 /// Arguments that say what was searched for; the only group is that.
 pub const SEARCHED: &str = concat!(
     r#""(?i-u:query|q|pattern|search|search_?term|keywords?|regex|term|question)":"#,
-    r#""((?:[^"\\]|\\.)+)""#
+    r#""((?:[^"\\]|\\.)+)"#
 );
 static SEARCH: LazyLock<Regex> = LazyLock::new(|| pattern(SEARCHED));
 // A file without its folders; also the file of a place, unless the file is temporary.
@@ -258,4 +258,17 @@ fn of_attempt(known: &Known<'_>) -> Parts {
 
 fn first<'t>(pattern: &Regex, text: &'t str) -> Option<&'t str> {
     pattern.captures(text)?.get(1).map(|group| group.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cut_arguments_name_the_file_as_far_as_it_goes() {
+        let whole = r#"{"path":"src/cart.py","content":"x = 1"}"#;
+        assert_eq!(of_change(whole), "file:cart.py:x-1");
+        assert_eq!(of_change(r#"{"file_name":"src/car"#), "file:car");
+        assert_eq!(of_search(r#"{"query":"the rate"#), "search:the-rate");
+    }
 }
