@@ -12,7 +12,7 @@ CORE := Cargo.toml $(shell find core -type f -not -path 'core/tests/*' -not -pat
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 DEMO := --constraint constraints.txt --editable '.[all]'
 DEV := --no-compile --constraint constraints.txt \
-	--editable '.[all,columns,mcp,objects,ray,semantic]' --group dev
+	--editable '.[all,mcp,objects,ray,semantic]' --group dev
 # Where only the core changed, nothing else is installed anew.
 or-core = $(if $(filter-out $(CORE),$?),$(1),--no-deps --editable .)
 

@@ -47,11 +47,6 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
     ("looptrace", "ingest", _TRACES, "--store", "store"),
     ("looptrace", "query"),
 )
-_READS_COLUMNS = f"""
-from pathlib import Path
-from looptrace.collector.otlp.protobuf_columns import span_columns
-assert span_columns([Path({_TRACES!r}, "thumbnail_retry_healthy.binpb").read_bytes()])
-"""
 _KNOWS_OBJECTS = """
 from looptrace.collector.store.objects.client import Objects
 Objects("s3://bucket/store")
@@ -68,7 +63,6 @@ USES: Mapping[str, Sequence[tuple[str, ...]]] = {
         *_COMMANDS[:1],
         ("python", "-c", "import looptrace.analyzer.fingerprint.embeddings"),
     ),
-    "columns": (*_COMMANDS[:1], ("python", "-c", _READS_COLUMNS)),
     "objects": (*_COMMANDS[:1], ("python", "-c", _KNOWS_OBJECTS)),
     "ray": (*_COMMANDS[:1], ("python", "-c", "import looptrace.ray_tasks")),
     "all": _COMMANDS,

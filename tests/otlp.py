@@ -12,6 +12,10 @@ from typing import Any, Literal, TypeAlias
 from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from looptrace.analyzer.schema.spans import SpanRow, span_rows
+from looptrace.collector.otlp.span_rows import DecodedSpans
+from looptrace.collector.otlp.span_table import joined_table
+
 Value: TypeAlias = "str | bool | int | float | Sequence[Value] | Mapping[str, Value] | None"
 Attributes: TypeAlias = Mapping[str, Value]
 Event: TypeAlias = tuple[str, Attributes]
@@ -171,3 +175,8 @@ class Trace:
 
 def _hex(text: str, size: int) -> str:
     return blake2b(text.encode(), digest_size=size).hexdigest()
+
+
+def rows_of(decoded: DecodedSpans) -> list[SpanRow]:
+    """Return all rows that were decoded."""
+    return span_rows(joined_table([decoded.spans or (), decoded.rows]))

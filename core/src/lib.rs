@@ -3,8 +3,11 @@
 mod patterns;
 #[cfg(feature = "extension-module")]
 mod python;
+#[cfg(feature = "extension-module")]
+mod python_wire;
 pub mod same;
 mod tables;
+pub mod wire;
 
 /// A hash of the code and the tables, for the reuse of what is stored.
 pub const SOURCE: &str = env!("CORE_SOURCE");

@@ -167,7 +167,7 @@ fn written(py: Python<'_>, made: Vec<Fingerprint>) -> PyResult<Bound<'_, PyTuple
 }
 
 /// Run a part of the core; a fault of it costs the caller an error and not the process.
-fn guarded<T>(work: impl FnOnce() -> T) -> PyResult<T> {
+pub fn guarded<T>(work: impl FnOnce() -> T) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|fault| {
         let said = fault
             .downcast_ref::<String>()
@@ -243,6 +243,12 @@ mod _core {
         Policy, answers_no, changes, failed_tests, figures, is_redacted, is_unfinished,
         kind_of_failure, makes, matches_nothing, pattern_fault, pauses, reads, says_failed,
         says_nothing, searches, type_of_failure, watches,
+    };
+
+    #[pymodule_export]
+    use crate::python_wire::{
+        LogRecords, OverBoundsError, Spans, begins_protobuf, decode_protobuf, decode_protobuf_logs,
+        protobuf_pieces,
     };
 
     use super::*;

@@ -17,6 +17,9 @@ use _core::same::{
     errors, failed_tests, json, kinds, made, masks, places, quotes, request, runners, text, tools,
     traces, waits,
 };
+use _core::wire::bounds::Bounds;
+use _core::wire::proto_request::{self, Piece, Request};
+use _core::wire::{logs, value};
 use serde_json::json;
 
 const TEXTS: u64 = 200;
@@ -163,6 +166,71 @@ fn failed<'a>(tool: &'a str, text: &'a str) -> Turn<'a> {
     }
 }
 
+/// Everything that reads bytes, by its name.
+const BYTE_READERS: &[(&str, fn(&[u8]))] = &[
+    ("protobuf", |data| {
+        for bounds in [Bounds::NONE, FEW] {
+            for is_whole in [true, false] {
+                for piece in proto_request::pieces(data, 100) {
+                    let _ = proto_request::spans(&request(data, piece, is_whole), bounds);
+                }
+            }
+            let _ = proto_request::check(data, bounds);
+        }
+        let _ = proto_request::begins(data);
+    }),
+    ("logs", |data| {
+        let _ = logs::read(data);
+    }),
+    ("base64", |data| {
+        assert_eq!(value::base64(data).len(), data.len().div_ceil(3) * 4);
+    }),
+];
+
+const FEW: Bounds = Bounds {
+    spans_max: 3,
+    span_bytes_max: 50,
+    depth_max: 5,
+};
+
+fn request(data: &[u8], piece: Piece, is_whole: bool) -> Request<'_> {
+    Request {
+        place: "t".into(),
+        data,
+        piece,
+        is_whole,
+    }
+}
+
+/// A request with a span that has all kinds of values.
+const SPAN: &[u8] =
+    b"\x0a\x7b\x0a\x12\x0a\x10\x0a\x0cservice.name\x12\x00\x12\x65\x0a\x03\x0a\x01s\x12\x5e\
+\x0a\x10aaaaaaaaaaaaaaaa\x12\x08bbbbbbbb\x2a\x04chat\x39\x01\x00\x00\x00\x00\x00\x00\x00\
+\x4a\x09\x0a\x01k\x12\x04\x0a\x02\xc3\xa9\x4a\x07\x0a\x01b\x12\x02\x10\x01\
+\x4a\x0c\x0a\x01l\x12\x07\x2a\x05\x0a\x03\x3a\x01\x00\x4a\x09\x0a\x01m\x12\x04\x32\x02\x0a\x00\
+\x5a\x03\x12\x01e\x6a\x00\x7a\x02\x18\x02";
+
+/// Bytes like a request, damaged in places.
+fn hostile_bytes(seed: u64) -> Vec<u8> {
+    let mut numbers = Numbers(seed);
+    let mut bytes = SPAN.repeat(1 + numbers.index(4));
+    for _ in 0..numbers.below(12) {
+        let at = numbers.index(bytes.len().max(1));
+        match numbers.below(5) {
+            0 => bytes.truncate(at.max(1)),
+            1 if !bytes.is_empty() => bytes[at] = numbers.below(256) as u8,
+            2 if !bytes.is_empty() => bytes[at] ^= 1 << numbers.below(8),
+            3 => bytes.insert(at, [0, 255, 128, 10, 11, 12, 18][numbers.index(7)]),
+            _ => {
+                let end = (at + numbers.index(40)).min(bytes.len());
+                let again = bytes[at.min(end)..end].to_vec();
+                bytes.splice(at..at, again);
+            }
+        }
+    }
+    bytes
+}
+
 /// Pieces of what attackers print; tables have what tools, runners and models do.
 const PIECES: &[&str] = &[
     "{\"a\": [1, 2.5e300, null, true], \"b\": \"\\ud800\\u0000\"}",
@@ -295,11 +363,39 @@ fn read(text: &str, origin: &str) {
     }
 }
 
+/// Run all readers on bytes; a fault names the reader and where the bytes are from.
+fn read_bytes(data: &[u8], origin: &str) {
+    for (name, reader) in BYTE_READERS {
+        let begun = Instant::now();
+        let done = catch_unwind(AssertUnwindSafe(|| reader(data)));
+        assert!(done.is_ok(), "{name} panics on {origin}");
+        assert!(begun.elapsed() < LONGEST, "{name} is slow on {origin}");
+    }
+}
+
 #[test]
 fn no_text_is_too_much() {
     let first = number("LOOPTRACE_FUZZ_SEED").unwrap_or(1);
     for seed in first..first + number("LOOPTRACE_FUZZ_TEXTS").unwrap_or(TEXTS) {
         read(&hostile_text(seed), &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn no_bytes_are_too_much() {
+    let first = number("LOOPTRACE_FUZZ_SEED").unwrap_or(1);
+    for seed in first..first + number("LOOPTRACE_FUZZ_TEXTS").unwrap_or(TEXTS) * 10 {
+        read_bytes(&hostile_bytes(seed), &format!("seed {seed}"));
+    }
+    for piece in [
+        SPAN,
+        b"\x0a\x00",
+        b"\x12\x00",
+        b"\x0b",
+        b"\xff",
+        b"\x0a\x80\x80\x80\x80\x08",
+    ] {
+        read_bytes(&piece.repeat(1 << 14), "repeated bytes");
     }
 }
 

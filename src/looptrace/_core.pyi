@@ -5,6 +5,7 @@ the call, never the process.
 """
 
 from collections.abc import Mapping, Sequence, Set
+from typing import TypeAlias
 
 SOURCE: str
 """A hash of the core's code and tables, by which stored fingerprints are known to be of it."""
@@ -114,3 +115,84 @@ def kind_of_failure(text: str) -> str | None:
 
 def type_of_failure(text: str) -> str | None:
     """Return the first type of error that a text names."""
+
+Limits: TypeAlias = tuple[int | None, int | None, int | None]
+"""How much of a request is read: spans, bytes of a span, levels of JSON in a span."""
+
+class OverBoundsError(ValueError):
+    """The request exceeds a bound; the text says which."""
+
+class Spans:
+    """Decoded spans in columns (`SPAN_SCHEMA`), which leave as Arrow, and what is wrong."""
+
+    problems: list[tuple[str, str, bool, bool]]
+    """Parts that could not be read: where, why, whether it is no OTLP, whether it is one span."""
+    cut: list[int]
+    """Attributes lost by each span that lost any."""
+    logged: int
+    """How many are no spans but events of log records."""
+    size: int
+    """The bytes that they take in memory."""
+
+    @staticmethod
+    def joined(every: Sequence[Spans]) -> Spans:
+        """Return the spans of some after each other, without what is wrong."""
+
+    def __len__(self) -> int: ...
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the columns as a stream of Arrow (PyCapsule), without a copy of the texts."""
+
+class LogRecords:
+    """Decoded log records in columns, which leave as Arrow.
+
+    The columns are time_ns and observed_ns as digits, event_name, body and attributes as JSON,
+    trace_id and span_id in hex (texts), and the place of their source in `sources` (int).
+    """
+
+    sources: list[tuple[int, str | None]]
+    """What records share: the place of their resource in `resources`, the name of their scope."""
+    resources: list[str]
+    """The attributes of the resources, as JSON."""
+
+    def __len__(self) -> int: ...
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the columns as a stream of Arrow (PyCapsule), without a copy of the texts."""
+
+def decode_protobuf(
+    data: bytes,
+    place: str,
+    *,
+    piece: tuple[int, int, int] | None = None,
+    is_whole: bool = True,
+    limits: Limits | None = None,
+) -> Spans:
+    """Return the spans of a request, without the interpreter's lock; bad data raises nothing.
+
+    Args:
+        data: the request.
+        place: the name of the source, for problems.
+        piece: the part of it that is read, as `protobuf_pieces` gives it.
+        is_whole: whether it ends as it should; of one that does not, somebody else tells so.
+        limits: how much is read; None for all.
+
+    Raises:
+        OverBoundsError: where it exceeds a limit.
+    """
+
+def decode_protobuf_logs(data: bytes, *, limits: Limits | None = None) -> LogRecords | None:
+    """Return the records of a request of logs; None where it cannot be decoded.
+
+    Raises:
+        OverBoundsError: where it exceeds a limit.
+    """
+
+def protobuf_pieces(data: bytes, bytes_min: int) -> list[tuple[int, int, int]]:
+    """Cut a request between its ResourceSpans into pieces of `bytes_min` bytes or some more.
+
+    Returns:
+        For each the first byte, the byte after the last, and the number of the first
+        ResourceSpans. A request that is no protobuf is one piece.
+    """
+
+def begins_protobuf(head: bytes) -> bool:
+    """Return whether bytes begin like an export request: with non-empty ResourceSpans."""

@@ -22,6 +22,7 @@ from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.files import reader, sources
 from looptrace.collector.files.reader import SpansRead, read_spans, spool_spans
+from looptrace.collector.otlp import protobuf
 from looptrace.processes import Processes
 from tests.collector.conftest import TRACE_ID, Write, line, pack_zstd, request, span
 from tests.paths import SHARED
@@ -71,12 +72,6 @@ def numbers(found: SpansRead) -> list[int]:
     """Return the numbers of the spans that were read."""
     assert found.spans.schema == SPAN_SCHEMA
     return [int(span_id, 16) for span_id in found.spans["span_id"]]
-
-
-@pytest.fixture(autouse=True)
-def by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read small messages as large ones are read."""
-    monkeypatch.setattr(reader, "COLUMNS_BYTES_MIN", 1)
 
 
 FORMS = {
@@ -401,7 +396,7 @@ def test_a_bad_span_of_a_large_message_costs_itself_alone(
 ) -> None:
     """A message is read in pieces, and what is wrong is named by its place in the whole."""
     good, bad = proto(1, 2), proto(0)
-    monkeypatch.setattr(reader, "RUN_BYTES", len(good))
+    monkeypatch.setattr(protobuf, "PIECE_BYTES", len(good))
 
     found = read_spans([write("a.pb", good + bad + proto(3) + good)])
 

@@ -12,18 +12,18 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Link, Status, StatusCode
 
+from looptrace._core import begins_protobuf
 from looptrace.collector.otlp import protobuf
 from looptrace.collector.otlp.frames import DamagedError, Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.otlp.protobuf import (
-    begins_message,
     begins_prefixed,
     decode_message,
     prefixed_messages,
     whole_message,
 )
 from tests.collector.conftest import pack_zstd
-from tests.otlp import as_json
+from tests.otlp import as_json, rows_of
 
 SPANS = 3
 DEEP = 200
@@ -51,7 +51,7 @@ def names(request: bytes) -> list[str]:
     """Return the names of the spans of a message in which nothing is wrong."""
     out = decode_message("t.pb", Frame(0, request))
     assert out.problems == []
-    return [row[3] for row in out.rows]
+    return [row[3] for row in rows_of(out)]
 
 
 def prefixed(*messages: bytes) -> bytes:
@@ -65,8 +65,8 @@ def test_both_encodings_give_the_same_rows() -> None:
     proto = decode_message("t.pb", Frame(0, request.SerializeToString()))
     text = decode_document("t.json", Frame(1, as_json(request)))
 
-    assert proto == text
-    assert len(proto.rows) == SPANS
+    assert rows_of(proto) == rows_of(text)
+    assert len(rows_of(proto)) == SPANS
 
 
 def test_every_kind_of_value_is_equal_in_both() -> None:
@@ -85,22 +85,25 @@ def test_every_kind_of_value_is_equal_in_both() -> None:
     span.end_time_unix_nano = 0
     proto = decode_message("t.pb", Frame(0, request.SerializeToString()))
 
-    assert proto == decode_document("t.json", Frame(1, as_json(request)))
-    assert '"h":"AP8="' in proto.rows[0][10]
+    text = decode_document("t.json", Frame(1, as_json(request)))
+
+    assert rows_of(proto) == rows_of(text)
+    assert '"h":"AP8="' in rows_of(proto)[0][10]
 
 
 def test_cut_off_message_is_read_up_to_the_cut() -> None:
     """A file that is still being written ends anywhere."""
     data = exported().SerializeToString()
-    whole = decode_message("t.pb", Frame(0, data)).rows
+    whole = rows_of(decode_message("t.pb", Frame(0, data)))
     counts = []
     for stop in range(1, len(data)):
         out = decode_message("t.pb", Frame(0, data[:stop]))
-        assert whole[: len(out.rows)] == out.rows
+        rows = rows_of(out)
+        assert whole[: len(rows)] == rows
         assert [problem.why for problem in out.problems] == [
             "the request: the protobuf message is cut off; export it again"
         ]
-        counts.append(len(out.rows))
+        counts.append(len(rows))
 
     assert counts == sorted(counts)
     assert set(counts) == set(range(SPANS))
@@ -119,7 +122,7 @@ def test_bad_spans_cost_only_themselves() -> None:
     out = decode_message("t.pb", Frame(3, data))
 
     assert garbled.name == "GARBLED"
-    assert [row[3] for row in out.rows] == ["chat", "execute_tool", "invoke_agent"]
+    assert [row[3] for row in rows_of(out)] == ["chat", "execute_tool", "invoke_agent"]
     assert {problem.where for problem in out.problems} == {"t.pb message 3"}
     assert [problem.why.split(":")[0] for problem in out.problems] == [
         f"resourceSpans[0].scopeSpans[0].spans[{index}] was left out" for index in (3, 4, 5)
@@ -153,7 +156,7 @@ def test_garbage_after_a_request_is_reported(garbage: bytes) -> None:
     """The spans read before are kept."""
     out = decode_message("t.pb", Frame(0, exported().SerializeToString() + garbage))
 
-    assert len(out.rows) == SPANS
+    assert len(rows_of(out)) == SPANS
     assert len(out.problems) == 1
     assert "not protobuf at byte" in out.problems[0].why
 
@@ -210,11 +213,11 @@ def test_forms_are_told_apart() -> None:
     data = exported().SerializeToString()
     text = as_json(exported())
 
-    assert begins_message(data)
+    assert begins_protobuf(data)
     assert not begins_prefixed(data)
     for message in (data, text, pack_zstd(data)):
         assert begins_prefixed(prefixed(message))
-        assert not begins_message(prefixed(message))
+        assert not begins_protobuf(prefixed(message))
     for other in (
         b"",
         b"\n",
@@ -225,5 +228,5 @@ def test_forms_are_told_apart() -> None:
         bytes(64),
         b"\0\0\0\5abcde",
     ):
-        assert not begins_message(other)
+        assert not begins_protobuf(other)
         assert not begins_prefixed(other)

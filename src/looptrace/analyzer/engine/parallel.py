@@ -17,7 +17,6 @@ from looptrace.analyzer.engine.span_spool import SpanSpool, split_spans
 from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.normalize.span_tree import groups
-from looptrace.analyzer.schema.attribute_lists import concat_spans
 from looptrace.analyzer.schema.compaction import compacted
 from looptrace.analyzer.schema.distinct_spans import alone_text, distinct_spans, whole_spans
 from looptrace.analyzer.schema.spans import Skipped
@@ -64,7 +63,7 @@ def analyse_in(
         UnavailableError: if there is no room for temporary files.
     """
     if spool.spans < SPANS_MIN or (processes.jobs == 1 and spool.is_in_memory):
-        spans, clashes = distinct_spans(concat_spans(spool.tables()))
+        spans, clashes = distinct_spans(pl.concat(spool.tables()))
         analysis = analyse(spans, (*skipped, *clashes), policy)
         return analysis, failures_of(analysis.turns)
     parts = [
@@ -137,7 +136,7 @@ def _parted(of_trace: pl.DataFrame, ties: pl.DataFrame, parts: int) -> pl.DataFr
 
 def _analysis_of_part(part: _Part) -> _PartAnalysis:
     tables = (each if isinstance(each, pl.DataFrame) else pl.read_ipc(each) for each in part.spans)
-    records, clashes = distinct_spans(concat_spans(tables))
+    records, clashes = distinct_spans(pl.concat(tables))
     spans = whole_spans(records)
     analysis = analyse(spans, policy=part.policy)
     failures = compacted(failures_of(analysis.turns))

@@ -24,7 +24,6 @@ from looptrace.analyzer.fields.dialect_table import (
     split,
 )
 from looptrace.analyzer.fields.flat_messages import FlatKeys, FlatMessages
-from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, attributes_of
 from looptrace.analyzer.schema.spans import NO_ITEMS, SPAN_SCHEMA, SpanRow
 from looptrace.analyzer.text.payloads import parsed
 from looptrace.analyzer.text.session_names import bounded_name
@@ -308,17 +307,11 @@ SpanColumns: TypeAlias = tuple[Mapping[str, Sequence[Any]], Iterable[dict[str, A
 
 
 def parts_of(spans: pl.DataFrame) -> Iterator[SpanColumns]:
-    """Yield parts of a span table, of as many spans as are read at once.
-
-    If the attributes are lists, the columns have only a blank for them.
-    """
-    attributes = spans["attributes"]
-    if attributes.dtype == ATTRIBUTES:
-        spans = spans.with_columns(attributes=pl.lit(""))  # Rows of lists are slow to make.
+    """Yield parts of a span table, of as many spans as are read at once."""
     for start in range(0, spans.height, SPANS_READ_TOGETHER):
         rows = spans.slice(start, SPANS_READ_TOGETHER).rows()
         columns = dict(zip(spans.columns, zip(*rows, strict=True), strict=True))
-        yield columns, attributes_of(attributes.slice(start, SPANS_READ_TOGETHER))
+        yield columns, map(msgspec.json.decode, columns["attributes"])
 
 
 def parts_of_rows(rows: Sequence[SpanRow]) -> Iterator[SpanColumns]:

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.schema.attribute_lists import with_json
 from looptrace.analyzer.schema.spans import (
     LOGGED,
     NO_ITEMS,
@@ -109,7 +108,7 @@ def distinct_spans(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Skipped]]:
     """
     if not spans.select(_KEY).is_duplicated().any():
         return spans, []
-    spans = with_json(spans).unique(maintain_order=True)
+    spans = spans.unique(maintain_order=True)
     has_logged = _IS_LOGGED | pl.col("events").str.contains(_MARKED, literal=True)
     if not spans.select(has_logged.any()).item():
         return _one_of_each(spans)

@@ -12,7 +12,6 @@ from typing import TypeAlias, cast
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.schema.attribute_lists import ATTRIBUTES, with_json
 from looptrace.analyzer.schema.column import Column, schema_of
 
 _TEXT, _INT = pl.String(), pl.Int64()
@@ -41,8 +40,6 @@ SPAN_COLUMNS = (
 )
 # The page of the store's schema (docs/schema.md) has each column, its unit and what null means.
 SPAN_SCHEMA = schema_of(SPAN_COLUMNS)
-# The same table before it is stored, if a reader of columns made it.
-SPAN_LISTS_SCHEMA = pl.Schema({**SPAN_SCHEMA, "attributes": ATTRIBUTES})
 
 # A span as a tuple: the columns of SPAN_SCHEMA, in its order.
 SpanRow: TypeAlias = tuple[
@@ -82,8 +79,8 @@ class Skipped:
 
 
 def span_rows(spans: pl.DataFrame) -> list[SpanRow]:
-    """Return the rows of a table of spans (`SPAN_SCHEMA` or `SPAN_LISTS_SCHEMA`)."""
-    return cast("list[SpanRow]", with_json(spans).rows())
+    """Return the rows of a table of spans (`SPAN_SCHEMA`)."""
+    return cast("list[SpanRow]", spans.rows())
 
 
 def chars_held(span: SpanRow) -> int:

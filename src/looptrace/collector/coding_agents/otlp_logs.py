@@ -8,16 +8,15 @@ record with an impossible time or id. All other records are ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any
 
 import msgspec
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+import polars as pl
 from msgspec import Struct
-from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as ProtoRecord
-from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
+from looptrace import _core
 from looptrace.analyzer.text.escapes import with_whole_escapes
 from looptrace.collector.coding_agents.genai_events import EventRows
 from looptrace.collector.coding_agents.log_events import LogRecord, event_row
@@ -34,7 +33,6 @@ from looptrace.collector.otlp.json_messages import (
     plain,
     plain_map,
 )
-from looptrace.collector.otlp.protobuf import RequestPiece
 from looptrace.collector.otlp.span_rows import BadSpanError, Bounds, DecodedSpans, Problem
 
 REQUEST = "the request"
@@ -77,6 +75,7 @@ class LogsRequest(Struct, rename="camel"):
 
 
 _decode_request = msgspec.json.Decoder(LogsRequest).decode
+_decode = msgspec.json.decode
 _decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -98,7 +97,11 @@ def decode_document(data: bytes, where: str) -> DecodedSpans:
 
 
 def decode_json(data: bytes, where: str = REQUEST, bounds: Bounds = _UNBOUNDED) -> DecodedSpans:
-    """Return the rows of a request in OTLP/JSON, and what is wrong with it."""
+    """Return the rows of a request in OTLP/JSON, and what is wrong with it.
+
+    Raises OverBoundsError.
+    """
+    otlp_json.check_request(data, bounds)
     if _UNDERSCORED in data:
         data = otlp_json.camel_case(data)
     try:
@@ -116,24 +119,25 @@ def _whole_request(data: bytes) -> LogsRequest:
 
 
 def decode_proto(data: bytes, where: str = REQUEST, bounds: Bounds = _UNBOUNDED) -> DecodedSpans:
-    """Return the rows of a request in OTLP/protobuf, and what is wrong with it."""
-    try:
-        request = LogsData.FromString(data)
-    except DecodeError as error:
-        return DecodedSpans(
-            problems=[Problem(where, f"it is not a protobuf of logs: {error}; {MEND}")]
-        )
-    return _decoded(_records_of_proto(request), where, bounds)
+    """Return the rows of a request in OTLP/protobuf, and what is wrong with it.
+
+    Raises OverBoundsError.
+    """
+    read = _core.decode_protobuf_logs(data, limits=bounds.limits)
+    if read is None:
+        why = f"it is not a protobuf of logs, not UTF-8, or nested too deep; {MEND}"
+        return DecodedSpans(problems=[Problem(where, why)])
+    return _decoded(_records_of_proto(read), where, bounds)
 
 
 def decode_spans_or_logs(
-    name: str, message: Frame, piece: RequestPiece | None = None
+    name: str, message: Frame, piece: tuple[int, int, int] | None = None
 ) -> DecodedSpans:
     """Return the rows of a protobuf message of spans or of logs, which differ in their records."""
     decoded = otlp_proto.decode_message(name, message, piece)
-    if decoded.rows or not decoded.problems:
+    if decoded.spans is not None or not decoded.problems:
         return decoded
-    data = message.data[piece.start : piece.stop] if piece else message.data
+    data = message.data[piece[0] : piece[1]] if piece else message.data
     logged = decode_proto(data, name)
     return logged if logged.rows or logged.placeless else decoded
 
@@ -179,22 +183,24 @@ def _of_json(record: OtlpLogRecord, resource: Mapping[str, Any], scope: str | No
     )
 
 
-def _records_of_proto(request: LogsData) -> Iterator[Callable[[], LogRecord]]:
-    for of_resource in request.resource_logs:
-        resource = otlp_proto.plain_map(of_resource.resource.attributes)
-        for of_scope in of_resource.scope_logs:
-            for record in of_scope.log_records:
-                yield partial(_of_proto, record, resource, of_scope.scope.name)
+def _records_of_proto(read: _core.LogRecords) -> Iterator[Callable[[], LogRecord]]:
+    if not len(read):
+        return
+    resources = list(map(_decode, read.resources))
+    sources = [(resources[place], scope) for place, scope in read.sources]
+    for *record, source in pl.DataFrame(read).iter_rows():
+        yield partial(_of_core, record, *sources[source])
 
 
-def _of_proto(record: ProtoRecord, resource: Mapping[str, Any], scope: str) -> LogRecord:
+def _of_core(record: Sequence[str], resource: Mapping[str, Any], scope: str | None) -> LogRecord:
+    time_ns, observed_ns, event_name, body, attributes, *span = record
     return LogRecord(
-        time_ns=record.time_unix_nano,
-        observed_ns=record.observed_time_unix_nano,
-        event_name=record.event_name,
-        body=otlp_proto.plain(record.body),
-        attributes=otlp_proto.plain_map(record.attributes),
+        time_ns=int(time_ns),
+        observed_ns=int(observed_ns),
+        event_name=event_name,
+        body=_decode(body),
+        attributes=_decode(attributes),
         resource=resource,
-        span=(record.trace_id.hex(), record.span_id.hex()),
-        scope=scope or None,
+        span=(span[0], span[1]),
+        scope=scope,
     )

@@ -11,38 +11,31 @@ from pathlib import Path
 
 import polars as pl
 
+from looptrace._core import begins_protobuf
 from looptrace.analyzer.engine.span_spool import SpanFile, SpanSpool, write_spans
-from looptrace.analyzer.schema.attribute_lists import concat_spans, with_json
 from looptrace.analyzer.schema.distinct_spans import distinct_spans
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped, SpanRow
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped
 from looptrace.collector.coding_agents.otlp_logs import decode_spans_or_logs
 from looptrace.collector.files.sources import Source, find_sources, unpacked, unpacked_message
 from looptrace.collector.importers.console.lines import with_printed_spans
 from looptrace.collector.importers.documents import decoded_documents, empty_text
 from looptrace.collector.importers.tables import begins_table, decode_table
-from looptrace.collector.otlp.frames import FRAME_BYTES_MAX, DamagedError, Frame
+from looptrace.collector.otlp.frames import DamagedError, Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.otlp.json_documents import begins_document, documents
 from looptrace.collector.otlp.protobuf import (
-    begins_message,
     begins_prefixed,
+    message_pieces,
     prefixed_messages,
-    request_pieces,
     whole_message,
 )
-from looptrace.collector.otlp.protobuf_columns import can_read_columns, span_columns
 from looptrace.collector.otlp.span_rows import DecodedSpans, Problem, placeless_text
-from looptrace.collector.otlp.span_table import span_table
-from looptrace.errors import InputError
+from looptrace.collector.otlp.span_table import Block, joined_table
 from looptrace.processes import Processes
 
-# How many rows, and characters in them, are held as Python objects before they become columns.
+# How many spans, and bytes in them, are held before they become a table.
 ROWS_HELD_MAX = 50_000
 CHARS_HELD_MAX = 16 << 20
-# Protobuf messages are read by columns together, up to so many bytes. What reads them takes as long
-# to load as a smaller input to be read.
-RUN_BYTES = 4 << 20
-COLUMNS_BYTES_MIN = 1 << 20
 # Files of fewer bytes are read before processes have started.
 SHARED_BYTES_MIN = 16 << 20
 # Pieces of the files for each process, so that none waits long for the one with the largest.
@@ -90,7 +83,7 @@ def read_spans(paths: Sequence[str], on_bytes: OnBytes = lambda _done, _all: Non
     """
     sources, missing = find_sources(paths)
     tables = [SPAN_SCHEMA.to_frame()]
-    notes = _read(sources, on_bytes, lambda spans: tables.append(with_json(spans)))
+    notes = _read(sources, on_bytes, tables.append)
     spans, clashes = distinct_spans(pl.concat(tables))
     skipped = (*missing, *notes.skipped, *clashes)
     return SpansRead(spans, skipped, notes.cut, notes.empty, len(sources))
@@ -215,7 +208,7 @@ def _decode(source: Source, on_read: Callable[[int], None]) -> Iterator[DecodedS
     decoded, is_empty = None, True
     for decoded in _decode_by_form(source.name, head, chunks):
         has_more = bool(decoded.problems or decoded.placeless)
-        is_empty &= not decoded.rows and decoded.table is None and not has_more
+        is_empty &= not decoded.is_any and not has_more
         yield decoded
     if decoded is None:
         yield DecodedSpans(problems=[Problem(source.name, damage or _EMPTY)])
@@ -249,86 +242,33 @@ def _decode_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator
     is_text = begins_document(head) or head.isspace()
     if begins_table(head):
         yield decode_table(name, chunks)
-    elif not is_text and begins_message(head):
-        yield from _decode_messages(name, [whole_message(chunks)])
+    elif not is_text and begins_protobuf(head):
+        yield from _decode_message(name, whole_message(chunks))
     elif not is_text and begins_prefixed(head):
-        for messages in _runs(prefixed_messages(chunks)):
-            yield from _decode_messages(name, messages)
+        for message in prefixed_messages(chunks):
+            yield from _decode_prefixed(name, message)
     else:
         yield from decoded_documents(name, with_printed_spans(documents(chunks)))
 
 
-def _runs(messages: Iterator[Frame]) -> Iterator[list[Frame]]:
-    """Yield messages that follow one another, as many as are read together."""
-    run: list[Frame] = []
-    size = 0
-    for message in messages:
-        if run and size + len(message.data) > RUN_BYTES:
-            yield run
-            run, size = [], 0
-        run.append(message)
-        size += len(message.data)
-    if run:
-        yield run
+def _decode_message(name: str, message: Frame) -> Iterator[DecodedSpans]:
+    """Decode a protobuf message; a large one piece by piece."""
+    for piece in message_pieces(message):
+        yield decode_spans_or_logs(name, message, piece)
 
 
-def _decode_messages(name: str, messages: Sequence[Frame]) -> Iterator[DecodedSpans]:
-    """Decode protobuf messages by columns; each for itself where that cannot be."""
-    try:
-        requests = _whole_requests(messages)
-        if len(requests) == 1:
-            yield from _decode_pieces(name, replace(messages[0], data=requests[0]))
-            return
-        decoded = _by_columns(requests)
-    except InputError:  # Damaged, or no protobuf: the careful reader says which.
-        decoded = None
-    if decoded is None:
-        yield from (_decode_message(name, message) for message in messages)
-    else:
-        yield decoded
-
-
-def _whole_requests(messages: Sequence[Frame]) -> list[bytes]:
-    """Unpack messages to read them by columns; none where they are few or one is cut off.
-
-    Raises InputError where one cannot be unpacked.
-    """
-    is_large = sum(len(message.data) for message in messages) >= COLUMNS_BYTES_MIN
-    if not is_large or any(message.problem for message in messages) or not can_read_columns():
-        return []
-    requests: list[bytes] = []
-    for message in messages:
-        requests.append(unpacked_message(message.data))
-        if sum(map(len, requests)) > FRAME_BYTES_MAX:
-            return []
-    return requests
-
-
-def _decode_pieces(name: str, message: Frame) -> Iterator[DecodedSpans]:
-    """Decode a large message piece by piece; raises InputError before the first."""
-    for piece in request_pieces(message.data, RUN_BYTES):
-        decoded = _by_columns([message.data[piece.start : piece.stop]])
-        yield decode_spans_or_logs(name, message, piece) if decoded is None else decoded
-
-
-def _by_columns(requests: Sequence[bytes]) -> DecodedSpans | None:
-    """Return the spans of requests in columns; None where one of them needs care."""
-    read = span_columns(requests) if requests else None
-    return None if read is None else DecodedSpans(table=read[0], cut=read[1])
-
-
-def _decode_message(name: str, message: Frame) -> DecodedSpans:
-    """Decode one message; the collector's file exporter writes many, one after the other."""
-    if not message.number:
-        return decode_spans_or_logs(name, message)
+def _decode_prefixed(name: str, message: Frame) -> Iterator[DecodedSpans]:
+    """Decode a message of the collector's file exporter, which writes many after each other."""
     where = f"{name} message {message.number}"
     try:
         data = unpacked_message(message.data)
     except DamagedError as damage:
-        return DecodedSpans(problems=[Problem(where, message.problem or str(damage))])
+        yield DecodedSpans(problems=[Problem(where, message.problem or str(damage))])
+        return
     if begins_document(data):
-        return decode_document(where, Frame(1, data.strip(), message.problem))
-    return decode_spans_or_logs(name, Frame(message.number, data, message.problem))
+        yield decode_document(where, Frame(1, data.strip(), message.problem))
+    else:
+        yield from _decode_message(name, replace(message, data=data))
 
 
 class _Problems:
@@ -364,30 +304,25 @@ class _Held:
 
     def __init__(self, keep: Keep) -> None:
         self._keep = keep
-        self._tables: list[pl.DataFrame] = []
-        self._rows: list[SpanRow] = []  # after those of the tables
-        self._size = 0  # of tables in bytes, of rows in characters, nearly all in attributes
+        self._blocks: list[Block] = []
+        self._count = 0
+        self._size = 0  # of columns in bytes, of rows in characters, nearly all in attributes
 
     def add(self, decoded: DecodedSpans) -> None:
         """Take spans, in their order."""
-        if decoded.table is not None:
-            self._end_rows()
-            self._tables.append(decoded.table)
-            self._size += int(decoded.table.estimated_size())
-        self._rows += decoded.rows
-        self._size += sum(len(attributes) for *_, attributes, _, _ in decoded.rows)
-        count = len(self._rows) + sum(table.height for table in self._tables)
-        if count >= ROWS_HELD_MAX or self._size >= CHARS_HELD_MAX:
+        if decoded.spans is not None:
+            self._blocks.append(decoded.spans)
+            self._size += decoded.spans.size
+            self._count += len(decoded.spans)
+        if decoded.rows:
+            self._blocks.append(decoded.rows)
+            self._size += sum(len(attributes) for *_, attributes, _, _ in decoded.rows)
+            self._count += len(decoded.rows)
+        if self._count >= ROWS_HELD_MAX or self._size >= CHARS_HELD_MAX:
             self.flush()
 
     def flush(self) -> None:
         """Give away the spans that are held."""
-        self._end_rows()
-        if self._tables:
-            self._keep(concat_spans(self._tables))
-            self._tables, self._size = [], 0
-
-    def _end_rows(self) -> None:
-        if self._rows:
-            self._tables.append(span_table(self._rows))
-            self._rows = []
+        if self._blocks:
+            self._keep(joined_table(self._blocks))
+            self._blocks, self._count, self._size = [], 0, 0

@@ -179,7 +179,7 @@ def decoded_documents(name: str, documents: Iterable[Frame]) -> Iterator[Decoded
             yield from _decoded_records(name, document, form, reader)
             continue
         decoded = _decoded_request(name, document, is_first=not is_otlp)
-        is_otlp = is_otlp or bool(decoded.rows)
+        is_otlp = is_otlp or decoded.is_any
         yield decoded
     if reader is not None:
         yield DecodedSpans(reader.rest())

@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, Raw
 
+from looptrace._core import OverBoundsError
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.escapes import with_whole_escapes
 from looptrace.collector.otlp.frames import Frame
@@ -42,7 +43,6 @@ from looptrace.collector.otlp.span_rows import (
     BadSpanError,
     Bounds,
     DecodedSpans,
-    OverBoundsError,
     Problem,
     service_name,
     span_row,

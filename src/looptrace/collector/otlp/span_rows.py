@@ -8,13 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat, starmap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import polars as pl
 
+from looptrace._core import OverBoundsError, Spans
 from looptrace.analyzer.schema.spans import LOGGED, NO_ITEMS, SpanRow
 from looptrace.errors import InputError
+
+if TYPE_CHECKING:
+    from looptrace._core import Limits
 
 SERVICE_NAME = "service.name"
 UNSET, OK, ERROR = 0, 1, 2  # The codes of a status.
@@ -47,34 +50,47 @@ class Problem:
     is_span: bool = False
 
 
-class OverBoundsError(InputError):
-    """The request exceeds a bound; the text says which."""
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """How much of one request is decoded; files are read whole."""
 
     spans_max: int = sys.maxsize
     span_bytes_max: int = sys.maxsize
+    depth_max: int = sys.maxsize
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds as the core takes them."""
+        return self.spans_max, self.span_bytes_max, self.depth_max
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedSpans:
     """The result of decoding: rows of the span table, and the parts that could not be read.
 
-    A reader by columns puts them into `table` (`SPAN_LISTS_SCHEMA`) instead of rows. `empty` says
-    what a source is that ended without a span and without a problem.
+    The core's spans are in `spans` instead. `empty` says what a source is that ended without a
+    span and without a problem.
     """
 
     rows: list[SpanRow] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     cut: list[int] = field(default_factory=list)  # attributes lost by each span that lost any
     placeless: list[int] = field(default_factory=list)  # 1 for each event that names no span
-    table: pl.DataFrame | None = None
+    spans: Spans | None = None  # before the rows; None for none
     empty: str = ""
     bounds: Bounds = field(default_factory=Bounds, compare=False)
     pieces_left: Iterator[object] = field(default_factory=partial(repeat, None), compare=False)
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there are spans."""
+        return bool(self.rows) or self.spans is not None
+
+    @classmethod
+    def of_core(cls, read: Spans) -> DecodedSpans:
+        """Return what the core has read."""
+        problems = [Problem(*problem) for problem in read.problems]
+        return cls(problems=problems, cut=read.cut, spans=read if len(read) else None)
 
     @classmethod
     def within(cls, bounds: Bounds) -> DecodedSpans:

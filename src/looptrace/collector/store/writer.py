@@ -28,7 +28,6 @@ from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.span_ties import with_ties
-from looptrace.analyzer.schema.attribute_lists import with_json
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.webhook import Webhook
@@ -385,7 +384,7 @@ def _locked(store_dir: Path) -> Iterator[None]:
 
 
 def _as_stored(how: Content, key: bytes, by: DialectTable, spans: pl.DataFrame) -> pl.DataFrame:
-    return with_ties(with_content(with_json(spans), how, key, by), by)
+    return with_ties(with_content(spans, how, key, by), by)
 
 
 def _unfinished_add(store_dir: Path) -> dict[int, Traces]:

@@ -11,12 +11,14 @@ from enum import Enum
 from io import BytesIO
 from typing import Protocol
 
+from looptrace._core import OverBoundsError
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.settings.server_limits import KIB, MIB, Limits
 from looptrace.collector.coding_agents import otlp_logs
 from looptrace.collector.otlp import json as otlp_json
 from looptrace.collector.otlp import protobuf as otlp_proto
-from looptrace.collector.otlp.span_rows import Bounds, DecodedSpans, OverBoundsError, Problem
+from looptrace.collector.otlp.span_rows import Bounds, DecodedSpans, Problem
+from looptrace.collector.otlp.span_table import Block
 from looptrace.collector.server.receiver.receiver_metrics import Reason
 from looptrace.errors import LooptraceError
 
@@ -79,7 +81,7 @@ class RefusalError(LooptraceError):
 class DecodedRequest:
     """The accepted part of a request: spans, how many are rejected and why, unpacked bytes."""
 
-    rows: Sequence[SpanRow] = ()
+    spans: Block = ()
     rejected: int = 0
     message: str = ""
     size: int = 0
@@ -174,13 +176,11 @@ def decode_logs(body: bytes, form: WireFormat, limits: Limits) -> DecodedRequest
 
     A bad record costs only itself, unless there are no good ones. Raises RefusalError.
     """
-    check = otlp_proto.check_request if form is WireFormat.PROTO else otlp_json.check_request
     decode = otlp_logs.decode_proto if form is WireFormat.PROTO else otlp_logs.decode_json
     try:
-        check(body, _bounds(limits))
+        decoded = decode(body, bounds=_bounds(limits))
     except OverBoundsError as error:
         raise RefusalError(Reason.TOO_MANY_SPANS, str(error)) from error
-    decoded = decode(body, bounds=_bounds(limits))
     if len(decoded.rows) + len(decoded.problems) > limits.spans_max:
         why = f"a request may have {limits.spans_max:,} spans; send smaller batches"
         raise RefusalError(Reason.TOO_MANY_SPANS, why)
@@ -188,7 +188,7 @@ def decode_logs(body: bytes, form: WireFormat, limits: Limits) -> DecodedRequest
 
 
 def _bounds(limits: Limits) -> Bounds:
-    return Bounds(limits.spans_max, limits.span_bytes_max)
+    return Bounds(limits.spans_max, limits.span_bytes_max, limits.depth_max)
 
 
 def _taken(decoded: DecodedSpans, size: int) -> DecodedRequest:
@@ -198,9 +198,10 @@ def _taken(decoded: DecodedSpans, size: int) -> DecodedRequest:
     unread = [problem for problem in decoded.problems if problem.foreign]
     why = "; ".join(problem.why for problem in (worse or bad or unread)[:SHOWN_MAX])
     why = why[:SHOWN_CHARS_MAX]
-    if worse or (bad and not decoded.rows):
+    spans = decoded.spans or decoded.rows
+    if worse or (bad and not spans):
         raise RefusalError(Reason.UNDECODABLE, why)
-    return DecodedRequest(decoded.rows, len(bad), why, size, decoded.cut, decoded.placeless)
+    return DecodedRequest(spans, len(bad), why, size, decoded.cut, decoded.placeless)
 
 
 def _without_deep(decoded: DecodedSpans, depth_max: int) -> DecodedSpans:

@@ -9,13 +9,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from itertools import chain
 
 import polars as pl
 
-from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.settings.server_limits import Limits
-from looptrace.collector.otlp.span_table import span_table
+from looptrace.collector.otlp.span_table import Block, joined_table
 from looptrace.collector.server.receiver.sink import Sink, SinkFull
 from looptrace.collector.store.locks import StoreError
 
@@ -26,7 +24,7 @@ _MS_PER_S = 1_000
 class _Waiting:
     """The spans of a request, their bytes, and the request that waits until they are on disk."""
 
-    rows: Sequence[SpanRow]
+    spans: Block
     size: int
     done: asyncio.Future[Exception | None]  # why they are not on disk
 
@@ -51,13 +49,13 @@ class Gatherer:
         self._is_full = asyncio.Event()  # belongs to the event loop that gathers
         self._work: asyncio.Task[None] | None = None
 
-    async def commit(self, rows: Sequence[SpanRow], size: int) -> Exception | None:
+    async def commit(self, spans: Block, size: int) -> Exception | None:
         """Return when these spans are on disk with those of other requests, or why they are not.
 
         That is SinkFull if there is no room now, and StoreError if they cannot be written. An
         exception that is raised in each request that waits would keep the spans of all.
         """
-        waiting = _Waiting(rows, size, asyncio.get_running_loop().create_future())
+        waiting = _Waiting(spans, size, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         self._bytes += size
         if self._work is None:
@@ -106,8 +104,7 @@ class Gatherer:
         return None
 
     def _table(self, block: Sequence[_Waiting]) -> pl.DataFrame:
-        rows = list(chain.from_iterable(each.rows for each in block))
-        return self._reduce_content(span_table(rows))
+        return self._reduce_content(joined_table([each.spans for each in block]))
 
 
 def _settle(block: Sequence[_Waiting], error: Exception | None) -> None:

@@ -12,9 +12,9 @@ from threading import Lock
 
 import polars as pl
 
-from looptrace.analyzer.schema.distinct_spans import is_logged
 from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.collector.otlp.span_rows import cut_text, placeless_text
+from looptrace.collector.otlp.span_table import logged_count
 from looptrace.collector.server.receiver.decoding import (
     DecodedRequest,
     RefusalError,
@@ -144,12 +144,12 @@ class Pipeline:
             raise
         if isinstance(decoded, RefusalError):
             raise decoded.bare()
-        if decoded.rows:
+        if decoded.spans:
             await self._commit(decoded)
         self.counts.add("requests")
         self.counts.add("bytes", size)
-        events = sum(map(is_logged, decoded.rows))
-        self.counts.add("spans", len(decoded.rows) - events)
+        events = logged_count(decoded.spans)
+        self.counts.add("spans", len(decoded.spans) - events)
         self.counts.add("events", events)
         self.counts.add("spans_rejected", decoded.rejected)
         if decoded.cut:
@@ -187,7 +187,7 @@ class Pipeline:
         return decode(body, form, self.limits)
 
     async def _commit(self, decoded: DecodedRequest) -> None:
-        error = await self._gatherer.commit(decoded.rows, decoded.size)
+        error = await self._gatherer.commit(decoded.spans, decoded.size)
         if isinstance(error, SinkFull):
             raise RefusalError(Reason.SINK_FULL, str(error), error.retry_after_s)
         if isinstance(error, StoreError):

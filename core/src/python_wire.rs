@@ -1,0 +1,279 @@
+//! The boundary of `wire`: bytes in, tables of Arrow out. `src/looptrace/_core.pyi` has the types.
+
+use std::sync::Arc;
+
+use arrow_array::builder::StringViewBuilder;
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{ArrayRef, Int8Array, Int64Array, RecordBatch, RecordBatchIterator};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::python::guarded;
+use crate::wire::block::{Block, Texts};
+use crate::wire::bounds::{Bounds, OverBounds, Problem};
+use crate::wire::logs::{self, Logs};
+use crate::wire::proto_request::{self, Piece, Request};
+use crate::wire::read::Read;
+use crate::wire::span::LOGGED;
+
+create_exception!(_core, OverBoundsError, PyValueError);
+
+impl From<OverBounds> for PyErr {
+    fn from(OverBounds(why): OverBounds) -> Self {
+        OverBoundsError::new_err(why)
+    }
+}
+
+/// Spans that were read, as tables after each other, and what was wrong.
+#[pyclass(frozen, module = "looptrace._core")]
+pub struct Spans {
+    tables: Vec<RecordBatch>,
+    logged: usize,
+    problems: Vec<Problem>,
+    cut: Vec<i64>,
+}
+
+#[pymethods]
+impl Spans {
+    /// The spans of several requests, without what was wrong with them.
+    #[staticmethod]
+    fn joined(every: Vec<PyRef<'_, Self>>) -> Self {
+        Self {
+            tables: every.iter().flat_map(|each| each.tables.clone()).collect(),
+            logged: every.iter().map(|each| each.logged).sum(),
+            problems: Vec::new(),
+            cut: Vec::new(),
+        }
+    }
+
+    fn __len__(&self) -> usize {
+        self.tables.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    /// How many are no spans but events of log records.
+    #[getter]
+    fn logged(&self) -> usize {
+        self.logged
+    }
+
+    /// The bytes that they take in memory.
+    #[getter]
+    fn size(&self) -> usize {
+        let sizes = self.tables.iter().map(RecordBatch::get_array_memory_size);
+        sizes.sum()
+    }
+
+    #[getter]
+    fn problems(&self) -> Vec<(&str, &str, bool, bool)> {
+        let problems = self.problems.iter();
+        problems
+            .map(|each| (&*each.place, &*each.why, each.is_foreign, each.is_span))
+            .collect()
+    }
+
+    #[getter]
+    fn cut(&self) -> Vec<i64> {
+        self.cut.clone()
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let _ = requested_schema;
+        stream(py, self.tables.clone())
+    }
+}
+
+/// Log records that were read, as a table, and what they share.
+#[pyclass(frozen, module = "looptrace._core")]
+pub struct LogRecords {
+    table: RecordBatch,
+    #[pyo3(get)]
+    sources: Vec<logs::Source>,
+    #[pyo3(get)]
+    resources: Vec<String>,
+}
+
+#[pymethods]
+impl LogRecords {
+    fn __len__(&self) -> usize {
+        self.table.num_rows()
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let _ = requested_schema;
+        stream(py, vec![self.table.clone()])
+    }
+}
+
+fn stream(py: Python<'_>, tables: Vec<RecordBatch>) -> PyResult<Bound<'_, PyCapsule>> {
+    let schema = tables.first().map(RecordBatch::schema);
+    let schema = schema.ok_or_else(|| PyValueError::new_err("there are no tables"))?;
+    let batches = RecordBatchIterator::new(tables.into_iter().map(Ok), schema);
+    let stream = FFI_ArrowArrayStream::new(Box::new(batches));
+    PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+}
+
+/// A column of texts without a copy of their bytes.
+fn texts(column: Texts) -> PyResult<ArrayRef> {
+    let (buffers, places) = column.into_parts();
+    let mut views = StringViewBuilder::with_capacity(places.len());
+    for buffer in buffers {
+        views.append_block(buffer.into());
+    }
+    for place in places {
+        match place {
+            Some((buffer, from, size)) => {
+                views.try_append_view(buffer, from, size).map_err(failed)?
+            }
+            None => views.append_null(),
+        }
+    }
+    Ok(Arc::new(views.finish()))
+}
+
+fn table(columns: Vec<(&str, ArrayRef)>) -> PyResult<RecordBatch> {
+    let columns = columns
+        .into_iter()
+        .map(|(name, column)| (name, column, true));
+    RecordBatch::try_from_iter_with_nullable(columns).map_err(failed)
+}
+
+fn failed(error: impl std::fmt::Display) -> PyErr {
+    PyRuntimeError::new_err(error.to_string())
+}
+
+fn spans(read: Read) -> PyResult<Spans> {
+    let Block {
+        named: [trace_id, span_id, parent_span_id, name, status_message],
+        sources: [service, scope],
+        content: [attributes, events, links],
+        start_ns,
+        end_ns,
+        status,
+        ..
+    } = read.block;
+    let logged = status.iter().filter(|code| **code == LOGGED).count();
+    let table = table(vec![
+        ("trace_id", texts(trace_id)?),
+        ("span_id", texts(span_id)?),
+        ("parent_span_id", texts(parent_span_id)?),
+        ("name", texts(name)?),
+        ("start_ns", Arc::new(Int64Array::from(start_ns))),
+        ("end_ns", Arc::new(Int64Array::from(end_ns))),
+        ("status", Arc::new(Int8Array::from(status))),
+        ("status_message", texts(status_message)?),
+        ("service", texts(service)?),
+        ("scope", texts(scope)?),
+        ("attributes", texts(attributes)?),
+        ("events", texts(events)?),
+        ("links", texts(links)?),
+    ])?;
+    Ok(Spans {
+        tables: vec![table],
+        logged,
+        problems: read.problems,
+        cut: read.cut,
+    })
+}
+
+fn log_records(read: Logs) -> PyResult<LogRecords> {
+    let names = [
+        "time_ns",
+        "observed_ns",
+        "event_name",
+        "body",
+        "attributes",
+        "trace_id",
+        "span_id",
+    ];
+    let mut columns = Vec::new();
+    for (name, column) in names.into_iter().zip(read.texts) {
+        columns.push((name, texts(column)?));
+    }
+    columns.push(("source", Arc::new(Int64Array::from(read.source))));
+    Ok(LogRecords {
+        table: table(columns)?,
+        sources: read.sources,
+        resources: read.resources,
+    })
+}
+
+type Limits = (Option<usize>, Option<usize>, Option<usize>);
+
+/// Bounds as Python gives them: spans, bytes of a span, levels.
+fn bounds(limits: Option<Limits>) -> Bounds {
+    let (spans, bytes, depth) = limits.unwrap_or_default();
+    Bounds {
+        spans_max: spans.unwrap_or(usize::MAX),
+        span_bytes_max: bytes.unwrap_or(usize::MAX),
+        depth_max: depth.unwrap_or(usize::MAX),
+    }
+}
+
+/// Read the spans of a request in protobuf.
+#[pyfunction]
+#[pyo3(signature = (data, place, *, piece=None, is_whole=true, limits=None))]
+pub fn decode_protobuf(
+    py: Python<'_>,
+    data: &[u8],
+    place: &str,
+    piece: Option<(usize, usize, usize)>,
+    is_whole: bool,
+    limits: Option<Limits>,
+) -> PyResult<Spans> {
+    let (start, stop, first) = piece.unwrap_or((0, data.len(), 0));
+    if start > stop || stop > data.len() {
+        return Err(PyValueError::new_err("the piece is not within the data"));
+    }
+    let request = Request {
+        place: place.into(),
+        data,
+        piece: Piece { start, stop, first },
+        is_whole,
+    };
+    py.detach(|| spans(guarded(|| proto_request::spans(&request, bounds(limits)))??))
+}
+
+/// Read the log records of a request in protobuf; `None` where the bytes are none.
+#[pyfunction]
+#[pyo3(signature = (data, *, limits=None))]
+pub fn decode_protobuf_logs(
+    py: Python<'_>,
+    data: &[u8],
+    limits: Option<Limits>,
+) -> PyResult<Option<LogRecords>> {
+    py.detach(|| {
+        guarded(|| proto_request::check(data, bounds(limits)))??;
+        guarded(|| logs::read(data))?
+            .ok()
+            .map(log_records)
+            .transpose()
+    })
+}
+
+/// Cut a request in protobuf into pieces: the first byte, the byte after, the number of the first.
+#[pyfunction]
+pub fn protobuf_pieces(data: &[u8], bytes_min: usize) -> Vec<(usize, usize, usize)> {
+    let pieces = proto_request::pieces(data, bytes_min);
+    pieces
+        .iter()
+        .map(|piece| (piece.start, piece.stop, piece.first))
+        .collect()
+}
+
+/// Whether bytes begin like an export request in protobuf.
+#[pyfunction]
+pub fn begins_protobuf(head: &[u8]) -> bool {
+    proto_request::begins(head)
+}
