@@ -21,7 +21,6 @@ from statistics import median
 from typing import TypeVar
 
 from benchmarks.span_shapes import SHAPES, requests
-from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.engine.batch import analysis_of, detect
@@ -65,7 +64,7 @@ def measure(path: Path) -> dict[str, float]:
     spans = timed(lambda: read_spans([str(path)])).spans
     turns, noted = timed(lambda: turns_of(spans))
     timed(lambda: add_fingerprints(turns))
-    rows = timed(lambda: add_counters(encode_columns(turns), DEFAULT.rule_set.counting))
+    rows = timed(lambda: add_counters(turns, DEFAULT.rule_set.counting))
     timed(lambda: find_stretches(rows, DEFAULT.rule_set))
     timed(lambda: detect(turns))
     taken[-1] -= taken[-2] + taken[-3]  # The work of `detect` beside coding, counting and rules.

@@ -16,7 +16,6 @@ import polars as pl
 
 from benchmarks import peers, plain
 from benchmarks.generate import turns as generated
-from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.ruleset import RuleSet
@@ -61,13 +60,14 @@ def loops_by_looptrace(turns: pl.DataFrame, rule_set: RuleSet) -> list[plain.Loo
 
 def loops_by_plain(turns: pl.DataFrame, rule_set: RuleSet) -> list[plain.Loop]:
     """Return the loops that the plain loop finds in the same turns."""
-    return plain.loops(encode_columns(turns).select(plain.COLUMNS).rows(), settings_of(rule_set))
+    counted = add_counters(turns, DEFAULT.rule_set.counting)
+    return plain.loops(counted.select(plain.COLUMNS).rows(), settings_of(rule_set))
 
 
 def cpu_s(turns: pl.DataFrame) -> dict[str, float]:
     """Return the processor time of each way over these turns, in seconds."""
     rule_set = rules_compared()
-    counted = add_counters(encode_columns(turns), DEFAULT.rule_set.counting)
+    counted = add_counters(turns, DEFAULT.rule_set.counting)
     rows = counted.select(plain.COLUMNS).rows()
     ways: dict[str, Callable[[], object]] = {
         FOUR: partial(find_stretches, counted, rule_set),

@@ -24,7 +24,6 @@ from benchmarks.generate import turns
 from benchmarks.span_shapes import SEED, SHAPES, write_files
 from benchmarks.speed import plain_reader
 from benchmarks.speed.rules import rules_compared, settings_of
-from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.engine.batch import analysis_of, detect
@@ -46,7 +45,7 @@ SLOWER_MAX = 2.0
 def ratios() -> dict[str, float]:
     """Return the speed of each way as a multiple of the plain one, by processor time."""
     table = turns(TURNS, SEED)
-    counted = add_counters(encode_columns(table), DEFAULT.rule_set.counting)
+    counted = add_counters(table, DEFAULT.rule_set.counting)
     rows = counted.select(plain.COLUMNS).rows()
     analysis = analysis_of(table, 0)
     taken_s = least_s(

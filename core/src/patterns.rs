@@ -14,6 +14,13 @@ pub fn pattern(text: &str) -> Regex {
     Regex::new(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
+/// Compile rows that look around a match. A match that takes too many steps is none.
+#[must_use]
+pub fn around(rows: &[Row]) -> fancy_regex::Regex {
+    let text = any_of(rows);
+    fancy_regex::Regex::new(&text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
 /// Replace each match where there is one, without a copy where there is none.
 #[must_use]
 pub fn replaced<'a>(text: Cow<'a, str>, pattern: &Regex, name: &str) -> Cow<'a, str> {

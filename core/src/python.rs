@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use crate::same::fingerprint::{Fingerprint, fingerprint};
 use crate::same::policy::{Results, Sameness, Tool};
 use crate::same::turn::{Figures, Turn};
-use crate::same::{errors, kinds, made, masks, runners, signature, text, tools, waits};
+use crate::same::{errors, kinds, made, masks, runners, signature, tools, waits};
 
 /// The declarations of a team, compiled once.
 #[pyclass(frozen, module = "looptrace._core")]
@@ -244,6 +244,10 @@ mod _core {
         kind_of_failure, makes, matches_nothing, pattern_fault, pauses, reads, says_failed,
         says_nothing, searches, type_of_failure, watches,
     };
+    #[pymodule_export]
+    use crate::count::row::Row;
+    #[pymodule_export]
+    use crate::python_count::{PyCounting, TaskCounts, chant_of, code_of, is_brief};
 
     #[pymodule_export]
     use crate::python_wire::{
@@ -256,15 +260,12 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let patterns = PyDict::new(module.py());
-        patterns.set_item("cut_mark", text::MARK)?;
-        patterns.set_item("looks_at_file", tools::pattern_of("file_look"))?;
         patterns.set_item("searched", signature::SEARCHED)?;
-        patterns.set_item("reads_by_command", tools::pattern_of("reading_command"))?;
-        patterns.set_item("waits", waits::pattern_of_arguments())?;
         module.add("PATTERNS", patterns)?;
         module.add("EXTERNAL", PyTuple::new(module.py(), kinds::EXTERNAL)?)?;
         let keys: Vec<&str> = masks::volatile_keys().collect();
         module.add("VOLATILE_RESULT_KEYS", PyTuple::new(module.py(), keys)?)?;
+        crate::python_count::add_names(module)?;
         module.add("SOURCE", crate::SOURCE)
     }
 }

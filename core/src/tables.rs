@@ -19,8 +19,8 @@ use serde::Deserialize;
 pub struct Row {
     /// What the row finds, in a sentence or two.
     pub says: String,
-    /// A regular expression in the syntax of the crate `regex`. A match in which a group `not` takes
-    /// part does not count.
+    /// A regular expression in the syntax of the crate `regex`, or of `fancy_regex` where it looks
+    /// around a match. A match in which a group `not` takes part does not count.
     pub pattern: String,
     /// What stands in the place of a match, where the table masks.
     pub mask: String,
@@ -103,10 +103,14 @@ macro_rules! tables {
 }
 
 tables! {
+    /// What is a check, and which answers are good.
+    CHECKS = "checks.toml";
     /// How failures are written, and the parts of them that an edit moves.
     FAILURES = "failures.toml";
     /// What is new in a result because the call sends or makes something.
     MADE = "made.toml";
+    /// Marks of calls and responses, by their names, arguments and texts.
+    MARKS = "marks.toml";
     /// What is masked before texts are compared.
     MASKS = "masks.toml";
     /// The arguments that an error may quote.
@@ -167,7 +171,20 @@ mod tests {
     use std::slice::from_ref;
 
     use super::*;
-    use crate::patterns::Forms;
+    use crate::patterns::{Forms, around};
+
+    /// Whether a text has the form of a row.
+    fn finder(row: &Row) -> Box<dyn Fn(&str) -> bool> {
+        if ["(?=", "(?!", "(?<=", "(?<!"]
+            .iter()
+            .any(|sign| row.pattern.contains(sign))
+        {
+            let around = around(from_ref(row));
+            return Box::new(move |text| around.is_match(text).unwrap_or(false));
+        }
+        let form = Forms::new(from_ref(row));
+        Box::new(move |text| form.found(text))
+    }
 
     /// What is wrong with a row.
     fn faults(row: &Row) -> Vec<String> {
@@ -177,10 +194,10 @@ mod tests {
         }
         // The module of masks makes patterns of keys.
         if row.keys.is_empty() {
-            let form = Forms::new(from_ref(row));
+            let found = finder(row);
             let examples = row.examples.iter().map(|example| (&example.text, true));
             let told = examples.chain(row.others.iter().map(|text| (text, false)));
-            let wrong = told.filter(|(text, expected)| form.found(text) != *expected);
+            let wrong = told.filter(|(text, expected)| found(text) != *expected);
             faults.extend(wrong.map(|(text, _)| format!("{text:?}")));
         }
         faults

@@ -10,6 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use _core::count::how::{Counting, Metric};
+use _core::count::task::Task;
+use _core::count::turn::Turn as CountedTurn;
 use _core::same::fingerprint::fingerprint;
 use _core::same::policy::{Results, Sameness, Tool};
 use _core::same::turn::{Figures, Turn};
@@ -38,6 +41,7 @@ macro_rules! readers {
 
 /// Everything that reads a text.
 const READERS: &[Reader] = readers! { text:
+    counted(text);
     errors::answers_no(text);
     errors::is_redacted(text);
     errors::says_nothing(text);
@@ -98,6 +102,34 @@ const READERS: &[Reader] = readers! { text:
     fingerprint(&failed("search", text), &NOTHING);
     fingerprint(&failed("edit", &quoted(text)), &DECLARED);
 };
+
+/// Count turns of all kinds with a text in each field.
+fn counted(text: &str) {
+    let mut how = Counting::default();
+    how.converge(text, Metric::Own("a".to_owned(), true));
+    let mut task = Task::default();
+    let kinds = ["user", "model", "tool", "tool", "attempt"];
+    for (place, kind) in kinds.into_iter().enumerate() {
+        let said = Some(text);
+        let turn = CountedTurn {
+            kind,
+            name: Some(if place == 2 { "bash" } else { text }),
+            error: said.filter(|_| place == 3),
+            failed: place == 3,
+            end_ns: i64::MAX - text.len() as i64,
+            phase: said,
+            task_kind: said,
+            arguments: said,
+            result: said,
+            text: said,
+            metrics: said,
+            call: said,
+            outcome: said,
+            ..CountedTurn::default()
+        };
+        assert!(task.count(&turn, &how).chant_times <= text.len() as i64);
+    }
+}
 
 static NOTHING: LazyLock<Sameness> =
     LazyLock::new(|| Sameness::new([].into(), Vec::new(), keyed("page")).expect("no mask"));

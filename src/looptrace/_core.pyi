@@ -4,7 +4,7 @@ Texts are strings without half surrogate pairs. A fault of the core is a `Runtim
 the call, never the process.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TypeAlias
 
 SOURCE: str
@@ -13,8 +13,7 @@ SOURCE: str
 PATTERNS: Mapping[str, str]
 """Patterns of the core that columns are searched with, in the syntax of Rust's regex.
 
-Arguments: `waits`, `looks_at_file`, `reads_by_command`, `searched`. Texts that were cut:
-`cut_mark`, with the groups of the mark.
+`searched` is what a search asks for, in its arguments.
 """
 
 EXTERNAL: tuple[str, ...]
@@ -196,3 +195,129 @@ def protobuf_pieces(data: bytes, bytes_min: int) -> list[tuple[int, int, int]]:
 
 def begins_protobuf(head: bytes) -> bool:
     """Return whether bytes begin like an export request: with non-empty ResourceSpans."""
+
+COLUMNS: tuple[tuple[str, str], ...]
+"""The columns of counted turns, in order: names, and formats as `struct` has them."""
+
+COLUMNS_SEEN: int
+"""How many of them, from the first on, rules see."""
+
+ROW_BYTES: int
+"""The size of the numbers of one turn: the columns that rules see, and padding."""
+
+PLACES: Mapping[str, Sequence[str]]
+"""The names of kinds, statuses, cuts, speakers and resets; but for kinds, places count from 1."""
+
+COUNTED_FROM: tuple[str, ...]
+"""The columns of turns (`TURN_SCHEMA`) that codes, marks and counts are made from, in order."""
+
+class Counting:
+    """How to count, compiled once."""
+
+    def __init__(
+        self,
+        seconds: Sequence[int],
+        messages: str,
+        messages_kept: int,
+        by_decision: bool,
+        converging: Sequence[tuple[str, str, str | None]],
+    ) -> None:
+        """Compile settings.
+
+        Args:
+            seconds: idle_s, poll_wait_s, pending_wait_s, run_pause_s, run_rest_s.
+            messages: which are a person's: new, all or none.
+            messages_kept: the last different messages with which a new one is compared.
+            by_decision: whether messages resolve no gate.
+            converging: phases, their metrics, and for an author's own: lower or higher.
+
+        Raises:
+            ValueError: where a word is none of these.
+        """
+
+    def counted(
+        self, parts: Iterator[tuple[list[str], list[list[object] | None]]]
+    ) -> tuple[tuple[bytes, ...], list[str | None]]:
+        """Return the columns (`COLUMNS`) of ordered turns of whole tasks, and the phase before.
+
+        Args:
+            parts: the tasks and the columns (`COUNTED_FROM`, None for nulls) of some turns each.
+
+        Raises:
+            TypeError: where a value has another type.
+        """
+
+class TaskCounts:
+    """The counts of one task up to a turn, which can be pickled."""
+
+    def copy(self) -> TaskCounts:
+        """Return a copy that is counted on separately."""
+
+    def count(self, turn: tuple[object, ...], order_ns: int, how: Counting) -> CountedTurn:
+        """Count the next turn, by its fields (`COUNTED_FROM`) and its place in the order."""
+
+    def settle(self) -> None:
+        """Forget what is only needed for turns that may still move."""
+
+class CountedTurn:
+    """A turn with its codes, marks and counts; the columns of `rules/turns.py`, and these."""
+
+    busy_ns: int
+    check: int
+    chant_times: int
+    compacted: int
+    cut: int
+    end_ns: int
+    epoch: int
+    errors: int
+    iteration: int
+    kind: int
+    measured: int
+    outcome: int
+    overdue_ns: int
+    reminded: int
+    resets_seen: int
+    reset: int
+    speaker: int
+    steps: int
+    talks_on: int
+    transitions_seen: int
+    tries_since_progress: int
+    turn: int
+    turns_since_best: int
+    visits: int
+    input_tokens_sum: int
+    input_tokens_total: int
+    output_tokens_sum: int
+    output_tokens_total: int
+    enters: bool
+    external: bool
+    failed: bool
+    silent: bool
+    twin: bool
+    twin_external: bool
+    twin_failure: bool
+    twin_search: bool
+    twin_signature: bool
+    phase_before_text: str | None
+
+    def numbers(self) -> bytes:
+        """Return the columns that rules see, in `ROW_BYTES`."""
+
+    def compare_with(self, numbers: bytearray) -> None:
+        """Compare the turn with all turns of these numbers but the last, which is itself.
+
+        Unknown codes are compared, too: `again` leaves them out.
+        """
+
+    def again(self, *columns: str) -> bool:
+        """Return whether an earlier turn is known to equal this one in all these columns."""
+
+def code_of(text: str) -> int:
+    """Return the code that a text has in every column of codes."""
+
+def chant_of(text: str) -> tuple[int, int]:
+    """Return how often a text says its last words in a row, and how many characters these are."""
+
+def is_brief(answer: str | None) -> bool:
+    """Return whether an answer is a sentence or two, without code."""

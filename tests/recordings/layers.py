@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.detect.columns import columns, encode_columns
+from looptrace.analyzer.detect.columns import columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import DEFAULT
@@ -54,7 +54,7 @@ Columns: TypeAlias = Mapping[str, Sequence[str]]  # by layer
 
 def tasks_of(turns: pl.DataFrame) -> dict[str, dict[str, dict[str, Values]]]:
     """Return the values of each task's turns (`TURN_SCHEMA`, numbered), by layer and column."""
-    rows = add_counters(encode_columns(turns), DEFAULT.counting)
+    rows = add_counters(turns, DEFAULT.counting)
     counted = columns(rows)
     counts = {name: getattr(counted, name) for name in COUNTS}
     tasks: dict[str, dict[str, dict[str, Values]]] = {}

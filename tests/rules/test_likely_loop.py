@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from looptrace.analyzer.detect.columns import columns, encode_columns
+from looptrace.analyzer.detect.columns import columns
 from looptrace.analyzer.detect.counters import Counting, add_counters
 from looptrace.analyzer.detect.ruleset import DEFAULT
 from looptrace.analyzer.report.calibration import calibration_svg
@@ -45,9 +45,9 @@ WINDOW = 6
 
 def signs(turns: pl.DataFrame, window: int = WINDOW) -> list[dict[str, float]]:
     """Return the signs at each turn."""
-    lane = columns(
-        add_counters(encode_columns(turns), Counting()), texts=LikelyLoop.lane.kinds
-    ).lane(LikelyLoop.lane)
+    lane = columns(add_counters(turns, Counting()), texts=LikelyLoop.lane.kinds).lane(
+        LikelyLoop.lane
+    )
     return [dict(zip(SIGNS, row, strict=True)) for row in signs_of(lane, window).tolist()]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from looptrace.analyzer.detect.columns import columns, encode_columns
+from looptrace.analyzer.detect.columns import columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.ruleset import DEFAULT
 from looptrace.analyzer.testing.notation import tasks_in
@@ -45,7 +45,7 @@ class Row:
 
 def unneeded(rule: Rule, table: pl.DataFrame) -> tuple[int, list[int]]:
     """Return at how many turns a rule fires, and those at which it lacks what it needs."""
-    turns = columns(add_counters(encode_columns(table), DEFAULT.counting))
+    turns = columns(add_counters(table, DEFAULT.counting))
     lane = turns.lane(rule.lane)
     fired = lane.rows[np.flatnonzero(rule.evaluate(lane).fires)].tolist()
     has_needed = rule.needs.of(rule)

@@ -24,7 +24,7 @@ pub enum Form {
 // A slug is written from at most this many characters of a text.
 const READ_CHARS: usize = 200;
 // Every mark of a cut text begins so, and few other texts have it.
-const MARK_BEGINNING: &str = "[cut hash:";
+pub(crate) const MARK_BEGINNING: &str = "[cut hash:";
 /// The mark that the content policy leaves in a cut text; `analyzer/text/cut_texts.py` writes it.
 pub const MARK: &str = concat!(
     r"\[cut (hash:[a-p]{16}) placeless:(hash:[a-p]{16}) words:(hash:[a-p]{16})",

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::text::line;
 use crate::patterns::Forms;
-use crate::tables::{TOOL_KINDS, any_of};
+use crate::tables::TOOL_KINDS;
 
 static CHANGES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["changes"]));
 static SEARCHES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["searches"]));
@@ -13,12 +13,6 @@ static TESTS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["tests"]
 static READING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["reading_command"]));
 static LOOK: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["file_look"]));
 static ANSWERING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["answering_command"]));
-
-/// The pattern of an array of the table of tool kinds.
-#[must_use]
-pub fn pattern_of(name: &str) -> String {
-    any_of(&TOOL_KINDS[name])
-}
 
 /// Whether a tool changes something, by its name.
 #[must_use]

@@ -34,12 +34,6 @@ pub fn watches(name: &str) -> bool {
     WATCHES.found(line(name))
 }
 
-/// The pattern of the arguments of calls that wait by themselves.
-#[must_use]
-pub fn pattern_of_arguments() -> String {
-    any_of(&WAITING["arguments"])
-}
-
 /// Whether a call waits by itself, whatever else its command does.
 #[must_use]
 pub fn waits(arguments: &str) -> bool {
@@ -54,7 +48,8 @@ pub fn is_unfinished(result: &str) -> bool {
 }
 
 /// The beginning and the end of a result, which speak of the call itself.
-fn ends_of(result: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn ends_of(result: &str) -> Cow<'_, str> {
     if !is_longer(result, 2 * READ_CHARS) {
         return Cow::Borrowed(result);
     }

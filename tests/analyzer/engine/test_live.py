@@ -12,24 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.detect.columns import encode_columns
-from looptrace.analyzer.detect.counters import DAY_S, Counting, add_counters
-from looptrace.analyzer.detect.evaluate import columns_seen
+from looptrace._core import CountedTurn
+from looptrace.analyzer.detect.counters import DAY_S, Counting
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.phases import METRICS, Convergence
 from looptrace.analyzer.detect.ruleset import DEFAULT, SELECTORS, Override, RuleSet
-from looptrace.analyzer.detect.single_columns import SingleTurn, encode_turn
-from looptrace.analyzer.detect.single_counters import SingleCounters
 from looptrace.analyzer.engine import live_task
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.live_lookback import bounds_of
-from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S
+from looptrace.analyzer.engine.live_moments import Standing
+from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S, LiveTask
 from looptrace.analyzer.engine.live_tasks import QUIET_ROUNDS
 from looptrace.analyzer.engine.policy import DetectionPolicy
-from looptrace.analyzer.engine.turn_block import TurnBlock, rows_of
+from looptrace.analyzer.engine.turn_block import rows_of
 from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
-from looptrace.analyzer.schema.columns import COUNTED
-from looptrace.analyzer.schema.turns import AT, TURN_KEY, TURN_SCHEMA, numbered
+from looptrace.analyzer.gates.state_machine import TaskState
+from looptrace.analyzer.schema.turns import AT, TURN_KEY, TURN_SCHEMA, Turn, numbered
 from looptrace.analyzer.settings.profiles import rules_of_profile
 from looptrace.rules.attempts.degradation import Degradation
 from looptrace.rules.attempts.no_measurable_progress import NoMeasurableProgress
@@ -41,7 +39,7 @@ from looptrace.rules.phases.transition_repeats import TransitionRepeats
 from looptrace.rules.registry import default_rules
 from looptrace.rules.responses.monologue import Monologue
 from looptrace.rules.responses.near_duplicate_output import NearDuplicateOutput
-from looptrace.rules.turns import KINDS, UNKNOWN, Lane
+from looptrace.rules.turns import Lane
 from looptrace.rules.vocabulary import NS_PER_S, in_a_row, pair
 from tests.drivers import batch, findings_of, packing, ruleset
 from tests.seeds import seeds
@@ -177,48 +175,18 @@ def test_batch_and_live_agree(
     assert len({finding.id for finding in found}) == len(found)
 
 
-@settings(max_examples=seeds(40))
-@given(st.lists(step, min_size=1, max_size=60))
-def test_turns_are_counted_one_by_one_as_all_at_once(steps: list[dict[str, Any]]) -> None:
-    """There are two ways for the sake of speed, and rules must not see which it was."""
-    turns = table(steps)
-    how = Counting(converging=CONVERGING)
-    counted = add_counters(encode_columns(turns), how)
-    counters: dict[str, SingleCounters] = {}
-    single: list[SingleTurn] = []
-    for turn in turns.rows():
-        one = encode_turn(turn, turn[AT["order_ns"]])
-        counters.setdefault(turn[AT["task"]], SingleCounters(how)).count(one)
-        single.append(one)
-
-    seen = columns_seen(counted, DEFAULT).turns
-    for lane in {rule.lane for rule in default_rules()}:
-        within = [KINDS[one.kind] in lane.kinds and lane.has(one) for one in single]
-        assert within == seen.among(lane).tolist(), lane
-    for column in COUNTED:
-        values = [getattr(one, column.name.removesuffix("_code"), None) for one in single]
-        if column.unit == "code":
-            known = [value != UNKNOWN for value in values]
-            assert known == [code != UNKNOWN for code in counted[column.name].to_list()]
-        elif column.dtype != pl.String:
-            assert values == counted[column.name].to_list(), column.name
-    names = [one.phase_before_text for one in single]
-    assert names == counted["phase_before"].to_list()
-
-
 def test_a_call_that_repeats_nothing_asks_no_rule() -> None:
     """Most turns of a healthy agent are such calls, and no lane is evaluated for them."""
     base = {"task": "t1", "agent": "a", "kind": "tool", "failed": False, "text": "", "step": None}
     call = base | {"name": "run", "took_ns": 0, "gap_ns": NS_PER_S}
     turns = table([call | {"arguments": f"{n}", "result": f"result {n}"} for n in range(9)])
-    block, counters = TurnBlock(), SingleCounters(Counting())
+    standing = Standing({}, TaskState("t1"))
+    task, how = LiveTask(standing, standing), Counting().compiled
     bounds = bounds_of("tool", DEFAULT.forms(), DEFAULT)
     asked = []
     for turn in turns.vstack(turns[:1]).rows():
-        one = encode_turn(turn, turn[AT["order_ns"]])
-        counters.count(one)
-        block.add(one, ())
-        block.compare_last(one)
+        one = task.add(turn, turn[AT["order_ns"]], how, ())
+        one.compare_with(task.block.numbers)
         asked.append([bound.name for bound in bounds if bound.allows(one)])
 
     assert bounds
@@ -493,14 +461,14 @@ def test_a_late_turn_has_only_the_last_turns_counted_again(
     chance = random.Random(1)
     late = [5 * NS_PER_S * chance.random() for _ in range(turns.height)]
     order = np.argsort(turns["end_ns"].to_numpy() + np.array(late))
-    counted: list[SingleTurn] = []
-    count = SingleCounters.count
+    counted: list[Turn] = []
+    add = LiveTask.add
 
-    def noted(self: SingleCounters, one: SingleTurn) -> None:
-        counted.append(one)
-        count(self, one)
+    def noted(self: LiveTask, turn: Turn, *how: Any) -> CountedTurn:
+        counted.append(turn)
+        return add(self, turn, *how)
 
-    monkeypatch.setattr(SingleCounters, "count", noted)
+    monkeypatch.setattr(LiveTask, "add", noted)
     engine = LiveEngine()
     for begin in range(0, turns.height, 5):
         engine.feed(turns[order[begin : begin + 5]])

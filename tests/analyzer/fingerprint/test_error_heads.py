@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import polars as pl
 import pytest
 
 from looptrace._core import says_failed
 from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
-from looptrace.analyzer.fingerprint.tool_kinds import NOTHING
-from looptrace.analyzer.fingerprint.waiting import Form
 from looptrace.analyzer.testing.notation import turns_in
 
 QUOTES = "Your edit was refused.\n  self.socket = connect(host)  # line 502\nMend the edit."
@@ -86,16 +82,6 @@ def test_an_answer_by_an_exit_code_is_no_failure(
 
     assert (made["failed"], made["tests_failed"]) == (failed, tests_failed)
     assert made["outcome"] is not None
-
-
-@pytest.mark.parametrize("form", [*NOTHING], ids=lambda form: form.about)
-def test_a_short_result_is_known_by_its_form(form: Form) -> None:
-    """Python and Rust read the same pattern in the same way."""
-    texts = pl.Series([*form.examples, *form.others])
-    expected = [True] * len(form.examples) + [False] * len(form.others)
-
-    assert [bool(re.search(f"(?i){form.pattern}", text)) for text in texts] == expected
-    assert texts.str.contains(f"(?i){form.pattern}").to_list() == expected
 
 
 @pytest.mark.parametrize(

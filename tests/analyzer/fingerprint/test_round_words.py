@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from looptrace.analyzer.fingerprint.rounds import ROUND_MASKS, is_brief, round_words
+from looptrace._core import is_brief
+from looptrace.analyzer.fingerprint.rounds import ROUND_MASKS, round_words
 
 
 @pytest.mark.parametrize(("pattern", "name", "examples", "others"), ROUND_MASKS)

@@ -7,7 +7,6 @@ import json
 import polars as pl
 import pytest
 
-from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import Counting, add_counters
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.fields.progress_figures import COUNT_MAX
@@ -117,7 +116,7 @@ def test_an_attempt_at_a_declared_task_is_also_a_turn_of_its_session() -> None:
 
 def resets(text: str) -> list[tuple[int, str | None]]:
     """Return the epoch of each turn, and the reset that it begins with."""
-    rows = add_counters(encode_columns(turns_in(text)), Counting())
+    rows = add_counters(turns_in(text), Counting())
     return rows.select("epoch", "reset").rows()
 
 
@@ -144,6 +143,6 @@ def test_progress_is_a_new_best() -> None:
             *("tests_failed=2", "coverage=50", "coverage=49", "coverage=51", "markers=1"),
         )
     )
-    rows = add_counters(encode_columns(turns_in(text)), Counting())
+    rows = add_counters(turns_in(text), Counting())
 
     assert rows["improvements"].to_list() == [0, 0, 1, 1, 2, 2, 2, 3, 4]

@@ -9,9 +9,8 @@ from random import Random
 import polars as pl
 import pytest
 
-from looptrace._core import failed_tests, figures
+from looptrace._core import chant_of, failed_tests, figures
 from looptrace.analyzer.engine.batch import detect
-from looptrace.analyzer.fingerprint.chants import chant_of
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.text.cut_texts import MARK_BEGINNING

@@ -8,7 +8,6 @@ from itertools import islice
 
 import polars as pl
 
-from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
@@ -110,7 +109,7 @@ def detect(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Detection:
     states: list[TaskState] = []
     openings: dict[str, Finding] = {}
     for part in _parts(turns):
-        rows = add_counters(encode_columns(part), policy.rule_set.counting)
+        rows = add_counters(part, policy.rule_set.counting)
         stretches = find_stretches(rows, policy.rule_set)[0]
         findings += map(finding_of, stretches)
         part_states, part_events = decide_tasks(rows, stretches, policy.recovery)

@@ -19,7 +19,6 @@ import polars as pl
 
 from looptrace.analyzer.detect.evaluate import kinds_read, stretches_in
 from looptrace.analyzer.detect.findings import Finding
-from looptrace.analyzer.detect.single_columns import SingleTurn, encode_turn
 from looptrace.analyzer.detect.stretches import Stretch
 from looptrace.analyzer.engine.batch import finding_of, in_order, openings_of
 from looptrace.analyzer.engine.live_lookback import bounds_of, lookbacks_of, needed
@@ -112,7 +111,8 @@ class LiveEngine:
         self._rules = policy.rule_set
         self.late = 0  # turns left out because they came too late
         self.late_tasks: dict[str, None] = {}  # tasks without them; `renew` takes them all
-        self._tasks = LiveTasks(policy.rule_set.counting, recall, tasks_max)
+        self._tasks = LiveTasks(recall, tasks_max)
+        self._counting = policy.rule_set.counting.compiled
         self._forms = policy.rule_set.forms()
         self._kinds_read = kinds_read(self._forms)
         self._bounds = [bounds_of(kind, self._forms, policy.rule_set) for kind in KINDS]
@@ -284,10 +284,10 @@ class LiveEngine:
         task.begin_anew()
         task.counters = task.settled_counters
         for order_ns, turn in fresh[: part.settles]:
-            self._add(part, encode_turn(turn, order_ns), part.final)
+            self._add(part, turn, order_ns, part.final)
         task.counters = task.settled_counters.copy()
         self._count(part, fresh[part.settles :])
-        task.settled_counters.steps.first_ns.clear()
+        task.settled_counters.settle()
         return part
 
     def _ask_all_of_many(self, part: _Part, turns: int) -> None:
@@ -307,15 +307,15 @@ class LiveEngine:
             task.mark(len(task.groups) + len(part.groups), before + begin)
             part.groups.append(Group(len(members), Happened([], [])))
             for order_ns, turn in members:
-                self._add(part, encode_turn(turn, order_ns), part.groups[-1].happened)
+                self._add(part, turn, order_ns, part.groups[-1].happened)
 
-    def _add(self, part: _Part, one: SingleTurn, happened: Happened) -> None:
+    def _add(self, part: _Part, turn: Turn, order_ns: int, happened: Happened) -> None:
         """Count and hold a turn, and find the rules that may fire at it."""
-        part.task.add(one, self._kinds_read)
-        if reset := reset_at(one):
+        one = part.task.add(turn, order_ns, self._counting, self._kinds_read)
+        if reset := reset_at(turn, one):
             happened.resets.append(reset)
         if not part.asked_all:
-            part.task.block.compare_last(one)
+            one.compare_with(part.task.block.numbers)
             part.asked.update(
                 bound.name
                 for bound in self._bounds[one.kind]

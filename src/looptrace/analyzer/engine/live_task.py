@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from looptrace.analyzer.detect.counters import Counting
+from looptrace import _core
+from looptrace._core import CountedTurn, TaskCounts
 from looptrace.analyzer.detect.loop_rows import LoopRow
-from looptrace.analyzer.detect.single_columns import SingleTurn
-from looptrace.analyzer.detect.single_counters import SingleCounters
 from looptrace.analyzer.detect.stretches import Key, Stretch
 from looptrace.analyzer.engine.live_moments import (
     Happened,
@@ -58,6 +57,9 @@ _PACKING_LEVEL = 1
 _Id = tuple[str | None, ...]
 key_of: Callable[[Turn], _Id] = itemgetter(*(AT[name] for name in TURN_KEY))
 _end_of: Callable[[Turn], int] = itemgetter(AT["end_ns"])
+_counted_from: Callable[[Turn], tuple[object, ...]] = itemgetter(
+    *(AT[name] for name in _core.COUNTED_FROM)
+)
 _step_of: Callable[[Turn], _Id] = itemgetter(AT["trace_id"], AT["step"])
 
 
@@ -73,7 +75,7 @@ class Mark(NamedTuple):
 
     groups: int
     turns: int
-    counters: SingleCounters
+    counters: TaskCounts
 
 
 @dataclass(slots=True)
@@ -82,8 +84,8 @@ class LiveTask:
 
     settled: Standing  # after the turns that can no longer move
     now: Standing  # after all turns
-    settled_counters: SingleCounters
-    counters: SingleCounters
+    settled_counters: TaskCounts = field(default_factory=TaskCounts)
+    counters: TaskCounts = field(default_factory=TaskCounts)
     block: TurnBlock = field(default_factory=TurnBlock)  # all turns that are held
     settled_turns: int = 0  # how many of the block
     settled_since: int = 0  # how many of them since the last check for needed turns
@@ -120,13 +122,12 @@ class LiveTask:
         """Put the turns and counts into fewer bytes, until `unpack`; marks are lost."""
         self.marks.clear()
         self.turns_packed = len(self.block)
-        del self.counters.how, self.settled_counters.how  # They are the same for all tasks.
         held = tuple(getattr(self, name) for name in _PACKED)
         for name in _PACKED:
             delattr(self, name)
         self.packed = zlib.compress(pickle.dumps(held, pickle.HIGHEST_PROTOCOL), _PACKING_LEVEL)
 
-    def unpack(self, counting: Counting) -> None:
+    def unpack(self) -> None:
         """Bring the turns and counts back if they are packed."""
         if self.packed is None:
             return
@@ -134,12 +135,14 @@ class LiveTask:
         self.packed = None
         for name, value in zip(_PACKED, held, strict=True):
             setattr(self, name, value)
-        self.counters.how = self.settled_counters.how = counting
 
-    def add(self, one: SingleTurn, kinds_read: Collection[str]) -> None:
+    def add(
+        self, turn: Turn, order_ns: int, how: _core.Counting, kinds_read: Collection[str]
+    ) -> CountedTurn:
         """Count and hold the next turn."""
-        self.counters.count(one)
-        self.block.add(one, kinds_read)
+        one = self.counters.count(_counted_from(turn), order_ns, how)
+        self.block.add(turn, one, kinds_read)
+        return one
 
     def wait_for(self, turns: Sequence[tuple[int, Turn]]) -> None:
         """Note turns that are held and may still move."""
@@ -271,7 +274,7 @@ class LiveTask:
             for mark in self.marks[marks:]
         ]
         self.settled_counters = counters
-        self.settled_counters.steps.first_ns.clear()
+        self.settled_counters.settle()
         self.hold(count, self.waiting)
         return True
 

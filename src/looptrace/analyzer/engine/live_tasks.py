@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 
-from looptrace.analyzer.detect.counters import Counting
-from looptrace.analyzer.detect.single_counters import SingleCounters
 from looptrace.analyzer.engine.live_moments import Standing
 from looptrace.analyzer.engine.live_task import LiveTask
 from looptrace.analyzer.gates.state_machine import TaskState
@@ -29,12 +27,9 @@ PACKED_A_ROUND = 4
 class LiveTasks:
     """Tasks by name; the one that was fed last comes last."""
 
-    def __init__(
-        self, counting: Counting, recall: Callable[[str], TaskState], tasks_max: int | None
-    ) -> None:
+    def __init__(self, recall: Callable[[str], TaskState], tasks_max: int | None) -> None:
         """Hold at most `tasks_max` tasks; `recall` gives the state of one that is not held."""
         self.evicted = 0  # tasks dropped to make room for others
-        self._counting = counting
         self._recall = recall
         self._tasks_max = tasks_max
         self._tasks: dict[str, LiveTask] = {}
@@ -50,7 +45,7 @@ class LiveTasks:
     def __getitem__(self, name: str) -> LiveTask:
         """Return a task with its turns."""
         task = self._tasks[name]
-        task.unpack(self._counting)
+        task.unpack()
         self._awake.pop(name, None)
         self._awake[name] = self._round
         return task
@@ -71,15 +66,13 @@ class LiveTasks:
                 # Counts start again with the next turn; a gate still waits for a person.
                 state = self._recall(name)
                 standing = Standing({}, state if state.gate else TaskState(name))
-                counters = SingleCounters(self._counting), SingleCounters(self._counting)
-                task = LiveTask(standing, standing, *counters, recalled=state.gate is not None)
+                task = LiveTask(standing, standing, recalled=state.gate is not None)
             self._tasks[name] = task
 
     def renew(self, name: str) -> list[Turn]:
         """Hold a task without its turns; return the decisions of persons in it."""
         before, standing = self[name], Standing({}, TaskState(name))
-        counters = SingleCounters(self._counting), SingleCounters(self._counting)
-        self._tasks[name] = LiveTask(standing, standing, *counters)
+        self._tasks[name] = LiveTask(standing, standing)
         self._tasks[name].emitted_elsewhere.update(before.emitted_ever)
         return before.decisions
 

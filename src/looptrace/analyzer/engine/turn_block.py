@@ -6,10 +6,9 @@ A tick has few turns, so one call of Polars would cost more than all the work fo
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter, itemgetter
-from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,12 @@ import numpy.typing as npt
 import polars as pl
 from msgspec.structs import astuple
 
+from looptrace import _core
+from looptrace._core import CountedTurn
 from looptrace.analyzer.detect.counters import RESETS
 from looptrace.analyzer.detect.evaluate import Seen
 from looptrace.analyzer.detect.loop_rows import LoopRow
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
-from looptrace.analyzer.detect.single_columns import COMPARED, COUNTED, SingleTurn, text_code
 from looptrace.analyzer.fingerprint.similarity import meanings_of
 from looptrace.analyzer.gates.timeline import TaskReset, reset_of
 from looptrace.analyzer.schema import columns as schema
@@ -39,34 +39,23 @@ __all__ = [
     "turns_of",
 ]
 
-# Formats of the columns in a row of numbers; columns of eight bytes come first.
-_FORMATS = {"Codes": "q", "Figures": "d", "Flags": "?"}
-_SEEN = {
-    column.name: _FORMATS[str(column.type)]
-    for column in fields(Turns)
-    if str(column.type) in _FORMATS and column.name != "task"
-} | {"searches": "?"}
-_WRITTEN = [*COMPARED, *(name for name in _SEEN if name not in COMPARED and _SEEN[name] != "?")]
-_WRITTEN += [name for name, written in _SEEN.items() if written == "?"]
-_ALIGN = 8
-_PADDING = -sum(_SEEN[name] == "?" for name in _WRITTEN) % _ALIGN
-_STRUCT = Struct("=" + "".join(_SEEN[name] for name in _WRITTEN) + "x" * _PADDING)
+# The columns that rules see, as they stand in a row of numbers.
+_COLUMNS = dict(_core.COLUMNS[: _core.COLUMNS_SEEN])
 _ROW = np.dtype(
     {
-        "names": _WRITTEN,
-        "formats": [np.dtype(_SEEN[name]) for name in _WRITTEN],
-        "offsets": np.cumsum(
-            [0, *(np.dtype(_SEEN[name]).itemsize for name in _WRITTEN[:-1])]
-        ).tolist(),
-        "itemsize": _STRUCT.size,
+        "names": [*_COLUMNS],
+        "formats": [*_COLUMNS.values()],
+        "offsets": np.cumsum([0, *(np.dtype(kind).itemsize for kind in _COLUMNS.values())])[
+            :-1
+        ].tolist(),
+        "itemsize": _core.ROW_BYTES,
     }
 )
-_numbers_of = attrgetter(*_WRITTEN)
 # With more rows than fit into a processor's cache, columns are read faster one by one.
 _FEW_ROWS = 1_000
 
 _KEPT = LoopRow.__struct_fields__
-_COUNTED = [name for name in _KEPT if name in COUNTED and name != "phase_before"]
+_COUNTED = [name for name in _KEPT if name == "turn" or name not in {*TURN_SCHEMA, "phase_before"}]
 _SAME = [name for name in _KEPT if name in TURN_SCHEMA and name not in _COUNTED]
 _same_of = itemgetter(*(AT[name] for name in _SAME))
 _counted_of = attrgetter(*_COUNTED, "phase_before_text")
@@ -87,29 +76,20 @@ class TurnBlock:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def add(self, one: SingleTurn, kinds_read: Collection[str]) -> None:
-        """Add a counted turn."""
-        self.numbers += _STRUCT.pack(*_numbers_of(one))
-        row = LoopRow(*_in_order((*_same_of(one.source), *_counted_of(one))))
+    def add(self, turn: Turn, one: CountedTurn, kinds_read: Collection[str]) -> None:
+        """Add a turn that was counted."""
+        self.numbers += one.numbers()
+        row = LoopRow(*_in_order((*_same_of(turn), *_counted_of(one))))
         self.rows.append(row)
-        self.texts.append(_text(one.source) if row.kind in kinds_read else None)
-
-    def compare_last(self, one: SingleTurn) -> None:
-        """Tell the last turn which of the turns before it has the same compared columns.
-
-        Unknown codes are compared, too: `SingleTurn.again` leaves them out.
-        """
-        rows = np.frombuffer(self.numbers, np.int64).reshape(-1, _STRUCT.size // _ALIGN)
-        one.alike = rows[:-1, : len(COMPARED)] == rows[-1, : len(COMPARED)]
-        one.alike_any = np.logical_or.reduce(one.alike).tolist()
+        self.texts.append(_text(turn) if row.kind in kinds_read else None)
 
     def cut(self, count: int) -> None:
         """Keep only the first `count` turns."""
-        del self.numbers[count * _STRUCT.size :], self.rows[count:], self.texts[count:]
+        del self.numbers[count * _core.ROW_BYTES :], self.rows[count:], self.texts[count:]
 
     def keep(self, places: Sequence[int], count: int) -> None:
         """Keep the turns at these places among the first `count`, and all turns after those."""
-        size = _STRUCT.size
+        size = _core.ROW_BYTES
         kept = (self.numbers[place * size : (place + 1) * size] for place in places)
         self.numbers = bytearray().join((*kept, self.numbers[count * size :]))
         self.rows = [*(self.rows[place] for place in places), *self.rows[count:]]
@@ -129,26 +109,26 @@ def rows_of(table: pl.DataFrame) -> list[Turn]:
     return (table if table.columns == names else table.select(names)).rows()
 
 
-def reset_at(one: SingleTurn) -> TaskReset | None:
-    """Return the reset at a counted turn, with its task; None without one."""
+def reset_at(turn: Turn, one: CountedTurn) -> TaskReset | None:
+    """Return the reset at a turn that was counted, with its task; None without one."""
     if not one.reset:
         return None
     reason = RESETS[one.reset - 1]
-    about = _reset_about(one.source)
-    return reset_of(one.source[AT["task"]], one.turn, one.end_ns, reason, *about)
+    about = _reset_about(turn)
+    return reset_of(turn[AT["task"]], one.turn, one.end_ns, reason, *about)
 
 
 def table_of(blocks: Sequence[TurnBlock], counts: Sequence[int]) -> npt.NDArray[Any]:
     """Return the numbers of the first turns of each of several tasks."""
     parts = zip(blocks, counts, strict=True)
-    size = _STRUCT.size
+    size = _core.ROW_BYTES
     written = b"".join(memoryview(block.numbers)[: count * size] for block, count in parts)
     return np.frombuffer(written, _ROW)
 
 
 def turns_of(table: npt.NDArray[Any], counts: Sequence[int], **other: Any) -> Turns:
     """Return the columns of the turns of several tasks; `counts` has the number for each."""
-    numbers: dict[str, Any] = {name: table[name] for name in _WRITTEN if name != "searches"}
+    numbers: dict[str, Any] = {name: table[name] for name in _COLUMNS if name != "searches"}
     if len(table) > _FEW_ROWS:
         numbers = {name: np.ascontiguousarray(column) for name, column in numbers.items()}
     return Turns(
@@ -202,7 +182,7 @@ def _fits(rows: Sequence[LoopRow], table: npt.NDArray[Any], override: Override) 
         if selector == "tool":
             fits &= np.array([row.kind == "tool" and row.name == value for row in rows])
         else:
-            fits &= table[selector] == text_code(value)
+            fits &= table[selector] == _core.code_of(value)
     return fits
 
 

@@ -1,4 +1,4 @@
-"""Messages that a hook, a goal or a wrapper writes for each round, and answers that only hear."""
+"""Messages that a hook, a goal or a wrapper writes for each round."""
 
 from __future__ import annotations
 
@@ -45,20 +45,11 @@ ROUND_MASKS = (
         ("python3", "page 17"),
     ),
 )
-# A sentence or two, which only say that the agent has heard: no code and no call in words.
-BRIEF_ANSWER = r"^[^`{}\[\]<>|$=]{1,240}[.!?\u2026\u3002\uff01\uff1f][\"')]?\s*$"
-
 _ROUNDS = tuple((re.compile(pattern, re.IGNORECASE), name) for pattern, name, *_ in ROUND_MASKS)
 # Of a message no more is read, and one of fewer words may be a person's "Go on." each time.
 _ROUND_CHARS, _ROUND_WORDS_MIN = 2_000, 5
 _ROUNDS_KEPT = 1_000
 _PLAIN_WORD = re.compile(r"[^\W\d_]+")
-_BRIEF = re.compile(BRIEF_ANSWER)
-
-
-def is_brief(answer: str | None) -> bool:
-    """Return whether an answer is a sentence or two."""
-    return answer is not None and bool(_BRIEF.search(answer))
 
 
 @lru_cache(_ROUNDS_KEPT)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from looptrace._core import is_brief
 from looptrace.analyzer.fields.messages import comes_again
-from looptrace.analyzer.fingerprint.rounds import is_brief
 from looptrace.analyzer.normalize.span_tree import SpanTree
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import SpanFields

@@ -1,9 +1,8 @@
 """The columns that detection adds to turns, each defined once.
 
-A turn goes through stages: *turns* (`TURN_SCHEMA`), *coded* (integer codes of what rules compare,
-and marks) and *counted* (what is counted from the start of a task). Rules see the columns that are
-fields of `looptrace.rules.turns.Turns`. The other columns serve to compute these.
-None of these columns is stored.
+The core adds them to *turns* (`TURN_SCHEMA`): *codes* of what rules compare and *marks*, and what
+is *counted* from the start of a task. Rules see the columns that are fields of
+`looptrace.rules.turns.Turns`; findings and gates show others. None of these columns is stored.
 """
 
 from __future__ import annotations
@@ -33,9 +32,6 @@ CODED = (
     Column("search_result_code", _INT, "code", "what a search found: nothing, or tool and answer"),
     Column("look_chars", _INT, "characters", "length of what a call shows; 0 if it makes a change"),
     Column("status_code", _INT, "place", "status of an attempt, from 1 in `STATUSES`; else 0"),
-    Column("trace_code", _INT, "code", "the trace"),
-    Column("has_id", _FLAG, "flag", "a call or a message that has an id of its own"),
-    Column("step_code", _INT, "code", "the parallel step of its trace that the turn belongs to"),
     Column("chant_times", _INT, "times", "how often a text says its last words; 0 if it is short"),
     Column("chant_chars", _INT, "characters", "how many these are in all"),
     Column("external", _FLAG, "flag", "a known failure of the outside"),
@@ -52,7 +48,6 @@ CODED = (
     ),
     Column("searches", _FLAG, "flag", "a turn whose name is that of a search"),
     Column("pauses", _FLAG, "flag", "a call that does nothing but wait"),
-    Column("repeated_code", _INT, "code", "a message that came before in its conversation"),
     Column("brief", _FLAG, "flag", "a response of few words"),
     Column("silent", _FLAG, "flag", "a response that neither says nor asks for anything"),
     Column("only_calls", _FLAG, "flag", "a response without a text"),

@@ -7,17 +7,12 @@ response repeats its last words, and the figures and names of failed tests.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-
-from looptrace._core import PATTERNS
 
 # Every mark begins so, and few other texts have it.
 MARK_BEGINNING = "[cut hash:"
 # Each end of a text has at most this many bytes.
 END_BYTES = 900
-
-_MARK = re.compile(PATTERNS["cut_mark"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +38,3 @@ class CutMark:
         if self.names:
             parts.append(f"names:{self.names}")
         return f"{' '.join(parts)}]"
-
-
-def chant_at_end(text: str) -> tuple[int, int] | None:
-    """Return times and characters of the chant of a text that is cut at its end.
-
-    The count is 0 if the whole text has no chant, and None is returned if no text is cut there.
-    """
-    at = text.rfind(MARK_BEGINNING)
-    mark = _MARK.match(text, at) if at >= 0 else None
-    if mark is None or len(text) - mark.end() > END_BYTES + 2:
-        return None
-    return int(mark[4] or 0), int(mark[5] or 0)

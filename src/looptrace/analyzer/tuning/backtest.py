@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.persons import PERSONS
 from looptrace.analyzer.engine.batch import detect
@@ -199,7 +198,7 @@ def _opened(
 ) -> dict[Place, Opened]:
     """Add to each gate the turns after it."""
     stopped = turns.filter(pl.col("task").is_in({gate.task for gate in gates}))
-    rows = add_counters(encode_columns(stopped), settings.policy.rule_set.counting)
+    rows = add_counters(stopped, settings.policy.rule_set.counting)
     is_person = pl.col("speaker").is_in(PERSONS).fill_null(value=False)
     rows = rows.with_columns(is_person=is_person, asked=is_person.cum_sum().over("task"))
     by_task = {str(task): part for (task,), part in rows.partition_by("task", as_dict=True).items()}

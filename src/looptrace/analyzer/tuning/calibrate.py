@@ -16,7 +16,6 @@ from typing import Any
 
 import polars as pl
 
-from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import DAY_S, add_counters
 from looptrace.analyzer.detect.evaluate import evaluate_rules
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
@@ -157,7 +156,7 @@ def sorted_out(part: pl.DataFrame, settings: Settings, now_ns: int) -> pl.DataFr
     # A person's message in the trace does not tell whether there was a loop.
     undecided |= {task for task, given in decisions.items() if None in given}
     looped = {task for task, given in decisions.items() if given - {NOT_A_LOOP, None}}
-    rows = add_counters(encode_columns(part), settings.policy.rule_set.counting)
+    rows = add_counters(part, settings.policy.rule_set.counting)
     last = pl.struct("kind", "name").filter(~IS_USER).last().over("task")
     is_done = (last.struct["kind"] == "attempt") & (last.struct["name"] == "done")
     quiet_ns = now_ns - pl.col("end_ns").max().over("task")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.detect.columns import encode_columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import evaluate_rules, find_stretches
 from looptrace.analyzer.detect.findings import Finding
@@ -78,7 +77,7 @@ class Explanation:
 def explain(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Explanation:
     """Explain one task by its numbered turns (`TURN_SCHEMA`)."""
     rules = policy.rule_set
-    rows = add_counters(encode_columns(turns), rules.counting)
+    rows = add_counters(turns, rules.counting)
     progress = tuple(progress_of(turns, rules))
     stretches = find_stretches(rows, rules)[0]
     _, events = decide_tasks(rows, stretches, policy.recovery)
@@ -106,7 +105,7 @@ def progress_of(turns: pl.DataFrame, rules: RuleSet) -> list[Progress]:
     0 means that the turn has too little content to be compared, or that no pattern ends there.
     """
     progress = []
-    for lane in evaluate_rules(add_counters(encode_columns(turns), rules.counting), rules):
+    for lane in evaluate_rules(add_counters(turns, rules.counting), rules):
         on = lane.held != OFF
         rows, evaluation = lane.lane.rows[on], lane.evaluation
         reached, needed = np.full(turns.height, _UNSEEN), np.zeros(turns.height, np.int64)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from looptrace.analyzer.detect.columns import columns, encode_columns
+from looptrace.analyzer.detect.columns import columns
 from looptrace.analyzer.detect.counters import Counting, add_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.ruleset import RuleSet
@@ -131,7 +131,7 @@ def examples_of(
         mine = part.filter(pl.col("task").is_in(set(labelled)))
         if mine.is_empty():
             continue
-        rows = add_counters(encode_columns(mine), Counting())
+        rows = add_counters(mine, Counting())
         lane = columns(rows, texts=LikelyLoop.lane.kinds).lane(LikelyLoop.lane)
         signs, enough = signs_of(lane, WINDOW), tells(lane, WINDOW)
         turn = rows["turn"].to_numpy().astype(np.int64)[lane.rows]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, takewhile
 
-from looptrace._core import failed_tests, figures
-from looptrace.analyzer.fingerprint.chants import chant_of
+from looptrace._core import chant_of, failed_tests, figures
 from looptrace.analyzer.fingerprint.equivalence import NOTHING
 from looptrace.analyzer.fingerprint.fingerprints import policy_of
 from looptrace.analyzer.text.cut_texts import END_BYTES, CutMark
@@ -35,7 +34,7 @@ def _mark(text: str, ends: tuple[str, str], key: bytes) -> CutMark:
         error=hash_of(_POLICY.masked(text, error=True), key),
         prompt=hash_of(_POLICY.prompt_words(text) or "", key),
         exact=exact_of(text, key),
-        chant=chant if chant.times else None,
+        chant=chant if any(chant) else None,
         figures=None if counts == (None, None, None) else counts,
         names=None if named == failed_tests("\n".join(ends)) else hash_of(f"{named}", key),
     )

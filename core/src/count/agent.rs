@@ -1,0 +1,160 @@
+//! The counts of one agent in its task: tokens, its last calls, and what it waits for.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::codes::UNKNOWN;
+use super::how::{Counting, NS_PER_S};
+use super::row::Row;
+
+// An agent may look at so many things in turn while it waits: as many as a round may have.
+const CALLS_COMPARED: usize = 40;
+// Back-offs usually double the pause; the time of the calls themselves makes it look less.
+const BACK_OFF: f64 = 1.5;
+// A wait is overdue after so many times the longest one before it with the same tool.
+const OVER_USUAL: i64 = 2;
+
+/// A call of an agent, as far as later ones are compared with it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Seen {
+    call: i64,
+    outcome: i64,
+    end_ns: i64,
+    /// Since the call before it, if that is equal; else 0.
+    gap_ns: i64,
+    /// Calls of the agent that did more than look, up to it.
+    doing: i64,
+    waits_seen: i64,
+    failed: bool,
+}
+
+/// The counts of one agent in its task.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Agent {
+    /// Its tokens up to the turn.
+    pub input_sum: i64,
+    /// The tokens that it wrote.
+    pub output_sum: i64,
+    epoch: i64,
+    doing: i64,
+    /// The end of its last call that did or showed something new.
+    since_ns: Option<i64>,
+    /// The tool of its last call.
+    tool: i64,
+    /// Since when it waits, if its last call was a poll.
+    waits_ns: Option<i64>,
+    /// Its last calls since the reset, the newest first; copies of the counts share them.
+    calls: VecDeque<Arc<Seen>>,
+}
+
+/// What the task knows of waits.
+pub struct Waits<'a> {
+    /// How long the task stood still before the turn.
+    pub idle_ns: Option<i64>,
+    /// The times that the task stood still, or a call waited.
+    pub seen: &'a mut i64,
+    /// The longest wait with each tool.
+    pub usual_ns: &'a mut BTreeMap<i64, i64>,
+}
+
+impl Agent {
+    /// Count waits, and say whether the turn is a poll.
+    ///
+    /// A call is quiet if it only looks at something or shows what goes on, or if it does not fail
+    /// and equals a call shortly before. A quiet call that equals an earlier one, with only quiet
+    /// calls since, is a poll if its task waited in between: the task stood still, a call waited, a
+    /// look took long, what goes on was looked at again after a moment, or the time between looks
+    /// grows.
+    pub fn wait(&mut self, row: &mut Row, start_ns: i64, waits: Waits, how: &Counting) {
+        if self.epoch != row.epoch {
+            (self.epoch, self.waits_ns) = (row.epoch, None);
+            self.calls.clear();
+        }
+        let is_call = row.is("tool") && !row.pauses;
+        row.relapses = is_call && row.failed && self.went_well_before(row.call);
+        let stood_still = waits.idle_ns.is_some_and(|ns| ns >= how.poll_wait_ns);
+        let mut waited = row.pauses || stood_still;
+        let looks = row.only_reads || row.unfinished || row.watches;
+        let equal = is_call.then(|| self.last_equal(row)).flatten();
+        let quiet = looks || (equal.is_some() && !row.failed && !is_above_zero(row.tests_failed));
+        if is_call {
+            self.doing += i64::from(!quiet);
+            let took_ns = row.end_ns.saturating_sub(start_ns);
+            waited |= quiet && took_ns >= how.poll_wait_ns;
+        }
+        let place = equal.filter(|&at| quiet && self.calls[at].doing == self.doing);
+        let seen = place.map(|at| &self.calls[at]);
+        let between_ns = seen.map_or(0, |one| row.end_ns.saturating_sub(one.end_ns));
+        if let Some(one) = seen {
+            let pending = row.unfinished || row.watches;
+            waited |= pending && between_ns >= how.pending_wait_ns;
+            let least_ns = (BACK_OFF * one.gap_ns as f64).max(NS_PER_S as f64);
+            let grows = one.gap_ns > 0 && between_ns as f64 >= least_ns;
+            waited |= looks && grows && place == Some(0);
+        }
+        *waits.seen += i64::from(waited);
+        row.waits_seen = *waits.seen;
+        row.polls = row.pauses || seen.is_some_and(|one| row.waits_seen > one.waits_seen);
+        if self.since_ns.is_none() || (is_call && seen.is_none()) {
+            self.since_ns = Some(row.end_ns);
+        }
+        let since_ns = self.since_ns.unwrap_or(row.end_ns);
+        if row.polls {
+            let usual_ns = waits.usual_ns.get(&row.name).copied().unwrap_or(0);
+            let over_ns = row.end_ns.saturating_sub(since_ns);
+            row.overdue_ns = over_ns
+                .saturating_sub(usual_ns.saturating_mul(OVER_USUAL))
+                .max(0);
+        }
+        if is_call {
+            self.end_wait(row, waits.usual_ns);
+            self.waits_ns = row.polls.then_some(since_ns);
+            self.tool = row.name;
+            // The pauses of a back-off lie between calls in a row.
+            let gap_ns = if place == Some(0) { between_ns } else { 0 };
+            self.keep(row, gap_ns);
+        }
+    }
+
+    fn last_equal(&self, row: &Row) -> Option<usize> {
+        let is_known = row.call != UNKNOWN && row.outcome != UNKNOWN;
+        let same = |one: &Arc<Seen>| one.call == row.call && one.outcome == row.outcome;
+        is_known.then(|| self.calls.iter().position(same)).flatten()
+    }
+
+    fn went_well_before(&self, call: i64) -> bool {
+        let last = self.calls.iter().find(|one| one.call == call);
+        call != UNKNOWN && last.is_some_and(|one| !one.failed)
+    }
+
+    /// Keep how long a wait took that ended with this call.
+    fn end_wait(&self, row: &Row, usual_ns: &mut BTreeMap<i64, i64>) {
+        let Some(since_ns) = self.waits_ns else {
+            return;
+        };
+        if !row.polls && self.tool == row.name {
+            let usual = usual_ns.entry(row.name).or_default();
+            *usual = (*usual).max(row.end_ns.saturating_sub(since_ns));
+        }
+    }
+
+    fn keep(&mut self, row: &Row, gap_ns: i64) {
+        self.calls.truncate(CALLS_COMPARED - 1);
+        self.calls.push_front(Arc::new(Seen {
+            call: row.call,
+            outcome: row.outcome,
+            end_ns: row.end_ns,
+            gap_ns,
+            doing: self.doing,
+            waits_seen: row.waits_seen,
+            failed: row.failed,
+        }));
+    }
+}
+
+// Figures that are not known are not above zero.
+fn is_above_zero(figure: f64) -> bool {
+    figure > 0.0
+}

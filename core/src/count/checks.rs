@@ -1,0 +1,214 @@
+//! Checks: calls whose answer says how something is, and whether that is what one wants.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::patterns::{Pattern, around, pattern};
+use crate::same::text::{head, strip};
+use crate::same::tools::reads_by_command;
+use crate::same::waits::ends_of;
+use crate::tables::{CHECKS, any_of};
+
+const COMMAND_CHARS: usize = 2_000;
+
+static CHECK: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["check_name"]));
+static TELLING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["telling_name"]));
+static SHELL: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["shell_name"]));
+static COMMAND_KEY: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["command_key"]));
+static LOOKS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["looks"]));
+static PROGRAM: LazyLock<fancy_regex::Regex> = LazyLock::new(|| around(&CHECKS["program"]));
+static WRAPPED: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&CHECKS["wrapped"])));
+static KEY: LazyLock<Regex> = LazyLock::new(|| pattern(r#"["']\w+["'] ?:"#));
+static WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"\w"));
+static NO_FAULT: LazyLock<fancy_regex::Regex> = LazyLock::new(|| around(&CHECKS["no_fault"]));
+static FAULT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["fault"]));
+static OF_MANY: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d ?(?:/|of|out of) ?\d"));
+static SHARE: LazyLock<fancy_regex::Regex> = LazyLock::new(|| around(&CHECKS["share"]));
+static FINE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["fine"]));
+static DONE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["done"]));
+
+/// What the name of a tool says about its checks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checker {
+    /// It may check something.
+    pub checks: bool,
+    /// It runs commands.
+    pub shell: bool,
+    /// It fails where something is wrong.
+    pub tells: bool,
+}
+
+impl Checker {
+    /// Read the name of a tool.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        let shell = SHELL.is_match(name);
+        Self {
+            checks: shell || CHECK.is_match(name),
+            shell,
+            tells: TELLING.is_match(name),
+        }
+    }
+
+    /// Whether a call checks something, and its answer is not that all is well.
+    ///
+    /// An answer is wrong where it says so. Where it says neither, it is the output of a program,
+    /// which was run to see another one, or the good news of a tool that fails where something is
+    /// wrong.
+    #[must_use]
+    pub fn falls_short(self, arguments: &str, result: &str) -> bool {
+        if result.is_empty() {
+            return false;
+        }
+        let command = head(arguments, COMMAND_CHARS);
+        let is_shell = self.shell || COMMAND_KEY.is_match(command);
+        let runs = if is_shell {
+            PROGRAM.is_match(command).unwrap_or(false)
+        } else {
+            !self.tells
+        };
+        let text = ends_of(result);
+        let is_part = is_part(&text);
+        let may_fail = is_part || FAULT.is_match(&text);
+        if !runs && (!may_fail || (is_shell && shows(command))) {
+            return false;
+        }
+        let text = WRAPPED.replace_all(&text, "");
+        let text = strip(&text);
+        if !WORD.is_match(&KEY.replace_all(text, "")) {
+            return false;
+        }
+        if is_part || (may_fail && FAULT.is_match(&NO_FAULT.replace_all(text, ""))) {
+            return true;
+        }
+        let last = text.rsplit('\n').next().unwrap_or_default();
+        runs && !(FINE.is_match(text) || DONE.is_match(last))
+    }
+}
+
+fn shows(command: &str) -> bool {
+    reads_by_command(command) || LOOKS.is_match(command)
+}
+
+/// Whether some of many are told, and not all.
+fn is_part(text: &str) -> bool {
+    if !OF_MANY.is_match(text) {
+        return false;
+    }
+    SHARE.captures_iter(text).flatten().any(|pair| {
+        let count = |group| pair.get(group).and_then(|n| n.as_str().parse::<u32>().ok());
+        matches!((count(1), count(2)), (Some(some), Some(all)) if some < all)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[test]
+    fn an_answer_that_falls_short_is_known() {
+        for (command, answer) in [
+            ("python3 -u run.py --n 4", "result: 3.14"),
+            ("python repro.py 2>&1 | tail -20", "Got: []\nWant: [1]"),
+            ("cargo run --release < in.txt", "12 17"),
+            ("uv run python -m app.cli report", "Revenue: 0.00 EUR"),
+            ("docker exec web python check_rows.py", "rows: 0"),
+            (
+                "make >/dev/null; ./a.out",
+                "Segmentation fault (core dumped)",
+            ),
+            (
+                "make 2>&1 | grep -i error | head",
+                "main.c:3:5: error: expected ';' before '}'",
+            ),
+            ("npx tsc --noEmit | head", "src/a.ts(3,5): error TS2345"),
+            (
+                "psql -c 'select count(*) from orders'",
+                " count \n-------\n     0\n(1 row)",
+            ),
+            ("make test | tail -3", "not ok 3 - totals"),
+            ("./app --selftest", "2 of 9 checks pass"),
+        ] {
+            assert!(bash(command, answer), "{command}: {answer}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_well_is_known() {
+        let built = "> app@1.0.0 build\n✓ 34 modules transformed.\ndist/index.js 12 kB";
+        for (command, answer) in [
+            ("bun run typecheck", "$ tsc --noEmit"),
+            ("npm run build", built),
+            (
+                "cargo build",
+                "   Compiling a v0.1.0\n    Finished dev [unoptimized] target(s)",
+            ),
+            (
+                "python -m mypy .",
+                "Success: no issues found in 3 source files",
+            ),
+            (
+                "python manage.py check",
+                "System check identified no issues (0 silenced).",
+            ),
+            ("helm lint chart", "1 chart(s) linted, 0 chart(s) failed"),
+            ("git status -s", " M src/error.ts"),
+            ("ls -la", "-rw-r--r-- 1 a a 12 error.log"),
+            ("cat test_output.txt", "FAILED: expected 42"),
+            ("grep -rn total src", "src/a.py:3: # expected 42"),
+            ("curl -s -o /dev/null -w '%{http_code}' localhost:80", "200"),
+            ("npx eslint .", "3 problems (0 errors, 3 warnings)"),
+            ("bash scripts/deploy.sh", "web-1 live"),
+            ("python train.py --help", "train.py [-h]"),
+            ("node main.js", ""),
+        ] {
+            assert!(!bash(command, answer), "{command}: {answer}");
+        }
+    }
+
+    fn bash(command: &str, answer: &str) -> bool {
+        let arguments = serde_json::json!({ "command": command }).to_string();
+        Checker::of("bash").falls_short(&arguments, answer)
+    }
+
+    #[test]
+    fn a_wrapper_says_nothing_of_the_answer() {
+        let run = r#"{"command":"python cart.py"}"#;
+        let told = r#"{"stdout": "total: 41", "stderr": "", "exit_code": 0, "success": true}"#;
+        let checker = Checker::of("bash");
+        assert!(checker.falls_short(run, told));
+        assert!(!checker.falls_short(run, &told.replace("total: 41", "")));
+    }
+
+    #[test]
+    fn a_check_is_known_by_its_tool() {
+        for name in [
+            "run_tests",
+            "verifyTotal",
+            "Bash",
+            "ipython",
+            "getDiagnostics",
+        ] {
+            assert!(Checker::of(name).checks, "{name}");
+        }
+        for name in [
+            "click",
+            "screenshot",
+            "inventory",
+            "send_mail",
+            "checkout_branch",
+            "runner_list",
+        ] {
+            assert!(!Checker::of(name).checks, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_fault_is_found_in_a_build() {
+        for row in &CHECKS["fault"] {
+            for text in row.examples.iter().map(|example| &example.text) {
+                assert!(Checker::of("run_build").falls_short("{}", text), "{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The codes and marks of a turn, which follow from its fields alone.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::chants::{CHANT_BYTES_MIN, chant_of};
+use super::checks::Checker;
+use super::codes::{UNKNOWN, code_of, pair};
+use super::how::{Counting, Metric};
+use super::row::{CUTS, KINDS, Row, STATUSES, place};
+use super::search::{asks_help, found};
+use super::turn::Turn;
+use crate::patterns::Pattern;
+use crate::same::kinds::EXTERNAL;
+use crate::same::made::makes;
+use crate::same::tools;
+use crate::same::waits;
+use crate::tables::MARKS;
+
+static OWN_NOTES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["own_notes"]));
+static SLEEPS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["sleeps"]));
+static LOG_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["log_file"]));
+static OWN_SERVER: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["own_server"]));
+static BRIEF: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["brief"]));
+static UNTESTED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["untested"]));
+
+// It replaces the hash of a response that neither says nor asks for anything.
+const SILENCE: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+// A limit of fewer tokens is meant: for a yes, a no, or the name of a class.
+const CUT_TOKENS_MIN: i64 = 64;
+// The kind of a wait that fails by it, which has only not ended yet.
+const RAN_OUT: &str = "timeout";
+// The kind of a failure of which a framework hides what went wrong.
+const UNTOLD: &str = "untold";
+// The agent may mend these by its own edits: a login, a missing module.
+const MENDABLE: [&str; 2] = ["authentication", "dependency"];
+// There are few tools, and what their names say is kept.
+const NAMES_KEPT_MAX: usize = 1_000;
+
+/// What the name of a tool says about it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tool {
+    /// It changes something.
+    pub changes: bool,
+    /// It searches, and changes nothing.
+    pub searches: bool,
+    /// It only looks at something.
+    pub reads: bool,
+    /// It does nothing but wait.
+    pub pauses: bool,
+    /// It looks again at something that goes on.
+    pub watches: bool,
+    /// It shows what the agent itself wrote down.
+    pub notes: bool,
+    /// How its answers are checked; a tool that changes something checks nothing.
+    pub checker: Checker,
+}
+
+impl Tool {
+    fn of(name: &str) -> Self {
+        let changes = tools::changes(name);
+        Self {
+            changes,
+            searches: !changes && tools::searches(name),
+            reads: !changes && tools::reads(name),
+            pauses: waits::pauses(name),
+            watches: !changes && waits::watches(name),
+            notes: OWN_NOTES.is_match(name),
+            checker: if changes {
+                Checker::default()
+            } else {
+                Checker::of(name)
+            },
+        }
+    }
+}
+
+thread_local! {
+    static TOOLS: RefCell<HashMap<String, Tool>> = RefCell::default();
+}
+
+/// What the name of a tool says about it; nothing without a name.
+#[must_use]
+pub fn tool(name: Option<&str>) -> Tool {
+    let Some(name) = name else {
+        return Tool::default();
+    };
+    TOOLS.with_borrow_mut(|known| {
+        if let Some(tool) = known.get(name) {
+            return *tool;
+        }
+        if known.len() >= NAMES_KEPT_MAX {
+            known.clear();
+        }
+        *known
+            .entry(name.to_owned())
+            .or_insert_with(|| Tool::of(name))
+    })
+}
+
+/// Whether an answer is a sentence or two, without code.
+#[must_use]
+pub fn is_brief(answer: &str) -> bool {
+    BRIEF.is_match(answer)
+}
+
+/// What counting needs of a turn beside its columns.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Marked<'a> {
+    pub row: Row,
+    pub start_ns: i64,
+    pub order_ns: i64,
+    pub phase_start_ns: i64,
+    pub markers: bool,
+    pub input_tokens: i64,
+    pub output_tokens: i64,
+    pub has_id: bool,
+    pub trace: i64,
+    pub step: i64,
+    /// A message that came before in its conversation.
+    pub repeated: i64,
+    pub phase: Option<&'a str>,
+    /// The metric of its phase, and the author's own figure.
+    pub metric: Option<&'a Metric>,
+    pub own_figure: Option<f64>,
+}
+
+/// Code and mark a turn.
+#[must_use]
+pub fn mark<'a>(turn: &Turn<'a>, how: &'a Counting) -> Marked<'a> {
+    let mut row = coded(turn);
+    let tool = tool(turn.name);
+    row.searches = tool.searches;
+    mark_response(&mut row, turn);
+    if row.is("tool") {
+        mark_call(&mut row, turn, tool);
+    } else {
+        mark_failure(&mut row, turn, tool.searches || tool.reads);
+    }
+    let trace = code_of(turn.trace_id);
+    let (metric, own_figure) = how.metric_of(row.phase, turn);
+    Marked {
+        start_ns: turn.start_ns,
+        order_ns: turn.order_ns,
+        phase_start_ns: turn.phase_start_ns,
+        markers: turn.markers > 0,
+        input_tokens: turn.input_tokens,
+        output_tokens: turn.output_tokens,
+        has_id: turn.call_id.is_some(),
+        trace,
+        step: pair(trace, code_of(turn.step)),
+        repeated: if row.is("user") {
+            code_of(turn.arguments)
+        } else {
+            UNKNOWN
+        },
+        phase: turn.phase,
+        metric,
+        own_figure,
+        row,
+    }
+}
+
+impl Row {
+    /// Whether the turn is of a kind.
+    #[must_use]
+    pub fn is(&self, kind: &str) -> bool {
+        KINDS[self.kind as usize] == kind
+    }
+}
+
+fn coded(turn: &Turn) -> Row {
+    Row {
+        kind: (place(&KINDS, turn.kind) - 1).max(0),
+        agent: code_of(turn.agent),
+        name: code_of(turn.name),
+        subtask: code_of(turn.subtask),
+        task_kind: code_of(turn.task_kind),
+        phase: code_of(turn.phase),
+        iteration: code_of(turn.iteration),
+        call: code_of(turn.call),
+        outcome: code_of(turn.outcome),
+        signature: code_of(turn.signature),
+        response: code_of(turn.response),
+        talks_on: code_of(turn.talks_on),
+        end_ns: turn.end_ns,
+        failed: turn.failed,
+        external: turn.error_kind.is_some_and(|kind| EXTERNAL.contains(&kind)),
+        untested: turn.task_kind.is_some_and(|kind| UNTESTED.is_match(kind)),
+        tests_failed: turn.tests_failed,
+        tests_total: turn.tests_total,
+        coverage: turn.coverage,
+        ..Row::default()
+    }
+}
+
+/// Set the marks of responses and attempts.
+fn mark_response(row: &mut Row, turn: &Turn) {
+    row.silent = turn.response == Some(SILENCE);
+    if !(1..CUT_TOKENS_MIN).contains(&turn.output_tokens) {
+        row.cut = turn.finish_reason.map_or(0, |reason| place(&CUTS, reason));
+    }
+    if turn.compacted {
+        row.compacted = row.response;
+    }
+    if row.is("attempt") || row.is("switch") {
+        row.status = turn.name.map_or(0, |name| place(&STATUSES, name));
+    }
+    if !row.is("model") {
+        return;
+    }
+    let Some(text) = turn.text else { return };
+    row.only_calls = text.is_empty();
+    row.brief = is_brief(text);
+    if text.len() >= CHANT_BYTES_MIN {
+        (row.chant_times, row.chant_chars) = chant_of(text);
+    }
+}
+
+/// Set the marks of a call.
+fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
+    let arguments = turn.arguments.unwrap_or_default();
+    let shown = turn.error.or(turn.result);
+    row.pauses = tool.pauses || SLEEPS.is_match(arguments);
+    let waits = tool.watches || (!tool.changes && waits::waits(arguments));
+    let watches = waits && !row.pauses;
+    if !row.failed || watches || row.pauses {
+        // A wait that timed out may exit with an error.
+        let ran_out = turn.error_kind == Some(RAN_OUT) && (watches || row.pauses);
+        row.unfinished = ran_out || shown.is_some_and(|text| goes_on(text, arguments, tool));
+    }
+    let failed = row.failed && !row.unfinished;
+    let fine = !failed;
+    let helps = failed && asks_help(arguments);
+    row.watches = watches && fine;
+    row.changes = fine && tool.changes;
+    row.only_reads = fine && tool.reads;
+    let looks = tool.searches || tool.reads || watches || row.unfinished || helps;
+    row.works = fine && !(looks || row.pauses);
+    if helps && row.call != UNKNOWN && row.signature != UNKNOWN {
+        row.signature = pair(row.signature, row.call);
+    }
+    mark_failure(row, turn, looks);
+    row.own = failed && !row.external;
+    if is_mendable(turn) {
+        row.mendable = row.outcome;
+    }
+    let still = row.pauses || watches || row.unfinished;
+    if tool.checker.checks && fine && !still && UNKNOWN != pair(row.call, row.outcome) {
+        let result = turn.result.unwrap_or_default();
+        if tool.checker.falls_short(arguments, result) {
+            row.check = pair(row.call, row.outcome);
+        }
+    }
+    if !row.failed {
+        row.search_result = found(turn, tool, row.outcome);
+    }
+    if !tool.changes
+        && let Some(text) = shown
+        && !makes(turn.name, turn.arguments)
+    {
+        row.look_chars = text.chars().count() as i64;
+    }
+}
+
+/// Set the code of an own failure.
+///
+/// "404 Not Found" for one page after another is a search, so the error of a look has its call; and
+/// a question that timed out may be answered at the second try.
+fn mark_failure(row: &mut Row, turn: &Turn, looks: bool) {
+    let told = turn.error_kind.is_some_and(|kind| kind != UNTOLD);
+    if !row.failed || row.unfinished || row.external || !told {
+        return;
+    }
+    let asks = (looks || turn.error_kind == Some(RAN_OUT)) && row.call != UNKNOWN;
+    row.error = if asks {
+        pair(row.outcome, row.call)
+    } else {
+        row.outcome
+    };
+}
+
+/// Whether what a call shows says that something goes on.
+///
+/// Looks at files and at the agent's own notes are left out: what they say goes on elsewhere.
+fn goes_on(shown: &str, arguments: &str, tool: Tool) -> bool {
+    let is_file = tools::looks_at_file(arguments) && !LOG_FILE.is_match(arguments);
+    !is_file && !tool.notes && waits::is_unfinished(shown)
+}
+
+fn is_mendable(turn: &Turn) -> bool {
+    match turn.error_kind {
+        Some("network") => turn.error.is_some_and(|error| OWN_SERVER.is_match(error)),
+        Some(kind) => MENDABLE.contains(&kind),
+        None => false,
+    }
+}

@@ -1,0 +1,19 @@
+//! What is counted: the codes and marks of each turn, and the counts of its task up to it.
+//!
+//! One state per task takes its turns in order. Files give it all turns at once, and live spans one
+//! after the other, so a count is the same wherever a turn came from.
+
+pub mod agent;
+pub mod chants;
+pub mod checks;
+pub mod codes;
+pub mod epoch;
+pub mod how;
+pub mod marks;
+pub mod row;
+pub mod search;
+pub mod steps;
+pub mod task;
+#[cfg(test)]
+mod tests;
+pub mod turn;

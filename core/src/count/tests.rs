@@ -1,0 +1,310 @@
+//! What the counts of turns are, turn by turn.
+
+use super::codes::code;
+use super::how::{Counting, Messages, Metric, NS_PER_S};
+use super::row::{RESETS, Row, SPEAKERS};
+use super::task::Task;
+use super::turn::{NEVER_NS, Turn};
+
+pub(super) fn counting() -> Counting {
+    Counting {
+        idle_ns: 86_400 * NS_PER_S,
+        poll_wait_ns: 30 * NS_PER_S,
+        pending_wait_ns: 3 * NS_PER_S,
+        run_pause_ns: 60 * NS_PER_S,
+        run_rest_ns: 3_600 * NS_PER_S,
+        messages_kept: 2,
+        ..Counting::default()
+    }
+}
+
+/// A turn of an agent, of no time at this second.
+pub(super) fn at(second: i64, kind: &'static str) -> Turn<'static> {
+    Turn {
+        kind,
+        agent: Some("a"),
+        trace_id: Some("t"),
+        start_ns: second * NS_PER_S,
+        end_ns: second * NS_PER_S,
+        order_ns: second * NS_PER_S,
+        phase_start_ns: NEVER_NS,
+        tests_failed: f64::NAN,
+        tests_total: f64::NAN,
+        coverage: f64::NAN,
+        ..Turn::default()
+    }
+}
+
+/// A call with its result.
+pub(super) fn call(second: i64, name: &'static str, said: &'static str) -> Turn<'static> {
+    Turn {
+        name: Some(name),
+        arguments: Some("{}"),
+        call: Some(name),
+        outcome: Some(said),
+        signature: Some(name),
+        result: Some(said),
+        ..at(second, "tool")
+    }
+}
+
+fn failure(second: i64, said: &'static str) -> Turn<'static> {
+    Turn {
+        failed: true,
+        result: None,
+        error: Some(said),
+        error_kind: Some("unknown"),
+        ..call(second, "run", said)
+    }
+}
+
+fn said(second: i64, words: &'static str) -> Turn<'static> {
+    Turn {
+        call: Some(words),
+        ..at(second, "user")
+    }
+}
+
+pub(super) fn counted(turns: &[Turn], how: &Counting) -> Vec<Row> {
+    let mut task = Task::default();
+    turns.iter().map(|turn| task.count(turn, how)).collect()
+}
+
+pub(super) fn each<T>(turns: &[Turn], value: impl Fn(&Row) -> T) -> Vec<T> {
+    counted(turns, &counting()).iter().map(value).collect()
+}
+
+pub(super) fn in_phase(second: i64, phase: &'static str) -> Turn<'static> {
+    Turn {
+        phase: Some(phase),
+        ..at(second, "model")
+    }
+}
+
+fn named(names: &[&'static str], place: i64) -> &'static str {
+    usize::try_from(place - 1).map_or("", |at| names[at])
+}
+
+fn reset_of(row: &Row) -> &'static str {
+    named(&RESETS, row.reset)
+}
+
+#[test]
+fn persons_are_told_from_orchestrators() {
+    let turns = [
+        said(0, "Fix it."),
+        said(1, "Fix it."),
+        Turn {
+            arguments: Some("Go on."),
+            ..said(2, "Go on.")
+        },
+        Turn {
+            call_id: Some("id"),
+            ..said(3, "Fix it.")
+        },
+        Turn {
+            name: Some("blocked"),
+            ..at(4, "attempt")
+        },
+        said(5, "Once more."),
+        Turn {
+            trace_id: Some("u"),
+            ..at(6, "model")
+        },
+        // Only two messages are kept.
+        said(7, "Fix it."),
+    ];
+    let speakers = each(&turns, |row| named(&SPEAKERS, row.speaker));
+    let (new, same) = ("message", "same_words");
+    let expected = [new, same, same, "intervention", "", "attempts", "", new];
+    assert_eq!(speakers, expected);
+    let how = Counting {
+        messages: Messages::None,
+        ..counting()
+    };
+    assert_eq!(counted(&turns[..1], &how)[0].reset, 0);
+}
+
+#[test]
+fn a_brief_answer_to_a_message_that_came_again_is_one_to_a_reminder() {
+    let reminder = Turn {
+        arguments: Some("Go on."),
+        ..said(0, "Go on.")
+    };
+    let answer = Turn {
+        text: Some("I wait."),
+        ..at(1, "model")
+    };
+    let late = Turn {
+        text: Some("I wait."),
+        ..at(2, "model")
+    };
+    let reminded = each(&[reminder, answer, late], |row| row.reminded);
+    assert_eq!(reminded, [0, code("Go on."), 0]);
+}
+
+#[test]
+fn counts_begin_anew_for_a_reason() {
+    let done = |second, subtask| Turn {
+        name: Some("done"),
+        subtask,
+        ..at(second, "attempt")
+    };
+    let turns = [
+        said(0, "Fix it."),
+        done(1, Some("part")),
+        done(2, None),
+        call(3, "read", "a"),
+        said(70, "Fix it."),
+        call(4_000, "read", "a"),
+        call(100_000, "read", "a"),
+    ];
+    let resets = each(&turns, reset_of);
+    let expected = ["person", "", "", "completed", "run", "run", "idle"];
+    assert_eq!(resets, expected);
+    assert_eq!(each(&turns, |row| row.epoch), [1, 1, 1, 2, 3, 4, 5]);
+    assert_eq!(each(&turns, |row| row.resets_seen), [1, 1, 1, 1, 1, 1, 2]);
+    assert_eq!(each(&turns, |row| row.turn), [0, 1, 2, 3, 3, 4, 5]);
+    let how = Counting {
+        by_decision: true,
+        ..counting()
+    };
+    assert_eq!(reset_of(&counted(&turns, &how)[0]), "message");
+}
+
+#[test]
+fn a_look_again_after_a_wait_is_a_poll() {
+    let look = |second| call(second, "job_status", "42");
+    let turns = [look(0), look(1), look(40), look(41), look(72)];
+    let polls = each(&turns, |row| row.polls);
+    assert_eq!(polls, [false, false, true, false, true]);
+    assert_eq!(each(&turns, |row| row.waits_seen), [0, 0, 1, 1, 2]);
+    let pending = |second| call(second, "job_status", "status: running");
+    let polls = each(&[pending(0), pending(1), pending(5)], |row| row.polls);
+    assert_eq!(polls, [false, false, true]);
+    let busy = [look(0), call(35, "edit", "ok"), look(70)];
+    assert_eq!(each(&busy, |row| row.polls), [false, false, false]);
+}
+
+#[test]
+fn a_growing_pause_between_looks_is_a_wait() {
+    let look = |second| call(second, "job_status", "42");
+    let turns = [look(0), look(2), look(6), look(14), look(22)];
+    let polls = each(&turns, |row| row.polls);
+    assert_eq!(polls, [false, false, true, true, false]);
+}
+
+#[test]
+fn a_wait_is_overdue_beyond_what_was_usual() {
+    let look = |second, said| call(second, "job_status", said);
+    let turns = [
+        look(0, "a"),
+        look(40, "a"),
+        look(50, "b"),
+        look(90, "b"),
+        look(260, "b"),
+    ];
+    let overdue_s = each(&turns, |row| row.overdue_ns / NS_PER_S);
+    assert_eq!(overdue_s, [0, 40, 0, 0, 110]);
+}
+
+#[test]
+fn a_call_relapses_where_it_went_well_before() {
+    let fine = call(0, "run", "ok");
+    let turns = [fine, failure(1, "boom"), failure(2, "boom")];
+    assert_eq!(each(&turns, |row| row.relapses), [false, true, false]);
+}
+
+#[test]
+fn calls_of_one_response_are_one_step() {
+    let model = |second| at(second, "model");
+    let turns = [
+        model(0),
+        failure(1, "boom"),
+        failure(2, "boom"),
+        model(3),
+        failure(4, "boom"),
+        at(5, "user"),
+        failure(6, "boom"),
+        failure(7, "boom"),
+    ];
+    let twins = each(&turns, |row| row.twin && row.twin_failure);
+    let second = [false, false, true, false, false, false, false, false];
+    assert_eq!(twins, second);
+    assert_eq!(each(&turns, |row| row.errors)[..5], [0, 1, 1, 1, 2]);
+}
+
+#[test]
+fn parallel_calls_are_one_step_of_any_traces() {
+    let parallel = |trace, order| Turn {
+        step: Some("s"),
+        trace_id: Some(trace),
+        order_ns: order,
+        ..call(0, "search", "No results.")
+    };
+    let turns = [
+        parallel("t", 0),
+        parallel("u", 0),
+        parallel("t", 0),
+        parallel("u", 0),
+        parallel("t", 9),
+    ];
+    let twins = each(&turns, |row| row.twin && row.twin_search);
+    assert_eq!(twins, [false, false, true, true, false]);
+}
+
+#[test]
+fn more_calls_than_a_response_asks_for_are_no_step() {
+    let mut turns = vec![at(0, "model")];
+    turns.extend((1..=10).map(|second| call(second, "read", "a")));
+    let twins = each(&turns, |row| row.twin)
+        .into_iter()
+        .filter(|twin| *twin);
+    assert_eq!(twins.count(), 7);
+}
+
+#[test]
+fn what_is_written_down_goes_on_as_before() {
+    let turns = [
+        said(0, "Fix it."),
+        in_phase(1, "fix"),
+        Turn {
+            step: Some("s"),
+            ..call(2, "search", "No results.")
+        },
+        failure(40, "boom"),
+        Turn {
+            tests_failed: 3.0,
+            ..at(41, "progress")
+        },
+    ];
+    let mut how = counting();
+    how.converge("fix", Metric::TestsFailed);
+    let mut task = Task::default();
+    for turn in &turns {
+        task.count(turn, &how);
+    }
+    let written = serde_json::to_vec(&task).expect("it is written");
+    let mut read: Task = serde_json::from_slice(&written).expect("it is read");
+    for turn in &turns {
+        let (one, other) = (task.count(turn, &how), read.count(turn, &how));
+        assert_eq!(one.numbers(), other.numbers());
+    }
+}
+
+#[test]
+fn times_and_tokens_of_any_size_are_counted() {
+    let wild = |second| Turn {
+        start_ns: i64::MIN,
+        end_ns: i64::MAX,
+        input_tokens: i64::MAX,
+        ..call(second, "job_status", "a")
+    };
+    let back = Turn {
+        start_ns: i64::MAX,
+        end_ns: i64::MIN,
+        ..call(0, "job_status", "a")
+    };
+    let rows = each(&[wild(0), back, wild(1)], |row| row.input_tokens_total);
+    assert_eq!(rows, [i64::MAX; 3]);
+}
