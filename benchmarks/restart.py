@@ -28,7 +28,7 @@ from looptrace.analyzer.settings.sections import default
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.otlp.json import decode_request
 from looptrace.collector.otlp.span_rows import Bounds
-from looptrace.collector.otlp.span_table import span_table
+from looptrace.collector.otlp.span_table import joined_table
 from looptrace.collector.store.writer import writing
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -49,7 +49,7 @@ def make_store(folder: Path, turns: int) -> None:
             spool.add(_part(seed))
         loops = [_loop(f"before-{number}", 0, STARTED) for number in range(64)]
         for body in loops:
-            spool.add(span_table(decode_request(body, _BOUNDS).rows))
+            spool.add(joined_table([decode_request(body, _BOUNDS).spans or ()]))
         writer.ingest(spool)
 
 

@@ -177,6 +177,6 @@ def _hex(text: str, size: int) -> str:
     return blake2b(text.encode(), digest_size=size).hexdigest()
 
 
-def rows_of(decoded: DecodedSpans) -> list[SpanRow]:
+def decoded_rows(decoded: DecodedSpans) -> list[SpanRow]:
     """Return all rows that were decoded."""
     return span_rows(joined_table([decoded.spans or (), decoded.rows]))

@@ -11,6 +11,7 @@ use crate::same::fingerprint::{Fingerprint, fingerprint};
 use crate::same::policy::{Results, Sameness, Tool};
 use crate::same::turn::{Figures, Turn};
 use crate::same::{errors, kinds, made, masks, runners, signature, tools, waits};
+use crate::wire::json_request;
 
 /// The declarations of a team, compiled once.
 #[pyclass(frozen, module = "looptrace._core")]
@@ -251,8 +252,9 @@ mod _core {
 
     #[pymodule_export]
     use crate::python_wire::{
-        LogRecords, OverBoundsError, Spans, begins_protobuf, decode_protobuf, decode_protobuf_logs,
-        protobuf_pieces,
+        LogRecords, OverBoundsError, Spans, UndecodableError, begins_json, begins_protobuf,
+        decode_json, decode_json_document, decode_json_logs, decode_protobuf, decode_protobuf_logs,
+        protobuf_pieces, with_whole_escapes,
     };
 
     use super::*;
@@ -261,6 +263,7 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let patterns = PyDict::new(module.py());
         patterns.set_item("searched", signature::SEARCHED)?;
+        module.add("CUT_OFF", json_request::CUT_OFF)?;
         module.add("PATTERNS", patterns)?;
         module.add("EXTERNAL", PyTuple::new(module.py(), kinds::EXTERNAL)?)?;
         let keys: Vec<&str> = masks::volatile_keys().collect();

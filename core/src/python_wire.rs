@@ -1,5 +1,6 @@
 //! The boundary of `wire`: bytes in, tables of Arrow out. `src/looptrace/_core.pyi` has the types.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::builder::StringViewBuilder;
@@ -8,17 +9,37 @@ use arrow_array::{ArrayRef, Int8Array, Int64Array, RecordBatch, RecordBatchItera
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{PyBytes, PyCapsule};
 
 use crate::python::guarded;
 use crate::wire::block::{Block, Texts};
 use crate::wire::bounds::{Bounds, OverBounds, Problem};
+use crate::wire::json::Fault;
+use crate::wire::json_request::{self, Document, Stop};
+use crate::wire::json_text;
 use crate::wire::logs::{self, Logs};
-use crate::wire::proto_request::{self, Piece, Request};
+use crate::wire::proto_request::{self, Request};
+use crate::wire::proto_walk::{self, Piece};
 use crate::wire::read::Read;
 use crate::wire::span::LOGGED;
 
 create_exception!(_core, OverBoundsError, PyValueError);
+create_exception!(_core, UndecodableError, PyValueError);
+
+impl From<Stop> for PyErr {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Fault(fault) => fault.into(),
+            Stop::Over(over) => over.into(),
+        }
+    }
+}
+
+impl From<Fault> for PyErr {
+    fn from(fault: Fault) -> Self {
+        UndecodableError::new_err(fault.to_string())
+    }
+}
 
 impl From<OverBounds> for PyErr {
     fn from(OverBounds(why): OverBounds) -> Self {
@@ -196,6 +217,7 @@ fn log_records(read: Logs) -> PyResult<LogRecords> {
         "attributes",
         "trace_id",
         "span_id",
+        "fault",
     ];
     let mut columns = Vec::new();
     for (name, column) in names.into_iter().zip(read.texts) {
@@ -255,17 +277,81 @@ pub fn decode_protobuf_logs(
 ) -> PyResult<Option<LogRecords>> {
     py.detach(|| {
         guarded(|| proto_request::check(data, bounds(limits)))??;
-        guarded(|| logs::read(data))?
+        guarded(|| logs::proto(data))?
             .ok()
             .map(log_records)
             .transpose()
     })
 }
 
+/// Read the spans of a complete request in JSON.
+#[pyfunction]
+#[pyo3(signature = (data, place, *, limits=None))]
+pub fn decode_json(
+    py: Python<'_>,
+    data: &[u8],
+    place: &str,
+    limits: Option<Limits>,
+) -> PyResult<Spans> {
+    py.detach(|| {
+        spans(guarded(|| {
+            json_request::request(data, place, bounds(limits))
+        })??)
+    })
+}
+
+/// Read the spans of a document in JSON, as far as it can be read.
+#[pyfunction]
+#[pyo3(signature = (data, name, line, *, problem=None))]
+pub fn decode_json_document(
+    py: Python<'_>,
+    data: &[u8],
+    name: &str,
+    line: usize,
+    problem: Option<&str>,
+) -> PyResult<Spans> {
+    let document = Document {
+        name,
+        line,
+        data,
+        problem,
+    };
+    py.detach(|| spans(guarded(|| json_request::document(&document))??))
+}
+
+/// Read the log records of a request in JSON.
+#[pyfunction]
+#[pyo3(signature = (data, *, limits=None))]
+pub fn decode_json_logs(
+    py: Python<'_>,
+    data: &[u8],
+    limits: Option<Limits>,
+) -> PyResult<LogRecords> {
+    py.detach(|| {
+        json_request::check(data, bounds(limits))?;
+        log_records(guarded(|| logs::json(data))??)
+    })
+}
+
+/// Whether a text begins as a JSON object or list does.
+#[pyfunction]
+pub fn begins_json(head: &[u8]) -> bool {
+    json_text::begins_document(head)
+}
+
+/// A text with U+FFFD for each escaped half of a surrogate pair.
+#[pyfunction]
+pub fn with_whole_escapes<'py>(data: Bound<'py, PyBytes>) -> Bound<'py, PyBytes> {
+    match json_text::with_whole_escapes(data.as_bytes()) {
+        Cow::Borrowed(_) => data.clone(),
+        Cow::Owned(text) => PyBytes::new(data.py(), &text),
+    }
+}
+
 /// Cut a request in protobuf into pieces: the first byte, the byte after, the number of the first.
 #[pyfunction]
 pub fn protobuf_pieces(data: &[u8], bytes_min: usize) -> Vec<(usize, usize, usize)> {
-    let pieces = proto_request::pieces(data, bytes_min);
+    let pieces = proto_walk::pieces(data, bytes_min);
     pieces
         .iter()
         .map(|piece| (piece.start, piece.stop, piece.first))
@@ -275,5 +361,5 @@ pub fn protobuf_pieces(data: &[u8], bytes_min: usize) -> Vec<(usize, usize, usiz
 /// Whether bytes begin like an export request in protobuf.
 #[pyfunction]
 pub fn begins_protobuf(head: &[u8]) -> bool {
-    proto_request::begins(head)
+    proto_walk::begins(head)
 }

@@ -21,8 +21,10 @@ use _core::same::{
     traces, waits,
 };
 use _core::wire::bounds::Bounds;
-use _core::wire::proto_request::{self, Piece, Request};
-use _core::wire::{logs, value};
+use _core::wire::json_request::{self, Document};
+use _core::wire::proto_request::{self, Request};
+use _core::wire::proto_walk::{self, Piece};
+use _core::wire::{json_text, logs, value};
 use serde_json::json;
 
 const TEXTS: u64 = 200;
@@ -198,21 +200,36 @@ fn failed<'a>(tool: &'a str, text: &'a str) -> Turn<'a> {
     }
 }
 
+type ByteReader = (&'static str, fn(&[u8]));
+
 /// Everything that reads bytes, by its name.
-const BYTE_READERS: &[(&str, fn(&[u8]))] = &[
+const BYTE_READERS: &[ByteReader] = &[
     ("protobuf", |data| {
         for bounds in [Bounds::NONE, FEW] {
             for is_whole in [true, false] {
-                for piece in proto_request::pieces(data, 100) {
+                for piece in proto_walk::pieces(data, 100) {
                     let _ = proto_request::spans(&request(data, piece, is_whole), bounds);
                 }
             }
             let _ = proto_request::check(data, bounds);
         }
-        let _ = proto_request::begins(data);
+        let _ = proto_walk::begins(data);
     }),
     ("logs", |data| {
-        let _ = logs::read(data);
+        let _ = logs::proto(data);
+        let _ = logs::json(data);
+    }),
+    ("json", |data| {
+        for bounds in [Bounds::NONE, FEW] {
+            let _ = json_request::request(data, "t", bounds);
+        }
+        let _ = json_request::document(&Document {
+            name: "t",
+            line: 1,
+            data,
+            problem: None,
+        });
+        let _ = json_text::begins_document(data);
     }),
     ("base64", |data| {
         assert_eq!(value::base64(data).len(), data.len().div_ceil(3) * 4);
@@ -242,17 +259,29 @@ const SPAN: &[u8] =
 \x4a\x0c\x0a\x01l\x12\x07\x2a\x05\x0a\x03\x3a\x01\x00\x4a\x09\x0a\x01m\x12\x04\x32\x02\x0a\x00\
 \x5a\x03\x12\x01e\x6a\x00\x7a\x02\x18\x02";
 
+/// The same in JSON.
+const JSON: &str = r#"{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name"}]},
+"scopeSpans":[{"scope":{"name":"s"},"spans":[{"traceId":"0af7651916cd43dd8448eb211c80319c",
+"spanId":"b7ad6b7169203331","startTimeUnixNano":"7","attributes":[{"key":"k","value":
+{"arrayValue":{"values":[{"intValue":"1"},{"doubleValue":-1.5e3},{"stringValue":"\ud83d\ude00"}]}}}],
+"events":[{"name":"e","timeUnixNano":1}],"links":[{"traceId":"a"}],"status":{"code":2}}]}]}]}
+{"resource_logs":[{"scope_logs":[{"log_records":[{"body":{"kvlist_value":{"values":[]}}}]}]}]}"#;
+
 /// Bytes like a request, damaged in places.
 fn hostile_bytes(seed: u64) -> Vec<u8> {
     let mut numbers = Numbers(seed);
-    let mut bytes = SPAN.repeat(1 + numbers.index(4));
+    let whole = [SPAN, JSON.as_bytes()][numbers.index(2)];
+    let mut bytes = whole.repeat(1 + numbers.index(4));
     for _ in 0..numbers.below(12) {
         let at = numbers.index(bytes.len().max(1));
         match numbers.below(5) {
             0 => bytes.truncate(at.max(1)),
             1 if !bytes.is_empty() => bytes[at] = numbers.below(256) as u8,
             2 if !bytes.is_empty() => bytes[at] ^= 1 << numbers.below(8),
-            3 => bytes.insert(at, [0, 255, 128, 10, 11, 12, 18][numbers.index(7)]),
+            3 => bytes.insert(
+                at,
+                b"\0\xff\x80\x0a\x0b\x0c\x12\"\\{}[],:u1-"[numbers.index(18)],
+            ),
             _ => {
                 let end = (at + numbers.index(40)).min(bytes.len());
                 let again = bytes[at.min(end)..end].to_vec();
@@ -429,6 +458,20 @@ fn no_bytes_are_too_much() {
     ] {
         read_bytes(&piece.repeat(1 << 14), "repeated bytes");
     }
+    for piece in [
+        JSON,
+        "[",
+        "{\"a\":",
+        "{\"resourceSpans\":[{\"scopeSpans\":[{\"spans\":[{}",
+        "\\",
+    ] {
+        read_bytes(piece.repeat(1 << 12).as_bytes(), "repeated JSON");
+    }
+    let deep = "{\"arrayValue\":{\"values\":[".repeat(100_000);
+    read_bytes(
+        JSON.replace("{\"intValue\":\"1\"}", &deep).as_bytes(),
+        "deep JSON",
+    );
 }
 
 #[test]

@@ -115,11 +115,17 @@ def kind_of_failure(text: str) -> str | None:
 def type_of_failure(text: str) -> str | None:
     """Return the first type of error that a text names."""
 
+CUT_OFF: str
+"""The problem of a JSON document whose end is missing."""
+
 Limits: TypeAlias = tuple[int | None, int | None, int | None]
 """How much of a request is read: spans, bytes of a span, levels of JSON in a span."""
 
 class OverBoundsError(ValueError):
     """The request exceeds a bound; the text says which."""
+
+class UndecodableError(ValueError):
+    """The text is not an export request; the text says why."""
 
 class Spans:
     """Decoded spans in columns (`SPAN_SCHEMA`), which leave as Arrow, and what is wrong."""
@@ -145,7 +151,8 @@ class LogRecords:
     """Decoded log records in columns, which leave as Arrow.
 
     The columns are time_ns and observed_ns as digits, event_name, body and attributes as JSON,
-    trace_id and span_id in hex (texts), and the place of their source in `sources` (int).
+    trace_id and span_id in hex, fault as words or None (texts), and the place of their source in
+    `sources` (int).
     """
 
     sources: list[tuple[int, str | None]]
@@ -191,6 +198,38 @@ def protobuf_pieces(data: bytes, bytes_min: int) -> list[tuple[int, int, int]]:
     Returns:
         For each the first byte, the byte after the last, and the number of the first
         ResourceSpans. A request that is no protobuf is one piece.
+    """
+
+def decode_json(data: bytes, place: str, *, limits: Limits | None = None) -> Spans:
+    """Return the spans of a complete request in JSON, without the interpreter's lock.
+
+    Raises:
+        UndecodableError: where it is no export request.
+        OverBoundsError: where it exceeds a limit.
+    """
+
+def decode_json_document(data: bytes, name: str, line: int, *, problem: str | None = None) -> Spans:
+    """Return the spans of a document, one request or an array of requests, as far as it is JSON.
+
+    Bad data raises nothing. `line` is the number of its first line in the source `name`, and
+    `problem` says why its end is missing, where it is known.
+    """
+
+def decode_json_logs(data: bytes, *, limits: Limits | None = None) -> LogRecords:
+    """Return the records of a request of logs in JSON.
+
+    Raises:
+        UndecodableError: where it is no export request.
+        OverBoundsError: where it exceeds a limit.
+    """
+
+def begins_json(head: bytes) -> bool:
+    """Return whether a text begins as a JSON object or array does."""
+
+def with_whole_escapes(data: bytes) -> bytes:
+    r"""Return JSON with U+FFFD for each half of a surrogate pair (`\ud83d`).
+
+    JavaScript writes them where it cuts a string in the middle of an emoji; no reader takes them.
     """
 
 def begins_protobuf(head: bytes) -> bool:

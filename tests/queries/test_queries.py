@@ -28,7 +28,7 @@ from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import open_gates
 from looptrace.collector.store.sql import QueryError, ask, ask_each, ask_typed, connect
 from looptrace.collector.store.tables.parquet import TABLES
-from tests.otlp import Trace
+from tests.otlp import Trace, decoded_rows
 
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
 requirement = pytest.mark.requirement
@@ -88,7 +88,7 @@ def add(folder: Path, *traces: Trace) -> Path:
     """Put traces into a store."""
     rows = []
     for one in traces:
-        rows += decode_document("test", Frame(1, json.dumps(one.request()).encode())).rows
+        rows += decoded_rows(decode_document("test", Frame(1, json.dumps(one.request()).encode())))
     writer.ingest(pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row"), folder)
     return folder
 

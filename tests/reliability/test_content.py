@@ -32,7 +32,7 @@ from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import open_gates
 from looptrace.collector.store.writer import ingest
-from tests.otlp import Event, Trace, Value
+from tests.otlp import Event, Trace, Value, decoded_rows
 from tests.reliability.serving import OK, looping, served, until
 from tests.reliability.test_webhook_network import serving
 
@@ -595,7 +595,7 @@ def test_hashes_hold_no_words() -> None:
 
 
 def _read(trace: Trace) -> pl.DataFrame:
-    rows = decode_document("test", Frame(1, json.dumps(trace.request()).encode())).rows
+    rows = decoded_rows(decode_document("test", Frame(1, json.dumps(trace.request()).encode())))
     return pl.DataFrame(rows, SPAN_SCHEMA, orient="row")
 
 

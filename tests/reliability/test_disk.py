@@ -26,7 +26,7 @@ from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import read_spans
 from looptrace.collector.store.writer import ingest
-from tests.otlp import Trace
+from tests.otlp import Trace, decoded_rows
 from tests.reliability.serving import (
     DEADLINE_S,
     OK,
@@ -230,7 +230,7 @@ def test_a_row_that_is_damaged_is_set_aside_and_the_others_are_read(tmp_path: Pa
 
 def _spans() -> pl.DataFrame:
     requests = json.dumps(looping("s1", 6).request()).encode()
-    return span_table(decode_request(requests, Bounds(100, 1 << 20)).rows)
+    return span_table(decoded_rows(decode_request(requests, Bounds(100, 1 << 20))))
 
 
 def _commit(log: IngestLog, spans: pl.DataFrame) -> None:

@@ -34,7 +34,7 @@ from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.protobuf import decode_message
 from looptrace.collector.store.reader import open_gates, read_turns
 from looptrace.collector.store.writer import ingest
-from tests.otlp import rows_of
+from tests.otlp import decoded_rows
 
 LOOP = "examples/traces/nightly_migration_loop.jsonl"
 EXAMPLES = "examples/traces"
@@ -58,7 +58,7 @@ class Backend(ThreadingHTTPServer):
     def spans(self) -> pl.DataFrame:
         """Return the spans that came."""
         frames = [Frame(0, body) for body in self.requests]
-        rows = [row for frame in frames for row in rows_of(decode_message("backend", frame))]
+        rows = [row for frame in frames for row in decoded_rows(decode_message("backend", frame))]
         return pl.DataFrame(rows, SPAN_SCHEMA, orient="row")
 
 
@@ -229,7 +229,7 @@ def test_exported_spans_do_not_disturb_analysis(name: str) -> None:
     turns, _ = turns_of(spans)
     judged = detect(turns)
     written = encode_spans(spans_of(judged.events, turns, content=True)).SerializeToString()
-    rows = rows_of(decode_message("test", Frame(0, written)))
+    rows = decoded_rows(decode_message("test", Frame(0, written)))
 
     both = pl.concat([spans, pl.DataFrame(rows, SPAN_SCHEMA, orient="row")])
 
@@ -273,7 +273,7 @@ def test_it_speaks_grpc(store: Path) -> None:
     server.stop(0)
 
     assert done.spans == 1
-    assert len(rows_of(decode_message("grpc", Frame(0, came[0])))) == 1
+    assert len(decoded_rows(decode_message("grpc", Frame(0, came[0])))) == 1
 
 
 def test_the_command_sends_and_says_so(backend: Backend, store: Path) -> None:

@@ -25,7 +25,7 @@ from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.otlp.sdk_spans import sdk_spans
 from looptrace.collector.sdk.local_engine import LocalEngine
 from tests.analyzer.engine.test_arrivals import EARLY, FILES
-from tests.otlp import key_values
+from tests.otlp import decoded_rows, key_values
 from tests.reliability.serving import OK, served, until
 from tests.reliability.test_restart import events_of
 
@@ -81,7 +81,7 @@ def test_a_server_says_of_every_trace_what_batch_says(
     spans = spans_of_all()
     sent = [request_of(part) for part in spans.iter_slices(size)]
     document = {"resourceSpans": [each for one in sent for each in one["resourceSpans"]]}
-    rows = decode_document("sent", Frame(1, json.dumps(document).encode())).rows
+    rows = decoded_rows(decode_document("sent", Frame(1, json.dumps(document).encode())))
     whole = detect(turns_of(pl.DataFrame(rows, spans.schema, orient="row"))[0])
     assert whole.events
     store = tmp_path / "store"

@@ -20,7 +20,7 @@ from looptrace.collector.otlp.span_rows import Bounds
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.detection.backlog import Backlog, names_of
 from looptrace.collector.store import reader
-from tests.otlp import Trace
+from tests.otlp import Trace, decoded_rows
 from tests.reliability.serving import OK, Served, looping, served, until
 
 REQUESTS, SPANS_EACH = 2_000, 5
@@ -160,7 +160,7 @@ def test_what_is_stored_is_read_when_more_of_it_comes(tmp_path: Path) -> None:
         assert server.number("looptrace_detection_tasks") == 1
         assert server.number("looptrace_detection_traces") == 1
         until(lambda: server.number("looptrace_detection_spans_total") == 7)
-    rows = [row for each in sent for row in decode_request(each, Bounds(99, 1 << 20)).rows]
+    rows = [row for each in sent for row in decoded_rows(decode_request(each, Bounds(99, 1 << 20)))]
     whole = analyse(span_table(rows))
     assert events_of(store_dir) == sorted((event.id, event.type) for event in whole.events)
 
@@ -172,7 +172,9 @@ def test_the_newest_tasks_come_first_and_whole() -> None:
         at = datetime(2026, 3, 2, 9, number, tzinfo=UTC).isoformat()
         for _ in range(2):  # Two traces of one session.
             trace = looping(f"s{number}", 2, at=at)
-            rows += decode_request(json.dumps(trace.request()).encode(), Bounds(99, 1 << 20)).rows
+            rows += decoded_rows(
+                decode_request(json.dumps(trace.request()).encode(), Bounds(99, 1 << 20))
+            )
     spans = span_table(rows)
     backlog = Backlog(spans)
     assert names_of(spans) >= {"s0", "s4"}

@@ -25,7 +25,7 @@ from looptrace.collector.otlp.json import decode_request
 from looptrace.collector.otlp.span_rows import Bounds
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.store import reader
-from tests.otlp import Trace
+from tests.otlp import Trace, decoded_rows
 from tests.reliability.serving import OK
 from tests.reliability.sharding import (
     SERVERS,
@@ -103,7 +103,7 @@ def joined(batch: list[Request]) -> Request:
 
 def session_of(request: Request) -> str:
     """Return the session that the one span of a request names."""
-    rows = decode_request(json.dumps(request).encode(), Bounds()).rows
+    rows = decoded_rows(decode_request(json.dumps(request).encode(), Bounds()))
     return str(with_ties(span_table(rows))["session"][0])
 
 

@@ -29,6 +29,14 @@ impl Problem {
         }
     }
 
+    /// A part that is no OTLP at all.
+    pub fn foreign(place: &Arc<str>, why: String) -> Self {
+        Self {
+            is_foreign: true,
+            ..Self::new(place, why)
+        }
+    }
+
     /// A part that is one span.
     pub fn of_span(place: &Arc<str>, why: String) -> Self {
         Self {

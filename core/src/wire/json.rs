@@ -5,6 +5,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::wire::scan::plain_end;
+
 /// Levels of brackets that are read.
 pub const READ_DEPTH_MAX: usize = 950;
 /// Deeper values of a document that is nested deeper than can be read are left out.
@@ -31,7 +33,11 @@ impl Fault {
     /// The same fault, named from the object around it.
     pub fn within(self, name: &str) -> Self {
         let joined = |at: String| {
-            let dot = if at.is_empty() || at.starts_with('[') { "" } else { "." };
+            let dot = if at.is_empty() || at.starts_with('[') {
+                ""
+            } else {
+                "."
+            };
             format!("{name}{dot}{at}")
         };
         match self {
@@ -57,11 +63,18 @@ impl fmt::Display for Fault {
             Self::CutOff => out.write_str("the JSON is cut off"),
             Self::NotUtf8 => out.write_str("its text is not valid UTF-8"),
             Self::TooDeep => {
-                write!(out, "nested too deep, nothing below level {DEPTH_MAX} is read")
+                write!(
+                    out,
+                    "nested too deep, nothing below level {DEPTH_MAX} is read"
+                )
             }
             Self::Wrong(due, found, at) => {
                 write!(out, "expected {due}, found {found}")?;
-                if at.is_empty() { Ok(()) } else { write!(out, " at {at}") }
+                if at.is_empty() {
+                    Ok(())
+                } else {
+                    write!(out, " at {at}")
+                }
             }
             Self::OutOfRange(what, at) if at.is_empty() => out.write_str(what),
             Self::OutOfRange(what, at) => {
@@ -147,7 +160,8 @@ impl<'a> Json<'a> {
                 let from = self.at;
                 let is_whole = self.number(false)?;
                 let text = str::from_utf8(&self.data[from..self.at]);
-                text.map(|text| Token::Number(text, is_whole)).map_err(|_| Fault::NotUtf8)
+                text.map(|text| Token::Number(text, is_whole))
+                    .map_err(|_| Fault::NotUtf8)
             }
         }
     }
@@ -156,7 +170,12 @@ impl<'a> Json<'a> {
     pub fn list(&mut self, mut each: impl FnMut(&mut Self, usize) -> Done) -> Done {
         self.enter()?;
         let mut index = 0;
-        while self.goes_on(index > 0, b']', "expected ',' or ']'", "trailing comma in array")? {
+        while self.goes_on(
+            index > 0,
+            b']',
+            "expected ',' or ']'",
+            "trailing comma in array",
+        )? {
             each(self, index)?;
             index += 1;
         }
@@ -182,6 +201,50 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// Pass over a value that was passed over before, without checking it again; returns its text.
+    pub fn raw_again(&mut self) -> Result<&'a [u8], Fault> {
+        let first = self.peek()?;
+        let from = self.at;
+        match first {
+            b'"' => self.pass_string()?,
+            b'{' | b'[' => self.pass_brackets()?,
+            _ => self.skip()?,
+        }
+        Ok(&self.data[from..self.at])
+    }
+
+    fn pass_string(&mut self) -> Done {
+        self.at += 1;
+        loop {
+            self.at = plain_end(self.data, self.at) + 1;
+            match self.data.get(self.at - 1) {
+                Some(b'"') => return Ok(()),
+                Some(_) => self.at += 1,
+                None => return Err(Fault::CutOff),
+            }
+        }
+    }
+
+    fn pass_brackets(&mut self) -> Done {
+        let mut open = 0_usize;
+        while let Some(byte) = self.byte() {
+            match byte {
+                b'"' => {
+                    self.pass_string()?;
+                    continue;
+                }
+                b'{' | b'[' => open += 1,
+                b'}' | b']' => open -= 1,
+                _ => {}
+            }
+            self.at += 1;
+            if open == 0 {
+                return Ok(());
+            }
+        }
+        Err(Fault::CutOff)
+    }
+
     /// Pass over a value; returns its text.
     pub fn raw(&mut self) -> Result<&'a [u8], Fault> {
         self.peek()?;
@@ -193,10 +256,19 @@ impl<'a> Json<'a> {
     fn fields(&mut self, is_passed: bool, mut each: impl FnMut(&mut Self, &[u8]) -> Done) -> Done {
         self.enter()?;
         let mut is_first = true;
-        while self.goes_on(!is_first, b'}', "expected ',' or '}'", "trailing comma in object")? {
+        while self.goes_on(
+            !is_first,
+            b'}',
+            "expected ',' or '}'",
+            "trailing comma in object",
+        )? {
             is_first = false;
             if self.byte() != Some(b'"') {
-                let wanted = if is_passed { "expected '\"'" } else { "object keys must be strings" };
+                let wanted = if is_passed {
+                    "expected '\"'"
+                } else {
+                    "object keys must be strings"
+                };
                 return self.malformed(wanted);
             }
             let name = if is_passed {
@@ -272,8 +344,16 @@ impl<'a> Json<'a> {
             return Err(Fault::CutOff);
         }
         let is_there = self.data[self.at..].starts_with(word);
-        self.at += if is_there || !is_passed { word.len() } else { 1 };
-        if is_there { Ok(()) } else { self.malformed("invalid character") }
+        self.at += if is_there || !is_passed {
+            word.len()
+        } else {
+            1
+        };
+        if is_there {
+            Ok(())
+        } else {
+            self.malformed("invalid character")
+        }
     }
 
     fn digits(&mut self) -> usize {
@@ -320,12 +400,14 @@ impl<'a> Json<'a> {
         Ok(is_whole)
     }
 
-    /// Go to the next quote or backslash, which is not taken.
+    /// Go to the next quote or backslash, which is not taken; nothing below a blank may come first.
     fn plain_run(&mut self) -> Result<u8, Fault> {
-        let rest = &self.data[self.at..];
-        let count = memchr::memchr2(b'"', b'\\', rest);
-        self.at += count.ok_or(Fault::CutOff)?;
-        Ok(self.data[self.at])
+        self.at = plain_end(self.data, self.at);
+        match self.byte() {
+            Some(end @ (b'"' | b'\\')) => Ok(end),
+            Some(_) => self.malformed("invalid character"),
+            None => Err(Fault::CutOff),
+        }
     }
 
     fn string(&mut self) -> Result<Cow<'a, [u8]>, Fault> {
@@ -435,16 +517,26 @@ mod tests {
 
     #[test]
     fn faults_have_words() {
-        assert_eq!(skipped(" {\"a\": [1, -0.5e+7, \"\\u00e9\\ud83d\\ude00\", null, true]} "), Ok(()));
+        assert_eq!(
+            skipped(" {\"a\": [1, -0.5e+7, \"\\u00e9\\ud83d\\ude00\", null, true]} "),
+            Ok(())
+        );
         for (text, why) in [
             ("", "the JSON is cut off"),
-            ("{\"a\": 1,}", "not valid JSON at byte 8: trailing comma in object"),
+            (
+                "{\"a\": 1,}",
+                "not valid JSON at byte 8: trailing comma in object",
+            ),
             ("[1 2]", "not valid JSON at byte 3: expected ',' or ']'"),
             ("[1] 2", "not valid JSON at byte 5: trailing characters"),
             ("{1: 2}", "not valid JSON at byte 1: expected '\"'"),
+            ("[\"a\nb\"]", "not valid JSON at byte 3: invalid character"),
             ("01", "not valid JSON at byte 1: invalid number"),
             ("nul!", "not valid JSON at byte 1: invalid character"),
-            ("\"\\ud83d!\\u0041\"", "not valid JSON at byte 7: unexpected end of hex escape"),
+            (
+                "\"\\ud83d!\\u0041\"",
+                "not valid JSON at byte 7: unexpected end of hex escape",
+            ),
         ] {
             assert_eq!(skipped(text), Err(why.to_owned()), "{text}");
         }

@@ -18,14 +18,16 @@ const SPAN_PARENTS: &[u8] = b"{[{[{[";
 const NO_TEXT: &[u8] = b"\xff\xfe";
 
 fn pattern(text: &str) -> Regex {
-    #[expect(clippy::unwrap_used, reason = "the patterns are constant, and tests use each")]
+    #[expect(
+        clippy::unwrap_used,
+        reason = "the patterns are constant, and tests use each"
+    )]
     Regex::new(text).unwrap()
 }
 
 // None of them can be inside a string, where its quotes would be escaped.
-static REQUEST: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r#"(?-u)\{\s*"resource(?:_?[sS]pans|_?[lL]ogs|_?[mM]etrics)"\s*:"#)
-});
+static REQUEST: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r#"(?-u)\{\s*"resource(?:_?[sS]pans|_?[lL]ogs|_?[mM]etrics)"\s*:"#));
 static DOCUMENT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r#"(?-u)^(?:\xef\xbb\xbf)?\s*(?:\{\s*(?:"[A-Za-z$_]|\}|\z)|\[\s*(?:[\[{\]]|\z))"#)
 });
@@ -117,7 +119,13 @@ pub fn foreign_names(document: &[u8]) -> Result<Option<String>, Fault> {
     if names.is_empty() || names.iter().any(is_signal) {
         return Ok(None);
     }
-    Ok(Some(names.join(", ").chars().take(SHOWN_CHARACTERS_MAX).collect()))
+    Ok(Some(
+        names
+            .join(", ")
+            .chars()
+            .take(SHOWN_CHARACTERS_MAX)
+            .collect(),
+    ))
 }
 
 fn names(document: &[u8]) -> Result<Vec<String>, Fault> {
@@ -125,7 +133,9 @@ fn names(document: &[u8]) -> Result<Vec<String>, Fault> {
     if document.len() > NAMED_BYTES_MAX {
         let found = NAME.captures_iter(&document[..NAMED_BYTES_MAX]);
         let names = found.filter_map(|found| found.get(1));
-        return Ok(names.map(|name| String::from_utf8_lossy(name.as_bytes()).into()).collect());
+        return Ok(names
+            .map(|name| String::from_utf8_lossy(name.as_bytes()).into())
+            .collect());
     }
     Json::new(document).token()?;
     Json::new(document.trim_ascii_start()).object(|json, name| {
@@ -202,7 +212,11 @@ mod tests {
             (r#""\\ud83d\\\ud83d""#, r#""\\ud83d\\\ufffd""#),
             (r#""\ud83!\u0041""#, r#""\ud83!\u0041""#),
         ] {
-            assert_eq!(&*with_whole_escapes(text.as_bytes()), whole.as_bytes(), "{text}");
+            assert_eq!(
+                &*with_whole_escapes(text.as_bytes()),
+                whole.as_bytes(),
+                "{text}"
+            );
         }
     }
 

@@ -15,7 +15,7 @@ type Read<T> = Result<T, Corrupt>;
 pub fn span(message: &[u8]) -> Read<Span<'_>> {
     let mut fields = Fields::new(message);
     let mut span = Span::default();
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.field()? {
         match field {
             (1, Field::Bytes(id)) => span.trace_id = hex(id).into(),
             (2, Field::Bytes(id)) => span.span_id = hex(id).into(),
@@ -37,7 +37,7 @@ pub fn span(message: &[u8]) -> Read<Span<'_>> {
 
 /// Add the attributes of a resource, or of what else has them under the same numbers.
 pub fn resource<'a>(mut fields: Fields<'a>, attributes: &mut Map<'a>) -> Read<()> {
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.field()? {
         match field {
             (1, Field::Bytes(pair)) => attribute(fields.within(pair)?, attributes)?,
             (3, Field::Bytes(inner)) => entity(fields.within(inner)?)?,
@@ -50,7 +50,7 @@ pub fn resource<'a>(mut fields: Fields<'a>, attributes: &mut Map<'a>) -> Read<()
 /// Read the name of a scope, if it has one.
 pub fn scope_name<'a>(mut fields: Fields<'a>, name: &mut Option<&'a str>) -> Read<()> {
     let mut attributes = Map::default();
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.field()? {
         match field {
             (1, Field::Bytes(given)) => *name = Some(text(given)?).filter(|name| !name.is_empty()),
             (2, Field::Bytes(version)) => drop(text(version)?),
@@ -64,7 +64,7 @@ pub fn scope_name<'a>(mut fields: Fields<'a>, name: &mut Option<&'a str>) -> Rea
 /// Add an attribute to others.
 pub fn attribute<'a>(mut fields: Fields<'a>, attributes: &mut Map<'a>) -> Read<()> {
     let (mut key, mut value) = ("", Value::None);
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.field()? {
         match field {
             (1, Field::Bytes(given)) => key = text(given)?,
             (2, Field::Bytes(inner)) => any_value(fields.within(inner)?, &mut value)?,
@@ -77,7 +77,7 @@ pub fn attribute<'a>(mut fields: Fields<'a>, attributes: &mut Map<'a>) -> Read<(
 
 /// Read a value, which may go on with what was read of it before.
 pub fn any_value<'a>(mut fields: Fields<'a>, value: &mut Value<'a>) -> Read<()> {
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.field()? {
         match field {
             (1, Field::Bytes(given)) => *value = Value::Text(text(given)?.into()),
             (2, Field::Varint(number)) => *value = Value::Bool(number != 0),
@@ -97,7 +97,7 @@ fn list<'a>(mut fields: Fields<'a>, value: &mut Value<'a>) -> Read<()> {
     if !matches!(value, Value::List(_)) {
         *value = Value::List(Vec::new());
     }
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.field()? {
         if let (1, Field::Bytes(inner)) = field {
             let mut item = Value::None;
             any_value(fields.within(inner)?, &mut item)?;
@@ -113,7 +113,7 @@ fn map<'a>(mut fields: Fields<'a>, value: &mut Value<'a>) -> Read<()> {
     if !matches!(value, Value::Map(_)) {
         *value = Value::Map(Map::default());
     }
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.field()? {
         if let ((1, Field::Bytes(inner)), Value::Map(map)) = (field, &mut *value) {
             attribute(fields.within(inner)?, map)?;
         }
@@ -126,7 +126,7 @@ fn event(mut fields: Fields<'_>) -> Read<Event<'_>> {
         time_ns: Cow::Borrowed("0"),
         ..Event::default()
     };
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.field()? {
         match field {
             (1, Field::Fixed64(time)) => event.time_ns = time.to_string().into(),
             (2, Field::Bytes(name)) => event.name = text(name)?.into(),
@@ -139,7 +139,7 @@ fn event(mut fields: Fields<'_>) -> Read<Event<'_>> {
 
 fn link(mut fields: Fields<'_>) -> Read<Link<'_>> {
     let (mut link, mut attributes) = (Link::default(), Map::default());
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.field()? {
         match field {
             (1, Field::Bytes(id)) => link.trace_id = hex(id).into(),
             (2, Field::Bytes(id)) => link.span_id = hex(id).into(),
@@ -152,7 +152,7 @@ fn link(mut fields: Fields<'_>) -> Read<Link<'_>> {
 }
 
 fn status<'a>(mut fields: Fields<'a>, span: &mut Span<'a>) -> Read<()> {
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.field()? {
         match field {
             (2, Field::Bytes(message)) => span.status_message = text(message)?.into(),
             (3, Field::Varint(code)) => span.status = (code as i32).into(),
@@ -164,7 +164,7 @@ fn status<'a>(mut fields: Fields<'a>, span: &mut Span<'a>) -> Read<()> {
 
 /// Check the texts of a reference to an entity, of which nothing is kept.
 fn entity(mut fields: Fields<'_>) -> Read<()> {
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.field()? {
         if let (1..=4, Field::Bytes(given)) = field {
             text(given)?;
         }

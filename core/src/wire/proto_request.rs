@@ -7,34 +7,14 @@ use std::sync::Arc;
 
 use crate::wire::bounds::{Bounds, Budget, OverBounds, Problem, grouped};
 use crate::wire::proto_messages::{resource, scope_name, span};
+use crate::wire::proto_walk::{Part, Piece, RESOURCE, RESOURCE_SPANS, SCOPE, SCOPE_SPANS, SPANS};
 use crate::wire::protobuf::{Corrupt, Fields};
 use crate::wire::read::Read;
 use crate::wire::span::service_name;
 use crate::wire::value::Map;
 
-// The numbers of the fields on the way to a span: in the request, in ResourceSpans, in ScopeSpans.
-const RESOURCE_SPANS: u128 = 1;
-const RESOURCE: u128 = 1;
-const SCOPE_SPANS: u128 = 2;
-const RESOURCE_SCHEMA_URL: u128 = 3;
-const SCOPE: u128 = 1;
-const SPANS: u128 = 2;
-
-const LENGTH: u8 = 2;
-const CUT_OFF: &str = "the protobuf message is cut off";
 const MEND: &str = "export it again";
 const UNDECODABLE: &str = "it is not the expected protobuf, not UTF-8, or nested too deep";
-
-/// Some of the bytes of a request, and the number of the first ResourceSpans among them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// The first byte.
-    pub start: usize,
-    /// The byte after the last.
-    pub stop: usize,
-    /// How many ResourceSpans stand before it.
-    pub first: usize,
-}
 
 /// A request that is read: a source, its bytes, and whether all of them are there.
 #[derive(Clone, Debug)]
@@ -47,59 +27,6 @@ pub struct Request<'a> {
     pub piece: Piece,
     /// Whether it ends as it should; of one that does not, somebody else tells so.
     pub is_whole: bool,
-}
-
-/// Whether bytes begin like an export request: with ResourceSpans that are not empty.
-pub fn begins(head: &[u8]) -> bool {
-    let mut walk = Walk {
-        data: head,
-        at: 0,
-        stop: head.len(),
-    };
-    let (Ok(tag), Ok(size)) = (walk.varint(), walk.varint()) else {
-        return false;
-    };
-    if size == 0 {
-        return tag == RESOURCE_SPANS << 3 | u128::from(LENGTH);
-    }
-    let fields = [RESOURCE, SCOPE_SPANS, RESOURCE_SCHEMA_URL];
-    let inner = fields.map(|number| number << 3 | u128::from(LENGTH));
-    let is_inner = walk.varint().is_ok_and(|tag| inner.contains(&tag));
-    tag == RESOURCE_SPANS << 3 | u128::from(LENGTH) && is_inner
-}
-
-/// Cut a request between its ResourceSpans into pieces of `bytes_min` bytes or some more, each a
-/// request of its own. It is one piece where its bytes are no request.
-pub fn pieces(data: &[u8], bytes_min: usize) -> Vec<Piece> {
-    let (mut pieces, mut start, mut count, mut first) = (Vec::new(), 0, 0, 0);
-    let whole = Part::whole(data);
-    let mut walk = whole.walk(data);
-    loop {
-        match walk.next() {
-            Ok(Some((number, Some(part)))) => {
-                count += usize::from(number == RESOURCE_SPANS);
-                if part.stop - start >= bytes_min {
-                    let stop = part.stop;
-                    pieces.push(Piece { start, stop, first });
-                    (start, first) = (stop, count);
-                }
-            }
-            Ok(Some((_, None))) => {}
-            Ok(None) => break,
-            Err(_) => {
-                return vec![Piece {
-                    start: 0,
-                    stop: data.len(),
-                    first: 0,
-                }];
-            }
-        }
-    }
-    if start < data.len() || pieces.is_empty() {
-        let stop = data.len();
-        pieces.push(Piece { start, stop, first });
-    }
-    pieces
 }
 
 /// Read the spans of a request, and its problems.
@@ -125,9 +52,9 @@ pub fn check(data: &[u8], bounds: Bounds) -> Result<(), OverBounds> {
     let mut budget = Budget::new(bounds);
     let mut count = |part: Part| {
         let mut walk = part.walk(data);
-        while walk.at < walk.stop {
+        while walk.goes_on() {
             budget.count_piece(0)?;
-            if !matches!(walk.next(), Ok(Some(_))) {
+            if !matches!(walk.field(), Ok(Some(_))) {
                 break;
             }
         }
@@ -154,112 +81,6 @@ pub fn check(data: &[u8], bounds: Bounds) -> Result<(), OverBounds> {
         }
     }
     Ok(())
-}
-
-/// A message within another: the place of its bytes, and whether all of them are there.
-#[derive(Clone, Copy, Debug)]
-struct Part {
-    start: usize,
-    stop: usize,
-    is_whole: bool,
-}
-
-impl Part {
-    fn whole(data: &[u8]) -> Self {
-        Self {
-            start: 0,
-            stop: data.len(),
-            is_whole: true,
-        }
-    }
-
-    fn size(self) -> usize {
-        self.stop - self.start
-    }
-
-    fn walk(self, data: &[u8]) -> Walk<'_> {
-        Walk {
-            data,
-            at: self.start,
-            stop: self.stop,
-        }
-    }
-
-    /// The messages under a number, up to where the bytes are not protobuf.
-    fn parts(self, data: &[u8], number: u128) -> impl Iterator<Item = Part> {
-        let mut walk = self.walk(data);
-        std::iter::from_fn(move || {
-            loop {
-                match walk.next() {
-                    Ok(Some((found, Some(part)))) if found == number => return Some(part),
-                    Ok(Some(_)) => {}
-                    _ => return None,
-                }
-            }
-        })
-    }
-}
-
-/// The way through the fields of a message that may be cut off.
-struct Walk<'a> {
-    data: &'a [u8],
-    at: usize,
-    stop: usize,
-}
-
-impl Walk<'_> {
-    /// The number of the next field, and its place if it has a length; `None` at the end.
-    fn next(&mut self) -> Result<Option<(u128, Option<Part>)>, String> {
-        if self.at >= self.stop {
-            let is_over = self.at > self.stop;
-            return if is_over {
-                Err(CUT_OFF.to_owned())
-            } else {
-                Ok(None)
-            };
-        }
-        let tag = self.varint()?;
-        let (number, kind) = (tag >> 3, (tag & 7) as u8);
-        let part = match kind {
-            0 => {
-                self.varint()?;
-                None
-            }
-            1 | 5 => {
-                self.at += if kind == 1 { 8 } else { 4 };
-                None
-            }
-            LENGTH => {
-                let size = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
-                let start = self.at;
-                self.at = start.saturating_add(size);
-                Some(Part {
-                    start,
-                    stop: self.at.min(self.stop),
-                    is_whole: self.at <= self.stop,
-                })
-            }
-            _ => return Err(format!("not protobuf at byte {}", self.at)),
-        };
-        Ok(Some((number, part)))
-    }
-
-    /// A number that ends with the first byte below 128.
-    fn varint(&mut self) -> Result<u128, String> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            if self.at >= self.stop {
-                return Err(CUT_OFF.to_owned());
-            }
-            let byte = self.data[self.at];
-            self.at += 1;
-            value |= u128::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(value);
-            }
-        }
-        Err(format!("not protobuf at byte {}", self.at))
-    }
 }
 
 /// The place of a part of a request, in words.
@@ -399,10 +220,10 @@ impl<'a> Reading<'a> {
     fn count_fields(&mut self, part: Part, name: impl Fn() -> String) -> Result<(), OverBounds> {
         let mut walk = part.walk(self.request.data);
         loop {
-            if walk.at < walk.stop {
+            if walk.goes_on() {
                 self.out.count_piece()?;
             }
-            match walk.next() {
+            match walk.field() {
                 Ok(Some(_)) => {}
                 Ok(None) => return Ok(()),
                 Err(error) => {

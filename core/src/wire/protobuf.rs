@@ -49,7 +49,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The number and the value of the next field; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<(u32, Field<'a>)>, Corrupt> {
+    pub fn field(&mut self) -> Result<Option<(u32, Field<'a>)>, Corrupt> {
         while !self.rest.is_empty() {
             let (number, kind) = self.tag()?;
             let field = match kind {
@@ -141,7 +141,7 @@ mod tests {
     fn all(message: &[u8]) -> Result<Vec<(u32, Field<'_>)>, Corrupt> {
         let mut fields = Fields::new(message);
         let mut found = Vec::new();
-        while let Some(field) = fields.next()? {
+        while let Some(field) = fields.field()? {
             found.push(field);
         }
         Ok(found)

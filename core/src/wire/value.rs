@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use crate::wire::scan::plain_end;
+
 /// The value of an attribute. Bytes are text already: base64.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value<'a> {
@@ -57,10 +59,8 @@ impl<'a> Map<'a> {
         if self.seen & mark(key) == 0 {
             return None;
         }
-        if self.fields.len() > COMPARED_MAX {
-            if let Some(place) = self.places.get(key) {
-                return Some(*place);
-            }
+        if let Some(place) = self.places.get(key) {
+            return Some(*place);
         }
         let first = self.fields.iter().take(COMPARED_MAX);
         first.into_iter().position(|(known, _)| known == key)
@@ -160,11 +160,10 @@ pub fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let bytes = text.as_bytes();
     let mut from = 0;
-    for (at, byte) in bytes.iter().enumerate() {
-        if *byte >= b' ' && *byte != b'"' && *byte != b'\\' {
-            continue;
-        }
+    loop {
+        let at = plain_end(bytes, from);
         out.extend_from_slice(&bytes[from..at]);
+        let Some(byte) = bytes.get(at) else { break };
         from = at + 1;
         let short = match byte {
             b'"' => b'"',
@@ -182,7 +181,6 @@ pub fn write_text(text: &str, out: &mut Vec<u8>) {
             out.extend_from_slice(&[b'0', b'0', b'0' + (byte >> 4), HEX[low]]);
         }
     }
-    out.extend_from_slice(&bytes[from..]);
     out.push(b'"');
 }
 

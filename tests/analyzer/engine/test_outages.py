@@ -43,7 +43,7 @@ from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.store import writer
 from looptrace.collector.store.sql import ask
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.otlp import Trace
+from tests.otlp import Trace, decoded_rows
 from tests.reliability.serving import OK, served, until
 from tests.schemas import conflicts
 from tests.seeds import seeds
@@ -276,7 +276,7 @@ def test_a_store_tells_the_outage_that_its_files_tell(tmp_path: Path) -> None:
     traces = [trace_of(f"session-{n}", n) for n in range(6)]
     rows: list[Any] = []
     for one in traces:
-        rows += decode_document("test", Frame(1, json.dumps(one.request()).encode())).rows
+        rows += decoded_rows(decode_document("test", Frame(1, json.dumps(one.request()).encode())))
     file, folder = tmp_path / "traces.jsonl", tmp_path / "store"
     file.write_text("".join(one.lines() for one in traces))
     writer.ingest(pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row"), folder)

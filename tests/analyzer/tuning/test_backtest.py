@@ -24,7 +24,7 @@ from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.rules.calls.repeated_failure import RepeatedFailure
 from looptrace.rules.contract import Rung
-from tests.otlp import Trace
+from tests.otlp import Trace, decoded_rows
 from tests.paths import ROOT
 
 TRACES = ROOT / "examples" / "traces"
@@ -102,7 +102,7 @@ def test_gates_between_other_messages_are_other_rows() -> None:
 
 def turns_of_trace(made: Trace) -> pl.DataFrame:
     """Read a trace as the command does."""
-    rows = decode_document("test", Frame(1, json.dumps(made.request()).encode())).rows
+    rows = decoded_rows(decode_document("test", Frame(1, json.dumps(made.request()).encode())))
     return turns_of(pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row"))[0]
 
 

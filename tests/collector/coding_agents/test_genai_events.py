@@ -45,6 +45,7 @@ from tests.logged import (
     span,
     spans,
 )
+from tests.otlp import decoded_rows
 
 # Recorded from an agent of our own, whose model was scripted.
 DATA = Path(__file__).parent / "data"
@@ -398,7 +399,7 @@ def test_records_that_wait_are_forgotten() -> None:
 
 def read_spans_of(request: Request) -> pl.DataFrame:
     """Return the spans of a request."""
-    return span_table(decode_request(json.dumps(request).encode(), Bounds()).rows)
+    return span_table(decoded_rows(decode_request(json.dumps(request).encode(), Bounds())))
 
 
 def test_a_step_of_its_own_is_healthy(write: Write) -> None:
@@ -463,7 +464,7 @@ def test_events_are_forwarded_to_other_servers_as_they_are() -> None:
     """One of several servers may get the records of another one's spans."""
     rows = decode_json(json.dumps(logs(*session()[1])).encode()).rows
 
-    assert decode_request(json_request(span_table(rows)), Bounds()).rows == rows
+    assert decoded_rows(decode_request(json_request(span_table(rows)), Bounds())) == rows
 
 
 def test_events_of_one_moment_stay_in_their_order() -> None:

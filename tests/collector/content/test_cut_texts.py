@@ -18,7 +18,7 @@ from looptrace.collector.content.cut_texts import cut_texts
 from looptrace.collector.content.policy import TEXT_BYTES_MAX, with_content
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
-from tests.otlp import Trace
+from tests.otlp import Trace, decoded_rows
 from tests.seeds import seeds
 
 KEY = b"k" * 32
@@ -157,7 +157,7 @@ def spans_of(turns: Sequence[tuple[str, str, str]]) -> pl.DataFrame:
                     **result,
                 },
             )
-    rows = decode_document("test", Frame(1, json.dumps(trace.request()).encode())).rows
+    rows = decoded_rows(decode_document("test", Frame(1, json.dumps(trace.request()).encode())))
     return pl.DataFrame(rows, SPAN_SCHEMA, orient="row")
 
 

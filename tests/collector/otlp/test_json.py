@@ -10,6 +10,7 @@ from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 from tests.collector.conftest import TRACE_ID, Json, attributes, request, span
+from tests.otlp import decoded_rows
 
 AGAIN = span(9)
 DEEP = 50_000  # Deeper than any interpreter's stack.
@@ -25,7 +26,7 @@ def rows(document: Any) -> list[Json]:
     """Return the rows of a document without problems."""
     out = decoded(document)
     assert out.problems == []
-    return [dict(zip(SPAN_SCHEMA, row, strict=True)) for row in out.rows]
+    return [dict(zip(SPAN_SCHEMA, row, strict=True)) for row in decoded_rows(out)]
 
 
 def row(**fields: Any) -> Json:
@@ -37,7 +38,7 @@ def row(**fields: Any) -> Json:
 def why_not(**fields: Any) -> str:
     """Return the problem of a span, which must cost only that span."""
     out = decoded(request(span(1), span(2, **fields), span(3)))
-    assert [row[1] for row in out.rows] == ["0000000000000001", "0000000000000003"]
+    assert [row[1] for row in decoded_rows(out)] == ["0000000000000001", "0000000000000003"]
     (problem,) = out.problems
     start = "resourceSpans[0].scopeSpans[0].spans[1] was left out: "
     assert problem.where == "t.json:7"
@@ -240,7 +241,7 @@ def test_span_that_is_none_costs_only_itself() -> None:
     """A span may even be no object at all."""
     out = decoded(request(span(1), None, "x", span(2)))
 
-    assert len(out.rows) == 2
+    assert len(decoded_rows(out)) == 2
     assert [problem.why for problem in out.problems] == [
         "resourceSpans[0].scopeSpans[0].spans[1] was left out: expected an object, found null; "
         "correct what wrote it",
@@ -254,7 +255,7 @@ def test_invalid_utf8_costs_only_its_span() -> None:
     text = json.dumps(request(span(1), span(2, name="XX"), span(3)))
     out = decoded(text.encode().replace(b"XX", b"\xff\xfe"))
 
-    assert [row[1] for row in out.rows] == ["0000000000000001", "0000000000000003"]
+    assert [row[1] for row in decoded_rows(out)] == ["0000000000000001", "0000000000000003"]
     assert "its text is not valid UTF-8" in out.problems[0].why
 
 
@@ -266,7 +267,7 @@ def test_bad_resource_costs_only_the_service() -> None:
     document["resourceSpans"].append("x")
     out = decoded(document)
 
-    assert [row[8] for row in out.rows] == [None, "shop"]
+    assert [row[8] for row in decoded_rows(out)] == [None, "shop"]
     assert [problem.why.split(";")[0] for problem in out.problems] == [
         "resourceSpans[0].resource was left out: expected an object, found a number",
         "resourceSpans[2] was left out: expected an object, found a string",
@@ -279,7 +280,7 @@ def test_deep_nesting_costs_only_the_deep_part() -> None:
     text = json.dumps(request(span(1), span(2, attributes=attributes(k={"d": "d"})), span(3)))
     out = decoded(text.replace('{"d": "d"}', deep))
 
-    assert [f"{number:016x}" for number in (1, 2, 3)] == [row[1] for row in out.rows]
+    assert [f"{number:016x}" for number in (1, 2, 3)] == [row[1] for row in decoded_rows(out)]
     assert len(out.problems) == 1
     assert "nested too deep" in out.problems[0].why
 
@@ -297,7 +298,7 @@ def test_array_holds_requests() -> None:
     """An invalid request is named by its place in the array."""
     out = decoded([request(span(1)), {"a": 1}, 5, request(span(2))])
 
-    assert len(out.rows) == 2
+    assert len(decoded_rows(out)) == 2
     assert [problem.where for problem in out.problems] == ["t.json:7[1]", "t.json:7[2]"]
     assert all(problem.foreign for problem in out.problems)
 
@@ -351,7 +352,7 @@ def test_known_problem_is_told_once() -> None:
     text = json.dumps(request(span(1), span(2))).encode()[:-40]
     out = decode_document("t.json", Frame(1, text, "the gzip data is cut off"))
 
-    assert len(out.rows) == 1
+    assert len(decoded_rows(out)) == 1
     assert [
         Problem("t.json:1", "the gzip data is cut off; complete spans read from it: 1")
     ] == out.problems
@@ -363,7 +364,7 @@ def test_requests_that_run_together_are_read(between: str) -> None:
     first, second = json.dumps(request(span(1), span(2))), json.dumps(request(span(3)))
     out = decoded(first[:-40] + between + second + between + first)
 
-    assert [int(row[1], 16) for row in out.rows] == [1, 3, 1, 2]
+    assert [int(row[1], 16) for row in decoded_rows(out)] == [1, 3, 1, 2]
     assert len(out.problems) == 1
     assert "complete spans read from it: 1" in out.problems[0].why
 
@@ -372,7 +373,7 @@ def test_text_before_a_request_is_reported() -> None:
     """Container logs put a time before each line."""
     out = decoded("2026-01-01T00:00:00Z stdout F " + json.dumps(request(span(1))))
 
-    assert len(out.rows) == 1
+    assert len(decoded_rows(out)) == 1
     assert [problem.why for problem in out.problems] == [
         "the text before the export request is not JSON; remove it"
     ]

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace.analyzer.text.escapes import with_whole_escapes
+from looptrace._core import CUT_OFF, with_whole_escapes
 from looptrace.collector.otlp import json_documents
 from looptrace.collector.otlp.frames import DamagedError, Frame
-from looptrace.collector.otlp.json_documents import CUT_OFF, documents, readable_prefix
+from looptrace.collector.otlp.json_documents import documents
 from tests.collector.conftest import Json, request, span
 
 A, B = request(span(1)), request(span(2), span(3))
@@ -123,32 +123,6 @@ def test_long_document_is_not_held(monkeypatch: pytest.MonkeyPatch, text: str) -
     assert [LINE_A.encode(), b"", LINE_A.encode()] == [frame.data for frame in found]
     assert found[1].problem is not None
     assert "export in smaller requests" in found[1].problem
-
-
-def test_readable_prefix_ends_with_a_whole_span() -> None:
-    """An incomplete span would be evaluated by what it lacks."""
-    text = json.dumps(request(span(1), span(2), span(3))).encode()
-    counts = []
-    for stop in range(len(text)):
-        prefix = readable_prefix(text, stop)
-        spans = json.loads(prefix)["resourceSpans"][0]["scopeSpans"][0]["spans"] if prefix else []
-        assert [span(n) for n in (1, 2, 3)][: len(spans)] == spans
-        counts.append(len(spans))
-
-    assert counts == sorted(counts)
-    assert {0, 1, 2, 3} == set(counts)
-
-
-def test_deep_values_become_null() -> None:
-    """One value nested without end must not cost the spans around it."""
-    deep = span(2, attributes=[{"key": "deep", "value": ["deep"]}])
-    text = json.dumps(request(span(1), deep, span(3)))
-    text = text.replace('["deep"]', "[" * 5000 + "]" * 5000)
-    spans = json.loads(readable_prefix(text.encode(), len(text)))["resourceSpans"][0]
-    spans = spans["scopeSpans"][0]["spans"]
-
-    assert [span(1), span(3)] == [spans[0], spans[2]]
-    assert "null" in json.dumps(spans[1])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from looptrace.collector.otlp.json import decode_request
 from looptrace.collector.otlp.json_request import json_request
 from looptrace.collector.otlp.span_rows import Bounds
 from looptrace.collector.otlp.span_table import span_table
-from tests.otlp import Trace
+from tests.otlp import Trace, decoded_rows
 
 EXAMPLES = sorted(map(str, Path("examples/traces").iterdir()))
 KEY = ["trace_id", "span_id"]
@@ -31,16 +31,16 @@ VALUES = st.recursive(
 
 def again(request: bytes) -> None:
     """Check that a request and the request made from it have the same content."""
-    spans = span_table(decode_request(request, Bounds()).rows)
+    spans = span_table(decoded_rows(decode_request(request, Bounds())))
     decoded = decode_request(json_request(spans), Bounds())
     assert decoded.problems == []
-    assert span_table(decoded.rows).sort(KEY).equals(spans.sort(KEY))
+    assert span_table(decoded_rows(decoded)).sort(KEY).equals(spans.sort(KEY))
 
 
 def test_the_examples_come_through() -> None:
     """Spans of several services and scopes, in one request."""
     spans = read_spans(EXAMPLES).spans
-    rows = decode_request(json_request(spans), Bounds()).rows
+    rows = decoded_rows(decode_request(json_request(spans), Bounds()))
     assert spans.height > 50
     assert span_table(rows).sort(KEY).equals(spans.sort(KEY))
 

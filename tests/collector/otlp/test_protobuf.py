@@ -23,7 +23,7 @@ from looptrace.collector.otlp.protobuf import (
     whole_message,
 )
 from tests.collector.conftest import pack_zstd
-from tests.otlp import as_json, rows_of
+from tests.otlp import as_json, decoded_rows
 
 SPANS = 3
 DEEP = 200
@@ -51,7 +51,7 @@ def names(request: bytes) -> list[str]:
     """Return the names of the spans of a message in which nothing is wrong."""
     out = decode_message("t.pb", Frame(0, request))
     assert out.problems == []
-    return [row[3] for row in rows_of(out)]
+    return [row[3] for row in decoded_rows(out)]
 
 
 def prefixed(*messages: bytes) -> bytes:
@@ -65,8 +65,8 @@ def test_both_encodings_give_the_same_rows() -> None:
     proto = decode_message("t.pb", Frame(0, request.SerializeToString()))
     text = decode_document("t.json", Frame(1, as_json(request)))
 
-    assert rows_of(proto) == rows_of(text)
-    assert len(rows_of(proto)) == SPANS
+    assert decoded_rows(proto) == decoded_rows(text)
+    assert len(decoded_rows(proto)) == SPANS
 
 
 def test_every_kind_of_value_is_equal_in_both() -> None:
@@ -87,18 +87,18 @@ def test_every_kind_of_value_is_equal_in_both() -> None:
 
     text = decode_document("t.json", Frame(1, as_json(request)))
 
-    assert rows_of(proto) == rows_of(text)
-    assert '"h":"AP8="' in rows_of(proto)[0][10]
+    assert decoded_rows(proto) == decoded_rows(text)
+    assert '"h":"AP8="' in decoded_rows(proto)[0][10]
 
 
 def test_cut_off_message_is_read_up_to_the_cut() -> None:
     """A file that is still being written ends anywhere."""
     data = exported().SerializeToString()
-    whole = rows_of(decode_message("t.pb", Frame(0, data)))
+    whole = decoded_rows(decode_message("t.pb", Frame(0, data)))
     counts = []
     for stop in range(1, len(data)):
         out = decode_message("t.pb", Frame(0, data[:stop]))
-        rows = rows_of(out)
+        rows = decoded_rows(out)
         assert whole[: len(rows)] == rows
         assert [problem.why for problem in out.problems] == [
             "the request: the protobuf message is cut off; export it again"
@@ -122,7 +122,7 @@ def test_bad_spans_cost_only_themselves() -> None:
     out = decode_message("t.pb", Frame(3, data))
 
     assert garbled.name == "GARBLED"
-    assert [row[3] for row in rows_of(out)] == ["chat", "execute_tool", "invoke_agent"]
+    assert [row[3] for row in decoded_rows(out)] == ["chat", "execute_tool", "invoke_agent"]
     assert {problem.where for problem in out.problems} == {"t.pb message 3"}
     assert [problem.why.split(":")[0] for problem in out.problems] == [
         f"resourceSpans[0].scopeSpans[0].spans[{index}] was left out" for index in (3, 4, 5)
@@ -156,7 +156,7 @@ def test_garbage_after_a_request_is_reported(garbage: bytes) -> None:
     """The spans read before are kept."""
     out = decode_message("t.pb", Frame(0, exported().SerializeToString() + garbage))
 
-    assert len(rows_of(out)) == SPANS
+    assert len(decoded_rows(out)) == SPANS
     assert len(out.problems) == 1
     assert "not protobuf at byte" in out.problems[0].why
 

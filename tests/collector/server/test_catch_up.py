@@ -28,7 +28,7 @@ from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.store import reader
 from looptrace.collector.store.layout import GATES_FILE
 from looptrace.collector.store.writer import writing
-from tests.otlp import Trace
+from tests.otlp import Trace, decoded_rows
 from tests.seeds import seeds
 
 LOG_BYTES_MAX = 1 << 30
@@ -59,7 +59,7 @@ def looping(name: str, named: str, other: str, at: datetime) -> list[pl.DataFram
     for _ in range(CALLS):
         trace.span("call", root, TOOL | (TALK if named == "early" else {}))
     bodies = [json.dumps(request).encode() for request in trace.requests()]
-    return [span_table(decode_request(body, BOUNDS).rows) for body in bodies]
+    return [span_table(decoded_rows(decode_request(body, BOUNDS))) for body in bodies]
 
 
 def mixed(chance: Random) -> list[pl.DataFrame]:
@@ -280,7 +280,7 @@ def test_an_outage_over_a_restart_is_told_once(tmp_path: Path, before: int) -> N
         trace = Trace(f"s{number}", at=(now + timedelta(seconds=number)).isoformat())
         trace.span("call", attributes=failure, status="error")
         (body,) = (json.dumps(request).encode() for request in trace.requests())
-        spans.append(span_table(decode_request(body, BOUNDS).rows))
+        spans.append(span_table(decoded_rows(decode_request(body, BOUNDS))))
     with logging(tmp_path) as log:
         with detecting(tmp_path, log, 0) as detector:
             accept(log, spans[:before])

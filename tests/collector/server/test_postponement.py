@@ -25,7 +25,7 @@ from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog, spans_wa
 from looptrace.collector.server.packed_spans import Postponed, packed
 from looptrace.collector.store import reader
 from looptrace.collector.store.writer import Writer, ingest, writing
-from tests.otlp import Trace
+from tests.otlp import Trace, decoded_rows
 from tests.seeds import seeds
 
 LOG_BYTES_MAX = 1 << 30
@@ -52,7 +52,9 @@ def trace_of(session: str, name: str, after_s: int = 0, links: tuple[str, ...] =
 def spans_of(*traces: Trace) -> pl.DataFrame:
     """Return the spans of traces."""
     bodies = [json.dumps(request).encode() for trace in traces for request in trace.requests()]
-    return pl.concat(span_table(decode_request(each, Bounds(99, 1 << 20)).rows) for each in bodies)
+    return pl.concat(
+        span_table(decoded_rows(decode_request(each, Bounds(99, 1 << 20)))) for each in bodies
+    )
 
 
 def accept(log: IngestLog, spans: pl.DataFrame) -> None:

@@ -21,7 +21,7 @@ from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.writer import writing
-from tests.otlp import Trace
+from tests.otlp import Trace, decoded_rows
 
 END_S = 30.0
 ROWS = 20
@@ -37,7 +37,7 @@ def log(tmp_path: Path) -> IngestLog:
         trace = Trace(f"s{number}")
         trace.span("call")
         body = json.dumps(trace.request()).encode()
-        asyncio.run(log.accept(span_table(decode_request(body, Bounds(99, 1 << 20)).rows)))
+        asyncio.run(log.accept(span_table(decoded_rows(decode_request(body, Bounds(99, 1 << 20))))))
     return log
 
 

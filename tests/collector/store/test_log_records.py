@@ -19,6 +19,7 @@ from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.store import reader
 from looptrace.collector.store.writer import ingest, writing
 from tests.logged import logs, session, spans
+from tests.otlp import decoded_rows
 
 
 def rows() -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -27,7 +28,7 @@ def rows() -> tuple[pl.DataFrame, pl.DataFrame]:
     request = json.dumps(spans(*both[0], *both[2])).encode()
     said = json.dumps(logs(*both[1], *both[3])).encode()
     return (
-        span_table(decode_request(request, Bounds()).rows),
+        span_table(decoded_rows(decode_request(request, Bounds()))),
         span_table(decode_json(said).rows),
     )
 

@@ -40,7 +40,7 @@ from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.file_names import covered, range_of
 from looptrace.collector.store.writer import writing
 from tests.drivers import findings_of
-from tests.otlp import Trace
+from tests.otlp import Trace, decoded_rows
 from tests.seeds import seeds
 
 KILLS = 6
@@ -111,7 +111,7 @@ def spans_of(*traces: Trace) -> pl.DataFrame:
     rows = []
     for trace in traces:
         document = Frame(1, json.dumps(trace.request()).encode())
-        rows += decode_document("test", document).rows
+        rows += decoded_rows(decode_document("test", document))
     return pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row")
 
 

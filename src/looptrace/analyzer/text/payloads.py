@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from looptrace import _core
-from looptrace.analyzer.text.escapes import with_whole_escapes
 
 # A longer Python literal stays text, because parsing it costs more than it gains.
 LITERAL_CHARS_MAX = 20_000
@@ -52,7 +51,7 @@ def parsed(value: object) -> Any:
         pass  # It is text, or has escapes that no reader accepts.
     if "\\u" in value:
         data = value.encode("utf-8", "surrogatepass")
-        whole = with_whole_escapes(data).decode("utf-8", "surrogatepass")
+        whole = _core.with_whole_escapes(data).decode("utf-8", "surrogatepass")
         return value if whole == value else parsed(whole)
     return value
 

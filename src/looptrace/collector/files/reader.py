@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from looptrace._core import begins_protobuf
+from looptrace._core import begins_json, begins_protobuf
 from looptrace.analyzer.engine.span_spool import SpanFile, SpanSpool, write_spans
 from looptrace.analyzer.schema.distinct_spans import distinct_spans
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped
@@ -22,7 +22,7 @@ from looptrace.collector.importers.documents import decoded_documents, empty_tex
 from looptrace.collector.importers.tables import begins_table, decode_table
 from looptrace.collector.otlp.frames import DamagedError, Frame
 from looptrace.collector.otlp.json import decode_document
-from looptrace.collector.otlp.json_documents import begins_document, documents
+from looptrace.collector.otlp.json_documents import documents
 from looptrace.collector.otlp.protobuf import (
     begins_prefixed,
     message_pieces,
@@ -239,9 +239,9 @@ def _sniff(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes], str | None]
 
 def _decode_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator[DecodedSpans]:
     """Decode a stream by what it begins with, not by its name; as JSON where in doubt."""
-    is_text = begins_document(head) or head.isspace()
+    is_text = begins_json(head) or head.isspace()
     if begins_table(head):
-        yield decode_table(name, chunks)
+        yield from decode_table(name, chunks)
     elif not is_text and begins_protobuf(head):
         yield from _decode_message(name, whole_message(chunks))
     elif not is_text and begins_prefixed(head):
@@ -265,7 +265,7 @@ def _decode_prefixed(name: str, message: Frame) -> Iterator[DecodedSpans]:
     except DamagedError as damage:
         yield DecodedSpans(problems=[Problem(where, message.problem or str(damage))])
         return
-    if begins_document(data):
+    if begins_json(data):
         yield decode_document(where, Frame(1, data.strip(), message.problem))
     else:
         yield from _decode_message(name, replace(message, data=data))

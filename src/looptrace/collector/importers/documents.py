@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw
 
+from looptrace._core import with_whole_escapes
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.analyzer.text.escapes import with_whole_escapes
 from looptrace.collector.coding_agents import (
     atif,
     claude_code,
@@ -178,9 +178,10 @@ def decoded_documents(name: str, documents: Iterable[Frame]) -> Iterator[Decoded
         if form is not None and reader is not None:
             yield from _decoded_records(name, document, form, reader)
             continue
-        decoded = _decoded_request(name, document, is_first=not is_otlp)
-        is_otlp = is_otlp or decoded.is_any
-        yield decoded
+        is_first = not is_otlp
+        for decoded in _decoded_request(name, document, is_first=is_first):
+            is_otlp = is_otlp or decoded.is_any
+            yield decoded
     if reader is not None:
         yield DecodedSpans(reader.rest())
 
@@ -194,19 +195,17 @@ def empty_text(head: bytes) -> str:
     return _OTHER_SIGNALS.get(signal[1].lower() if signal else b"", "an export without spans")
 
 
-def _decoded_request(name: str, document: Frame, *, is_first: bool) -> DecodedSpans:
+def _decoded_request(name: str, document: Frame, *, is_first: bool) -> Iterator[DecodedSpans]:
     where = f"{name}:{document.number}"
     if document.problem is None and otlp_logs.holds_logs(document.data):
-        logged = otlp_logs.decode_document(document.data, where)
-        return (
-            logged.with_more(decode_document(name, document))
-            if _SPANS.search(document.data)
-            else logged
-        )
-    if is_first and (held := _EMPTY_EXPORT.match(document.data)) is not None:
+        yield otlp_logs.decode_document(document.data, where)
+        if not _SPANS.search(document.data):
+            return
+    elif is_first and (held := _EMPTY_EXPORT.match(document.data)) is not None:
         why = f"the export is empty: `{held['name'].decode()}` holds nothing; export again"
-        return DecodedSpans(problems=[Problem(where, why)])
-    return decode_document(name, document)
+        yield DecodedSpans(problems=[Problem(where, why)])
+        return
+    yield decode_document(name, document)
 
 
 def form_of(names: Collection[str]) -> Form | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from io import BytesIO
 
 import polars as pl
@@ -24,30 +24,26 @@ def begins_table(head: bytes) -> bool:
     return head.startswith(_MAGIC)
 
 
-def decode_table(name: str, chunks: Iterable[bytes]) -> DecodedSpans:
-    """Return the spans of a Parquet file, and what is wrong with it."""
-    out = DecodedSpans()
+def decode_table(name: str, chunks: Iterable[bytes]) -> Iterator[DecodedSpans]:
+    """Yield the spans of a Parquet file, and what is wrong with it."""
     try:
         table = pl.read_parquet(BytesIO(_whole(chunks)))
     except (DamagedError, *_BAD_PARQUET) as error:
         why = str(error).partition("\n")[0]
-        out.problems.append(Problem(name, f"cannot be read: {why}; export it again"))
-        return out
+        yield DecodedSpans(problems=[Problem(name, f"cannot be read: {why}; export it again")])
+        return
     form = form_of(table.columns)
     if form is None:
         shown = ", ".join(table.columns[:_SHOWN_MAX])
-        out.problems.append(Problem(name, f"{_NO_EXPORT}: it has {shown}"))
-        return out
+        yield DecodedSpans(problems=[Problem(name, f"{_NO_EXPORT}: it has {shown}")])
+        return
     reader = form.reader()
     for number, row in enumerate(table.iter_rows(named=True), 1):
         record = {column: value for column, value in row.items() if value is not None}
         where = f"{name} row {number}"
         for place, each in records_in(record, where, form.is_record, form.nesting):
-            decoded = decoded_record(place, each, form, reader)
-            out.rows.extend(decoded.rows)
-            out.problems.extend(decoded.problems)
-    out.rows.extend(reader.rest())
-    return out
+            yield decoded_record(place, each, form, reader)
+    yield DecodedSpans(reader.rest())
 
 
 def _whole(chunks: Iterable[bytes]) -> bytes:

@@ -44,7 +44,7 @@ class TempoReader:
         groups = [_resource_spans(group) for group in found]
         decoded = decode_request(msgspec.json.encode({"resourceSpans": groups}), Bounds())
         problems = [replace(problem, where=where) for problem in decoded.problems]
-        return DecodedSpans(decoded.rows, problems)
+        return replace(decoded, problems=problems)
 
     def rest(self) -> list[SpanRow]:
         """Return nothing, because no row waits for another record."""

@@ -1,4 +1,4 @@
-"""Cuts a stream of JSON text into documents, and finds the readable part of a broken one.
+"""Cuts a stream of JSON text into documents.
 
 A document is one line, as the collector's file exporter writes it, or many, as a pretty printer
 writes it. Nothing is parsed here; brackets outside of strings are counted.
@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from looptrace._core import CUT_OFF
 from looptrace.collector.otlp.frames import FRAME_BYTES_MAX, DamagedError, Frame, too_long
 
-CUT_OFF = "the JSON is cut off; export it again to get the rest"
-# Deeper values are not read. Agents' spans stay below 30, msgspec gives up near 1,000.
+# Deeper values are not read. Agents' spans stay below 30.
 DEPTH_MAX = 200
 
 _BLANK = b" \t\r\n"
@@ -20,23 +20,13 @@ _NOTHING = b" \t\r\n,]}"  # The rest of a document that was already reported.
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ENDING_BYTES = 64  # Enough to see how a block ends without copying all of it.
 _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
-_CLOSER = {ord("{"): b"}", ord("["): b"]"}
-_SPAN_PARENTS = b"{[{[{["  # Around a span: request, resourceSpans, scopeSpans and their arrays.
-
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'  # An open string runs to the end of the text.
 _STRINGS = re.compile(_STRING, re.DOTALL)
-_TO_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+([{}\[\]]|\Z)", re.DOTALL)
 _UNINDENTED = re.compile(rb"\n(?=[^ \t\r\n])")
 _INDENTED = re.compile(rb"\n[ \t]")
-_DOCUMENT = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*(?:"[A-Za-z$_]|\}|$)|\[\s*(?:[\[{\]]|$))')
 _OPENING = re.compile(rb'\{\s*(?:"|$)|\[\s*(?:[\[{]|$)')
 # It cannot be inside a string, where its quotes would be escaped.
 _REQUEST = re.compile(rb'\{\s*"resource(?:_?[sS]pans|_?[lL]ogs|_?[mM]etrics)"\s*:')
-
-
-def begins_document(text: bytes) -> bool:
-    """Return whether text begins as a JSON object or array does."""
-    return _DOCUMENT.match(text) is not None
 
 
 def documents(chunks: Iterable[bytes]) -> Iterator[Frame]:
@@ -62,36 +52,6 @@ def documents(chunks: Iterable[bytes]) -> Iterator[Frame]:
             document = None
     if document is not None:
         yield document.frame(CUT_OFF)
-
-
-def request_starts(text: bytes) -> list[int]:
-    """Return the positions in a text at which export requests begin."""
-    return [match.start() for match in _REQUEST.finditer(text)]
-
-
-def readable_prefix(request: bytes, stop: int) -> bytes:
-    """Return an export request up to its last whole span before `stop`, with its brackets closed.
-
-    Values nested deeper than DEPTH_MAX are null. Empty where no span is whole.
-    """
-    open_brackets, open_at_last = bytearray(), b""
-    parts: list[bytes] = []
-    whole_parts = taken_to = 0
-    for match in _TO_BRACKET.finditer(request, 0, stop):
-        if match[1] in (b"{", b"["):
-            open_brackets += match[1]
-            if len(open_brackets) == DEPTH_MAX + 1:
-                parts.append(request[taken_to : match.start(1)] + b"null")
-        elif match[1] and open_brackets:
-            open_brackets.pop()
-            if len(open_brackets) == DEPTH_MAX:
-                taken_to = match.end()
-            elif not open_brackets or open_brackets == _SPAN_PARENTS:
-                parts.append(request[taken_to : match.end()])
-                taken_to, whole_parts = match.end(), len(parts)
-                open_at_last = bytes(open_brackets)
-    closers = (_CLOSER[bracket] for bracket in reversed(open_at_last))
-    return b"".join([*parts[:whole_parts], *closers]) if whole_parts else b""
 
 
 class _Document:

@@ -16,7 +16,6 @@ from looptrace.collector.otlp.frames import (
     Frame,
     too_long,
 )
-from looptrace.collector.otlp.json_documents import begins_document
 from looptrace.collector.otlp.span_rows import Bounds, DecodedSpans, Problem
 
 # Larger messages are decoded piece by piece.
@@ -39,7 +38,7 @@ def begins_prefixed(head: bytes) -> bool:
     if not 0 < int.from_bytes(head[:_PREFIX_BYTES], "big") <= FRAME_BYTES_MAX:
         return False
     is_packed = body.startswith((GZIP_MAGIC, ZSTD_MAGIC))
-    return is_packed or begins_document(body) or _core.begins_protobuf(body)
+    return is_packed or _core.begins_json(body) or _core.begins_protobuf(body)
 
 
 def whole_message(chunks: Iterable[bytes]) -> Frame:

@@ -25,7 +25,7 @@ from looptrace.collector.server.receiver.sink import SinkFull
 from looptrace.collector.server.shards.forwarder import FORWARDED_PATH, REDUCED_HEADER
 from looptrace.collector.server.shards.ring import Ring
 from looptrace.collector.server.shards.router import ShardError, Shards
-from tests.otlp import Trace
+from tests.otlp import Trace, decoded_rows
 from tests.reliability.serving import until
 
 # Nobody listens at either; the first is this server.
@@ -35,7 +35,7 @@ OURS, THEIRS = 0, 1
 
 def decoded(request: dict[str, Any]) -> pl.DataFrame:
     """Return the spans of a request."""
-    return span_table(decode_request(json.dumps(request).encode(), Bounds()).rows)
+    return span_table(decoded_rows(decode_request(json.dumps(request).encode(), Bounds())))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from enum import Enum
 from io import BytesIO
 from typing import Protocol
 
-from looptrace._core import OverBoundsError
+from looptrace._core import OverBoundsError, UndecodableError
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.settings.server_limits import KIB, MIB, Limits
 from looptrace.collector.coding_agents import otlp_logs
@@ -166,7 +166,7 @@ def decode_traces(body: bytes, form: WireFormat, limits: Limits) -> DecodedReque
         decoded = decode(body, _bounds(limits))
     except OverBoundsError as error:
         raise RefusalError(Reason.TOO_MANY_SPANS, str(error)) from error
-    except otlp_json.UndecodableError as error:
+    except UndecodableError as error:
         raise RefusalError(Reason.UNDECODABLE, str(error)) from error
     return _taken(_without_deep(decoded, limits.depth_max), len(body))
 
