@@ -5,9 +5,12 @@ use std::io::Result;
 use std::path::{Path, PathBuf};
 use std::{fs, iter};
 
+// An agent's process reads this table without the core, so it lies beside its reader.
+const DIALECTS: &str = "src/looptrace/analyzer/fields/dialects.toml";
+
 fn main() -> Result<()> {
     let mut files = BTreeSet::new();
-    for root in ["Cargo.toml", "core/src", "core/data"] {
+    for root in ["Cargo.toml", "core/src", "core/data", DIALECTS] {
         println!("cargo::rerun-if-changed={root}");
         add_files(Path::new(root), &mut files)?;
     }

@@ -34,7 +34,7 @@ import tempfile
 import textwrap
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -301,7 +301,7 @@ class PageRun:
     def _with_ports(self, text: str) -> str:
         for port in _PORTS.findall(text):
             if port not in self.ports:
-                self.ports[port] = _free_port()
+                self.ports[port] = _free_port({*self.ports.values()})
         return _PORTS.sub(lambda match: self.ports[match[0]], text)
 
     def _without_ports(self, text: str) -> str:
@@ -310,13 +310,14 @@ class PageRun:
         return text.replace(str(self.folder), "~")
 
 
-def _free_port() -> str:
-    """Return a free port below those that connections take for themselves meanwhile."""
+def _free_port(taken: Collection[str]) -> str:
+    """Return a free port that is not taken, below those that connections take for themselves."""
     while True:
-        port = 20_000 + secrets.randbelow(12_000)
+        port = str(20_000 + secrets.randbelow(12_000))
         with socket.socket() as server, suppress(OSError):
-            server.bind(("127.0.0.1", port))
-            return str(port)
+            server.bind(("127.0.0.1", int(port)))
+            if port not in taken:
+                return port
 
 
 def _check_part(text: str, whole: str) -> None:

@@ -13,15 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import polars as pl
 
+from looptrace import semconv
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED
-from looptrace.analyzer.fields.field_reader import READER
+from looptrace.analyzer.text.payloads import parsed
 from looptrace.collector.files.reader import SpansRead, read_spans
 from tests.paths import ROOT, SHARED
 
@@ -145,7 +146,7 @@ def keys_shown(folder: Path, dump: str) -> set[str]:
     """Return which keys of the dialects' table have a value in a dump."""
     found = set()
     for row in spans_of(folder, dump).spans.iter_rows(named=True):
-        said = READER.with_events(json.loads(row["attributes"]), json.loads(row["events"]))
+        said = _said(json.loads(row["attributes"]), json.loads(row["events"]))
         found |= {key for key in KEYS_READ if _shows(said, key)}
     return found
 
@@ -168,6 +169,21 @@ def page(folder: Path, named: Sequence[str]) -> str:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{table(folder, named)}\n\n{END}{after}"
+
+
+def _said(attributes: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return attributes with those of events, as the table of dialects names them."""
+    found = dict(attributes)
+    for event in events:
+        body = parsed(event["attributes"].get("gen_ai.event.content"))
+        said = event["attributes"] | (body if isinstance(body, dict) else {})
+        name = said.get("event.name", event["name"])
+        if name == semconv.DETAILS_EVENT:
+            found = said | found
+        elif name in semconv.MESSAGE_EVENTS:
+            found["@gen_ai.messages"] = said
+        found.setdefault(f"@{name}", said)
+    return found
 
 
 def _shows(attributes: Mapping[str, object], key: str) -> bool:

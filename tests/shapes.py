@@ -18,8 +18,7 @@ from typing import Any, Literal, get_args
 import polars as pl
 
 from looptrace import semconv
-from looptrace.analyzer.fields.span_failures import STATUS_ERROR
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, STATUS_ERROR
 from looptrace.analyzer.schema.turns import SILENCE
 
 Shape = Literal["both", "tools", "models"]

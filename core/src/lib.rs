@@ -1,11 +1,14 @@
 //! The engine of looptrace. It knows no clock, opens no file, and keeps no thread.
 
 pub mod count;
+pub mod fields;
 mod patterns;
 #[cfg(feature = "extension-module")]
 mod python;
 #[cfg(feature = "extension-module")]
 mod python_count;
+#[cfg(feature = "extension-module")]
+mod python_fields;
 #[cfg(feature = "extension-module")]
 mod python_wire;
 pub mod same;

@@ -257,6 +257,9 @@ mod _core {
         protobuf_pieces, with_whole_escapes,
     };
 
+    #[pymodule_export]
+    use crate::python_fields::{FieldReader, arguments_of, call_in_event, result_of};
+
     use super::*;
 
     #[pymodule_init]

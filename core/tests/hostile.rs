@@ -4,6 +4,7 @@
 //! names its seed, and `LOOPTRACE_FUZZ_SEED` begins there.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::env;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,6 +14,11 @@ use std::time::{Duration, Instant};
 use _core::count::how::{Counting, Metric};
 use _core::count::task::Task;
 use _core::count::turn::Turn as CountedTurn;
+use _core::fields::rows::{attributes_in, events_in};
+use _core::fields::span::Reader as Spans;
+use _core::fields::span_fields::Given;
+use _core::fields::table::{SHIPPED, Table};
+use _core::fields::{json as values, literal, messages, payloads, plain, results};
 use _core::same::fingerprint::fingerprint;
 use _core::same::policy::{Results, Sameness, Tool};
 use _core::same::turn::{Figures, Turn};
@@ -24,6 +30,8 @@ use _core::wire::bounds::Bounds;
 use _core::wire::json_request::{self, Document};
 use _core::wire::proto_request::{self, Request};
 use _core::wire::proto_walk::{self, Piece};
+use _core::wire::span::Event;
+use _core::wire::value::{Map, Value};
 use _core::wire::{json_text, logs, value};
 use serde_json::json;
 
@@ -44,6 +52,12 @@ macro_rules! readers {
 /// Everything that reads a text.
 const READERS: &[Reader] = readers! { text:
     counted(text);
+    values::parse(text).map(|value| (plain::canonical(&value), plain::as_text(&value).len()));
+    literal::literal(text);
+    payloads::arguments_of(&Value::Text(text.into()));
+    results::result_of(&Value::Text(text.into()));
+    messages::messages_of(&Value::Text(text.into()), "user");
+    read_as_spans(text);
     errors::answers_no(text);
     errors::is_redacted(text);
     errors::says_nothing(text);
@@ -130,6 +144,48 @@ fn counted(text: &str) {
             ..CountedTurn::default()
         };
         assert!(task.count(&turn, &how).chant_times <= text.len() as i64);
+    }
+}
+
+thread_local! {
+    static SPANS: RefCell<Spans> = RefCell::new(Spans::new(
+        Table::new(SHIPPED, None).unwrap_or_else(|error| panic!("{error}")),
+    ));
+}
+
+/// Operations, each with a key that its spans have.
+const FIELD_KEYS: &[(&str, &str)] = &[
+    ("chat", "gen_ai.input.messages"),
+    ("chat", "gen_ai.output.messages"),
+    ("chat", "llm.input_messages.0.message.content"),
+    ("execute_tool", "gen_ai.tool.call.arguments"),
+    ("execute_tool", "gen_ai.tool.call.result"),
+];
+
+/// Read failed spans whose every text is this one.
+fn read_as_spans(text: &str) {
+    let events = events_in(text);
+    SPANS.with_borrow_mut(|reader| {
+        for (name, key) in FIELD_KEYS {
+            let mut attributes = Map::default();
+            for (key, value) in [("gen_ai.operation.name", *name), (*key, text), (text, text)] {
+                attributes.put(key.into(), Value::Text(value.into()));
+            }
+            let _ = reader.fields(span(text, &attributes, &events));
+        }
+        let _ = reader.fields(span(text, &attributes_in(text), &events));
+    });
+}
+
+fn span<'a>(text: &'a str, attributes: &'a Map<'a>, events: &'a [Event<'a>]) -> Given<'a> {
+    Given {
+        trace_id: "",
+        name: text,
+        scope: Some(text),
+        status: 2,
+        status_message: Some(text),
+        attributes,
+        events,
     }
 }
 
@@ -294,6 +350,10 @@ fn hostile_bytes(seed: u64) -> Vec<u8> {
 
 /// Pieces of what attackers print; tables have what tools, runners and models do.
 const PIECES: &[&str] = &[
+    "[{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"c\", \"function\": {\"name\": \"f\"}}]}, ",
+    "{'a': (1, {2, 'b'}), \"c\": b'\\x00', r'\\': \"\"\"x\ny\"\"\", ",
+    "{\"functionCall\": {\"toolUse\": {\"kwargs\": {\"content\": [{\"text\": ",
+    "llm.input_messages.7.message.contents.0.message_content.text",
     "{\"a\": [1, 2.5e300, null, true], \"b\": \"\\ud800\\u0000\"}",
     "1e999999999999, -0, 123456789012345678901234567890, 0.1",
     "Traceback (most recent call last):\n  File \"/app/main.py\", line 7, in run\n    f(x)\n",

@@ -7,6 +7,9 @@ the call, never the process.
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TypeAlias
 
+from looptrace.analyzer.schema.span_fields import SpanFields
+from looptrace.analyzer.schema.spans import SpanRow
+
 SOURCE: str
 """A hash of the core's code and tables, by which stored fingerprints are known to be of it."""
 
@@ -360,3 +363,44 @@ def chant_of(text: str) -> tuple[int, int]:
 
 def is_brief(answer: str | None) -> bool:
     """Return whether an answer is a sentence or two, without code."""
+
+class FieldReader:
+    """Reads spans by the table of dialects, compiled once.
+
+    It remembers the last histories of some conversations, so that a message that each request
+    repeats is read once and is one object.
+    """
+
+    def __init__(self, own: str | None = None, *, table: str | None = None) -> None:
+        """Read by a table in TOML, the shipped one unless another is given.
+
+        `own` are the keys of a user, which are asked first: a dialect with name, kinds and fields,
+        as JSON.
+
+        Raises:
+            ValueError: where the table is none, or names a field or a kind that does not exist.
+        """
+
+    def fields(self, rows: Sequence[SpanRow]) -> list[SpanFields]:
+        """Return the fields of each span, whose columns are those of `SPAN_SCHEMA`."""
+
+    def ties(
+        self, attributes: Sequence[str], events: Sequence[str]
+    ) -> list[tuple[str | None, str | None, str | None, str | None]]:
+        """Return session, task, task above it and connection of spans, given their JSON."""
+
+    def reading(self, row: SpanRow) -> tuple[int | None, list[tuple[str, str, str]], list[str]]:
+        """Return what a span is read as.
+
+        First the number of the row of `DialectTable.rows` that says what it is; then each field
+        with its key and its value as text; then the attributes that no field is read from.
+        """
+
+def call_in_event(events: str) -> tuple[str | None, str | None, bool | None]:
+    """Return a call's arguments and result in events (JSON), and whether that says it failed."""
+
+def arguments_of(text: str) -> str | None:
+    """Return a call's arguments in canonical form, without the wrappers of frameworks."""
+
+def result_of(text: str) -> tuple[str | None, bool | None]:
+    """Return a call's result without wrappers, and whether it says that the call failed."""

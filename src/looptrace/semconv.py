@@ -2,7 +2,7 @@
 
 OpenTelemetry's package of conventions marks those for generative AI as unstable, and the analyzer
 does not need OpenTelemetry. Names that only one framework writes are in the table of
-`analyzer.fields.field_reader`.
+`analyzer.fields.dialect_table`.
 """
 
 from __future__ import annotations
@@ -67,3 +67,11 @@ METRIC_PREFIX = "looptrace.metric."  # the author's own metrics, by their names
 GATE_EVENT = "looptrace.gate"
 INTERVENTION_EVENT = "looptrace.human_intervention"
 SCOPE = "looptrace"
+
+# Events that have what a model was given and what it answered.
+DETAILS_EVENT = "gen_ai.client.inference.operation.details"
+CHOICE_EVENT = "gen_ai.choice"
+# Messages were span events before GenAI 1.37. Some frameworks still put them into an event.
+MESSAGE_EVENTS = frozenset(
+    f"gen_ai.{role}.message" for role in ("system", "user", "assistant", "tool")
+)

@@ -6,10 +6,8 @@ import json
 
 import pytest
 
-from looptrace.analyzer.fields.messages import messages_of
-from looptrace.analyzer.fields.streamed_answers import answer_of
 from looptrace.analyzer.schema.message import ToolCall
-from looptrace.analyzer.text.payloads import result_of
+from tests.fields import messages_of, result_of
 
 ASKED = ToolCall("c1", "open_gate", '{"gate":"north"}')
 
@@ -41,7 +39,7 @@ def test_an_answer_in_pieces_is_one_message() -> None:
     pieces = [[{"text": "Hm.", "thought": True}], [{"text": "I op"}], [{"text": "en it."}, call]]
     streamed = json.dumps([*({"role": "model", "parts": parts} for parts in pieces), None])
 
-    (said,) = messages_of(answer_of(streamed), "assistant")
+    (said,) = messages_of(streamed, "assistant")
 
     assert (said.role, said.text, said.calls) == ("assistant", "I open it.", (ASKED,))
 
@@ -50,7 +48,7 @@ def test_a_history_is_no_answer_in_pieces() -> None:
     """Messages of several roles stay apart."""
     history = [{"role": role, "parts": [{"text": role}]} for role in ("model", "user", "model")]
 
-    assert answer_of(history) == history
+    assert [said.text for said in messages_of(history, "assistant")] == ["model", "user", "model"]
 
 
 @pytest.mark.parametrize("key", ["functionResponse", "function_response"])

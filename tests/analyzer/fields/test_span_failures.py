@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from looptrace.analyzer.fields.span_failures import STATUS_ERROR, STATUS_OK, failed_by
+from looptrace.analyzer.schema.spans import STATUS_ERROR, STATUS_OK
+from tests.fields import fields_of
 
 RAISED = {"name": "exception", "attributes": {"exception.message": "timeout"}}
 LOGGED = {"name": "gen_ai.execute_tool.exception", "attributes": {}}
@@ -32,4 +34,6 @@ def test_an_exception_without_status_and_result_is_a_failure(
     status: int, result: str | None, events: list[dict[str, Any]], failed: bool | None
 ) -> None:
     """A failure that is read as a success hides a loop, and the other way invents one."""
-    assert failed_by(status, None, None, result, events) is failed
+    called = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.result": result}
+    told = json.dumps([{**event, "time_ns": 1} for event in events])
+    assert fields_of(called, told, status).failed is failed

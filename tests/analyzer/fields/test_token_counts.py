@@ -7,22 +7,24 @@ wrote into one, and what it thought, are parts of them.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import re
+from importlib.resources import files
 from typing import Any
 
 import polars as pl
 import pytest
 
-from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable, KindRow, split
-from looptrace.analyzer.fields.field_reader import FieldColumns
-from looptrace.analyzer.fields.span_fields import span_fields_of
+from looptrace._core import FieldReader
+from looptrace.analyzer.fields.dialect_table import SHIPPED
+from looptrace.analyzer.fields.span_fields import span_reading
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, span_rows
 from looptrace.analyzer.schema.turns import TOKEN_COLUMNS
 from looptrace.collector.content.policy import with_content
 from tests.analyzer.normalize.test_turn_builder import span, turns
 
 KEY = b"k" * 32
+TABLE = files("looptrace.analyzer.fields").joinpath("dialects.toml").read_text("utf-8")
 USAGE = "gen_ai.usage"
 CHAT = {"gen_ai.operation.name": "chat"}
 LLM = {"openinference.span.kind": "LLM"}
@@ -660,29 +662,24 @@ def test_tokens_outlast_what_is_left_out(case: Case, content: Any) -> None:
 def test_every_key_has_a_case() -> None:
     """A key of the table that no case has is never read in a test."""
     keys = {key for name in TOKEN_COLUMNS[2:] for key in SHIPPED.keys_of(name)}
-    read = {key for case in CASES.values() for key in keys if has(case[1], key)}
+    rows = span_rows(spans_of_cases())
+    read = {field.key for row in rows for field in span_reading(row, SHIPPED).fields}
     assert keys - read == set()
 
 
-@pytest.mark.parametrize("row", [row for d in SHIPPED.dialects for row in d.beside], ids=repr)
-def test_every_producer_that_counts_beside_has_a_case(row: KindRow) -> None:
+@pytest.mark.parametrize("row", re.findall(r'\{[^{}]* of = "\w+" \},?', TABLE))
+def test_every_producer_that_counts_beside_has_a_case(row: str) -> None:
     """Without its row a case is wrong."""
+    rows = span_rows(spans_of_cases())
+    without = FieldReader(table=TABLE.replace(row, ""))
+
+    assert without.fields(rows) != FieldReader().fields(rows)
+
+
+def spans_of_cases() -> pl.DataFrame:
+    """Return a span of each case."""
     rows = [row_of(case) | {"span_id": f"{n:016x}"} for n, case in enumerate(CASES.values())]
-    spans = pl.DataFrame(rows, schema=SPAN_SCHEMA)
-    without = [
-        replace(d, beside=tuple(each for each in d.beside if each is not row))
-        for d in SHIPPED.dialects
-    ]
-
-    assert span_fields_of(spans, DialectTable(without)) != span_fields_of(spans)
-
-
-def has(attributes: dict[str, Any], key: str) -> bool:
-    """Return whether attributes have a key of the table."""
-    columns = {name: (value,) for name, value in attributes.items()}
-    return split(key)[0] in columns and FieldColumns({"_": [split(key)]}, columns, 1, {}).values(
-        "_"
-    ) != [None]
+    return pl.DataFrame(rows, schema=SPAN_SCHEMA)
 
 
 def test_two_spans_of_one_response_have_the_tokens_of_the_fuller_one() -> None:

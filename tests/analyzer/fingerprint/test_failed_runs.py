@@ -11,9 +11,9 @@ import pytest
 from looptrace._core import says_nothing
 from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
-from looptrace.analyzer.text.payloads import result_of
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.drivers import batch, live
+from tests.fields import result_of
 
 RUN = """\
 FAIL src/auth.test.ts

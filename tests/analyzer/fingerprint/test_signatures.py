@@ -20,8 +20,8 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.testing.notation import turns_in
-from looptrace.analyzer.text.payloads import arguments_of
 from tests.drivers import findings_of
+from tests.fields import arguments_of
 
 JEST = """\
 FAIL src/auth.test.ts

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.fields.messages import messages_of
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from tests.collector.store.test_writer import spans_of
+from tests.fields import messages_of
 from tests.otlp import Trace
 
 ASKED = ("weigh", '{"crate":7}')
@@ -106,7 +106,9 @@ def test_a_list_in_a_text_stays_a_text(message: dict[str, Any]) -> None:
 def test_a_call_without_a_name_is_not_lost() -> None:
     """It is a call all the same, if it has an id or arguments."""
     parts = [{"type": "tool_use", "id": "c1"}, {"type": "tool_use", "input": {"crate": 7}}]
-    (message,) = messages_of([{"role": "assistant", "content": [*parts, {"type": "tool_use"}]}], "")
+    (message,) = messages_of(
+        [{"role": "assistant", "content": [*parts, {"type": "tool_use"}]}], "assistant"
+    )
     assert [(call.name, call.call_id, call.arguments) for call in message.calls] == [
         ("unnamed", "c1", None),
         ("unnamed", None, '{"crate":7}'),

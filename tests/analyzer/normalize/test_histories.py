@@ -2,14 +2,12 @@
 
 import json
 import random
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 
-from looptrace.analyzer.fields.field_reader import READER
-from looptrace.analyzer.fields.flat_messages import FlatKeys
-from looptrace.analyzer.fields.messages import messages_of
 from looptrace.analyzer.schema.message import Message
+from tests.fields import fields_of, messages_of
 
 USER = {"role": "user", "content": "lights are out on deck three"}
 CALL = {
@@ -32,11 +30,14 @@ ITEMS: tuple[object, ...] = (
 ENDINGS = ("]", ",]", "", "] ", ',"', ",1]")
 
 
-def given(attributes: dict[str, object], conversation: str | None) -> tuple[Message, ...]:
-    """Return the messages that flat keys tell, with or without what is kept of a conversation."""
-    columns = {name: (value,) for name, value in READER.with_flat_messages(attributes).items()}
-    (value,) = READER.columns("openinference", columns, 1).values("given")
-    return tuple(messages_of(value, "user", conversation))
+# A conversation of which nothing is kept.
+NEW = map("new-{}".format, count())
+
+
+def given(attributes: dict[str, object], conversation: str) -> tuple[Message, ...]:
+    """Return the messages that flat keys tell."""
+    kind = {"openinference.span.kind": "LLM"}
+    return fields_of(kind | attributes, trace=conversation).given or ()
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -50,7 +51,7 @@ def test_history_in_json_reads_as_without_what_is_kept(seed: int) -> None:
         items = [*items, *drawn.choices(ITEMS, k=drawn.randrange(3))]
         text = json.dumps(items)[:-1] + drawn.choice(ENDINGS)
         kept = messages_of(text, "user", f"talk-{seed}")
-        assert list(kept) == list(messages_of(text, "user"))
+        assert kept == messages_of(text, "user", next(NEW))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -64,7 +65,7 @@ def test_history_in_flat_keys_reads_as_without_what_is_kept(seed: int) -> None:
             attributes[key + end] = drawn.choice(("user", "wet", "1", 1, True, 1.0))
         if drawn.random() < 0.2:
             attributes.pop(drawn.choice(list(attributes)))
-        assert given(attributes, f"flat-{seed}") == given(attributes, None)
+        assert given(attributes, f"flat-{seed}") == given(attributes, next(NEW))
 
 
 def test_values_that_python_holds_equal_are_read_each_for_itself() -> None:
@@ -79,8 +80,8 @@ def test_values_that_python_holds_equal_are_read_each_for_itself() -> None:
 
 def test_what_is_repeated_is_read_once() -> None:
     """The messages of the request before are the very same objects in the next."""
-    talk = [USER, CALL, RESULT, USER, CALL]
-    texts = [json.dumps(talk[:count]) for count in range(1, len(talk) + 1)]
+    talk = [USER, CALL, RESULT, USER, RESULT]
+    texts = [json.dumps(talk[:length]) for length in range(1, len(talk) + 1)]
     for before, after in pairwise(messages_of(text, "user", "once") for text in texts):
         assert all(old is new for old, new in zip(before, after, strict=False))
 
@@ -98,21 +99,3 @@ def test_flat_messages_that_are_repeated_are_read_once() -> None:
         assert len(after) == place + 1
         assert all(old is new for old, new in zip(before, after, strict=False))
         before = after
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_flat_keys_are_gathered_as_without_what_is_kept(seed: int) -> None:
-    """Whatever conversations begin alike, go on, change, or mix their keys with others."""
-    drawn = random.Random(seed)
-    prefixes = ("in.", "out.")
-    kept = FlatKeys(prefixes)
-    attributes: dict[str, object] = {}
-    for _ in range(60):
-        number, end = drawn.choice((0, 1, 2, 3, "x")), drawn.choice((".a", ".b", ""))
-        key = f"{drawn.choice(prefixes)}{number}{end}"
-        attributes[drawn.choice((key, key, key, "other"))] = drawn.choice(("wet", "dry", 1, True))
-        if drawn.random() < 0.1:
-            attributes = dict(list(attributes.items())[: drawn.randrange(len(attributes) + 1)])
-        gathered, anew = kept.gather(attributes), FlatKeys(prefixes).gather(attributes)
-        assert repr(gathered) == repr(anew)
-        assert list(gathered) == list(anew)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,17 +16,16 @@ from hypothesis import strategies as st
 
 from looptrace._core import says_nothing
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.fields.dialect_table import CUT_OFF, FIELDS, SHIPPED, finish_reason_of
-from looptrace.analyzer.fields.token_counts import TOKENS_MAX
+from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED
 from looptrace.analyzer.normalize.span_tree import ANCESTORS_MAX
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import SILENCE, TURN_SCHEMA
-from looptrace.analyzer.text.payloads import arguments_of
 from looptrace.collector.files.reader import read_spans
 from looptrace.rules.turns import CUTS
 from tests import traps
 from tests.collector.store.test_writer import spans_of
+from tests.fields import arguments_of
 from tests.otlp import Trace
 from tests.seeds import seeds
 
@@ -350,7 +351,7 @@ def test_no_value_stops_the_analysis(
 
     assert found.schema == TURN_SCHEMA
     assert turns(reversed(rows)).equals(found)
-    assert found["input_tokens"].fill_null(0).is_between(0, 3 * TOKENS_MAX).all()
+    assert found["input_tokens"].fill_null(0).is_between(0, 3 * 10**9).all()
 
 
 @pytest.mark.parametrize(
@@ -708,8 +709,16 @@ def test_a_compacted_history_is_known(value: object, flag: bool | None) -> None:
 
 def test_reasons_are_those_that_rules_know() -> None:
     """A reason of one table and not of the other would never be found."""
-    assert tuple(CUT_OFF) == CUTS
-    assert {finish_reason_of([word]) for words in CUT_OFF.values() for word in words} == {*CUTS}
+    table = files("looptrace.analyzer.fields").joinpath("dialects.toml").read_text("utf-8")
+    reasons: dict[str, list[str]] = tomllib.loads(table)["finish_reasons"]
+    told = [[word] for words in reasons.values() for word in words]
+    found = turns(
+        span(n, model("So.", **{"gen_ai.response.finish_reasons": words}))
+        for n, words in enumerate(told)
+    )
+
+    assert tuple(reasons) == CUTS
+    assert {*found["finish_reason"].drop_nulls()} == {*CUTS}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from looptrace.analyzer.engine.live_moments import (
     still_open,
 )
 from looptrace.analyzer.engine.turn_block import AT, TurnBlock
-from looptrace.analyzer.fields.span_fields import TIME_NS_MAX
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import EVENTS_KEPT_MAX
 from looptrace.analyzer.normalize.trace_buffer import Move
@@ -43,6 +42,7 @@ WAITING_MAX = 5_000
 TRACES_KEPT_MAX = 100
 # Before every time.
 NEVER_NS = -(2**63) + HORIZON_S * NS_PER_S
+_NO_MOVE_NS = 2**63 - 1  # later than any time of a span
 # After this many more turns, the turns behind the horizon are settled. This costs as much as some
 # turns, so tasks that began at the same time do it one after the other.
 TURNS_MORE = 8
@@ -373,7 +373,7 @@ def by_task(moves: Iterable[Move]) -> dict[str, list[Move]]:
 def settling(waiting: Sequence[tuple[int, Turn]], horizon_ns: int) -> int:
     """Return how many turns lie so far back that no span in time can come before them."""
     moves = (order_ns for order_ns, turn in waiting if _end_of(turn) >= horizon_ns)
-    moves_ns = min(moves, default=TIME_NS_MAX)
+    moves_ns = min(moves, default=_NO_MOVE_NS)
     return bisect_left(waiting, moves_ns, key=itemgetter(0))
 
 

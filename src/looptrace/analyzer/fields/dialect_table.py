@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
@@ -53,8 +53,6 @@ OWN = "own"
 _NAMED = ("tool", "model")
 # Names of spans and scopes whose match with a pattern is kept. Names may hold ids.
 _NAMES_KEPT = 4_096
-# Enumerations of clients are written with their own names: `FinishReason.MAX_TOKENS`.
-_ENUM = re.compile(r"^(finish|stop)_?reason[._]+")
 
 # What a span is, and the dialect that says so. A known span that is no turn has only the dialect.
 Said: TypeAlias = "tuple[SpanKind | None, str]"
@@ -131,12 +129,11 @@ class DialectTable:
         """Ask the dialects in this order."""
         self.dialects = tuple(dialects)
         rows = [(row, dialect.name) for dialect in dialects for row in dialect.kinds]
-        self._rows = rows
+        self.rows = rows  # what spans are, each with its dialect
         self._relevant: BoundedDict[tuple[tuple[str, ...], str, str | None], _Rows]
         self._relevant = BoundedDict(_NAMES_KEPT)
         # The attributes that say what a span is.
         self.markers = frozenset(row.key for row, _ in rows if row.key)
-        self._beside = [row for dialect in dialects for row in dialect.beside]
         self.named_by_span = frozenset(d.name for d in dialects if d.named_by_span)
 
     def __repr__(self) -> str:
@@ -171,37 +168,6 @@ class DialectTable:
         row, dialect = _first(self._rows_for(tuple(attributes), name, scope), attributes)
         return _kind(row), dialect
 
-    def row_of(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> KindRow | None:
-        """Return the row that says what a span is."""
-        return _first(self._rows_for(tuple(attributes), name, scope), attributes)[0]
-
-    def kinds_of(
-        self,
-        columns: Mapping[str, Sequence[Any]],
-        names: Sequence[str],
-        scopes: Sequence[str | None],
-    ) -> list[Said]:
-        """Return what each of these spans is, as `kind_of` does; they have the same attributes."""
-        attributes = tuple(columns)
-        places: dict[tuple[str, str | None], list[int]] = {}
-        for place, named in enumerate(zip(names, scopes, strict=True)):
-            places.setdefault(named, []).append(place)
-        said: list[Said] = [UNKNOWN] * len(names)
-        for named, chosen in places.items():
-            rows = self._rows_for(attributes, *named)
-            # Where it only counts that a key is there, ids of calls must not count.
-            valued = {row.key for row, _ in rows if row.values or row.part}
-            markers = list(dict.fromkeys(row.key for row, _ in rows if row.key))
-            found: dict[tuple[str, ...], Said] = {}
-            for place in chosen:
-                told = {key: columns[key][place] for key in markers}
-                asked = tuple(str(v) if k in valued else str(v)[:1] for k, v in told.items())
-                if asked not in found:
-                    row, dialect = _first(rows, told)
-                    found[asked] = _kind(row), dialect
-                said[place] = found[asked]
-        return said
-
     def _rows_for(self, keys: tuple[str, ...], name: str, scope: str | None) -> _Rows:
         """Return the rows that spans with these attributes, name and scope may fit."""
         asked = (keys, name, scope)
@@ -209,15 +175,11 @@ class DialectTable:
             present = {"", *keys}
             rows = [
                 (row, dialect)
-                for row, dialect in self._rows
+                for row, dialect in self.rows
                 if row.key in present and row.is_named(name, scope)
             ]
             self._relevant[asked] = rows
         return rows
-
-    def beside_rows(self, keys: Collection[str]) -> list[KindRow]:
-        """Return the rows by which spans with these attributes count parts beside the whole."""
-        return [row for row in self._beside if not row.key or row.key in keys]
 
     def name_in(self, span_name: str) -> str:
         """Return the name of the tool or the agent in the name of its span."""
@@ -227,28 +189,11 @@ class DialectTable:
         """Return the keys of a field, in every dialect."""
         return tuple(chain.from_iterable(d.fields.get(name, ()) for d in self.dialects))
 
-    def keys_for(self, name: str, dialect: str) -> tuple[str, ...]:
-        """Return the keys of a field, those of a dialect first.
-
-        What a trace belongs to is asked in one order, so that all spans of a trace give one answer.
-        """
-        if name in TIES:
-            return self.keys_of(name)
-        first = next((d.fields.get(name, ()) for d in self.dialects if d.name == dialect), ())
-        shared = (d.fields.get(name, ()) for d in self.dialects if not d.own_keys)
-        return tuple(dict.fromkeys([*first, *chain.from_iterable(shared)]))
-
     @cached_property
     def _name_extras(self) -> re.Pattern[str]:
         before = "|".join(re.escape(text) for d in self.dialects for text in d.name_prefixes)
         after = "|".join(re.escape(text) for d in self.dialects for text in d.name_suffixes)
         return re.compile(f"^(?i:{before})|(?:{after})$")
-
-    @cached_property
-    def events(self) -> frozenset[str]:
-        """The names of span events that fields are read from."""
-        keys = chain.from_iterable(map(self.keys_of, FIELDS))
-        return frozenset(key[1:].partition("#")[0] for key in keys if key.startswith("@"))
 
     def attribute_keys(self, names: Iterable[str]) -> set[str]:
         """Return the attributes that these fields are read from, whatever the dialect."""
@@ -266,11 +211,6 @@ def split(key: str) -> tuple[str, str | None]:
     if not part and key.endswith("*"):
         return key.removesuffix("*"), "*"
     return attribute, part or None
-
-
-def joined_key(attribute: str, part: str | None) -> str:
-    """Return the key that `split` splits."""
-    return attribute + ("" if part is None else "*" if part == "*" else f"#{part}")
 
 
 def _first(rows: _Rows, attributes: Mapping[str, Any]) -> tuple[KindRow | None, str]:
@@ -361,16 +301,3 @@ def table_of_file(path: str | os.PathLike[str]) -> DialectTable:
 
 
 SHIPPED = DialectTable([_dialect(dict(given)) for given in _document["dialects"]])
-# The reasons for which a response was cut off, by the words of producers.
-CUT_OFF: Mapping[str, Collection[str]] = _document["finish_reasons"]
-_REASONS = {word: reason for reason, words in CUT_OFF.items() for word in words}
-
-
-def finish_reason_of(words: Sequence[str]) -> str | None:
-    """Return why a model stopped, given the words of a response's choices.
-
-    The choice that was cut off is chosen, as one of `CUT_OFF`.
-    """
-    plain = [_ENUM.sub("", word.strip().lower().replace("-", "_")) for word in words]
-    cut = (_REASONS[word] for word in plain if word in _REASONS)
-    return next(cut, None) or next(filter(None, plain), None)

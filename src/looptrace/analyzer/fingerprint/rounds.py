@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING
 from looptrace.analyzer.fingerprint.fingerprints import policy_of
+from looptrace.analyzer.schema.message import Message
 
 # What differs between two messages that a hook, a goal or a wrapper writes for each round: which
 # round it is, and an id. Other numbers stay, because another page is another request.
@@ -59,3 +60,18 @@ def round_words(text: str) -> str | None:
     for pattern, name in _ROUNDS:
         words = pattern.sub(name, words)
     return words if len(_PLAIN_WORD.findall(words)) >= _ROUND_WORDS_MIN else None
+
+
+def comes_again(given: tuple[Message, ...]) -> str | None:
+    """Return the words of the last message if it follows an answer, and came before; else None.
+
+    A hook, a goal or a wrapper puts it into each round; ids and numbers of rounds do not count.
+    """
+    if len(given) <= 2 or given[-1].role != "user" or given[-1].results or not given[-1].text:
+        return None
+    before = given[-2]
+    if before.role != "assistant" or before.calls or not before.text:
+        return None
+    words = round_words(given[-1].text)
+    earlier = (m.text for m in given[:-2] if m.role == "user" and m.text and not m.results)
+    return words if words and any(round_words(text) == words for text in earlier) else None

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from looptrace._core import is_brief
-from looptrace.analyzer.fields.messages import comes_again
+from looptrace.analyzer.fingerprint.rounds import comes_again
 from looptrace.analyzer.normalize.span_tree import SpanTree
 from looptrace.analyzer.schema.message import Message
 from looptrace.analyzer.schema.span_fields import SpanFields

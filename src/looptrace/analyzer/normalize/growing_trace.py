@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
-from looptrace.analyzer.fields.messages import comes_again
+from looptrace.analyzer.fingerprint.rounds import comes_again
 from looptrace.analyzer.normalize.agent_runs import follows_answer
 from looptrace.analyzer.normalize.call_matches import CallMatches, TurnKey, key_of
 from looptrace.analyzer.normalize.session_history import (

@@ -20,10 +20,10 @@ from msgspec.structs import asdict
 
 from looptrace.analyzer.fields.call_numbers import id_before, written_id
 from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
-from looptrace.analyzer.fields.messages import comes_again
 from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, PER_SERVICE, Sameness, Sessions
 from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
+from looptrace.analyzer.fingerprint.rounds import comes_again
 from looptrace.analyzer.normalize.agent_runs import NOBODY, agent_runs_of, message_of
 from looptrace.analyzer.normalize.session_history import (
     SESSION_NAME,

@@ -46,6 +46,7 @@ SpanRow: TypeAlias = tuple[
     str, str, str | None, str, int, int, int, str | None, str | None, str | None, str, str, str
 ]
 
+STATUS_OK, STATUS_ERROR = 1, 2
 NO_ITEMS = "[]"  # The JSON of a span without events, or without links.
 # The status of a row that is the event of a log record, which names the span that it belongs to.
 LOGGED = -1

@@ -8,7 +8,7 @@ import polars as pl
 from rich.console import Console
 
 from looptrace.analyzer.fields.dialect_table import DialectTable
-from looptrace.analyzer.fields.span_reading import SpanReading, span_reading
+from looptrace.analyzer.fields.span_fields import SpanReading, span_reading
 from looptrace.analyzer.report.tables import print_pairs, print_section
 from looptrace.analyzer.report.verdict import WHAT_TO_DO
 from looptrace.analyzer.schema.spans import span_rows

@@ -19,20 +19,19 @@ import polars as pl
 from msgspec.structs import replace
 
 from looptrace import semconv
-from looptrace._core import kind_of_failure, says_failed, says_nothing, type_of_failure
-from looptrace.analyzer.fields.dialect_table import DialectTable
-from looptrace.analyzer.fields.field_reader import (
-    CHOICE_EVENT,
-    DETAILS_EVENT,
-    MESSAGE_EVENTS,
-    READER,
+from looptrace._core import (
+    call_in_event,
+    kind_of_failure,
+    says_failed,
+    says_nothing,
+    type_of_failure,
 )
-from looptrace.analyzer.fields.span_failures import STATUS_ERROR, STATUS_OK, is_exception
+from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
 from looptrace.analyzer.schema.span_fields import ProgressFigures, SpanFields
-from looptrace.analyzer.schema.spans import LOGGED
-from looptrace.analyzer.text.payloads import arguments_of, canonical, parsed, result_of
+from looptrace.analyzer.schema.spans import LOGGED, STATUS_ERROR, STATUS_OK
+from looptrace.analyzer.text.payloads import canonical, parsed
 from looptrace.collector.content.keyed_hashes import hash_of, masked_texts
 
 # The forms in which texts are compared: as they are, or without volatile parts, of which an error
@@ -105,20 +104,18 @@ def _hashed_event(
 ) -> tuple[str, dict[str, Any]]:
     """Return the name and the attributes of an event that was read as a span, with hashes."""
     name = event["name"]
-    if is_exception(event):
+    if f".{name}".endswith(".exception"):
         error = None if span.error is None else texts("error", span.error)
         return name, next((e["attributes"] for e in _exceptions(span, error, texts)), {})
     given = _messages(span.given, "result", texts) or []
     answer = _messages(span.answer, "exact", texts) or []
-    if name == CHOICE_EVENT:
+    if name == semconv.CHOICE_EVENT:
         message = answer[0] if answer else None
         return name, {"message": message, "finish_reason": span.finish_reason}
-    if name in MESSAGE_EVENTS:
+    if name in semconv.MESSAGE_EVENTS:
         return name, given[0] if given else {}
-    told = READER.with_events({}, [event])
-    result, failed = result_of(told.get(semconv.GEN_AI_TOOL_CALL_RESULT))
-    arguments = arguments_of(told.get(semconv.GEN_AI_TOOL_CALL_ARGUMENTS))
-    return DETAILS_EVENT, {
+    arguments, result, failed = call_in_event(_json([event]))
+    return semconv.DETAILS_EVENT, {
         **dict(_attributes(span, None, texts)),
         semconv.GEN_AI_OPERATION_NAME: None,
         semconv.GEN_AI_TOOL_CALL_ARGUMENTS: _arguments(arguments, texts),

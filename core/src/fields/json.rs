@@ -1,0 +1,330 @@
+//! JSON in texts as values that borrow from the text.
+
+use std::borrow::Cow;
+
+use crate::wire::value::{Map, Value};
+
+/// What is nested deeper is not read. The collector bounds attributes earlier.
+pub const DEPTH_MAX: usize = 256;
+// Python reads no longer integers.
+const DIGITS_MAX: usize = 4_300;
+const REPLACEMENT: char = '\u{fffd}';
+
+/// The value of a text that is JSON; `None` if it is other text.
+///
+/// Half of a surrogate pair becomes U+FFFD: JavaScript writes it where it cuts an emoji.
+#[must_use]
+pub fn parse(text: &str) -> Option<Value<'_>> {
+    let mut reader = Reader { text, at: 0 };
+    let value = reader.value(0)?;
+    reader.ends().then_some(value)
+}
+
+/// The items of a list whose opening bracket was before this text.
+#[must_use]
+pub fn parse_rest(text: &str) -> Option<Vec<Value<'_>>> {
+    let mut reader = Reader { text, at: 0 };
+    let items = reader.items(0)?;
+    reader.ends().then_some(items)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    fn ends(&mut self) -> bool {
+        self.space();
+        self.at == self.text.len()
+    }
+
+    fn takes(&mut self, byte: u8) -> bool {
+        let is_there = self.peek() == Some(byte);
+        self.at += usize::from(is_there);
+        is_there
+    }
+
+    fn word(&mut self, word: &str, value: Value<'a>) -> Option<Value<'a>> {
+        let is_there = self.text.as_bytes()[self.at..].starts_with(word.as_bytes());
+        self.at += word.len();
+        is_there.then_some(value)
+    }
+
+    fn value(&mut self, depth: usize) -> Option<Value<'a>> {
+        self.space();
+        match self.peek()? {
+            b'"' => {
+                self.at += 1;
+                Some(Value::Text(self.string()?))
+            }
+            b'{' => {
+                self.at += 1;
+                self.object(depth).map(Value::Map)
+            }
+            b'[' => {
+                self.at += 1;
+                self.items(depth).map(Value::List)
+            }
+            b't' => self.word("true", Value::Bool(true)),
+            b'f' => self.word("false", Value::Bool(false)),
+            b'n' => self.word("null", Value::None),
+            _ => self.number(),
+        }
+    }
+
+    fn items(&mut self, depth: usize) -> Option<Vec<Value<'a>>> {
+        if depth >= DEPTH_MAX {
+            return None;
+        }
+        let mut items = Vec::new();
+        self.space();
+        if self.takes(b']') {
+            return Some(items);
+        }
+        loop {
+            items.push(self.value(depth + 1)?);
+            self.space();
+            if self.takes(b']') {
+                return Some(items);
+            }
+            if !self.takes(b',') {
+                return None;
+            }
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Option<Map<'a>> {
+        if depth >= DEPTH_MAX {
+            return None;
+        }
+        let mut map = Map::default();
+        self.space();
+        if self.takes(b'}') {
+            return Some(map);
+        }
+        loop {
+            self.space();
+            if !self.takes(b'"') {
+                return None;
+            }
+            let key = self.string()?;
+            self.space();
+            if !self.takes(b':') {
+                return None;
+            }
+            map.put(key, self.value(depth + 1)?);
+            self.space();
+            if self.takes(b'}') {
+                return Some(map);
+            }
+            if !self.takes(b',') {
+                return None;
+            }
+        }
+    }
+
+    /// A string after its opening quote.
+    fn string(&mut self) -> Option<Cow<'a, str>> {
+        let from = self.at;
+        self.plain()?;
+        if self.takes(b'"') {
+            return Some(Cow::Borrowed(&self.text[from..self.at - 1]));
+        }
+        let mut made = String::from(&self.text[from..self.at]);
+        loop {
+            if self.takes(b'"') {
+                return Some(Cow::Owned(made));
+            }
+            self.at += 1; // a backslash
+            self.escape(&mut made)?;
+            let from = self.at;
+            self.plain()?;
+            made.push_str(&self.text[from..self.at]);
+        }
+    }
+
+    /// Pass over what is neither a quote, an escape nor a control character.
+    fn plain(&mut self) -> Option<()> {
+        let rest = &self.text.as_bytes()[self.at..];
+        let end = rest
+            .iter()
+            .position(|byte| *byte < b' ' || *byte == b'"' || *byte == b'\\')?;
+        self.at += end;
+        (rest[end] >= b' ').then_some(())
+    }
+
+    fn escape(&mut self, made: &mut String) -> Option<()> {
+        let escaped = match self.peek()? {
+            b'"' => '"',
+            b'\\' => '\\',
+            b'/' => '/',
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => {
+                self.at += 1;
+                made.push(self.unicode()?);
+                return Some(());
+            }
+            _ => return None,
+        };
+        self.at += 1;
+        made.push(escaped);
+        Some(())
+    }
+
+    fn unicode(&mut self) -> Option<char> {
+        let first = self.hex()?;
+        if !(0xd800..0xdc00).contains(&first) {
+            return Some(char::from_u32(first).unwrap_or(REPLACEMENT));
+        }
+        let before = self.at;
+        if self.takes(b'\\') && self.takes(b'u') {
+            let second = self.hex()?;
+            if (0xdc00..0xe000).contains(&second) {
+                return char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00));
+            }
+        }
+        self.at = before;
+        Some(REPLACEMENT)
+    }
+
+    fn hex(&mut self) -> Option<u32> {
+        let digits = self.text.as_bytes().get(self.at..self.at + 4)?;
+        self.at += 4;
+        digits.iter().try_fold(0, |number, digit| {
+            Some(number * 16 + char::from(*digit).to_digit(16)?)
+        })
+    }
+
+    fn digits(&mut self) -> usize {
+        let from = self.at;
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+        self.at - from
+    }
+
+    fn number(&mut self) -> Option<Value<'a>> {
+        let from = self.at;
+        self.takes(b'-');
+        let has_zero = self.peek() == Some(b'0');
+        let digits = self.digits();
+        if digits == 0 || (has_zero && digits > 1) {
+            return None;
+        }
+        let mut is_whole = true;
+        if self.takes(b'.') {
+            is_whole = false;
+            if self.digits() == 0 {
+                return None;
+            }
+        }
+        if self.takes(b'e') || self.takes(b'E') {
+            is_whole = false;
+            let _ = self.takes(b'+') || self.takes(b'-');
+            if self.digits() == 0 {
+                return None;
+            }
+        }
+        let text = &self.text[from..self.at];
+        if !is_whole {
+            let number: f64 = text.parse().ok()?;
+            return number.is_finite().then_some(Value::Float(number));
+        }
+        match text.parse() {
+            Ok(number) => Some(Value::Int(number)),
+            Err(_) if digits <= DIGITS_MAX => Some(Value::Digits(Cow::Borrowed(text))),
+            Err(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read() {
+        let text =
+            r#" {"a": [1, -0, 2.5e1, true, null], "b": "x\n\u00e9\ud83d\ude00\ud83d", "a b": {}} "#;
+        let Some(Value::Map(map)) = parse(text) else {
+            panic!("no object")
+        };
+        let items = [
+            Value::Int(1),
+            Value::Int(0),
+            Value::Float(25.0),
+            Value::Bool(true),
+            Value::None,
+        ];
+        assert_eq!(map.get("a"), Some(&Value::List(items.into())));
+        assert_eq!(
+            map.get("b"),
+            Some(&Value::Text("x\né\u{1f600}\u{fffd}".into()))
+        );
+        assert_eq!(map.get("a b"), Some(&Value::Map(Map::default())));
+    }
+
+    #[test]
+    fn other_texts_are_none() {
+        for text in [
+            "",
+            "[1,]",
+            "01",
+            "-",
+            "1.",
+            ".5",
+            "NaN",
+            "1e999",
+            "\"a\tb\"",
+            "\"a",
+            "{\"a\"}",
+            "[1 2]",
+            "tru",
+            "\u{feff}1",
+            "1 2",
+            "{a: 1}",
+            "\"\\x\"",
+            "\"\\u12g4\"",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_may_be_long() {
+        let long = "123456789012345678901234567890";
+        assert_eq!(parse(long), Some(Value::Digits(long.into())));
+        assert_eq!(parse(&"9".repeat(DIGITS_MAX + 1)), None);
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(parse(&nested(DEPTH_MAX)).is_some());
+        assert!(parse(&nested(DEPTH_MAX + 1)).is_none());
+    }
+
+    #[test]
+    fn the_rest_of_a_list_is_read() {
+        assert_eq!(
+            parse_rest("1, 2]"),
+            Some(vec![Value::Int(1), Value::Int(2)])
+        );
+        assert_eq!(parse_rest("1, 2"), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! What a span was read as, and by which keys: for people whose spans are not understood.
+
+use super::names::{FIELDS, Field};
+use super::plain::canonical;
+use super::seen::Seen;
+use super::span_fields::Given;
+use super::table::Table;
+use crate::wire::span::Event;
+use crate::wire::value::{Map, Value};
+
+/// What a span was read as: the number of the row of the table that says so; each field that has a
+/// value, with its name, the key that it was read from, and the value as text; and the attributes
+/// that no field is read from.
+pub type Reading = (Option<usize>, Vec<(String, String, String)>, Vec<String>);
+
+/// What a span is read as by a table of dialects.
+#[must_use]
+pub fn reading(span: Given<'_>, table: &Table) -> Reading {
+    let seen = Seen::new(span.attributes, span.events, table);
+    let row = seen.row_of_kind(span.name, span.scope.unwrap_or_default());
+    let dialect = row.map(|row| table.rows[row].dialect);
+    let fields = FIELDS.iter().filter_map(|(name, field)| {
+        let (key, found) = seen.read(*field, dialect)?;
+        let value = match &*seen.held(found) {
+            Value::Text(text) => text.clone().into_owned(),
+            other => canonical(other),
+        };
+        Some(((*name).to_owned(), table.written(key), value))
+    });
+    let mut unread: Vec<String> = seen
+        .others()
+        .filter(|(key, _)| !table.is_marker(key))
+        .map(|(key, _)| key.to_owned())
+        .collect();
+    unread.sort_unstable();
+    (row, fields.collect(), unread)
+}
+
+/// Session, task, task above it and connection of a span.
+#[must_use]
+pub fn ties(attributes: &Map<'_>, events: &[Event<'_>], table: &Table) -> [Option<String>; 4] {
+    let seen = Seen::new(attributes, events, table);
+    let fields = [
+        Field::Session,
+        Field::Task,
+        Field::TaskParent,
+        Field::Connection,
+    ];
+    fields.map(|field| seen.name(field, None))
+}

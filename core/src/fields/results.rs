@@ -1,0 +1,258 @@
+//! Results of calls, without the wrappers of frameworks, and whether they say that calls failed.
+
+use super::payloads::{is_removed, is_text, parsed};
+use super::plain::{as_text, canonical, canonical_object, has_only, is_true, true_in, whole};
+use crate::same::errors::is_redacted;
+use crate::wire::value::{Map, Value};
+
+// The tags of the Vercel AI SDK on results of tools.
+const VERCEL_OUTPUTS: &[&str] = &["text", "json", "content", "error-text", "error-json"];
+// The keys under which shell tools return the exit code of a command.
+const EXIT_CODES: [&str; 5] = [
+    "exit_code",
+    "exitCode",
+    "exit_status",
+    "returncode",
+    "return_code",
+];
+// Results within results are read no deeper.
+const DEPTH_MAX: usize = 64;
+
+/// What a call returned, and whether that says that the call failed.
+pub type Returned = (Option<String>, Option<bool>);
+
+/// The result of a call, unwrapped, and whether the result says that the call failed.
+///
+/// Nothing where the span has none. Known wrappers are LangChain's tool message, the content parts
+/// of MCP, Bedrock and the GenAI conventions, and Google's function response.
+#[must_use]
+pub fn result_of(value: &Value<'_>) -> Returned {
+    result_within(value, 0)
+}
+
+fn result_within(value: &Value<'_>, depth: usize) -> Returned {
+    let read = parsed(value);
+    if *read == Value::None || is_removed(&read) {
+        return (None, None);
+    }
+    let mut value: &Value<'_> = &read;
+    if let Value::List(items) = value {
+        if let Some(texts) = texts_of(items) {
+            let is_unknown = texts.iter().any(|text| is_redacted(text));
+            return ((!is_unknown).then(|| texts.join("\n")), None);
+        }
+        if let [only] = items.as_slice()
+            && is_response(only)
+        {
+            value = only;
+        }
+    }
+    let Value::Map(map) = value else {
+        return (Some(canonical(value)), None);
+    };
+    if depth < DEPTH_MAX
+        && let Some((inner, failed)) = unwrapped(map)
+    {
+        let (text, failed_within) = match inner {
+            Inner::Value(inner) => result_within(inner, depth + 1),
+            Inner::Object(inner) => of_object(inner, depth + 1),
+        };
+        return (text, failed.or(failed_within));
+    }
+    of_plain(map)
+}
+
+/// The result that an object is, which may have wrappers of its own.
+fn of_object(map: &Map<'_>, depth: usize) -> Returned {
+    if depth < DEPTH_MAX
+        && let Some((inner, failed)) = unwrapped(map)
+    {
+        let (text, failed_within) = match inner {
+            Inner::Value(inner) => result_within(inner, depth + 1),
+            Inner::Object(inner) => of_object(inner, depth + 1),
+        };
+        return (text, failed.or(failed_within));
+    }
+    of_plain(map)
+}
+
+fn of_plain(map: &Map<'_>) -> Returned {
+    let error = true_in(map, "error");
+    match error {
+        Some(error) if has_only(map, &["error", "success", "status", "ok"]) => {
+            (Some(canonical(error)), Some(true))
+        }
+        _ => {
+            let failed = if error.is_some() {
+                Some(true)
+            } else {
+                says_failed(map)
+            };
+            (Some(canonical_object(map)), failed)
+        }
+    }
+}
+
+/// The texts of a list of parts that are all texts.
+fn texts_of<'v>(items: &'v [Value<'_>]) -> Option<Vec<&'v str>> {
+    let text = |part: &'v Value<'_>| match part {
+        Value::Map(map) => match map.get("text") {
+            Some(Value::Text(text)) => Some(&**text),
+            _ => None,
+        },
+        _ => None,
+    };
+    if items.is_empty() {
+        None
+    } else {
+        items.iter().map(text).collect()
+    }
+}
+
+enum Inner<'m, 'a> {
+    Value(&'m Value<'a>),
+    Object(&'m Map<'a>),
+}
+
+const NOTHING: &Value<'static> = &Value::None;
+
+/// What a wrapper has in it, and whether it says that the call failed; `None` where there is none.
+fn unwrapped<'m, 'a>(map: &'m Map<'a>) -> Option<(Inner<'m, 'a>, Option<bool>)> {
+    let mut at = map;
+    let mut is_inner = false;
+    if let (Some(_), Some(Value::Map(kwargs))) = (true_in(at, "lc"), at.get("kwargs")) {
+        (at, is_inner) = (kwargs, true);
+    }
+    if let (Some(Value::Map(data)), true) = (at.get("data"), is_text(at, "type", "tool")) {
+        (at, is_inner) = (data, true);
+    }
+    let get = |key: &str| at.get(key).unwrap_or(NOTHING);
+    let found = |value, failed| Some((Inner::Value(value), failed));
+    if at.fields().len() == 2
+        && let (Some(kind), Some(value)) = (at.get("type"), at.get("value"))
+    {
+        let kind = as_text(kind);
+        if VERCEL_OUTPUTS.contains(&&*kind) {
+            return found(value, kind.starts_with("error").then_some(true));
+        }
+    }
+    let is_message = is_text(at, "type", "tool") || at.get("isError").is_some();
+    if let (Some(content), true) = (at.get("content"), is_message) {
+        return found(content, says_failed(at));
+    }
+    if let Some(Value::Map(output)) = at.get("tool_output") {
+        return found(
+            output.get("raw_output").unwrap_or(NOTHING),
+            says_failed(output),
+        );
+    }
+    if let (Some(output), Some(_)) = (at.get("raw_output"), at.get("raw_input")) {
+        return found(output, says_failed(at)); // LlamaIndex
+    }
+    if let Some(response) = response_in(at) {
+        return found(response, None);
+    }
+    if let (Some(response), true) = (
+        at.get("response"),
+        has_only(at, &["id", "name", "response"]),
+    ) {
+        return found(response, None);
+    }
+    let is_output = at.get("output").is_some() && has_only(at, &["output", "kwargs"]);
+    if is_output || (at.fields().len() == 1 && at.get("result").is_some()) {
+        return found(at.get("output").unwrap_or_else(|| get("result")), None);
+    }
+    is_inner.then_some((Inner::Object(at), None))
+}
+
+/// Whether a result says that its call failed; an exit code counts more than a flag.
+fn says_failed(map: &Map<'_>) -> Option<bool> {
+    let is_whole = |value: &&Value<'_>| matches!(value, Value::Digits(_)) || whole(value).is_some();
+    let mut codes = EXIT_CODES
+        .iter()
+        .filter_map(|key| map.get(key))
+        .filter(is_whole)
+        .peekable();
+    let has_code = codes.peek().is_some();
+    if codes.any(is_true) {
+        return Some(true);
+    }
+    for key in ["is_error", "isError"] {
+        if let Some(Value::Bool(says)) = map.get(key) {
+            return Some(*says);
+        }
+    }
+    let is_false = |key: &str| map.get(key) == Some(&Value::Bool(false));
+    let has_status = |status: &str| is_text(map, "status", status);
+    if has_status("error") || has_status("failed") || is_false("success") || is_false("ok") {
+        return Some(true);
+    }
+    (has_code || has_status("success")).then_some(false)
+}
+
+fn response_in<'m, 'a>(map: &'m Map<'a>) -> Option<&'m Value<'a>> {
+    match map.fields() {
+        [(key, value)] if key == "functionResponse" || key == "function_response" => Some(value),
+        _ => None,
+    }
+}
+
+fn is_response(value: &Value<'_>) -> bool {
+    matches!(value, Value::Map(map) if response_in(map).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(text: &str) -> (Option<String>, Option<bool>) {
+        result_of(&Value::Text(text.into()))
+    }
+
+    #[test]
+    fn wrappers_of_results_are_taken_off() {
+        for (text, wanted, failed) in [
+            (
+                r#"[{"text": "a"}, {"type": "text", "text": "b"}]"#,
+                "a\nb",
+                None,
+            ),
+            (
+                r#"{"content": [{"text": "no"}], "isError": true}"#,
+                "no",
+                Some(true),
+            ),
+            (
+                r#"{"lc": 1, "kwargs": {"content": "x", "type": "tool", "status": "error"}}"#,
+                "x",
+                Some(true),
+            ),
+            (r#"{"lc": 1, "kwargs": {"a": 1}}"#, r#"{"a":1}"#, None),
+            (r#"{"type": "error-text", "value": "no"}"#, "no", Some(true)),
+            (
+                r#"[{"functionResponse": {"id": "c", "name": "f", "response": {"output": 1}}}]"#,
+                "1",
+                None,
+            ),
+            (r#"{"error": "no"}"#, "no", Some(true)),
+            (
+                r#"{"exit_code": 0, "out": ""}"#,
+                r#"{"exit_code":0,"out":""}"#,
+                Some(false),
+            ),
+            (r#"{"result": {"result": "{\"result\": 1}"}}"#, "1", None),
+        ] {
+            assert_eq!(result(text), (Some(wanted.to_owned()), failed), "{text}");
+        }
+        assert_eq!(result("null"), (None, None));
+    }
+
+    #[test]
+    fn half_escapes_in_other_texts_are_replaced() {
+        assert_eq!(result(r"{cut \ud83d").0.as_deref(), Some(r"{cut \ufffd"));
+        assert_eq!(
+            result(r"\\ud83d \ud83d\ude00").0.as_deref(),
+            Some(r"\\ud83d \ud83d\ude00")
+        );
+    }
+}

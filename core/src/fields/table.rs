@@ -1,0 +1,315 @@
+//! The table of dialects: what a span is, and which attributes its fields stand in.
+
+use std::collections::{HashMap, HashSet};
+
+use super::names::{FIELDS, Field, TIES};
+use super::table_rows::{Dialect, Document, Given, Kind, Listed, Row, Whole};
+use regex::Regex;
+
+/// The table that is shipped.
+pub const SHIPPED: &str = include_str!("../../../src/looptrace/analyzer/fields/dialects.toml");
+
+/// Where a field stands in an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// It is the attribute.
+    All,
+    /// The attribute is the prefix of flat keys of messages.
+    Flat,
+    /// A part of its JSON.
+    Path(String),
+}
+
+/// A source of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The number of the attribute, of all that the table knows.
+    pub slot: usize,
+    /// Where in it.
+    pub part: Part,
+}
+
+/// Dialects in the order in which they are asked, with what follows from them.
+#[derive(Debug)]
+pub struct Table {
+    /// The names of the dialects.
+    pub dialects: Vec<String>,
+    /// By dialect, whether an agent has the name of its span.
+    pub named_by_span: Vec<bool>,
+    /// What spans are.
+    pub rows: Vec<Row<Kind>>,
+    /// Of which spans the producer counts parts beside the whole.
+    pub beside: Vec<Row<Whole>>,
+    /// The prefixes of flat keys, each with its number.
+    pub prefixes: Vec<(String, usize)>,
+    /// The names of span events that fields are read from.
+    pub events: HashSet<String>,
+    /// By attribute, whether a field is read from it.
+    pub is_field: Vec<bool>,
+    slots: HashMap<String, usize>,
+    names: Vec<String>,
+    // By dialect, and last for spans of none: the keys of each field.
+    keys: Vec<Vec<Vec<Key>>>,
+    extras: Regex,
+    reasons: HashMap<String, String>,
+}
+
+impl Table {
+    /// Compile a table, with a dialect of a user's own keys before the others.
+    ///
+    /// `own` is a dialect in JSON: its name, `kinds` and `fields`, as the table has them.
+    ///
+    /// # Errors
+    ///
+    /// Why a table is none.
+    pub fn new(text: &str, own: Option<&str>) -> Result<Self, String> {
+        let document: Document = toml::from_str(text).map_err(|error| error.to_string())?;
+        let own = own.map(serde_json::from_str::<Dialect>).transpose();
+        let own = own.map_err(|error| error.to_string())?;
+        let dialects: Vec<Dialect> = own.into_iter().chain(document.dialects).collect();
+        let known = |name: &String| FIELDS.iter().any(|(field, _)| field == name);
+        for dialect in &dialects {
+            if let Some(name) = dialect.fields.keys().find(|name| !known(name)) {
+                return Err(format!("dialect {}: no such field: {name}", dialect.name));
+            }
+        }
+        let mut table = Self {
+            dialects: dialects
+                .iter()
+                .map(|dialect| dialect.name.clone())
+                .collect(),
+            named_by_span: dialects
+                .iter()
+                .map(|dialect| dialect.named_by_span)
+                .collect(),
+            rows: Vec::new(),
+            beside: Vec::new(),
+            prefixes: Vec::new(),
+            events: HashSet::new(),
+            is_field: Vec::new(),
+            slots: HashMap::new(),
+            names: Vec::new(),
+            keys: Vec::new(),
+            extras: name_extras(&dialects)?,
+            reasons: HashMap::new(),
+        };
+        for (reason, words) in document.finish_reasons {
+            let words = words.into_iter().map(|word| (word, reason.clone()));
+            table.reasons.extend(words);
+        }
+        table.add_keys(&dialects);
+        for (place, dialect) in dialects.iter().enumerate() {
+            for given in &dialect.kinds {
+                let row = table.row(given, given.kind, place);
+                table.rows.push(row);
+            }
+            for given in &dialect.beside {
+                let row = table.row(given, given.kind, place);
+                table.beside.push(row);
+            }
+        }
+        Ok(table)
+    }
+
+    /// The number of an attribute, if the table knows it.
+    #[must_use]
+    pub fn slot(&self, attribute: &str) -> Option<usize> {
+        self.slots.get(attribute).copied()
+    }
+
+    /// How many attributes the table knows.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The keys of a field, those of a dialect first.
+    #[must_use]
+    pub fn keys(&self, field: Field, dialect: Option<usize>) -> &[Key] {
+        &self.keys[dialect.unwrap_or(self.dialects.len())][field as usize]
+    }
+
+    /// A key as the table has it.
+    #[must_use]
+    pub fn written(&self, key: &Key) -> String {
+        let name = &self.names[key.slot];
+        match &key.part {
+            Part::All => name.clone(),
+            Part::Flat => format!("{name}*"),
+            Part::Path(path) => format!("{name}#{path}"),
+        }
+    }
+
+    /// The attributes by which rows say what a span is.
+    pub fn is_marker(&self, attribute: &str) -> bool {
+        let slot = self.slot(attribute);
+        slot.is_some() && self.rows.iter().any(|row| row.slot == slot)
+    }
+
+    /// The name of the tool or the agent in the name of its span.
+    #[must_use]
+    pub fn name_in(&self, span_name: &str) -> String {
+        self.extras.replace_all(span_name, "${1}").into_owned()
+    }
+
+    /// The reason for which a response was cut off, by the word of a producer.
+    #[must_use]
+    pub fn reason(&self, word: &str) -> Option<&str> {
+        self.reasons.get(word).map(String::as_str)
+    }
+
+    fn slot_of(&mut self, name: &str) -> usize {
+        if let Some(slot) = self.slots.get(name) {
+            return *slot;
+        }
+        self.names.push(name.to_owned());
+        self.is_field.push(false);
+        self.slots.insert(name.to_owned(), self.names.len() - 1);
+        self.names.len() - 1
+    }
+
+    fn key_of(&mut self, text: &str) -> Key {
+        let (name, part) = match text.split_once('#') {
+            Some((name, path)) if !path.is_empty() => (name, Part::Path(path.to_owned())),
+            Some((name, _)) => (name, Part::All),
+            None => match text.strip_suffix('*') {
+                Some(prefix) => (prefix, Part::Flat),
+                None => (text, Part::All),
+            },
+        };
+        let slot = self.slot_of(name);
+        self.is_field[slot] = true;
+        if let Some(event) = name.strip_prefix('@') {
+            self.events.insert(event.to_owned());
+        }
+        if part == Part::Flat && self.prefixes.iter().all(|(known, _)| known != name) {
+            self.prefixes.push((name.to_owned(), slot));
+        }
+        Key { slot, part }
+    }
+
+    fn add_keys(&mut self, dialects: &[Dialect]) {
+        let mut own: Vec<Vec<Vec<Key>>> = Vec::new();
+        for dialect in dialects {
+            let mut keys = vec![Vec::new(); FIELDS.len()];
+            for (name, field) in FIELDS {
+                let given = dialect
+                    .fields
+                    .get(name)
+                    .map(Listed::texts)
+                    .unwrap_or_default();
+                keys[field as usize] = given.iter().map(|text| self.key_of(text)).collect();
+            }
+            own.push(keys);
+        }
+        for place in 0..=dialects.len() {
+            let mut keys = Vec::new();
+            for (_, field) in FIELDS {
+                let is_tie = TIES.contains(&field);
+                let first = own.get(place).filter(|_| !is_tie);
+                let others = own.iter().zip(dialects);
+                let others = others.filter(|(_, dialect)| is_tie || !dialect.own_keys);
+                let every = first.into_iter().chain(others.map(|(keys, _)| keys));
+                let mut in_order: Vec<Key> = Vec::new();
+                for key in every.flat_map(|keys| &keys[field as usize]) {
+                    if !in_order.contains(key) {
+                        in_order.push(key.clone());
+                    }
+                }
+                keys.push(in_order);
+            }
+            self.keys.push(keys);
+        }
+    }
+
+    fn row<K>(&mut self, given: &Given<K>, kind: K, dialect: usize) -> Row<K> {
+        let (key, path) = given.key.split_once('#').unwrap_or((&given.key, ""));
+        let is_deep = !path.is_empty();
+        Row {
+            kind,
+            dialect,
+            slot: (!key.is_empty()).then(|| self.slot_of(key)),
+            path: path
+                .split('.')
+                .filter(|_| is_deep)
+                .map(str::to_owned)
+                .collect(),
+            values: given.is.globs(),
+            name: given.name.globs(),
+            scope: given.scope.globs(),
+        }
+    }
+}
+
+/// What is written around the names of tools and agents in names of spans.
+fn name_extras(dialects: &[Dialect]) -> Result<Regex, String> {
+    let joined = |of: fn(&Dialect) -> &Vec<String>| {
+        let texts = dialects.iter().flat_map(of);
+        texts
+            .map(|text| regex::escape(text))
+            .collect::<Vec<_>>()
+            .join("|")
+    };
+    let (before, after) = (joined(|d| &d.name_prefixes), joined(|d| &d.name_suffixes));
+    Regex::new(&format!(r"^(?i:{before})|(?:{after})(\n?)$")).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shipped(own: Option<&str>) -> Table {
+        Table::new(SHIPPED, own).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn names_lose_what_is_written_around_them() {
+        let table = shipped(None);
+        for (name, wanted) in [
+            ("execute_tool search", "search"),
+            ("Running tool: search", "search"),
+            ("search.tool", "search"),
+            ("search.tool\n", "search\n"),
+            ("Crew.agent", "Crew"),
+            ("search", "search"),
+        ] {
+            assert_eq!(table.name_in(name), wanted);
+        }
+    }
+
+    #[test]
+    fn own_keys_are_asked_first() {
+        let own = r#"{"name": "own", "fields": {"tool": ["acme.tool"], "session": ["acme.s"]}}"#;
+        let table = shipped(Some(own));
+        let first = |field, dialect| table.written(&table.keys(field, dialect)[0]);
+        assert_eq!(first(Field::Tool, None), "acme.tool");
+        assert_eq!(first(Field::Session, Some(5)), "acme.s");
+        assert_ne!(
+            first(
+                Field::Tool,
+                table.dialects.iter().position(|name| name == "vercel")
+            ),
+            "acme.tool"
+        );
+    }
+
+    #[test]
+    fn unknown_fields_are_refused() {
+        let own = r#"{"name": "own", "fields": {"tools": ["acme.tool"]}}"#;
+        assert!(Table::new(SHIPPED, Some(own)).is_err_and(|error| error.contains("tools")));
+        assert!(Table::new("dialects = 1", None).is_err());
+    }
+
+    #[test]
+    fn common_words_are_read_from_own_spans_alone() {
+        let table = shipped(None);
+        let claude = table.dialects.iter().position(|name| name == "claude_code");
+        let has = |dialect| {
+            table
+                .keys(Field::Success, dialect)
+                .iter()
+                .any(|key| table.written(key) == "success")
+        };
+        assert!(has(claude) && !has(None));
+    }
+}
