@@ -220,10 +220,8 @@ exported! {
     pauses(tool: &str) -> bool = waits::pauses;
     watches(tool: &str) -> bool = waits::watches;
     makes(tool: Option<&str>, arguments: Option<&str>) -> bool = made::makes;
-    is_unfinished(result: &str) -> bool = waits::is_unfinished;
     is_redacted(text: &str) -> bool = errors::is_redacted;
     says_nothing(error: &str) -> bool = errors::says_nothing;
-    answers_no(text: &str) -> bool = errors::answers_no;
     says_failed(result: &str, tool: Option<&str>, arguments: Option<&str>) -> bool =
         kinds::says_failed;
     kind_of_failure(text: &str) -> Option<&'static str> = kinds::kind_in;
@@ -241,9 +239,9 @@ fn type_of_failure(text: &str) -> PyResult<Option<&str>> {
 mod _core {
     #[pymodule_export]
     use super::{
-        Policy, answers_no, changes, failed_tests, figures, is_redacted, is_unfinished,
-        kind_of_failure, makes, matches_nothing, pattern_fault, pauses, reads, says_failed,
-        says_nothing, searches, type_of_failure, watches,
+        Policy, changes, failed_tests, figures, is_redacted, kind_of_failure, makes,
+        matches_nothing, pattern_fault, pauses, reads, says_failed, says_nothing, searches,
+        type_of_failure, watches,
     };
     #[pymodule_export]
     use crate::count::row::Row;

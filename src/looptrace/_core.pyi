@@ -97,17 +97,11 @@ def watches(tool: str) -> bool:
 def makes(tool: str | None, arguments: str | None) -> bool:
     """Return whether a call sends or makes something."""
 
-def is_unfinished(result: str) -> bool:
-    """Return whether a result says that what was looked at has not ended."""
-
 def is_redacted(text: str) -> bool:
     """Return whether a text is the placeholder of a removed one."""
 
 def says_nothing(error: str) -> bool:
     """Return whether a text only says that there was an error, for example after redaction."""
-
-def answers_no(text: str) -> bool:
-    """Return whether a text is the exit code 1 of a command and nothing else."""
 
 def says_failed(result: str, tool: str | None, arguments: str | None) -> bool:
     """Return whether the result of a call says that it failed."""

@@ -50,16 +50,7 @@ fn result_within(value: &Value<'_>, depth: usize) -> Returned {
     let Value::Map(map) = value else {
         return (Some(canonical(value)), None);
     };
-    if depth < DEPTH_MAX
-        && let Some((inner, failed)) = unwrapped(map)
-    {
-        let (text, failed_within) = match inner {
-            Inner::Value(inner) => result_within(inner, depth + 1),
-            Inner::Object(inner) => of_object(inner, depth + 1),
-        };
-        return (text, failed.or(failed_within));
-    }
-    of_plain(map)
+    of_object(map, depth)
 }
 
 /// The result that an object is, which may have wrappers of its own.

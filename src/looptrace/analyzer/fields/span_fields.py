@@ -29,7 +29,7 @@ def reader_by(dialects: DialectTable) -> FieldReader:
 
 
 def span_fields_of(spans: pl.DataFrame, dialects: DialectTable = SHIPPED) -> list[SpanFields]:
-    """Read each span of the table (`SPAN_SCHEMA` or `SPAN_LISTS_SCHEMA`), in the table's order."""
+    """Read each span of the table (`SPAN_SCHEMA`), in the table's order."""
     return span_fields_of_rows(span_rows(spans.select(*SPAN_SCHEMA)), dialects)
 
 
