@@ -60,8 +60,8 @@ MARKS = {
     ),
     "seeded": (
         "tests/collector/importers/test_printed.py::test_nothing_printed_ends_the_reading",
-        "tests/analyzer/normalize/test_growing_trace.py::test_spans_come_in_other_orders",
-        "tests/analyzer/normalize/test_growing_trace.py::test_spans_of_any_trace",
+        "tests/analyzer/normalize/test_trace_buffer.py::test_spans_come_in_other_orders",
+        "tests/analyzer/normalize/test_trace_buffer.py::test_spans_of_any_trace",
         "tests/analyzer/normalize/test_reused_ids.py::test_the_same_in_any_order",
         "tests/analyzer/engine/test_arrivals.py::test_files_arrive_in_any_order",
         "tests/analyzer/engine/test_arrivals.py::test_traces_of_sessions_come_in_any_order",
@@ -114,7 +114,6 @@ MARKS = {
         "tests/analyzer/fingerprint/test_similarity.py::test_the_default_threshold_holds_for_pairs_that_were_held_out",
         "tests/analyzer/fingerprint/test_similarity.py::test_the_extra_is_asked_for_where_it_is_missing",
         "tests/analyzer/gates/test_state_machine.py",
-        "tests/analyzer/normalize/test_growing_trace.py",
         "tests/analyzer/normalize/test_trace_buffer.py",
         "tests/analyzer/normalize/test_turn_builder.py::test_deep_chain_of_parents",
         "tests/analyzer/normalize/test_turn_builder.py::test_no_value_stops_the_analysis",

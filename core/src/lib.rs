@@ -6,13 +6,20 @@ mod patterns;
 #[cfg(feature = "extension-module")]
 mod python;
 #[cfg(feature = "extension-module")]
+mod python_arrow;
+#[cfg(feature = "extension-module")]
 mod python_count;
 #[cfg(feature = "extension-module")]
 mod python_fields;
 #[cfg(feature = "extension-module")]
+mod python_trace;
+#[cfg(feature = "extension-module")]
+mod python_turns;
+#[cfg(feature = "extension-module")]
 mod python_wire;
 pub mod same;
 mod tables;
+pub mod trace;
 pub mod wire;
 
 /// A hash of the code and the tables, for the reuse of what is stored.

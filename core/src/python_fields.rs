@@ -11,11 +11,10 @@ use crate::fields::events::{Told, call_in};
 use crate::fields::figures::Figures;
 use crate::fields::message::Message;
 use crate::fields::numbers::Messages;
-use crate::fields::plain::bounded_name;
 use crate::fields::reading::{Reading, reading, ties};
-use crate::fields::rows::{attributes_in, events_in, links_in};
+use crate::fields::rows::{Row, attributes_in, events_in};
 use crate::fields::span::Reader;
-use crate::fields::span_fields::{Given, Intervention, Role, Shape, SpanFields};
+use crate::fields::span_fields::{Intervention, Role, Shape, SpanFields};
 use crate::fields::table::{SHIPPED, Table};
 use crate::fields::{payloads, results};
 use crate::python::guarded;
@@ -26,13 +25,13 @@ const SPANS_READ_TOGETHER: usize = 512;
 // Messages that are kept as Python has them, before those are let go that no history has.
 const MESSAGES_KEPT_MIN: usize = 1_024;
 
-type Texts<'py> = Vec<Option<Bound<'py, PyString>>>;
+pub(crate) type Texts<'py> = Vec<Option<Bound<'py, PyString>>>;
 type Value<'py> = Bound<'py, PyAny>;
 
 /// Reads spans by a table of dialects, compiled once.
 #[pyclass(frozen, module = "looptrace._core")]
 pub(crate) struct FieldReader {
-    reader: Mutex<Reader>,
+    pub(crate) reader: Mutex<Reader>,
     known: Mutex<Known>,
     classes: Classes,
 }
@@ -91,10 +90,8 @@ impl FieldReader {
         let made = PyList::empty(py);
         for rows in rows.chunks(SPANS_READ_TOGETHER) {
             let texts = rows.iter().map(texts_of).collect::<PyResult<Vec<_>>>()?;
-            let spans = texts
-                .iter()
-                .zip(rows)
-                .map(|(texts, row)| Row::new(texts, row));
+            let spans = texts.iter().zip(rows);
+            let spans = spans.map(|(texts, row)| row_of(texts, row));
             let spans = spans.collect::<PyResult<Vec<_>>>()?;
             let read = guarded(|| {
                 let mut reader = unlocked(&self.reader);
@@ -103,8 +100,8 @@ impl FieldReader {
                     .map(|span| span.read(&mut reader))
                     .collect::<Vec<_>>()
             })?;
-            for ((fields, row), span) in read.into_iter().zip(rows).zip(&spans) {
-                made.append(self.made(fields, row, span)?)?;
+            for (fields, row) in read.into_iter().zip(rows) {
+                made.append(self.made(fields, row)?)?;
             }
         }
         self.forget();
@@ -134,7 +131,7 @@ impl FieldReader {
 
     fn reading(&self, row: &Bound<'_, PyTuple>) -> PyResult<Reading> {
         let texts = texts_of(row)?;
-        let span = Row::new(&texts, row)?;
+        let span = row_of(&texts, row)?;
         guarded(|| span.given(|given| reading(given, &unlocked(&self.reader).table)))
     }
 }
@@ -157,66 +154,39 @@ pub(crate) fn result_of(text: &str) -> PyResult<results::Returned> {
     guarded(|| results::result_of(&Text(text.into())))
 }
 
-fn unlocked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn unlocked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What a panic leaves behind are histories, which are compared before they are used.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-// The places of the columns of a row.
-const TEXTS: [usize; 8] = [0, 3, 7, 8, 9, 10, 11, 12];
-const STATUS: usize = 6;
+// The places of the texts in a row.
+const TEXTS: [usize; 10] = [0, 1, 2, 3, 7, 8, 9, 10, 11, 12];
 
-fn texts_of<'py>(row: &Bound<'py, PyTuple>) -> PyResult<Texts<'py>> {
+pub(crate) fn texts_of<'py>(row: &Bound<'py, PyTuple>) -> PyResult<Texts<'py>> {
     let text = |place: usize| Ok(row.get_item(place)?.extract()?);
     TEXTS.into_iter().map(text).collect()
 }
 
-/// What is read of a row.
-struct Row<'a> {
-    trace_id: &'a str,
-    name: &'a str,
-    status: i64,
-    status_message: Option<&'a str>,
-    service: Option<&'a str>,
-    scope: Option<&'a str>,
-    attributes: &'a str,
-    events: &'a str,
-    links: &'a str,
-}
-
-impl<'a> Row<'a> {
-    fn new(texts: &'a Texts<'_>, row: &Bound<'_, PyTuple>) -> PyResult<Self> {
-        let told = |place: usize| texts[place].as_ref().map(|text| text.to_str()).transpose();
-        let text = |place| told(place).map(Option::unwrap_or_default);
-        Ok(Self {
-            trace_id: text(0)?,
-            name: text(1)?,
-            status: row.get_item(STATUS)?.extract()?,
-            status_message: told(2)?,
-            service: told(3)?,
-            scope: told(4)?,
-            attributes: text(5)?,
-            events: text(6)?,
-            links: text(7)?,
-        })
-    }
-
-    fn given<T>(&self, work: impl FnOnce(Given<'_>) -> T) -> T {
-        let (attributes, events) = (attributes_in(self.attributes), events_in(self.events));
-        work(Given {
-            trace_id: self.trace_id,
-            name: self.name,
-            scope: self.scope,
-            status: self.status,
-            status_message: self.status_message,
-            attributes: &attributes,
-            events: &events,
-        })
-    }
-
-    fn read(&self, reader: &mut Reader) -> SpanFields {
-        self.given(|given| reader.fields(given))
-    }
+/// What is read of a row, given its texts.
+pub(crate) fn row_of<'a>(texts: &'a Texts<'_>, row: &Bound<'_, PyTuple>) -> PyResult<Row<'a>> {
+    let told = |place: usize| texts[place].as_ref().map(|text| text.to_str()).transpose();
+    let text = |place| told(place).map(Option::unwrap_or_default);
+    let number = |place: usize| row.get_item(place)?.extract::<i64>();
+    Ok(Row {
+        trace_id: text(0)?,
+        span_id: text(1)?,
+        parent_span_id: told(2)?,
+        name: text(3)?,
+        start_ns: number(4)?,
+        end_ns: number(5)?,
+        status: number(6)?,
+        status_message: told(4)?,
+        service: told(5)?,
+        scope: told(6)?,
+        attributes: text(7)?,
+        events: text(8)?,
+        links: text(9)?,
+    })
 }
 
 fn tuple_of<'py>(
@@ -228,12 +198,7 @@ fn tuple_of<'py>(
 }
 
 impl FieldReader {
-    fn made<'py>(
-        &self,
-        fields: SpanFields,
-        row: &Bound<'py, PyTuple>,
-        span: &Row<'_>,
-    ) -> PyResult<Value<'py>> {
+    fn made<'py>(&self, fields: SpanFields, row: &Bound<'py, PyTuple>) -> PyResult<Value<'py>> {
         let py = row.py();
         let given = |place: usize| row.get_item(place);
         let kind = fields.kind.map(|kind| match kind {
@@ -252,8 +217,8 @@ impl FieldReader {
             given(2)?,
             given(4)?,
             given(5)?,
-            bounded(py, span.service)?,
-            PyTuple::new(py, links_in(span.links))?.into_any(),
+            fields.service.into_pyobject(py)?.into_any(),
+            PyTuple::new(py, fields.links)?.into_any(),
             kind.map(|kind| PyString::intern(py, kind))
                 .into_pyobject(py)?
                 .into_any(),
@@ -322,11 +287,10 @@ impl FieldReader {
     }
 
     fn intervention<'py>(&self, py: Python<'py>, done: &Intervention) -> PyResult<Value<'py>> {
-        let at_ns = done.at_ns.parse::<i128>().unwrap_or_default();
         self.classes
             .intervention
             .bind(py)
-            .call1((at_ns, &done.decision, &done.note))
+            .call1((done.at_ns, &done.decision, &done.note))
     }
 
     fn messages<'py>(&self, py: Python<'py>, messages: &Messages) -> PyResult<Value<'py>> {
@@ -372,8 +336,4 @@ impl FieldReader {
             known.kept = 2 * known.messages.len();
         }
     }
-}
-
-fn bounded<'py>(py: Python<'py>, name: Option<&str>) -> PyResult<Value<'py>> {
-    Ok(name.map(bounded_name).into_pyobject(py)?.into_any())
 }

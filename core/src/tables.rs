@@ -115,6 +115,8 @@ tables! {
     MASKS = "masks.toml";
     /// The arguments that an error may quote.
     QUOTES = "quotes.toml";
+    /// Messages that a hook, a goal or a wrapper writes for each round.
+    ROUNDS = "rounds.toml";
     /// How runners of tests write figures and names.
     RUNNERS = "runners.toml";
     /// The purpose of a call by its tool and its command.

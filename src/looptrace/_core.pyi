@@ -4,8 +4,8 @@ Texts are strings without half surrogate pairs. A fault of the core is a `Runtim
 the call, never the process.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Protocol, TypeAlias
 
 from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.spans import SpanRow
@@ -25,6 +25,19 @@ EXTERNAL: tuple[str, ...]
 VOLATILE_RESULT_KEYS: tuple[str, ...]
 """The keys whose values are new in every result, unless a team says otherwise."""
 
+class ArrowStream(Protocol):
+    """A table that gives its columns as a stream of Arrow, such as a frame of Polars."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the stream (PyCapsule)."""
+
+class Table:
+    """Columns of one length, which leave as Arrow."""
+
+    def __len__(self) -> int: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the columns as a stream of Arrow (PyCapsule), without a copy of the texts."""
+
 class Policy:
     """The declarations of a team, compiled once."""
 
@@ -41,21 +54,21 @@ class Policy:
             ValueError: where a pattern is refused.
         """
 
-    def fingerprinted(self, columns: Sequence[list[object]]) -> tuple[list[object], ...]:
+    def fingerprinted(self, turns: ArrowStream) -> Table:
         """Return the columns that turns are compared by.
 
         Args:
-            columns: of one length, in this order: kind, name, subtask, arguments, result, error,
-                error_type, location, trace_hash, text, response, talks_on (texts), failed (bool),
-                tests_failed, tests_total (int), coverage (float, percent). Each but the first may
-                hold None.
+            turns: kind, name, subtask, arguments, result, error, error_type, location, trace_hash,
+                text, response, talks_on (texts), failed (bool), tests_failed, tests_total (int),
+                coverage (float, percent).
 
         Returns:
             tests_failed, tests_total, coverage, failed, error_type, error, error_kind, location,
             trace_hash, call, outcome, signature, response, talks_on.
 
         Raises:
-            ValueError: where columns are missing or differ in length.
+            TypeError: where a column has another type.
+            ValueError: where a column is missing.
         """
 
     def masked(self, text: str, *, error: bool = False) -> str:
@@ -124,7 +137,7 @@ class OverBoundsError(ValueError):
 class UndecodableError(ValueError):
     """The text is not an export request; the text says why."""
 
-class Spans:
+class Spans(Table):
     """Decoded spans in columns (`SPAN_SCHEMA`), which leave as Arrow, and what is wrong."""
 
     problems: list[tuple[str, str, bool, bool]]
@@ -140,11 +153,7 @@ class Spans:
     def joined(every: Sequence[Spans]) -> Spans:
         """Return the spans of some after each other, without what is wrong."""
 
-    def __len__(self) -> int: ...
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the columns as a stream of Arrow (PyCapsule), without a copy of the texts."""
-
-class LogRecords:
+class LogRecords(Table):
     """Decoded log records in columns, which leave as Arrow.
 
     The columns are time_ns and observed_ns as digits, event_name, body and attributes as JSON,
@@ -156,10 +165,6 @@ class LogRecords:
     """What records share: the place of their resource in `resources`, the name of their scope."""
     resources: list[str]
     """The attributes of the resources, as JSON."""
-
-    def __len__(self) -> int: ...
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the columns as a stream of Arrow (PyCapsule), without a copy of the texts."""
 
 def decode_protobuf(
     data: bytes,
@@ -271,16 +276,17 @@ class Counting:
             ValueError: where a word is none of these.
         """
 
-    def counted(
-        self, parts: Iterator[tuple[list[str], list[list[object] | None]]]
-    ) -> tuple[tuple[bytes, ...], list[str | None]]:
-        """Return the columns (`COLUMNS`) of ordered turns of whole tasks, and the phase before.
+    def counted(self, turns: ArrowStream) -> Table:
+        """Return `COLUMNS` of ordered turns of whole tasks.
+
+        The phase before, the speaker and the reset are there as names too, with `_text`.
 
         Args:
-            parts: the tasks and the columns (`COUNTED_FROM`, None for nulls) of some turns each.
+            turns: task, and `COUNTED_FROM`.
 
         Raises:
-            TypeError: where a value has another type.
+            TypeError: where a column has another type.
+            ValueError: where a column is missing.
         """
 
 class TaskCounts:
@@ -355,8 +361,8 @@ def code_of(text: str) -> int:
 def chant_of(text: str) -> tuple[int, int]:
     """Return how often a text says its last words in a row, and how many characters these are."""
 
-def is_brief(answer: str | None) -> bool:
-    """Return whether an answer is a sentence or two, without code."""
+def round_words(text: str) -> str | None:
+    """Return a message without ids and numbers of rounds; None if it has few words."""
 
 class FieldReader:
     """Reads spans by the table of dialects, compiled once.
@@ -398,3 +404,87 @@ def arguments_of(text: str) -> str | None:
 
 def result_of(text: str) -> tuple[str | None, bool | None]:
     """Return a call's result without wrappers, and whether it says that the call failed."""
+
+ANCESTORS_MAX: int
+"""The spans above a span that are asked for what it inherits."""
+
+Shapes: TypeAlias = list[tuple[tuple[str | None, str, list[str], bool], int]]
+"""Shapes (scope, name, keys, whether a dialect knows them) and their spans, the most first."""
+
+Seen: TypeAlias = tuple[tuple[int, int, int, int, int, int, int], Shapes, Shapes]
+"""How much was understood.
+
+First turns, parts, agents, structure, unread (spans), incomplete (traces), differing (tokens); then
+the shapes of spans that were not understood, and of the other ones without a turn.
+"""
+
+def turns_of(
+    spans: ArrowStream, reader: FieldReader, policy: Policy, join_services: bool
+) -> tuple[Table, list[tuple[str, str]], Seen]:
+    """Make the turns of whole traces, without the interpreter's lock.
+
+    Args:
+        spans: the columns of `SPAN_SCHEMA`.
+        reader: how the spans are read.
+        policy: how the turns are compared.
+        join_services: whether services share the ids of their sessions.
+
+    Returns:
+        The turns, neither ordered nor numbered, in the columns of `TURN_SCHEMA` but for `turn` and
+        `order_ns`; traces and spans whose parents form a circle; and how much was understood.
+
+    Raises:
+        TypeError: where a column holds something else.
+        ValueError: where a column is missing.
+    """
+
+_Key: TypeAlias = tuple[str | None, ...]
+_Move: TypeAlias = tuple[str, str, str, list[_Key], int, bool]
+News: TypeAlias = tuple[list[tuple[object, ...]], list[tuple[str, _Key]], list[_Move]]
+"""New turns, turns that are gone with the task that had them, and moves between tasks."""
+
+class Buffer:
+    """The traces at work: spans in as they arrive, turns out that are new, changed or gone.
+
+    `may_move` is called with the moves that spans bring, and returns which of them may be made.
+    """
+
+    dropped: int
+    """The traces that went to make room for others."""
+
+    def __init__(
+        self,
+        reader: FieldReader,
+        policy: Policy,
+        join_services: bool,
+        columns: Sequence[str],
+        chars_max: int,
+    ) -> None:
+        """Hold spans of at most `chars_max` characters; `columns` are those of a turn, in order."""
+
+    def __len__(self) -> int: ...
+    def take(self, spans: Sequence[SpanRow], above: Sequence[SpanRow], may_move: _Consent) -> News:
+        """Take spans that ended; those `above` are open and only give what the others inherit."""
+
+    def rest(self, may_move: _Consent) -> News:
+        """Return the turns that waited for spans that will no longer come."""
+
+    def again(self, names: Sequence[str], may_move: _Consent) -> News:
+        """Return the turns of held traces as if all of them were news."""
+
+    def holds(self, names: Sequence[str]) -> bool:
+        """Return whether all spans of these traces are held, and are few enough to tell again."""
+
+    def understood(self) -> Seen:
+        """Return how much of the spans was understood, of those so far."""
+
+    def join(self, names: Mapping[str, str]) -> None:
+        """Learn the names of sessions that several services share, by their other names."""
+
+    def joined(self) -> list[tuple[str, str]]:
+        """Return these names, each after the other one."""
+
+    def take_joined_anew(self) -> dict[str, str]:
+        """Return those that came since the last call."""
+
+_Consent: TypeAlias = Callable[[list[_Move]], Sequence[bool]]

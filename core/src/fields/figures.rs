@@ -32,6 +32,14 @@ pub struct Figures {
     pub metrics: Option<String>,
 }
 
+impl Figures {
+    /// Whether the span says anything about progress.
+    #[must_use]
+    pub fn known(&self) -> bool {
+        self != &Self::default()
+    }
+}
+
 /// Read recorded progress; a value that is no number, or an impossible one, is unknown.
 #[must_use]
 pub fn figures_of(seen: &Seen<'_>, dialect: Option<usize>) -> Figures {
@@ -70,7 +78,7 @@ fn number_in(seen: &Seen<'_>, field: Field, dialect: Option<usize>, greatest: f6
 }
 
 /// The tokens of a response; parts of what is unknown are unknown, too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tokens {
     /// All that the model read.
     pub input: Option<i64>,

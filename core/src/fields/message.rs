@@ -4,7 +4,7 @@
 pub const UNNAMED: &str = "unnamed";
 
 /// A tool call that a model asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ToolCall {
     /// Its id, with a number if the conversation uses the id again.
     pub call_id: Option<String>,
@@ -15,7 +15,7 @@ pub struct ToolCall {
 }
 
 /// What a tool returned to the model.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ToolResult {
     /// The id of its call.
     pub call_id: Option<String>,
@@ -26,7 +26,7 @@ pub struct ToolResult {
 }
 
 /// One message of a conversation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Message {
     /// user, assistant, tool, system, or as it is written
     pub role: String,

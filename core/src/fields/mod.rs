@@ -20,6 +20,7 @@ pub mod plain;
 pub mod reading;
 pub mod results;
 pub mod rows;
+pub mod said;
 pub mod seen;
 pub mod span;
 pub mod span_fields;

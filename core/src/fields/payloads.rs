@@ -8,7 +8,7 @@ use regex::{Captures, Regex};
 
 use super::json::parse;
 use super::literal::literal;
-use super::plain::{canonical, has_only, some_in, true_in};
+use super::plain::{as_text, canonical, has_only, some_in, true_in};
 use crate::patterns::pattern;
 use crate::same::errors::is_redacted;
 use crate::same::text::is_space;
@@ -77,6 +77,18 @@ pub fn parsed_text(text: &str) -> Option<Value<'_>> {
         }
     });
     (whole != text).then(|| Value::Text(Cow::Owned(whole.into_owned())))
+}
+
+/// The value of a call's only argument, as some frameworks show it without its name.
+#[must_use]
+pub fn bare(arguments: &str) -> Option<String> {
+    match parsed_text(arguments)? {
+        Value::Map(map) => match map.fields() {
+            [(_, value)] => Some(as_text(value).into_owned()),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// A value that borrows nothing.

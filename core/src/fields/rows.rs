@@ -3,9 +3,84 @@
 use std::borrow::Cow;
 
 use super::json::parse;
-use super::plain::as_text;
+use super::plain::{as_text, bounded_name};
+use super::span::Reader;
+use super::span_fields::{Given, SpanFields};
 use crate::wire::span::Event;
 use crate::wire::value::{Map, Value};
+
+// What a span takes in memory beside its texts, in characters.
+const CHARS_PER_SPAN: usize = 1_000;
+
+/// A row of the table of spans (`SPAN_SCHEMA`).
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Row<'a> {
+    pub trace_id: &'a str,
+    pub span_id: &'a str,
+    pub parent_span_id: Option<&'a str>,
+    pub name: &'a str,
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub status: i64,
+    pub status_message: Option<&'a str>,
+    pub service: Option<&'a str>,
+    pub scope: Option<&'a str>,
+    pub attributes: &'a str,
+    pub events: &'a str,
+    pub links: &'a str,
+}
+
+impl Row<'_> {
+    /// Do something with what a reader is given of a span.
+    pub fn given<T>(&self, work: impl FnOnce(Given<'_>) -> T) -> T {
+        let (attributes, events) = (attributes_in(self.attributes), events_in(self.events));
+        work(Given {
+            trace_id: self.trace_id,
+            name: self.name,
+            scope: self.scope,
+            status: self.status,
+            status_message: self.status_message,
+            attributes: &attributes,
+            events: &events,
+        })
+    }
+
+    /// The span in its fields.
+    pub fn read(&self, reader: &mut Reader) -> SpanFields {
+        SpanFields {
+            trace_id: self.trace_id.to_owned(),
+            span_id: self.span_id.to_owned(),
+            parent_span_id: self.parent_span_id.map(str::to_owned),
+            start_ns: self.start_ns,
+            end_ns: self.end_ns,
+            service: self.service.map(bounded_name),
+            links: links_in(self.links),
+            ..self.given(|given| reader.fields(given))
+        }
+    }
+
+    /// About how many characters the span takes in memory.
+    #[must_use]
+    pub fn chars(&self) -> usize {
+        let told = [
+            self.parent_span_id,
+            self.status_message,
+            self.service,
+            self.scope,
+        ];
+        let texts = [
+            self.trace_id,
+            self.span_id,
+            self.name,
+            self.attributes,
+            self.events,
+            self.links,
+        ];
+        let texts = texts.into_iter().chain(told.into_iter().flatten());
+        CHARS_PER_SPAN + texts.map(|text| text.chars().count()).sum::<usize>()
+    }
+}
 
 /// The attributes in a row; none where the text is no object.
 #[must_use]

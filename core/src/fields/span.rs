@@ -177,6 +177,7 @@ impl<'s, 'a> One<'s, 'a> {
                 Tokens::default()
             },
             is_part: self.said == Some(Kind::Part),
+            ..SpanFields::default()
         }
     }
 
@@ -362,7 +363,8 @@ fn interventions(events: &[Event<'_>]) -> Vec<Intervention> {
         .iter()
         .filter(|event| event.name == INTERVENTION_EVENT);
     let made = happened.map(|event| Intervention {
-        at_ns: event.time_ns.clone().into_owned(),
+        // A time beyond what a column holds is the last that it does.
+        at_ns: event.time_ns.parse().unwrap_or(i64::MAX),
         decision: said(event, "looptrace.decision"),
         note: said(event, "looptrace.note"),
     });

@@ -26,7 +26,7 @@ pub struct Given<'a> {
 }
 
 /// How a span looks that is neither a turn's nor an agent's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shape {
     /// The instrumentation scope.
     pub scope: Option<String>,
@@ -39,10 +39,10 @@ pub struct Shape {
 }
 
 /// An event of a span that says that a person stepped in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Intervention {
-    /// When, in nanoseconds since 1970, as digits.
-    pub at_ns: String,
+    /// When, in nanoseconds since 1970.
+    pub at_ns: i64,
     /// What the person decided.
     pub decision: Option<String>,
     /// What the person noted.
@@ -50,7 +50,7 @@ pub struct Intervention {
 }
 
 /// What a span is for turns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// A call.
     Tool,
@@ -64,6 +64,13 @@ pub enum Role {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs)] // They are those of `analyzer/schema/span_fields.py`.
 pub struct SpanFields {
+    pub trace_id: String,
+    pub span_id: String,
+    pub parent_span_id: Option<String>,
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub service: Option<String>,
+    pub links: Vec<String>,
     pub kind: Option<Role>,
     pub shape: Option<Shape>,
     pub session: Option<String>,

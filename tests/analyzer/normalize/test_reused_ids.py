@@ -12,9 +12,8 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.analyzer.fields.call_numbers import id_before, written_id
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from tests.analyzer.normalize.test_growing_trace import assert_continued_is_anew
+from tests.analyzer.normalize.test_trace_buffer import assert_comes_to_all_at_once
 from tests.collector.store.test_writer import spans_of
 from tests.otlp import Trace
 from tests.seeds import seeds
@@ -106,28 +105,26 @@ def every(rounds: Sequence[Round]) -> list[tuple[str, str, str | None]]:
 
 @pytest.mark.parametrize("spans", [False, True])
 @pytest.mark.parametrize("rounds", [STUCK, POLLED, OTHERS, PAIRS, ALIKE])
-def test_each_call_is_one_with_its_result(
-    rounds: Sequence[Round], spans: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_call_is_one_with_its_result(rounds: Sequence[Round], spans: bool) -> None:
     """Servers that number the calls of each response alike hide neither calls nor results."""
     run = run_of(rounds, spans=spans)
     assert sorted(calls_of(run)) == sorted(every(rounds))
     if rounds is not ALIKE:
         assert calls_of(run) == every(rounds)
     for size in (1, 3):
-        followed = assert_continued_is_anew(run, size, monkeypatch)
+        followed = assert_comes_to_all_at_once(run, size)
         assert len(followed.turns) == turns_of(run)[0].height
 
 
 @pytest.mark.parametrize("seed", range(seeds(24)))
-def test_the_same_in_any_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_in_any_order(seed: int) -> None:
     """Spans that come late change nothing."""
     rng = random.Random(seed)
     rounds = rng.choice([STUCK, POLLED, OTHERS, PAIRS, ALIKE])
     run = run_of(rounds, spans=rng.random() < 0.5, shows=rng.random() < 0.7)
     order = list(range(run.height))
     rng.shuffle(order)
-    assert_continued_is_anew(run[order], rng.choice([1, 2, 5]), monkeypatch)
+    assert_comes_to_all_at_once(run[order], rng.choice([1, 2, 5]))
 
 
 def test_a_loop_is_found_and_a_poll_is_not() -> None:
@@ -179,18 +176,3 @@ def test_agents_that_number_alike() -> None:
             respond(trace, history(rounds[:number]), said(asked))
         respond(trace, history(rounds), {"role": "assistant", "content": "Done."})
     assert sorted(calls_of(spans_of(trace))) == sorted(every(OTHERS[:2]) + every(PAIRS[:1]))
-
-
-@pytest.mark.parametrize(
-    ("call_id", "written", "before"),
-    [
-        ("c", "c", None),
-        ("c#2", "c", "c"),
-        ("c#3", "c", "c#2"),
-        ("#2", "#2", None),
-        ("c#x", "c#x", None),
-    ],
-)
-def test_numbers_of_ids(call_id: str, written: str, before: str | None) -> None:
-    """Only what looptrace adds is a number."""
-    assert (written_id(call_id), id_before(call_id)) == (written, before)

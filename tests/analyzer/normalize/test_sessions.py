@@ -10,16 +10,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.fingerprint.equivalence import PER_SERVICE, Sameness, Sessions
 from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
-from looptrace.analyzer.normalize.span_tree import span_tree_of
-from looptrace.analyzer.normalize.trace_groups import TraceGroups
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.text.session_names import session_name
 from looptrace.collector.content.policy import with_content
 from tests.analyzer.engine.test_arrivals import assert_comes_to_batch
+from tests.analyzer.normalize.test_trace_buffer import assert_comes_to_all_at_once
 from tests.analyzer.normalize.test_turn_builder import rules, span, tool
 from tests.seeds import seeds
 
@@ -223,20 +221,9 @@ def random_connections(seed: int) -> list[Row]:
 def test_traces_are_told_of_a_name_in_any_order(
     seed: int, rows: Callable[[int], list[Row]], sessions: Sessions
 ) -> None:
-    """What is known of each trace is what all spans say, and who is not told has no news."""
-    fields = list(span_fields_of(table(rows(seed))))
-    groups = TraceGroups(100, sessions)
-    Random(seed).shuffle(fields)
-    known: dict[str, object] = {}
-    for number, each in enumerate(fields):
-        told = groups.learn([each]) | {each.trace_id}
-        tree, _ = span_tree_of(fields[: number + 1], naming=sessions)
-        now = {trace: groups.session(trace) for trace in tree.sessions}
-        assert now == tree.sessions
-        other_names = {name: one for name, one in tree.joined.items() if name != one}
-        assert dict(groups.joined) == other_names
-        assert {trace for trace in known if now[trace] != known[trace]} <= told
-        known = dict(now)
+    """What is known last of each turn is what all spans say together."""
+    spans = table(rows(seed)).sample(fraction=1, shuffle=True, seed=seed)
+    assert_comes_to_all_at_once(spans, 1, Sameness(sessions=sessions))
 
 
 @pytest.mark.parametrize("rows", [random_rows, random_connections])

@@ -1,54 +1,129 @@
-"""Spans that arrive one by one become the turns that they become at once."""
+"""Spans that arrive in any order become the turns that they become at once."""
 
 from __future__ import annotations
 
-import json
+import random
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from looptrace.analyzer.engine.live import LiveEngine
-from looptrace.analyzer.fields.span_fields import span_fields_of
+from looptrace.analyzer.engine.live_task import key_of
+from looptrace.analyzer.engine.turn_block import AT
+from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.gates.state_machine import Gate, TaskState
-from looptrace.analyzer.normalize.session_history import SessionHistory
-from looptrace.analyzer.normalize.trace_buffer import SPANS_PER_TRACE_MAX, TraceBuffer
-from looptrace.analyzer.normalize.turn_builder import turns_of, turns_of_fields
+from looptrace.analyzer.normalize.trace_buffer import TraceBuffer, TurnNews
+from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.distinct_spans import distinct_spans
 from looptrace.analyzer.schema.spans import span_rows
-from looptrace.analyzer.schema.turns import TURN_KEY, TURN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_KEY, TURN_SCHEMA, Turn, TurnKey
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans
+from tests.analyzer.normalize.random_spans import random_spans
 from tests.collector.store.test_writer import spans_of
 from tests.otlp import Trace
+from tests.paths import ROOT, SHARED
+from tests.seeds import seeds
 
-EXAMPLES = sorted(Path("examples/traces").glob("*.*"))
+FILES = [
+    path
+    for folder in (ROOT / "examples/traces", ROOT / "tests/framework_traces", SHARED / "frameworks")
+    for path in sorted(folder.glob("*.json*")) + sorted(folder.glob("*.binpb"))
+]
+files = pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 # What a place among all turns says is known of all turns only.
 PLACES = ("turn", "order_ns")
 CALL = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "ls"}
+TOOL = {"gen_ai.operation.name": "execute_tool"}
+AGENT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "lead"}
 
 
-def spans_in(path: Path) -> pl.DataFrame:
-    """Return the spans of a file as they ended."""
+@dataclass
+class Followed:
+    """A buffer and the turns that it has told of."""
+
+    buffer: TraceBuffer = field(default_factory=TraceBuffer)
+    turns: dict[tuple[str, TurnKey], Turn] = field(default_factory=dict)
+
+    def take(self, spans: pl.DataFrame, above: pl.DataFrame | None = None) -> None:
+        """Take spans, and what they tell of turns."""
+        self.note(self.buffer.take(span_rows(spans), () if above is None else span_rows(above)))
+
+    def note(self, news: TurnNews) -> None:
+        """Note what is told of turns."""
+        for lost in news.gone:
+            self.turns.pop(lost, None)
+        self.turns |= {(turn[AT["task"]], key_of(turn)): turn for turn in news.turns}
+
+
+def assert_comes_to_all_at_once(
+    spans: pl.DataFrame, size: int, sameness: Sameness = NOTHING, *, opens: bool = False
+) -> Followed:
+    """Assert that a buffer comes to the turns of all spans, fed so many at once.
+
+    Where it `opens` them, the spans that follow are known as open ones.
+    """
+    followed = Followed(TraceBuffer(sameness))
+    for begin in range(0, spans.height, size):
+        part, above = spans[begin : begin + size], spans[begin + size :] if opens else None
+        followed.take(part, above)
+    followed.note(followed.buffer.rest())
+    came = pl.DataFrame(list(followed.turns.values()), TURN_SCHEMA, orient="row").drop(PLACES)
+    whole = turns_of(distinct_spans(spans)[0], sameness)[0].drop(PLACES)
+    by = ("task", *TURN_KEY)
+    assert came.sort(by).to_dicts() == whole.unique(by, keep="last").sort(by).to_dicts()
+    return followed
+
+
+@pytest.mark.parametrize(("size", "opens"), [(1, False), (1, True), (7, True), (3, False)])
+@files
+def test_spans_come_as_they_end(path: Path, size: int, *, opens: bool) -> None:
+    """So an agent sends them; an agent's span is known while it is open."""
     spans = read_spans([str(path)]).spans
-    return spans.sort("end_ns", "start_ns", "span_id", descending=[False, True, False])
+    spans = spans.sort("end_ns", "start_ns", "span_id", descending=[False, True, False])
+    assert_comes_to_all_at_once(spans, size, opens=opens)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-@pytest.mark.parametrize("size", [1, 7])
-def test_turns_are_those_of_all_spans_at_once(path: Path, size: int) -> None:
-    """What is known last of each turn is what the whole trace says."""
-    spans, arrivals = spans_in(path), TraceBuffer()
-    rows = span_rows(spans)
-    # What an agent's span says is known while it is open; see the processor.
-    news = [
-        arrivals.take(rows[start : start + size], above=rows[start + size :])
-        for start in range(0, len(rows), size)
-    ]
-    turns = [turn for part in [*news, arrivals.rest()] for turn in part.turns]
-    came = pl.DataFrame(turns, TURN_SCHEMA, orient="row").unique(TURN_KEY, keep="last").drop(PLACES)
-    whole = turns_of(spans)[0].drop(PLACES)
-    assert came.sort(TURN_KEY).equals(whole.sort(TURN_KEY))
+@pytest.mark.parametrize("seed", range(seeds(6)))
+@files
+def test_spans_come_in_other_orders(path: Path, seed: int) -> None:
+    """Some come a little late, or all of them anyhow; some come twice."""
+    rng = random.Random(seed)
+    spans = read_spans([str(path)]).spans.sort("end_ns")
+    far = rng.choice([2, 5, spans.height])
+    places = sorted(range(spans.height), key=lambda place: place + rng.random() * far)
+    places += rng.sample(places, min(2, len(places)))
+    assert_comes_to_all_at_once(spans[places], rng.choice([1, 1, 2, 5]))
+
+
+# Made-up traces that once came to other turns.
+FOUND = (1093, 1353, 1724, 3556, 4091, 10825, 30748)
+
+
+@pytest.mark.parametrize("seed", [*FOUND, *range(seeds(400))])
+def test_spans_of_any_trace(seed: int) -> None:
+    """Calls with ids and without; results, names and parents that come late; several traces."""
+    assert_comes_to_all_at_once(random_spans(seed), [1, 1, 3][seed % 3], opens=seed % 5 == 0)
+
+
+def test_an_open_span_gets_the_name_of_a_span_below_it() -> None:
+    """The two record one call then, as they would if it had had the name from the beginning."""
+    trace = Trace()
+    root = trace.span("agent", attributes=AGENT)
+    outer = trace.span("run", root, TOOL | {"gen_ai.tool.name": "run"}, seconds=9)
+    for name in ("ls", "read", "ls"):
+        trace.span(name, outer, TOOL | {"gen_ai.tool.name": name})
+    spans = spans_of(trace).sort("end_ns")
+    below, opened = spans[:3], spans[3:]
+    renamed = opened.with_columns(pl.col("attributes").str.replace('"run"', '"read"'))
+    followed = Followed()
+    steps = [(below[0], opened), (below[1], opened), (below[2], renamed), (renamed[0], renamed[1])]
+    for part, above in steps:
+        followed.take(part, above)
+    assert {turn[AT["name"]] for turn in followed.turns.values()} == {"ls", "read"}
+    assert len(followed.turns) == 3
 
 
 def test_a_span_that_comes_again_is_no_news() -> None:
@@ -87,7 +162,7 @@ def test_traces_go_that_were_touched_longest_ago() -> None:
 
 def test_of_a_long_trace_the_last_spans_are_held() -> None:
     """Each turn of it is news once."""
-    arrivals, spans = TraceBuffer(), _spans("s1", SPANS_PER_TRACE_MAX + 50)
+    arrivals, spans = TraceBuffer(), _spans("s1", 2_050)
     news = sum(len(arrivals.take(span_rows(part)).turns) for part in spans.iter_slices(500))
     assert news == spans.height
 
@@ -114,19 +189,3 @@ def _spans(session: str, count: int) -> pl.DataFrame:
     for number in range(count):
         trace.span("ls", attributes={**CALL, "gen_ai.tool.call.arguments": f'{{"n": {number}}}'})
     return spans_of(trace)
-
-
-def test_what_is_known_of_results_has_a_bound() -> None:
-    """Traces go, and with them must go what their histories showed, or memory grows for ever."""
-    history = SessionHistory.bounded()
-    for number in range(40):
-        call = {"type": "tool_call", "id": "c1", "name": "read", "arguments": {"n": number}}
-        result = {"type": "tool_call_response", "id": "c1", "response": "x" * (1 << 20)}
-        given = [{"role": "assistant", "parts": [call]}, {"role": "tool", "parts": [result]}]
-        trace = Trace(f"s{number}")
-        attributes = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(given)}
-        trace.span("chat", attributes=attributes)
-        turns_of_fields(span_fields_of(spans_of(trace)), sessions=history)
-
-    assert len(history.told) == 40
-    assert 0 < len(history.results) <= 16

@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace._core import says_nothing
+from looptrace._core import ANCESTORS_MAX, says_nothing
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED
-from looptrace.analyzer.normalize.span_tree import ANCESTORS_MAX
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import SILENCE, TURN_SCHEMA

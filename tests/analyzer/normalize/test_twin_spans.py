@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from tests.analyzer.normalize.test_growing_trace import assert_continued_is_anew
+from tests.analyzer.normalize.test_trace_buffer import assert_comes_to_all_at_once
 from tests.collector.store.test_writer import spans_of
 from tests.otlp import Attributes, Trace
 
@@ -146,9 +146,7 @@ def _within_an_agent(trace: Trace, around: str) -> None:
         *[(write, 2) for write in (_parallel, _within_other_work, _within_an_agent)],
     ],
 )
-def test_one_call_is_counted_once(
-    write: Callable[[Trace, str], None], calls: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_call_is_counted_once(write: Callable[[Trace, str], None], calls: int) -> None:
     """BeeAI's instrumentation wrote each call up to three times, before September 2025."""
     trace = Trace("s", scope=_SCOPE)
     root = trace.span("app")
@@ -157,4 +155,4 @@ def test_one_call_is_counted_once(
     spans = spans_of(trace)
     assert turns_of(spans)[0].filter(pl.col("kind") == "tool").height == 4 * calls
     for order in (spans.sort("end_ns"), spans, spans.reverse(), spans.sample(shuffle=True, seed=4)):
-        assert_continued_is_anew(order, 1, monkeypatch)
+        assert_comes_to_all_at_once(order, 1)

@@ -45,9 +45,8 @@ from looptrace.analyzer.engine.turn_block import (
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.gates.timeline import with_history
-from looptrace.analyzer.normalize.call_matches import TurnKey
 from looptrace.analyzer.normalize.trace_buffer import Move
-from looptrace.analyzer.schema.turns import Turn
+from looptrace.analyzer.schema.turns import Turn, TurnKey
 from looptrace.rules.turns import KINDS
 from looptrace.rules.vocabulary import NS_PER_S
 

@@ -15,8 +15,7 @@ from looptrace.analyzer.engine.outages import failures_of
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.engine.span_spool import SpanSpool, split_spans
 from looptrace.analyzer.fields.dialect_table import DialectTable
-from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
-from looptrace.analyzer.normalize.span_tree import groups
+from looptrace.analyzer.normalize.span_ties import groups, tie_rows, with_ties
 from looptrace.analyzer.schema.compaction import compacted
 from looptrace.analyzer.schema.distinct_spans import alone_text, distinct_spans, whole_spans
 from looptrace.analyzer.schema.spans import Skipped

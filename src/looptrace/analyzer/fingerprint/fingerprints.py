@@ -6,26 +6,20 @@ trace does not give stay null, and null equals nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 import polars as pl
 
 from looptrace._core import SOURCE, Policy
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, Tool
-from looptrace.analyzer.schema.turns import TURN_SCHEMA, Turn, numbered
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.text.digests import digest
 
-# The columns that the core reads, and those that it writes, in its order.
+# The columns that the core reads.
 _READ = (
     *("kind", "name", "subtask", "arguments", "result", "error", "error_type", "location"),
     *("trace_hash", "text", "response", "talks_on"),
     *("failed", "tests_failed", "tests_total", "coverage"),
-)
-_MADE = (
-    *("tests_failed", "tests_total", "coverage", "failed", "error_type", "error", "error_kind"),
-    *("location", "trace_hash", "call", "outcome", "signature", "response", "talks_on"),
 )
 # Declarations that stay compiled: a program has one, and a backtest two.
 _POLICIES_KEPT = 16
@@ -56,21 +50,8 @@ def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.Da
     If the span does not say whether a call failed, the text of the result decides. The kind and
     place of failures and the figures of test runs are filled in from the texts too.
     """
-    made = policy_of(sameness).fingerprinted([turns[name].to_list() for name in _READ])
-    columns = (
-        pl.Series(name, values, TURN_SCHEMA[name]) for name, values in zip(_MADE, made, strict=True)
-    )
-    return turns.with_columns(columns).select(TURN_SCHEMA.names())
-
-
-def fingerprinted(rows: Sequence[Mapping[str, Any]], sameness: Sameness) -> list[Turn]:
-    """Return the turns of rows in order; fields of `TURN_SCHEMA` that a row leaves out are null."""
-    made = policy_of(sameness).fingerprinted([[row.get(name) for row in rows] for name in _READ])
-    whole = (
-        {**row, **dict(zip(_MADE, values, strict=True))}
-        for row, *values in zip(rows, *made, strict=True)
-    )
-    return [tuple(map(row.get, TURN_SCHEMA)) for row in whole]
+    made = policy_of(sameness).fingerprinted(turns.select(_READ))
+    return turns.with_columns(pl.DataFrame(made)).select(TURN_SCHEMA.names())
 
 
 def compared_by(

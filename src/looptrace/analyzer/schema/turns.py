@@ -126,6 +126,7 @@ TURN_SCHEMA = schema_of(TURN_COLUMNS)
 
 
 Turn = tuple[Any, ...]  # a row of `TURN_SCHEMA`
+TurnKey = tuple[str | None, ...]  # `TURN_KEY`
 # All tokens of a response, and those that are parts of them.
 TOKEN_COLUMNS = (
     *("input_tokens", "output_tokens"),
@@ -139,8 +140,6 @@ AT = {name: place for place, name in enumerate(TURN_SCHEMA)}
 # live engine never waits for it.
 STEP_SPREAD_S = 60
 TURN_KEY = ("trace_id", "span_id", "kind", "call_id")
-# Rows before they become columns. Dictionaries take much memory, and fresh memory takes time.
-ROWS_WAITING_MAX = 1024
 
 IS_USER = pl.col("kind") == "user"
 # Turns that count in a report. A switch is already there as an attempt.
@@ -161,31 +160,8 @@ _ORDER = (
     pl.col("start_ns"),
     pl.col("span_id"),
     pl.col("call_id").fill_null(""),
+    pl.col("kind"),  # A span may be a call and an attempt.
 )
-
-
-def table_of(row_lists: Iterable[list[dict[str, Any]]]) -> pl.DataFrame:
-    """Return the rows of turns, of one trace after the other, as a table (`TURN_SCHEMA`)."""
-    parts: list[pl.DataFrame] = []
-    waiting: list[dict[str, Any]] = []
-    for rows in row_lists:
-        waiting += rows
-        if len(waiting) >= ROWS_WAITING_MAX:
-            parts.append(_columns_of(waiting))
-            waiting = []
-    return pl.concat([*parts, _columns_of(waiting)])
-
-
-def _columns_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    known: set[str] = set().union(*rows)
-    return pl.DataFrame(
-        [
-            pl.Series(name, [row.get(name) for row in rows], kind)
-            if name in known
-            else pl.Series(name, [None], kind).new_from_index(0, len(rows))
-            for name, kind in TURN_SCHEMA.items()
-        ]
-    )
 
 
 # The order of numbered turns. A person's message has the number of the turn before it, and comes
@@ -213,19 +189,20 @@ def placed(turns: Iterable[tuple[Any, ...]]) -> list[tuple[int, tuple[Any, ...]]
         if step is not None:
             first_ns[trace_id, step] = min(end_ns, first_ns.get((trace_id, step), end_ns))
     keyed: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
-    for trace_id, step, end_ns, call, outcome, start_ns, span_id, call_id, turn in every:
+    for trace_id, step, end_ns, call, outcome, start_ns, span_id, call_id, kind, turn in every:
         order_ns, said = end_ns, ("", "")
         if step is not None and end_ns - first_ns[trace_id, step] <= STEP_SPREAD_S * NS_PER_S:
             order_ns, said = first_ns[trace_id, step], (step, (call or "") + (outcome or ""))
-        keyed.append(((order_ns, *said, start_ns, span_id, call_id or ""), turn))
+        keyed.append(((order_ns, *said, start_ns, span_id, call_id or "", _KIND_AT[kind]), turn))
     keyed.sort(key=itemgetter(0))
     return [(key[0], turn) for key, turn in keyed]
 
 
 _placed_by = itemgetter(
     *(AT[name] for name in ("trace_id", "step", "end_ns", "call", "outcome", "start_ns")),
-    *(AT[name] for name in ("span_id", "call_id")),
+    *(AT[name] for name in ("span_id", "call_id", "kind")),
 )
+_KIND_AT = {kind: place for place, kind in enumerate(KINDS)}
 
 
 def numbered(turns: pl.DataFrame) -> pl.DataFrame:

@@ -42,8 +42,8 @@ from typing import Any
 
 import polars as pl
 
+from looptrace._core import round_words
 from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
-from looptrace.analyzer.fingerprint.rounds import round_words
 from looptrace.analyzer.schema.turns import SILENCE, TURN_SCHEMA, numbered
 from looptrace.analyzer.text.payloads import canonical
 from looptrace.errors import InputError

@@ -155,7 +155,7 @@ class LocalEngine:
             self._forget_s = time.monotonic() + FORGET_EVERY_S
         names: dict[str, list[str]] = defaultdict(list)
         events = (*fed.moved, *fed.events)
-        for name, task in self._live.traces.groups.joined.items() if events else ():
+        for name, task in self._live.traces.joined.items() if events else ():
             names[task].append(name)
         return [notice_of(event, self._directives, names[event.task]) for event in events]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -210,8 +210,8 @@ class _Judge:
         tasks_max = settings.server.tasks_max
         self._sameness, self._dialects = settings.policy.sameness, settings.policy.dialects
         self._live = LiveSpans(settings.policy, self._recall, tasks_max)
-        self._sessions = self._live.traces.groups
-        self._sessions.join(gates.session_names())
+        self._live.traces.join(gates.session_names())
+        self._renamed: dict[str, str] = {}  # sessions whose names are not yet recorded
         self._outages = OutageWatch(settings.outages)
         self._outages_emitted: dict[str, int] = {}  # by id, the time at which it was known
         self._stood: BoundedDict[str, TaskState] = BoundedDict(tasks_max)
@@ -390,7 +390,7 @@ class _Judge:
         changed = self._note(fed.states)
         if not is_whole:
             self._later.append(replace(fed, states=changed))
-        elif fed.events or fed.moved or changed or self._sessions.joined_anew:
+        elif fed.events or fed.moved or changed or self._names_anew():
             self._record(fed, changed)
         self._judged.turns += turns
         self._show()
@@ -422,7 +422,7 @@ class _Judge:
         seq = self._gates.last_seq()
         while True:
             try:
-                self._gates.add_session_names(self._sessions.joined_anew)
+                self._gates.add_session_names(self._names_anew())
                 new = self._gates.record(
                     [*fed.moved, *fed.events], states, time.time_ns(), fed.openings
                 )
@@ -431,10 +431,14 @@ class _Judge:
                 if self._pause(LOOK_EVERY_S):
                     raise
                 _logger.warning("%s", error)
-        self._sessions.joined_anew.clear()
+        self._renamed.clear()
         self._judged.events += len(new)
         if self._gates.last_seq() > seq:  # Gates may have been withdrawn beside what is new.
             self._on_events(new)
+
+    def _names_anew(self) -> Mapping[str, str]:
+        self._renamed |= self._live.traces.joined_anew()
+        return self._renamed
 
     def _tell_outages(self, turns: Sequence[Turn]) -> None:
         """Log each outage once; tasks get the events of their own failures as usual."""

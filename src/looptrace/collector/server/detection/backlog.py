@@ -11,8 +11,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
-from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
-from looptrace.analyzer.normalize.span_tree import groups
+from looptrace.analyzer.normalize.span_ties import groups, tie_rows, with_ties
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.server.ingest_log import IngestLog
 

@@ -15,7 +15,7 @@ from looptrace.analyzer.engine.parallel import tied_parts
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.fingerprints import fingerprint_source
 from looptrace.analyzer.gates.resolutions import Resolution, with_decisions
-from looptrace.analyzer.normalize.span_tree import joined_names
+from looptrace.analyzer.normalize.span_ties import joined_names
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import BY_TURN, IS_USER, numbered

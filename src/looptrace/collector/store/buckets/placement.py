@@ -10,8 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from looptrace.analyzer.engine.span_spool import SpanSpool, split_spans
-from looptrace.analyzer.normalize.span_ties import tie_rows
-from looptrace.analyzer.normalize.span_tree import groups
+from looptrace.analyzer.normalize.span_ties import groups, tie_rows
 from looptrace.analyzer.schema.distinct_spans import distinct_spans, whole_spans
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA, Skipped
 from looptrace.analyzer.text.digests import digest

@@ -1,0 +1,377 @@
+//! Spans in as they arrive; turns out that are new, changed or gone.
+//!
+//! A span makes turns only together with the other spans of its trace. The buffer holds these while
+//! the trace is at work, makes the turns of the trace again, and tells of those that differ from
+//! what it has told. The turns of another trace are made again if the span changes them: by a
+//! result, a session, or the parent of a task.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::bounded::Bounded;
+use super::draft::{Draft, Taught};
+use super::known::{Known, Move, New};
+use super::live_trace::LiveTrace;
+use super::sessions::Sessions;
+use super::span::Span;
+use super::ties::{SESSIONS_MAX, Ties};
+use super::turn::{Key, Turn};
+use super::turns::turns_of;
+use super::understanding::{Understood, understood_of};
+
+/// Spans of traces whose turns are all told again at once, because turns of them came too late.
+const AGAIN_SPANS_MAX: usize = 5_000;
+/// Characters of spans that are held for all traces. Beyond this, those touched longest ago go.
+pub const CHARS_MAX: usize = 64 << 20;
+// Traces of a session that wait for results.
+const TRACES_WAITING_MAX: usize = 100;
+
+/// What spans brought.
+#[derive(Debug, Default)]
+pub struct News {
+    /// Turns that are new or have changed, neither ordered nor numbered.
+    pub turns: Vec<Turn<'static>>,
+    /// Turns that a task no longer has.
+    pub gone: Vec<(String, Key)>,
+    /// Turns that went to another task; they are in `turns` and in `gone`.
+    pub moves: Vec<Move>,
+}
+
+/// Decides for each move whether it may be made. If not, its turns stay where they are.
+pub type Consent<'c> = &'c mut dyn FnMut(&[Move]) -> Vec<bool>;
+
+/// The traces at work and their turns that were told.
+pub struct Buffer {
+    /// How traces and tasks belong together.
+    pub ties: Ties,
+    /// Traces that went to make room for others.
+    pub dropped: usize,
+    sessions: Sessions,
+    waiting: Bounded<String, Bounded<String, ()>>,
+    traces: HashMap<String, LiveTrace>,
+    known: HashMap<String, Known>, // the turns of each trace
+    by_touch: BTreeMap<u64, String>,
+    next: u64,
+    chars: usize,
+    chars_max: usize,
+    understood: HashMap<String, Understood>,
+    past: Understood,
+    grown: BTreeSet<String>,
+}
+
+impl Buffer {
+    /// An empty buffer; `join_services` says that services share the ids of their sessions.
+    #[must_use]
+    pub fn new(join_services: bool, chars_max: usize) -> Self {
+        Self {
+            ties: Ties::new(join_services),
+            dropped: 0,
+            sessions: Sessions::default(),
+            waiting: Bounded::new(SESSIONS_MAX),
+            traces: HashMap::new(),
+            known: HashMap::new(),
+            by_touch: BTreeMap::new(),
+            next: 0,
+            chars: 0,
+            chars_max,
+            understood: HashMap::new(),
+            past: Understood::default(),
+            grown: BTreeSet::new(),
+        }
+    }
+
+    /// Take spans that ended. Those `above` are still open, and only give what others inherit.
+    pub fn take(&mut self, spans: Vec<Span>, above: Vec<Span>, may_move: Consent<'_>) -> News {
+        let mut touched: BTreeSet<String> = BTreeSet::new();
+        let mut changed: BTreeSet<String> = BTreeSet::new();
+        for span in spans {
+            changed.extend(self.ties.learn(&span.fields));
+            touched.insert(span.fields.trace_id.clone());
+            self.hold(span);
+        }
+        for span in above {
+            if !touched.contains(&span.fields.trace_id) {
+                continue;
+            }
+            changed.extend(self.ties.learn(&span.fields));
+            if let Some(trace) = self.traces.get_mut(&span.fields.trace_id) {
+                trace.open(span);
+            }
+        }
+        self.grown.extend(touched.iter().cloned());
+        changed.retain(|name| self.traces.contains_key(name));
+        touched.extend(changed);
+        let news = self.news(touched, false, may_move);
+        self.make_room();
+        news
+    }
+
+    /// Return the turns that waited for spans that will no longer come.
+    pub fn rest(&mut self, may_move: Consent<'_>) -> News {
+        self.news(self.traces.keys().cloned().collect(), true, may_move)
+    }
+
+    /// Return the turns of held traces as if all of them were news.
+    pub fn again(&mut self, names: &[String], may_move: Consent<'_>) -> News {
+        for name in names {
+            if let Some(known) = self.known.get_mut(name) {
+                known.again();
+            }
+        }
+        self.news(names.iter().cloned().collect(), false, may_move)
+    }
+
+    /// Whether all spans of these traces are held, and are few enough to tell again.
+    #[must_use]
+    pub fn holds(&self, names: &[String]) -> bool {
+        let mut spans = 0;
+        let is_whole = names.iter().all(|name| {
+            let trace = self.traces.get(name).filter(|trace| !trace.is_cut);
+            spans += trace.map_or(0, LiveTrace::len);
+            trace.is_some()
+        });
+        is_whole && spans <= AGAIN_SPANS_MAX
+    }
+
+    /// How many traces are held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.traces.len()
+    }
+
+    /// Whether none is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.traces.is_empty()
+    }
+
+    /// How much of the spans was understood, of those so far.
+    pub fn understood(&mut self) -> Understood {
+        for name in std::mem::take(&mut self.grown) {
+            self.understand(&name);
+        }
+        let mut total = self.past.clone();
+        self.understood.values().for_each(|part| total.add(part));
+        total
+    }
+
+    fn understand(&mut self, name: &str) {
+        if let Some(trace) = self.traces.get(name) {
+            let (ended, above) = (trace.ended(), trace.above());
+            let draft = Draft::new(&ended, &above, &self.ties);
+            let made = turns_of(&draft, &self.sessions, false);
+            let understood = understood_of(&draft, &made.adopted);
+            self.understood.insert(name.to_owned(), understood);
+        }
+    }
+
+    fn hold(&mut self, span: Span) {
+        let name = span.fields.trace_id.clone();
+        let trace = self.traces.entry(name.clone()).or_default();
+        self.by_touch.remove(&trace.touched);
+        self.next += 1;
+        trace.touched = self.next;
+        self.by_touch.insert(self.next, name.clone());
+        self.chars -= trace.chars;
+        let lost = trace.hold(span);
+        self.chars += trace.chars;
+        if let Some(known) = self.known.get_mut(&name).filter(|_| !lost.is_empty()) {
+            known.forget(&lost);
+        }
+    }
+
+    /// The news of these traces' turns, and of other traces that learn from them.
+    fn news(&mut self, names: BTreeSet<String>, ended: bool, may_move: Consent<'_>) -> News {
+        let mut told = News::default();
+        let mut news: BTreeMap<String, BTreeMap<Key, New>> = BTreeMap::new();
+        let mut waiting = names;
+        while !waiting.is_empty() {
+            waiting = self.round(&waiting, ended, &mut news, &mut told.gone);
+        }
+        let mut lists: BTreeMap<String, Vec<New>> = news
+            .into_iter()
+            .map(|(name, found)| (name, found.into_values().collect()))
+            .collect();
+        self.moved(&mut lists, &mut told, may_move);
+        told.turns
+            .extend(lists.into_values().flatten().map(|each| each.turn));
+        told
+    }
+
+    /// Make traces again; returns those that must be made again because of it.
+    fn round(
+        &mut self,
+        names: &BTreeSet<String>,
+        ended: bool,
+        news: &mut BTreeMap<String, BTreeMap<Key, New>>,
+        gone: &mut Vec<(String, Key)>,
+    ) -> BTreeSet<String> {
+        let Self {
+            traces,
+            ties,
+            sessions,
+            known,
+            ..
+        } = self;
+        let mut taught = Taught::default();
+        let mut made_of = Vec::new();
+        let held = names
+            .iter()
+            .filter_map(|name| Some((name, traces.get(name)?)));
+        let held: Vec<_> = held
+            .map(|(name, trace)| (name, trace.ended(), trace.above()))
+            .collect();
+        let drafts: Vec<(&String, Draft<'_>)> = held
+            .iter()
+            .map(|(name, on, above)| (*name, Draft::new(on, above, ties)))
+            .collect();
+        for (_, draft) in &drafts {
+            let more = draft.teach(sessions);
+            taught.sessions.extend(more.sessions);
+            taught.traces.extend(more.traces);
+        }
+        for (name, draft) in &drafts {
+            let made = turns_of(draft, sessions, ended);
+            let named: BTreeSet<String> = made
+                .turns
+                .iter()
+                .map(|turn| turn.session_name.to_string())
+                .collect();
+            made_of.push((*name, named, made.waits));
+            let (new, lost) = known.entry((*name).clone()).or_default().learn(made.turns);
+            if !(new.is_empty() && lost.is_empty()) {
+                keep_latest(news.entry((*name).clone()).or_default(), new, &lost);
+                gone.extend(lost);
+            }
+        }
+        self.grown.extend(names.iter().cloned());
+        for (name, named, waits) in made_of {
+            self.note_waiting(name, named, waits);
+        }
+        let told = taught
+            .sessions
+            .iter()
+            .filter_map(|session| self.waiting.get(session));
+        let answered = told
+            .flat_map(Bounded::keys)
+            .filter(|name| !names.contains(*name));
+        let next = taught.traces.iter().chain(answered);
+        next.filter(|name| self.traces.contains_key(*name))
+            .cloned()
+            .collect()
+    }
+
+    /// Note whether a trace with turns in these sessions has calls without a result.
+    fn note_waiting(&mut self, name: &str, named: BTreeSet<String>, waits: bool) {
+        let Some(trace) = self.traces.get_mut(name) else {
+            return;
+        };
+        let named = if waits { named } else { BTreeSet::new() };
+        if trace.waits_in == named {
+            return;
+        }
+        let before = std::mem::replace(&mut trace.waits_in, named.clone());
+        self.leave(name, &before);
+        for session in named {
+            if self.waiting.get(&session).is_none() {
+                self.waiting
+                    .set(session.clone(), Bounded::new(TRACES_WAITING_MAX));
+            }
+            if let Some(traces) = self.waiting.get_mut(&session) {
+                traces.set(name.to_owned(), ());
+            }
+        }
+    }
+
+    fn leave(&mut self, name: &str, sessions: &BTreeSet<String>) {
+        for session in sessions {
+            if let Some(traces) = self.waiting.get_mut(session) {
+                traces.remove(name);
+                if traces.is_empty() {
+                    self.waiting.remove(session);
+                }
+            }
+        }
+    }
+
+    /// Ask which moves may be made; the turns of all others stay in their tasks.
+    fn moved(
+        &mut self,
+        lists: &mut BTreeMap<String, Vec<New>>,
+        told: &mut News,
+        may_move: Consent<'_>,
+    ) {
+        let mut moves = Vec::new();
+        for (name, news) in &*lists {
+            let is_cut = self.traces.get(name).is_some_and(|trace| trace.is_cut);
+            moves.extend(
+                self.known
+                    .get(name)
+                    .into_iter()
+                    .flat_map(|k| k.moves(news, is_cut)),
+            );
+        }
+        let may = if moves.is_empty() {
+            Vec::new()
+        } else {
+            may_move(&moves)
+        };
+        for (moved, may) in moves.into_iter().zip(may) {
+            if may {
+                told.gone.extend(
+                    moved
+                        .keys
+                        .iter()
+                        .map(|key| (moved.before.clone(), key.clone())),
+                );
+                told.moves.push(moved);
+            } else if let (Some(known), Some(news)) = (
+                self.known.get_mut(&moved.trace_id),
+                lists.get_mut(&moved.trace_id),
+            ) {
+                known.stay(news, &moved);
+            }
+        }
+    }
+
+    /// Drop the traces that were touched longest ago; the last one stays.
+    fn make_room(&mut self) {
+        while self.chars > self.chars_max && self.traces.len() > 1 {
+            let Some((_, name)) = self.by_touch.pop_first() else {
+                return;
+            };
+            if self.grown.remove(&name) {
+                self.understand(&name);
+            }
+            if let Some(understood) = self.understood.remove(&name) {
+                self.past.add(&understood);
+            }
+            if let Some(trace) = self.traces.remove(&name) {
+                self.leave(&name, &trace.waits_in);
+                self.chars -= trace.chars;
+            }
+            self.known.remove(&name);
+            self.dropped += 1;
+            self.sessions.forget_trace(&name);
+        }
+    }
+}
+
+/// Keep the last news of each turn that is not gone, with what was known before all news.
+fn keep_latest(latest: &mut BTreeMap<Key, New>, new: Vec<New>, lost: &[(String, Key)]) {
+    for each in new {
+        let key = each.turn.key();
+        let before = latest
+            .remove(&key)
+            .map_or(each.before, |earlier| earlier.before);
+        latest.insert(
+            key,
+            New {
+                turn: each.turn,
+                before,
+            },
+        );
+    }
+    for (_, key) in lost {
+        latest.remove(key);
+    }
+}

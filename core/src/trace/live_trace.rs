@@ -1,0 +1,135 @@
+//! The spans of one trace as they come, in order.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::span::Span;
+
+/// Spans of a trace that are held. A longer trace loses its oldest spans; their turns are told by
+/// then.
+pub const SPANS_PER_TRACE_MAX: usize = 2_000;
+// So many go at once, because the rest must be gone through again.
+const SPANS_CUT: usize = SPANS_PER_TRACE_MAX / 4;
+
+#[derive(Debug)]
+struct Held {
+    span: Arc<Span>, // the list is moved often
+    number: u64,     // of the order in which they came
+}
+
+/// The spans of one trace so far.
+#[derive(Debug, Default)]
+pub struct LiveTrace {
+    spans: Vec<Held>,                    // in order
+    places: HashMap<String, (i64, i64)>, // end and start of each, by id
+    above: Vec<Span>,
+    next: u64,
+    /// Characters that its spans are held for.
+    pub chars: usize,
+    /// Whether it has lost spans.
+    pub is_cut: bool,
+    /// The sessions in which it waits for results.
+    pub waits_in: BTreeSet<String>,
+    /// When it was touched.
+    pub touched: u64,
+}
+
+impl LiveTrace {
+    /// How many spans are held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether no span is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// The spans that ended, in order.
+    #[must_use]
+    pub fn ended(&self) -> Vec<&Span> {
+        self.spans.iter().map(|held| &*held.span).collect()
+    }
+
+    /// The spans that are still open.
+    #[must_use]
+    pub fn above(&self) -> Vec<&Span> {
+        self.above.iter().collect()
+    }
+
+    /// Take a span; if it comes again, the copy stays that files would keep: the one that ended
+    /// last, else the one that says most. Returns the ids of spans that were lost for it.
+    pub fn hold(&mut self, span: Span) -> HashSet<String> {
+        let id = &span.fields.span_id;
+        self.above.retain(|open| open.fields.span_id != *id);
+        let mut number = self.next;
+        if let Some((end_ns, start_ns)) = self.places.get(id).copied()
+            && let Ok(place) = self.search(end_ns, start_ns, id)
+        {
+            let known = &self.spans[place].span;
+            if (span.fields.end_ns, span.chars) < (end_ns, known.chars) || span.hash == known.hash {
+                return HashSet::new();
+            }
+            number = self.spans[place].number;
+            self.chars -= known.chars;
+            self.spans.remove(place);
+        }
+        self.next += 1;
+        let (end_ns, start_ns) = (span.fields.end_ns, span.fields.start_ns);
+        self.places.insert(id.clone(), (end_ns, start_ns));
+        self.chars += span.chars;
+        let place = self
+            .search(end_ns, start_ns, id)
+            .unwrap_or_else(|place| place);
+        self.spans.insert(
+            place,
+            Held {
+                span: Arc::new(span),
+                number,
+            },
+        );
+        if self.spans.len() > SPANS_PER_TRACE_MAX {
+            return self.cut();
+        }
+        HashSet::new()
+    }
+
+    fn search(&self, end_ns: i64, start_ns: i64, id: &str) -> Result<usize, usize> {
+        self.spans
+            .binary_search_by(|held| held.span.place().cmp(&(end_ns, start_ns, id)))
+    }
+
+    fn cut(&mut self) -> HashSet<String> {
+        let mut numbers: Vec<u64> = self.spans.iter().map(|held| held.number).collect();
+        numbers.sort_unstable();
+        let first = numbers[SPANS_CUT];
+        let lost = self.spans.extract_if(.., |held| held.number < first);
+        let lost: Vec<Held> = lost.collect();
+        self.chars -= lost.iter().map(|held| held.span.chars).sum::<usize>();
+        let ids: HashSet<String> = lost
+            .iter()
+            .map(|held| held.span.fields.span_id.clone())
+            .collect();
+        self.places.retain(|id, _| !ids.contains(id));
+        self.is_cut = true;
+        ids
+    }
+
+    /// Take a span that is still open; it comes again and again.
+    pub fn open(&mut self, span: Span) {
+        let id = &span.fields.span_id;
+        if self.places.contains_key(id) {
+            return;
+        }
+        match self
+            .above
+            .iter_mut()
+            .find(|open| open.fields.span_id == *id)
+        {
+            Some(open) => *open = span,
+            None => self.above.push(span),
+        }
+    }
+}

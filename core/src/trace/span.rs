@@ -1,0 +1,190 @@
+//! A span with what follows from it alone: made once when it comes, and read each time that its
+//! trace is made.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, OnceLock};
+
+use super::rounds;
+use crate::fields::message::{Message, ToolCall};
+use crate::fields::payloads::bare;
+use crate::fields::span_fields::{Role, SpanFields};
+
+/// What a model or an agent was given and said, in short.
+#[derive(Debug, Default)]
+pub struct Said {
+    /// What it was given since it last spoke.
+    pub news: Option<String>,
+    /// Its answer in one text.
+    pub response: Option<String>,
+    /// A hash of what it was given up to each message, that one included.
+    pub heard: Vec<u64>,
+    comes_again: OnceLock<Option<String>>,
+}
+
+/// A span as it was read, and what follows from it.
+#[derive(Debug)]
+pub struct Span {
+    /// As it was read.
+    pub fields: SpanFields,
+    /// Characters that it is held for, which say which of two copies tells more.
+    pub chars: usize,
+    /// A hash of all fields.
+    pub hash: u64,
+    /// Of a span that was given something or answered.
+    pub said: Said,
+    bares: OnceLock<Vec<Option<String>>>,
+}
+
+/// A hash of anything, the same in one process.
+#[must_use]
+pub fn hash_of(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Span {
+    /// Prepare a span.
+    #[must_use]
+    pub fn new(fields: SpanFields, chars: usize) -> Self {
+        let mut said = Said::default();
+        if fields.given.is_some() || fields.answer.is_some() {
+            let mut before = DefaultHasher::new();
+            for message in fields.heard() {
+                message.hash(&mut before);
+                said.heard.push(before.finish());
+            }
+            said.news = fields.news();
+            said.response = fields.response();
+        }
+        let hash = content(&fields, said.heard.last().copied());
+        Self {
+            fields,
+            chars,
+            hash,
+            said,
+            bares: OnceLock::new(),
+        }
+    }
+
+    /// When it was written, which orders the spans of a trace.
+    #[must_use]
+    pub fn place(&self) -> (i64, i64, &str) {
+        (
+            self.fields.end_ns,
+            self.fields.start_ns,
+            &self.fields.span_id,
+        )
+    }
+
+    /// The span, and when it began.
+    #[must_use]
+    pub fn start(&self) -> (i64, &str, &str) {
+        (
+            self.fields.start_ns,
+            &self.fields.trace_id,
+            &self.fields.span_id,
+        )
+    }
+
+    /// The value of the only argument of each call that it asks for, as frameworks show it bare.
+    #[must_use]
+    pub fn bares(&self) -> &[Option<String>] {
+        let read = |call: &ToolCall| bare(call.arguments.as_deref()?);
+        self.bares
+            .get_or_init(|| self.fields.calls().map(read).collect())
+    }
+
+    /// The words of the last message if it follows an answer, and came before; else `None`.
+    ///
+    /// A hook, a goal or a wrapper puts it into each round; ids and numbers of rounds do not count.
+    #[must_use]
+    pub fn comes_again(&self) -> Option<&str> {
+        self.said
+            .comes_again
+            .get_or_init(|| rounds::comes_again(self.fields.heard()))
+            .as_deref()
+    }
+
+    /// Whether it was given the same as another span, and anything.
+    #[must_use]
+    pub fn heard_same(&self, other: &Self) -> bool {
+        let (one, two) = (&self.said.heard, &other.said.heard);
+        !one.is_empty() && one.len() == two.len() && one.last() == two.last()
+    }
+
+    /// Whether it is more than a node of the tree.
+    #[must_use]
+    pub fn tells_of_turns(&self, kind: Option<Role>) -> bool {
+        let fields = &self.fields;
+        kind.is_some()
+            || fields
+                .status
+                .as_ref()
+                .is_some_and(|status| !status.is_empty())
+            || fields.figures.known()
+            || !fields.interventions.is_empty()
+    }
+}
+
+/// Whether the last message came after an agent's final answer.
+///
+/// An agent that calls tools by messages gives its final answer without a call. If no message has
+/// a call, the text after a response may be a result that the framework put into words.
+#[must_use]
+pub fn follows_answer(given: &[Arc<Message>]) -> bool {
+    let Some(before) = given.iter().rev().find(|message| message.role != "user") else {
+        return false;
+    };
+    before.role == "assistant"
+        && before.calls.is_empty()
+        && before.text.as_ref().is_some_and(|text| !text.is_empty())
+        && given.iter().any(|message| !message.calls.is_empty())
+}
+
+fn content(fields: &SpanFields, heard: Option<u64>) -> u64 {
+    let f = fields;
+    let coverage = f.figures.coverage.map(f64::to_bits);
+    let names = (
+        &f.trace_id,
+        &f.span_id,
+        &f.parent_span_id,
+        &f.service,
+        &f.links,
+        f.kind,
+    );
+    let inherited = (
+        &f.session,
+        &f.connection,
+        &f.task,
+        &f.task_parent,
+        &f.task_kind,
+        &f.agent,
+    );
+    let phase = (
+        &f.phase,
+        f.phase_start_ns,
+        &f.iteration,
+        &f.status,
+        &f.blockers,
+    );
+    let figures = (
+        f.figures.tests_failed,
+        f.figures.tests_total,
+        coverage,
+        f.figures.markers,
+    );
+    let more = (
+        &f.figures.metrics,
+        &f.interventions,
+        &f.shape,
+        &f.completed_work,
+    );
+    let call = (&f.name, &f.call_id, &f.arguments, &f.result, f.failed);
+    let failure = (&f.failure.kind, &f.failure.message, &f.failure.trace);
+    let answer = (&f.answer, &f.finish_reason, f.compacted, f.is_part);
+    let rest = (f.start_ns, f.end_ns, heard);
+    hash_of((
+        names, inherited, phase, figures, more, call, failure, answer, f.tokens, rest,
+    ))
+}

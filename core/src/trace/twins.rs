@@ -1,0 +1,202 @@
+//! Twin spans of two instrumentations that record the same call, merged into the outer span.
+
+use std::collections::HashMap;
+
+use super::tree::{Place, Tree};
+use super::view::View;
+use crate::fields::said::told;
+use crate::fields::span_fields::Role;
+
+/// The spans that ended, in order; each that repeats another one is merged into it.
+///
+/// That is a tool's span within a span of the same call, or a model's within a model's. Each span
+/// adds what the other does not know.
+#[must_use]
+pub fn merged_views<'a>(tree: &Tree<'a>) -> Vec<View<'a>> {
+    let mut views: Vec<View<'a>> = (0..tree.ended)
+        .map(|place| View::new(place, tree))
+        .collect();
+    let mut twins: Vec<(Place, Place)> = (0..tree.ended)
+        .filter_map(|place| Some((place, twin_of(place, tree)?)))
+        .collect();
+    let mut is_twin = vec![false; tree.ended];
+    for (place, _) in &twins {
+        is_twin[*place] = true;
+    }
+    twins.extend(copies(tree, &is_twin));
+    // A span that is still open has nothing to merge with yet.
+    twins.retain(|(_, twin)| *twin < tree.ended);
+    let lasts = lasts(&twins, tree.ended);
+    if lasts.is_empty() {
+        return views;
+    }
+    let mut is_merged = vec![false; tree.ended];
+    for (place, last) in lasts {
+        is_merged[place] = true;
+        let inner = views[place].clone();
+        views[last].add(&inner);
+    }
+    views.retain(|view| !is_merged[view.place]);
+    views
+}
+
+/// The nearest ancestor that has a kind, if it records the same thing.
+fn twin_of(place: Place, tree: &Tree<'_>) -> Option<Place> {
+    let kind = tree.kinds[place].filter(|kind| *kind != Role::Agent)?;
+    if tree.parent(place)? == place {
+        return Some(place); // A circle of one: nothing is merged into it.
+    }
+    let above = tree
+        .ancestors(place)
+        .find(|above| tree.kinds[*above].is_some());
+    if let Some(above) = above.filter(|above| tree.kinds[*above] == Some(kind))
+        && (kind == Role::Model || is_same_call(above, place, tree))
+    {
+        return Some(above);
+    }
+    if kind == Role::Model || tree.fields(place).arguments.is_none() {
+        return None;
+    }
+    // Agents and responses may lie between the spans of one call.
+    let mut around = tree
+        .ancestors(place)
+        .filter(|at| tree.kinds[*at] == Some(Role::Tool));
+    around.find(|outer| does_same(*outer, place, tree))
+}
+
+fn does_same(outer: Place, inner: Place, tree: &Tree<'_>) -> bool {
+    let (outer, inner) = (tree.fields(outer), tree.fields(inner));
+    let has_same_id =
+        outer.call_id.is_none() || inner.call_id.is_none() || outer.call_id == inner.call_id;
+    outer.name == inner.name && outer.arguments == inner.arguments && has_same_id
+}
+
+/// Whether two spans of tools show one call.
+///
+/// Agents write the server before the name of a tool, `github__search`, and the server does not.
+fn is_same_call(outer: Place, inner: Place, tree: &Tree<'_>) -> bool {
+    let (outer, inner) = (tree.fields(outer), tree.fields(inner));
+    if inner.is_part || outer.name == inner.name {
+        return true;
+    }
+    if inner.call_id == outer.call_id && told(inner.call_id.as_ref()).is_some() {
+        return true;
+    }
+    let (long, short) = (outer.name.to_lowercase(), inner.name.to_lowercase());
+    if long == short {
+        return true;
+    }
+    let before = long
+        .strip_suffix(&*short)
+        .and_then(|before| before.chars().next_back());
+    let is_longer = !short.is_empty() && before.is_some_and(|last| !last.is_alphanumeric());
+    is_longer && (inner.arguments.is_none() || inner.arguments == outer.arguments)
+}
+
+// Kind, name and arguments of spans of one time.
+type CopyKey<'a> = (Role, &'a str, Option<&'a str>);
+
+/// The copies of spans, each with the span that it repeats.
+///
+/// `BeeAI`'s instrumentation wrote a run when it ended, and again within each run around it, as that
+/// ended. So the parent of the one is above the other too; calls at one time have one parent.
+fn copies(tree: &Tree<'_>, is_twin: &[bool]) -> Vec<(Place, Place)> {
+    let mut found = Vec::new();
+    let time = |place: &Place| (tree.fields(*place).end_ns, tree.fields(*place).start_ns);
+    let every: Vec<Place> = (0..tree.ended).filter(|place| !is_twin[*place]).collect();
+    // The spans are in order, so that those of one time stand together.
+    let at_one_time = every.chunk_by(|one, other| time(one) == time(other));
+    for places in at_one_time.filter(|places| places.len() > 1) {
+        for group in alike(places, tree).iter().filter(|group| group.len() > 1) {
+            add_copies(group, tree, &mut found);
+        }
+    }
+    found
+}
+
+/// The spans that may be copies of each other, by groups.
+fn alike(places: &[Place], tree: &Tree<'_>) -> Vec<Vec<Place>> {
+    let mut at: HashMap<CopyKey, usize> = HashMap::new();
+    let mut groups: Vec<Vec<Place>> = Vec::new();
+    for place in places {
+        if let Some(key) = copy_key(*place, tree) {
+            let group = *at.entry(key).or_insert(groups.len());
+            if group == groups.len() {
+                groups.push(Vec::new());
+            }
+            groups[group].push(*place);
+        }
+    }
+    groups
+}
+
+fn add_copies(group: &[Place], tree: &Tree<'_>, found: &mut Vec<(Place, Place)>) {
+    // The first of them below each parent.
+    let mut below: HashMap<Option<&str>, Place> = HashMap::new();
+    for place in group {
+        below
+            .entry(tree.fields(*place).parent_span_id.as_deref())
+            .or_insert(*place);
+    }
+    for place in group {
+        let parent = tree.fields(*place).parent_span_id.as_deref();
+        let above = tree
+            .ancestors(*place)
+            .map(|above| Some(&*tree.fields(above).span_id));
+        let above = above.chain([None]).filter(|above| *above != parent);
+        let first = above.filter_map(|above| below.get(&above)).min();
+        found.extend(first.map(|first| (*place, *first)));
+    }
+}
+
+/// What a span and its copies share; `None` if it has no copies.
+fn copy_key<'a>(place: Place, tree: &Tree<'a>) -> Option<CopyKey<'a>> {
+    let fields = tree.fields(place);
+    let kind = tree.kinds[place].filter(|kind| *kind != Role::Agent)?;
+    if told(fields.call_id.as_ref()).is_some() || fields.start_ns == fields.end_ns {
+        return None;
+    }
+    Some((kind, &fields.name, fields.arguments.as_deref()))
+}
+
+/// Each span with the last one that follows it; one that leads into a circle has none.
+fn lasts(twins: &[(Place, Place)], count: usize) -> Vec<(Place, Place)> {
+    const UNKNOWN: Place = Place::MAX;
+    const CIRCLE: Place = Place::MAX - 1;
+    if twins.is_empty() {
+        return Vec::new();
+    }
+    let mut follows = vec![UNKNOWN; count];
+    for (place, twin) in twins {
+        follows[*place] = *twin;
+    }
+    let mut found = vec![UNKNOWN; count];
+    let mut passes = vec![usize::MAX; count]; // the walk that has passed each
+    let mut order = Vec::new();
+    for (walk, (start, _)) in twins.iter().enumerate() {
+        let (mut at, mut path) = (*start, Vec::new());
+        let last = loop {
+            if follows[at] == UNKNOWN {
+                break at;
+            }
+            if found[at] != UNKNOWN {
+                break found[at];
+            }
+            if passes[at] == walk {
+                break CIRCLE;
+            }
+            passes[at] = walk;
+            path.push(at);
+            at = follows[at];
+        };
+        for each in path {
+            found[each] = last;
+            order.push(each);
+        }
+    }
+    order
+        .into_iter()
+        .map(|each| (each, found[each]))
+        .filter(|(_, last)| *last < CIRCLE)
+        .collect()
+}

@@ -1,0 +1,188 @@
+//! A span as its turns see it: settled, and with what its twins add.
+
+use super::span::{Span, hash_of};
+use super::tree::{Place, Tree};
+use crate::fields::figures::Tokens;
+use crate::fields::message::ToolCall;
+use crate::fields::said::told;
+use crate::fields::span_fields::{Role, SpanFields};
+
+/// What is told of a span, by itself or by its twins.
+#[derive(Clone, Debug)]
+pub struct View<'a> {
+    /// Its place in the tree.
+    pub place: Place,
+    /// The span itself, of which names, times and all else are.
+    pub span: &'a Span,
+    /// What it is.
+    pub kind: Option<Role>,
+    /// The span with what was given.
+    pub heard: &'a Span,
+    /// The span with the answer.
+    pub answered: &'a Span,
+    /// Whether it failed.
+    pub failed: Option<bool>,
+    /// The id of the call.
+    pub call_id: Option<&'a str>,
+    /// Arguments.
+    pub arguments: Option<&'a str>,
+    /// Result.
+    pub result: Option<&'a str>,
+    /// Type of the failure.
+    pub error_type: Option<&'a str>,
+    /// Message of the failure.
+    pub error: Option<&'a str>,
+    /// Of the failure.
+    pub stacktrace: Option<&'a str>,
+    /// Why a model stopped.
+    pub finish_reason: Option<&'a str>,
+    /// Whether the history was compacted.
+    pub compacted: Option<bool>,
+    /// Tokens.
+    pub tokens: Tokens,
+    /// A hash of all that is told of it.
+    pub content: u64,
+}
+
+impl<'a> View<'a> {
+    /// A span as it is.
+    #[must_use]
+    pub fn new(place: Place, tree: &Tree<'a>) -> Self {
+        let span = tree.spans[place];
+        let fields = &span.fields;
+        Self {
+            place,
+            span,
+            kind: tree.kinds[place],
+            heard: span,
+            answered: span,
+            failed: fields.failed,
+            call_id: fields.call_id.as_deref(),
+            arguments: fields.arguments.as_deref(),
+            result: fields.result.as_deref(),
+            error_type: fields.failure.kind.as_deref(),
+            error: fields.failure.message.as_deref(),
+            stacktrace: fields.failure.trace.as_deref(),
+            finish_reason: fields.finish_reason.as_deref(),
+            compacted: fields.compacted,
+            tokens: fields.tokens,
+            content: span.hash,
+        }
+    }
+
+    /// Add what another span of the same thing knows. A failure that either of them saw is kept.
+    pub fn add(&mut self, inner: &View<'a>) {
+        self.content = hash_of((self.content, inner.content));
+        let failed = self.failed == Some(true) || inner.failed == Some(true);
+        self.failed = if failed {
+            Some(true)
+        } else {
+            self.failed.or(inner.failed)
+        };
+        self.call_id = or(self.call_id, inner.call_id);
+        self.arguments = self.arguments.or(inner.arguments);
+        self.result = self.result.or(inner.result);
+        self.error_type = or(self.error_type, inner.error_type);
+        self.error = or(self.error, inner.error);
+        self.stacktrace = or(self.stacktrace, inner.stacktrace);
+        if self.heard.fields.heard().is_empty() {
+            self.heard = inner.heard;
+        }
+        if self
+            .answered
+            .fields
+            .answer
+            .as_ref()
+            .is_none_or(Vec::is_empty)
+        {
+            self.answered = inner.answered;
+        }
+        self.finish_reason = or(self.finish_reason, inner.finish_reason);
+        self.compacted = self
+            .compacted
+            .filter(|compacted| *compacted)
+            .or(inner.compacted);
+        let (own, others) = (self.tokens, inner.tokens);
+        if known([others.input, others.cached, others.cache_write])
+            > known([own.input, own.cached, own.cache_write])
+        {
+            self.tokens.input = others.input;
+            self.tokens.cached = others.cached;
+            self.tokens.cache_write = others.cache_write;
+        }
+        if known([others.output, others.reasoning]) > known([own.output, own.reasoning]) {
+            (self.tokens.output, self.tokens.reasoning) = (others.output, others.reasoning);
+        }
+    }
+
+    /// The fields of the span itself.
+    #[must_use]
+    pub fn fields(&self) -> &'a SpanFields {
+        &self.span.fields
+    }
+
+    /// The id of the span.
+    #[must_use]
+    pub fn id(&self) -> &'a str {
+        &self.fields().span_id
+    }
+
+    /// Its name: that of the tool or the model.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        &self.fields().name
+    }
+
+    /// The start and the id, by which calls are taken one after the other.
+    #[must_use]
+    pub fn start(&self) -> (i64, &'a str) {
+        (self.fields().start_ns, self.id())
+    }
+
+    /// The calls that its answer asks for.
+    pub fn calls(&self) -> impl Iterator<Item = &'a ToolCall> + use<'a> {
+        self.answered.fields.calls()
+    }
+
+    /// Whether it is a turn of its own: a call, or a response; some spans only prepare one.
+    #[must_use]
+    pub fn speaks(&self) -> bool {
+        self.kind == Some(Role::Tool)
+            || self
+                .answered
+                .fields
+                .answer
+                .as_ref()
+                .is_some_and(|answer| !answer.is_empty())
+            || self.tokens.input.is_some_and(|count| count != 0)
+            || self.tokens.output.is_some_and(|count| count != 0)
+            || self.failed == Some(true)
+            || self.finish_reason.is_some_and(|reason| !reason.is_empty())
+    }
+
+    /// The last response in a model's history; `None` if it or this response has calls.
+    #[must_use]
+    pub fn talks_on(&self) -> Option<&'a str> {
+        let mut given = self.heard.fields.heard().iter().rev();
+        let before = given.find(|message| message.role == "assistant")?;
+        self.answered.fields.answer.as_ref()?;
+        if !before.calls.is_empty() || self.calls().next().is_some() {
+            return None;
+        }
+        told(before.text.as_ref())
+    }
+
+    /// The last message that it was given.
+    #[must_use]
+    pub fn message(&self) -> Option<&'a str> {
+        self.heard.fields.message()
+    }
+}
+
+fn or<'a>(first: Option<&'a str>, second: Option<&'a str>) -> Option<&'a str> {
+    first.filter(|text| !text.is_empty()).or(second)
+}
+
+fn known<const N: usize>(counts: [Option<i64>; N]) -> usize {
+    counts.iter().flatten().count()
+}
