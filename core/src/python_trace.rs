@@ -231,7 +231,7 @@ impl Buffer {
     }
 
     fn take_joined_anew(&mut self) -> HashMap<String, String> {
-        self.traces.ties.take_joined_anew()
+        self.traces.ties.take_joined_anew().into_iter().collect()
     }
 
     #[getter]

@@ -3,7 +3,7 @@
 //! A person's message is on the outermost span of a run, where the conventions put it. The spans of
 //! models below often repeat it.
 
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
 use super::span::follows_answer;
 use super::tree::{Place, Tree};

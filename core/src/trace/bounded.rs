@@ -1,8 +1,10 @@
 //! A map of bounded size: a new key removes the oldest.
 
 use std::borrow::Borrow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::Hash;
+
+use foldhash::{HashMap, HashMapExt};
 
 /// Keeps at most `count_max` keys; a key that is set again keeps its place.
 #[derive(Debug)]

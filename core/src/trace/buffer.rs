@@ -5,7 +5,9 @@
 //! what it has told. The turns of another trace are made again if the span changes them: by a
 //! result, a session, or the parent of a task.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+
+use foldhash::{HashMap, HashMapExt};
 
 use super::bounded::Bounded;
 use super::draft::{Draft, Taught};

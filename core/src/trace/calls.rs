@@ -1,6 +1,8 @@
 //! The calls that models asked for, and which of them have spans of their own.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
+
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
 use super::call_ids::{id_before, written_id};
 use super::tree::Tree;

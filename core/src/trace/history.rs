@@ -1,6 +1,6 @@
 //! What models were given: the results of calls, in the histories that their spans repeat.
 
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashMapExt, HashSet};
 
 use super::span::{Span, hash_of};
 use super::tree::{Place, Tree};

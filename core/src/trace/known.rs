@@ -1,7 +1,8 @@
 //! The turns of a trace that were told, and what is new when it is made again.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::{BTreeMap, BTreeSet};
+
+use foldhash::{HashMap, HashSet};
 
 use super::turn::{Key, Turn};
 
@@ -44,32 +45,10 @@ struct Told {
     round: u64, // when it was last made
 }
 
-/// Takes a hash as it is.
-#[derive(Debug, Default)]
-struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
-
-type ByHash<V> = HashMap<u64, V, BuildHasherDefault<Hashed>>;
-
 /// The turns that were told of a trace, by hashes of their keys.
 #[derive(Debug, Default)]
 pub struct Known {
-    turns: ByHash<Told>,
+    turns: HashMap<u64, Told>,
     round: u64,
 }
 
@@ -79,7 +58,7 @@ impl Known {
     pub fn learn(&mut self, turns: Vec<Turn<'_>>) -> (Vec<New>, Vec<(String, Key)>) {
         self.round += 1;
         let hashes: Vec<u64> = turns.iter().map(Turn::key_hash).collect();
-        let rows: ByHash<usize> = hashes
+        let rows: HashMap<u64, usize> = hashes
             .iter()
             .enumerate()
             .map(|(row, hash)| (*hash, row))

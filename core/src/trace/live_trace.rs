@@ -1,7 +1,9 @@
 //! The spans of one trace as they come, in order.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+
+use foldhash::{HashMap, HashSet, HashSetExt};
 
 use super::span::Span;
 

@@ -1,9 +1,10 @@
 //! Messages that a hook, a goal or a wrapper writes for each round.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::slice::from_ref;
 use std::sync::{Arc, LazyLock};
+
+use foldhash::{HashMap, HashMapExt};
 
 use fancy_regex::Regex as Fancy;
 use regex::Regex;

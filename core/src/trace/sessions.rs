@@ -3,7 +3,9 @@
 //! Some frameworks make a trace of each model call. They show the result of a call only in the
 //! history that a later trace repeats.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
+
+use foldhash::{HashMap, HashMapExt, HashSet};
 
 use super::bounded::Bounded;
 use super::history::{CallParts, Found, parts_of};

@@ -1,6 +1,8 @@
 //! Names of sessions that several services share: one session has one name.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+
+use foldhash::{HashMap, HashMapExt};
 
 use super::bounded::Bounded;
 use super::ties::{SESSIONS_MAX, TRACES_TOLD_MAX};

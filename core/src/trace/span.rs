@@ -1,13 +1,18 @@
 //! A span with what follows from it alone: made once when it comes, and read each time that its
 //! trace is made.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use foldhash::fast::RandomState;
 
 use super::rounds;
 use crate::fields::message::{Message, ToolCall};
 use crate::fields::payloads::bare;
 use crate::fields::span_fields::{Role, SpanFields};
+
+// Others in each process, so that nobody can make two texts that share one.
+static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
 /// What a model or an agent was given and said, in short.
 #[derive(Debug, Default)]
@@ -38,9 +43,7 @@ pub struct Span {
 /// A hash of anything, the same in one process.
 #[must_use]
 pub fn hash_of(value: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
+    HASHES.hash_one(value)
 }
 
 impl Span {
@@ -49,7 +52,7 @@ impl Span {
     pub fn new(fields: SpanFields, chars: usize) -> Self {
         let mut said = Said::default();
         if fields.given.is_some() || fields.answer.is_some() {
-            let mut before = DefaultHasher::new();
+            let mut before = HASHES.build_hasher();
             for message in fields.heard() {
                 message.hash(&mut before);
                 said.heard.push(before.finish());

@@ -1,6 +1,8 @@
 //! Which traces belong together: sessions named late, links, parents of tasks, whatever comes first.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+
+use foldhash::{HashMap, HashMapExt};
 
 use super::bounded::Bounded;
 use super::shared_names::SharedNames;

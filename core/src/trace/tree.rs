@@ -1,6 +1,6 @@
 //! The spans of one trace and their parents, and what spans inherit from those above them.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 use super::span::Span;
 use super::steps::settled_kinds;

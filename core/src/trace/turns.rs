@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::collections::HashSet;
+
+use foldhash::HashSet;
 
 use super::agents::{AgentRuns, NOBODY};
 use super::calls::{Asked, Calls};

@@ -1,6 +1,6 @@
 //! Twin spans of two instrumentations that record the same call, merged into the outer span.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 use super::tree::{Place, Tree};
 use super::view::View;

@@ -1,6 +1,8 @@
 //! How much of the spans was understood: what each became, and what the others look like.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+
+use foldhash::HashSet;
 
 use super::draft::Draft;
 use super::tree::{Place, Tree};
