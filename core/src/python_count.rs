@@ -173,7 +173,7 @@ impl Row {
 }
 
 /// The fields that are read, in the order in which they are given.
-pub const READ: [&str; 34] = [
+pub const READ: [&str; 35] = [
     "kind",
     "agent",
     "name",
@@ -205,13 +205,14 @@ pub const READ: [&str; 34] = [
     "markers",
     "input_tokens",
     "output_tokens",
+    "cached_tokens",
     "tests_failed",
     "tests_total",
     "coverage",
 ];
 const TEXTS: usize = 22;
 const FLAGS: usize = 2;
-const NUMBERS: usize = 7;
+const NUMBERS: usize = 8;
 
 /// The fields of one turn.
 struct Fields<'py> {
@@ -264,6 +265,7 @@ impl<'py> Fields<'py> {
             markers,
             input,
             output,
+            cached,
         ] = self.numbers;
         let [tests_failed, tests_total, coverage] = self.figures;
         Ok(Turn {
@@ -298,6 +300,7 @@ impl<'py> Fields<'py> {
             markers: markers.unwrap_or_default(),
             input_tokens: input.unwrap_or_default(),
             output_tokens: output.unwrap_or_default(),
+            cached_tokens: cached.unwrap_or_default(),
             tests_failed,
             tests_total,
             coverage,

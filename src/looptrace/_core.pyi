@@ -317,6 +317,9 @@ class CountedTurn:
     speaker: int
     steps: int
     talks_on: int
+    tokens_spent: int
+    tokens_spent_agent: int
+    tokens_spent_minute: int
     transitions_seen: int
     tries_since_progress: int
     turn: int

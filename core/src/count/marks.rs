@@ -116,6 +116,8 @@ pub struct Marked<'a> {
     pub markers: bool,
     pub input_tokens: i64,
     pub output_tokens: i64,
+    /// What the turn spends of a budget.
+    pub tokens_spent: i64,
     pub has_id: bool,
     pub trace: i64,
     pub step: i64,
@@ -148,6 +150,7 @@ pub fn mark<'a>(turn: &Turn<'a>, how: &'a Counting) -> Marked<'a> {
         markers: turn.markers > 0,
         input_tokens: turn.input_tokens,
         output_tokens: turn.output_tokens,
+        tokens_spent: tokens_spent(turn),
         has_id: turn.call_id.is_some(),
         trace,
         step: pair(trace, code_of(turn.step)),
@@ -161,6 +164,12 @@ pub fn mark<'a>(turn: &Turn<'a>, how: &'a Counting) -> Marked<'a> {
         own_figure,
         row,
     }
+}
+
+/// The tokens that a turn spends: all but those read from a cache, which cost a tenth or less.
+fn tokens_spent(turn: &Turn) -> i64 {
+    let read = turn.input_tokens.saturating_sub(turn.cached_tokens).max(0);
+    read.saturating_add(turn.output_tokens.max(0))
 }
 
 impl Row {

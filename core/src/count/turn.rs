@@ -36,6 +36,7 @@ pub struct Turn<'a> {
     pub markers: i64,
     pub input_tokens: i64,
     pub output_tokens: i64,
+    pub cached_tokens: i64,
     pub tests_failed: f64,
     pub tests_total: f64,
     pub coverage: f64,

@@ -7,7 +7,7 @@ when later turns arrive.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TypeVar, cast
@@ -18,6 +18,7 @@ from looptrace.rules.turns import UNKNOWN, Codes, Figures, Flags, Lane, Meanings
 
 __all__ = [
     "NS_PER_S",
+    "SOFT_PERCENT",
     "Pattern",
     "alike_in_a_row",
     "answers_in_a_row",
@@ -35,6 +36,7 @@ __all__ = [
     "same_as",
     "shortest",
     "streak",
+    "used",
     "within",
 ]
 
@@ -48,6 +50,9 @@ class Pattern:
 
 
 NS_PER_S = 1_000_000_000
+# From this part of a budget on its use is told.
+SOFT_PERCENT = 80
+PERCENTS = 100
 
 # The fewest answers that can be a loop.
 _PAIR = 2
@@ -356,3 +361,17 @@ def gathered(codes: Codes, length: Codes) -> Codes:
     end = np.arange(1, len(codes) + 1)
     gathered_codes: Codes = sums[end] - sums[np.maximum(end - length, 0)]
     return gathered_codes
+
+
+def used(spent: Sequence[Codes], limits: Sequence[int]) -> tuple[Codes, Codes]:
+    """Return the most percents of a limit that are spent, and the place of that limit.
+
+    `spent` has a column for each of the limits; a limit of 0 is none.
+    """
+    percents = np.array(
+        [
+            column * PERCENTS // limit if limit else np.zeros_like(column)
+            for column, limit in zip(spent, limits, strict=True)
+        ]
+    )
+    return percents.max(axis=0), percents.argmax(axis=0)

@@ -97,4 +97,7 @@ COUNTED = (
     Column("input_tokens_total", _INT, "tokens", "those of the task, up to it"),
     Column("output_tokens_sum", _INT, "tokens", "those of its agent in the task, up to it"),
     Column("output_tokens_total", _INT, "tokens", "those of the task, up to it"),
+    Column("tokens_spent", _INT, "tokens", "tokens of the epoch that came from no cache"),
+    Column("tokens_spent_agent", _INT, "tokens", "those of its agent"),
+    Column("tokens_spent_minute", _INT, "tokens", "those of the last minute"),
 )
