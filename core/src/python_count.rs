@@ -1,5 +1,8 @@
 //! The boundary of counting: columns of many turns, and one live turn after the other.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyString, PyTuple};
@@ -7,25 +10,57 @@ use pyo3::types::{PyAny, PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyStr
 use crate::count::how::{Counting, Messages, Metric, NS_PER_S};
 use crate::count::row::{self, COLUMNS, COMPARED, Columns, ROW_BYTES, Row};
 use crate::count::task::Task;
-use crate::count::turn::{NEVER_NS, Turn};
+use crate::count::turn::{NEVER_NS, Price, Turn};
 use crate::python::guarded;
+
+// A process meets few models, and the prices of many are forgotten and asked for again.
+const MODELS_KEPT_MAX: usize = 1_000;
 
 /// How to count, compiled once.
 #[pyclass(frozen, module = "looptrace._core", name = "Counting")]
 pub struct PyCounting {
     counting: Counting,
+    prices: Option<Prices>,
+}
+
+/// The prices of models, each asked for once.
+struct Prices {
+    price_of: Py<PyAny>,
+    known: Mutex<HashMap<String, Option<Price>>>,
+}
+
+impl Prices {
+    /// The price of the model of a response; none where it has none, or the turn is no response.
+    fn of(&self, py: Python<'_>, turn: &Turn) -> PyResult<Option<Price>> {
+        let (Some(name), "model") = (turn.name, turn.kind) else {
+            return Ok(None);
+        };
+        // A lock of a thread that panicked holds prices all the same.
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(price) = known().get(name) {
+            return Ok(*price);
+        }
+        let price: Option<[f64; 4]> = self.price_of.call1(py, (name,))?.extract(py)?;
+        let mut known = known();
+        if known.len() >= MODELS_KEPT_MAX {
+            known.clear();
+        }
+        known.insert(name.to_owned(), price.map(Price));
+        Ok(price.map(Price))
+    }
 }
 
 #[pymethods]
 impl PyCounting {
     #[new]
-    #[pyo3(signature = (seconds, messages, messages_kept, by_decision, converging))]
+    #[pyo3(signature = (seconds, messages, messages_kept, by_decision, converging, price_of=None))]
     fn new(
         seconds: [i64; 5],
         messages: &str,
         messages_kept: usize,
         by_decision: bool,
         converging: Vec<(String, String, Option<String>)>,
+        price_of: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let [
             idle_ns,
@@ -60,7 +95,11 @@ impl PyCounting {
             };
             counting.converge(&phase, metric);
         }
-        Ok(Self { counting })
+        let prices = price_of.map(|price_of| Prices {
+            price_of,
+            known: Mutex::default(),
+        });
+        Ok(Self { counting, prices })
     }
 
     /// The columns of the turns of whole tasks, and the phase before each turn.
@@ -83,13 +122,21 @@ impl PyCounting {
                     Some(Some(list)) => Ok(Some(list.get_item(at)?)),
                     _ => Ok(None),
                 })?;
-                let turn = fields.turn(None)?;
+                let mut turn = fields.turn(None)?;
+                turn.price = self.price_of(py, &turn)?;
                 columns.push(guarded(|| task.count(&turn, &self.counting))?);
             }
         }
         let made = columns.bytes.iter().map(|column| PyBytes::new(py, column));
         let made = PyTuple::new(py, made)?;
         Ok((made, PyList::new(py, columns.phases_before)?))
+    }
+}
+
+impl PyCounting {
+    fn price_of(&self, py: Python<'_>, turn: &Turn) -> PyResult<Option<Price>> {
+        let prices = self.prices.as_ref();
+        prices.map_or(Ok(None), |prices| prices.of(py, turn))
     }
 }
 
@@ -119,8 +166,10 @@ impl TaskCounts {
         order_ns: i64,
         how: &PyCounting,
     ) -> PyResult<Row> {
+        let py = turn.py();
         let fields = Fields::read(|at| Ok(Some(turn.get_item(at)?)))?;
-        let turn = fields.turn(Some(order_ns))?;
+        let mut turn = fields.turn(Some(order_ns))?;
+        turn.price = how.price_of(py, &turn)?;
         guarded(|| self.task.count(&turn, &how.counting))
     }
 
@@ -173,7 +222,7 @@ impl Row {
 }
 
 /// The fields that are read, in the order in which they are given.
-pub const READ: [&str; 35] = [
+pub const READ: [&str; 36] = [
     "kind",
     "agent",
     "name",
@@ -206,13 +255,14 @@ pub const READ: [&str; 35] = [
     "input_tokens",
     "output_tokens",
     "cached_tokens",
+    "cache_write_tokens",
     "tests_failed",
     "tests_total",
     "coverage",
 ];
 const TEXTS: usize = 22;
 const FLAGS: usize = 2;
-const NUMBERS: usize = 8;
+const NUMBERS: usize = 9;
 
 /// The fields of one turn.
 struct Fields<'py> {
@@ -266,6 +316,7 @@ impl<'py> Fields<'py> {
             input,
             output,
             cached,
+            cache_write,
         ] = self.numbers;
         let [tests_failed, tests_total, coverage] = self.figures;
         Ok(Turn {
@@ -301,6 +352,8 @@ impl<'py> Fields<'py> {
             input_tokens: input.unwrap_or_default(),
             output_tokens: output.unwrap_or_default(),
             cached_tokens: cached.unwrap_or_default(),
+            cache_write_tokens: cache_write.unwrap_or_default(),
+            price: None,
             tests_failed,
             tests_total,
             coverage,

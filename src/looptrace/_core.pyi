@@ -4,7 +4,7 @@ Texts are strings without half surrogate pairs. A fault of the core is a `Runtim
 the call, never the process.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import TypeAlias
 
 from looptrace.analyzer.schema.span_fields import SpanFields
@@ -257,6 +257,7 @@ class Counting:
         messages_kept: int,
         by_decision: bool,
         converging: Sequence[tuple[str, str, str | None]],
+        price_of: Callable[[str], tuple[float, float, float, float] | None] | None = None,
     ) -> None:
         """Compile settings.
 
@@ -266,6 +267,8 @@ class Counting:
             messages_kept: the last different messages with which a new one is compared.
             by_decision: whether messages resolve no gate.
             converging: phases, their metrics, and for an author's own: lower or higher.
+            price_of: the prices of a million tokens of a model, as `Price.by_kind` has them; it is
+                asked once for each model.
 
         Raises:
             ValueError: where a word is none of these.
@@ -317,6 +320,9 @@ class CountedTurn:
     speaker: int
     steps: int
     talks_on: int
+    money_spent: int
+    money_spent_agent: int
+    money_spent_minute: int
     tokens_spent: int
     tokens_spent_agent: int
     tokens_spent_minute: int

@@ -9,54 +9,72 @@ use super::marks::Marked;
 
 const MINUTE_S: i64 = 60;
 
+/// An amount of tokens, and of money in billionths of the currency.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Amount {
+    tokens: i64,
+    money: i64,
+}
+
+impl Amount {
+    fn add(&mut self, more: Self) {
+        self.tokens = self.tokens.saturating_add(more.tokens);
+        self.money = self.money.saturating_add(more.money);
+    }
+}
+
 /// What was spent since the last reset.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Spending {
-    tokens: i64,
-    agents: BTreeMap<i64, i64>,
-    /// By the second of their ends, those of the last minute.
-    seconds: VecDeque<(i64, i64)>,
-    tokens_minute: i64,
+    all: Amount,
+    agents: BTreeMap<i64, Amount>,
+    /// By the second of their ends, the amounts of the last minute.
+    seconds: VecDeque<(i64, Amount)>,
 }
 
 impl Spending {
     /// Add what a turn spends, and set what was spent up to it.
     pub fn spend(&mut self, one: &mut Marked) {
-        let tokens = one.tokens_spent;
+        let more = Amount {
+            tokens: one.tokens_spent,
+            money: one.money_spent,
+        };
         let row = &mut one.row;
+        self.all.add(more);
         let agent = self.agents.entry(row.agent).or_default();
-        *agent = agent.saturating_add(tokens);
-        self.tokens = self.tokens.saturating_add(tokens);
-        row.tokens_spent = self.tokens;
-        row.tokens_spent_agent = *agent;
-        row.tokens_spent_minute = self.in_minute(row.end_ns.div_euclid(NS_PER_S), tokens);
+        agent.add(more);
+        let mine = *agent;
+        let minute = self.in_minute(row.end_ns.div_euclid(NS_PER_S), more);
+        (row.tokens_spent, row.money_spent) = (self.all.tokens, self.all.money);
+        (row.tokens_spent_agent, row.money_spent_agent) = (mine.tokens, mine.money);
+        (row.tokens_spent_minute, row.money_spent_minute) = (minute.tokens, minute.money);
     }
 
     /// Add what is spent in a second; return what was in the minute up to it.
     ///
     /// A turn that ends before the last one counts at the end of the last one.
-    fn in_minute(&mut self, second: i64, tokens: i64) -> i64 {
+    fn in_minute(&mut self, second: i64, more: Amount) -> Amount {
         let since = second.saturating_sub(MINUTE_S);
-        while let Some((_, gone)) = self.seconds.front().filter(|each| each.0 <= since) {
-            self.tokens_minute -= gone;
+        while self.seconds.front().is_some_and(|each| each.0 <= since) {
             self.seconds.pop_front();
         }
-        let room = i64::MAX - self.tokens_minute;
-        let tokens = tokens.min(room);
-        self.tokens_minute += tokens;
         match self.seconds.back_mut() {
-            Some((last, spent)) if *last >= second => *spent += tokens,
-            _ if tokens == 0 => (),
-            _ => self.seconds.push_back((second, tokens)),
+            Some((last, spent)) if *last >= second => spent.add(more),
+            _ if more.tokens == 0 && more.money == 0 => (),
+            _ => self.seconds.push_back((second, more)),
         }
-        self.tokens_minute
+        let mut minute = Amount::default();
+        for (_, spent) in &self.seconds {
+            minute.add(*spent);
+        }
+        minute
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::{at, each};
-    use crate::count::turn::Turn;
+    use crate::count::turn::{Price, Turn};
 
     fn spends(second: i64, agent: &'static str, input: i64, cached: i64) -> Turn<'static> {
         Turn {
@@ -77,6 +95,18 @@ mod tests {
         ];
         assert_eq!(each(&turns, |row| row.tokens_spent), [11, 12, 16]);
         assert_eq!(each(&turns, |row| row.tokens_spent_agent), [11, 1, 15]);
+    }
+
+    #[test]
+    fn each_kind_of_token_has_its_price() {
+        let priced = Turn {
+            cache_write_tokens: 20,
+            price: Some(Price([3.0, 15.0, 0.3, 3.75])),
+            ..spends(0, "a", 100, 50)
+        };
+        let turns = [priced, spends(1, "a", 100, 0)];
+        let billionths = 30 * 3_000 + 15_000 + 50 * 300 + 20 * 3_750;
+        assert_eq!(each(&turns, |row| row.money_spent), [billionths; 2]);
     }
 
     #[test]

@@ -32,15 +32,17 @@ Test: TypeAlias = Callable[[NewTurn], bool]
 class Condition:
     """One statement about a turn.
 
-    With `setting`, the one column is at least as much as the rule's setting times `unit`, and one
-    more where it `exceeds` it; a setting of 0 sets no limit. With `before`, an earlier turn of the
-    task is known to equal it in all columns. Else the one column is known or set.
+    With `setting`, the one column is at least as much as this `share` of the rule's setting times
+    `unit`, and one more where it `exceeds` it; a setting of 0 sets no limit. With `before`, an
+    earlier turn of the task is known to equal it in all columns. Else the one column is known or
+    set.
     """
 
     columns: tuple[str, ...]
     before: bool = False
     setting: str | None = None
-    unit: int | Fraction = 1
+    unit: int = 1
+    share: int | Fraction = 1
     exceeds: bool = False
 
     def of(self, rule: Rule) -> Test:
@@ -53,7 +55,7 @@ class Condition:
         limit = getattr(rule, self.setting)
         if limit == 0 and not self.exceeds:
             return lambda turn: False  # noqa: ARG005 - Every test takes a turn.
-        least = ceil(limit * self.unit) + self.exceeds
+        least = ceil(round(limit * self.unit) * self.share) + self.exceeds
         return lambda turn: getattr(turn, column) >= least
 
 
@@ -102,9 +104,9 @@ def reaches(column: str, setting: str, unit: int = 1) -> Need:
     return _seen(column, setting=setting, unit=unit)
 
 
-def nears(column: str, setting: str) -> Need:
+def nears(column: str, setting: str, unit: int = 1) -> Need:
     """Need the part of a limit from which on it is told. Raises ValueError as `again` does."""
-    return _seen(column, setting=setting, unit=_SOFT)
+    return _seen(column, setting=setting, unit=unit, share=_SOFT)
 
 
 def exceeds(column: str, setting: str, unit: int = 1) -> Need:

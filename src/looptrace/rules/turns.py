@@ -127,6 +127,9 @@ class NewTurn(Protocol):
     silent: bool
     steps: int
     talks_on: int
+    money_spent: int
+    money_spent_agent: int
+    money_spent_minute: int
     tokens_spent: int
     tokens_spent_agent: int
     tokens_spent_minute: int
@@ -182,6 +185,9 @@ class Turns:
     tokens_spent: Codes  # tokens of the epoch that came from no cache, up to this turn
     tokens_spent_agent: Codes  # those of its agent
     tokens_spent_minute: Codes  # those of the last minute
+    money_spent: Codes  # what the epoch cost up to this turn, in billionths of the currency
+    money_spent_agent: Codes  # what its agent cost
+    money_spent_minute: Codes  # what the last minute cost
     errors: Codes  # own failures of calls in a row, up to this turn
     errors_before: Codes  # those of the epoch before the row began
     tests_failed: Figures

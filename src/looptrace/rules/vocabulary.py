@@ -17,6 +17,8 @@ import numpy as np
 from looptrace.rules.turns import UNKNOWN, Codes, Figures, Flags, Lane, Meanings
 
 __all__ = [
+    "BILLIONTHS",
+    "BUDGETED",
     "NS_PER_S",
     "SOFT_PERCENT",
     "Pattern",
@@ -50,9 +52,14 @@ class Pattern:
 
 
 NS_PER_S = 1_000_000_000
+# Of the currency in which money is counted.
+BILLIONTHS = 1_000_000_000
+# What a budget limits, in the order of the columns.
+BUDGETED = ("the task", "an agent of the task", "the task within a minute")
 # From this part of a budget on its use is told.
 SOFT_PERCENT = 80
 PERCENTS = 100
+_TIMES_MAX = 10
 
 # The fewest answers that can be a loop.
 _PAIR = 2
@@ -366,11 +373,12 @@ def gathered(codes: Codes, length: Codes) -> Codes:
 def used(spent: Sequence[Codes], limits: Sequence[int]) -> tuple[Codes, Codes]:
     """Return the most percents of a limit that are spent, and the place of that limit.
 
-    `spent` has a column for each of the limits; a limit of 0 is none.
+    `spent` has a column for each of the limits; a limit of 0 is none. What is spent ten times over
+    counts as that, so that no product is too large.
     """
     percents = np.array(
         [
-            column * PERCENTS // limit if limit else np.zeros_like(column)
+            np.minimum(column, limit * _TIMES_MAX) * PERCENTS // max(limit, 1)
             for column, limit in zip(spent, limits, strict=True)
         ]
     )

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
 from looptrace.rules.needs import nears
 from looptrace.rules.turns import Lane, LaneSpec
-from looptrace.rules.vocabulary import SOFT_PERCENT, used
+from looptrace.rules.vocabulary import BUDGETED, SOFT_PERCENT, used
 
 # No task reads more in the years of a server.
 TOKENS_MAX = 10**15
-# What has a limit, in the order of the columns.
-SUBJECTS = ("the task", "an agent of the task", "the task within a minute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +69,10 @@ class TokenBudget(Rule):
         spent = turns.tokens_spent, turns.tokens_spent_agent, turns.tokens_spent_minute
         limits = self.task, self.agent, self.minute
         percent, which = used([column[rows] for column in spent], limits)
-        return counts(percent, SOFT_PERCENT, (turns.epoch[rows] + 1) * len(SUBJECTS) + which)
+        return counts(percent, SOFT_PERCENT, (turns.epoch[rows] + 1) * len(BUDGETED) + which)
 
     def say(self, loop: Loop) -> str:
         """Name the limit and the share of it."""
-        place = loop.what % len(SUBJECTS)
+        place = loop.what % len(BUDGETED)
         limit = (self.task, self.agent, self.minute)[place]
-        return f"{SUBJECTS[place]} used {loop.attempts} % of its limit of {limit:,} tokens"
+        return f"{BUDGETED[place]} used {loop.attempts} % of its limit of {limit:,} tokens"
