@@ -43,8 +43,8 @@ from typing import Any, TypeAlias
 
 import yaml
 
+from looptrace.analyzer.settings import prices
 from looptrace.analyzer.settings.sections import parsed
-from looptrace.analyzer.tuning import prices
 from tests.wheels import build_environment, copy_sources
 
 ROOT = Path(__file__).parents[1]

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 import polars as pl
 import pytest
 
-from looptrace.analyzer.detect.counters import DAY_S
+from looptrace.analyzer.detect.counters import DAY_S, Counting
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.prices import Price, Prices
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.engine import live_tasks
 from looptrace.analyzer.engine.batch import detect
@@ -18,10 +19,14 @@ from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.rules.contract import Rule
 
+# Of the model that all notation has.
+PRICES = Prices("USD", (Price("model", 3, 15, 0.3),))
+
 
 def ruleset(rules: Sequence[Rule] | None) -> RuleSet:
     """Return what judges: these rules, by default all with their defaults."""
-    return DEFAULT if rules is None else RuleSet(tuple(rules))
+    counting = Counting(prices=PRICES)
+    return DEFAULT if rules is None else RuleSet(tuple(rules), counting=counting)
 
 
 def findings_of(turns: pl.DataFrame, rules: RuleSet = DEFAULT) -> list[Finding]:

@@ -1,6 +1,7 @@
 //! The boundary of counting: columns of many turns, and one live turn after the other.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch};
 use pyo3::exceptions::PyValueError;
@@ -11,26 +12,59 @@ use pyo3::types::{PyAny, PyByteArray, PyBytes, PyDict, PyString, PyTuple};
 use crate::count::how::{Counting, Messages, Metric, NS_PER_S};
 use crate::count::row::{self, COLUMNS, COMPARED, Columns, ROW_BYTES, Row};
 use crate::count::task::Task;
-use crate::count::turn::{NEVER_NS, Turn};
+use crate::count::turn::{NEVER_NS, Price, Turn};
 use crate::python::guarded;
 use crate::python_arrow::{Flags, Floats, Ints, Table, Texts, texts};
+
+// A process meets few models, and the prices of many are forgotten and asked for again.
+const MODELS_KEPT_MAX: usize = 1_000;
 
 /// How to count, compiled once.
 #[pyclass(frozen, module = "looptrace._core", name = "Counting")]
 pub struct PyCounting {
     counting: Counting,
+    prices: Option<Prices>,
+}
+
+/// The prices of models, each asked for once.
+struct Prices {
+    price_of: Py<PyAny>,
+    known: Mutex<HashMap<String, Option<Price>>>,
+}
+
+impl Prices {
+    /// The price of the model of a response; none where it has none, or the turn is no response.
+    fn of(&self, turn: &Turn) -> PyResult<Option<Price>> {
+        let (Some(name), "model") = (turn.name, turn.kind) else {
+            return Ok(None);
+        };
+        // A lock of a thread that panicked holds prices all the same.
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(price) = known().get(name) {
+            return Ok(*price);
+        }
+        let price: Option<[f64; 4]> =
+            Python::attach(|py| self.price_of.call1(py, (name,))?.extract(py))?;
+        let mut known = known();
+        if known.len() >= MODELS_KEPT_MAX {
+            known.clear();
+        }
+        known.insert(name.to_owned(), price.map(Price));
+        Ok(price.map(Price))
+    }
 }
 
 #[pymethods]
 impl PyCounting {
     #[new]
-    #[pyo3(signature = (seconds, messages, messages_kept, by_decision, converging))]
+    #[pyo3(signature = (seconds, messages, messages_kept, by_decision, converging, price_of=None))]
     fn new(
         seconds: [i64; 5],
         messages: &str,
         messages_kept: usize,
         by_decision: bool,
         converging: Vec<(String, String, Option<String>)>,
+        price_of: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let [
             idle_ns,
@@ -65,7 +99,11 @@ impl PyCounting {
             };
             counting.converge(&phase, metric);
         }
-        Ok(Self { counting })
+        let prices = price_of.map(|price_of| Prices {
+            price_of,
+            known: Mutex::default(),
+        });
+        Ok(Self { counting, prices })
     }
 
     /// The columns of the turns of whole tasks, of a table of turns.
@@ -82,12 +120,20 @@ impl PyCounting {
                     if name != mine {
                         (name, task) = (mine, Task::default());
                     }
-                    let turn = fields.turn(row);
+                    let mut turn = fields.turn(row);
+                    turn.price = self.price_of(&turn)?;
                     columns.push(guarded(|| task.count(&turn, &self.counting))?);
                 }
             }
             written(columns)
         })
+    }
+}
+
+impl PyCounting {
+    fn price_of(&self, turn: &Turn) -> PyResult<Option<Price>> {
+        let prices = self.prices.as_ref();
+        prices.map_or(Ok(None), |prices| prices.of(turn))
     }
 }
 
@@ -145,7 +191,8 @@ impl TaskCounts {
         how: &PyCounting,
     ) -> PyResult<Row> {
         let fields = Fields::read(turn)?;
-        let turn = fields.turn(order_ns);
+        let mut turn = fields.turn(order_ns);
+        turn.price = how.price_of(&turn)?;
         guarded(|| self.task.count(&turn, &how.counting))
     }
 
@@ -198,7 +245,7 @@ impl Row {
 }
 
 /// The fields that are read, in the order in which they are given.
-pub const READ: [&str; 34] = [
+pub const READ: [&str; 36] = [
     "kind",
     "agent",
     "name",
@@ -230,13 +277,15 @@ pub const READ: [&str; 34] = [
     "markers",
     "input_tokens",
     "output_tokens",
+    "cached_tokens",
+    "cache_write_tokens",
     "tests_failed",
     "tests_total",
     "coverage",
 ];
 const TEXTS: usize = 22;
 const FLAGS: usize = TEXTS + 2;
-const NUMBERS: usize = FLAGS + 7;
+const NUMBERS: usize = FLAGS + 9;
 
 /// A turn by its texts and whole numbers, in the order of `READ`.
 fn turn_of<'a>(
@@ -273,6 +322,8 @@ fn turn_of<'a>(
         markers: number(4).unwrap_or_default(),
         input_tokens: number(5).unwrap_or_default(),
         output_tokens: number(6).unwrap_or_default(),
+        cached_tokens: number(7).unwrap_or_default(),
+        cache_write_tokens: number(8).unwrap_or_default(),
         ..Turn::default()
     }
 }

@@ -262,6 +262,7 @@ class Counting:
         messages_kept: int,
         by_decision: bool,
         converging: Sequence[tuple[str, str, str | None]],
+        price_of: Callable[[str], tuple[float, float, float, float] | None] | None = None,
     ) -> None:
         """Compile settings.
 
@@ -271,6 +272,8 @@ class Counting:
             messages_kept: the last different messages with which a new one is compared.
             by_decision: whether messages resolve no gate.
             converging: phases, their metrics, and for an author's own: lower or higher.
+            price_of: the prices of a million tokens of a model, as `Price.by_kind` has them; it is
+                asked once for each model.
 
         Raises:
             ValueError: where a word is none of these.
@@ -323,6 +326,12 @@ class CountedTurn:
     speaker: int
     steps: int
     talks_on: int
+    money_spent: int
+    money_spent_agent: int
+    money_spent_minute: int
+    tokens_spent: int
+    tokens_spent_agent: int
+    tokens_spent_minute: int
     transitions_seen: int
     tries_since_progress: int
     turn: int

@@ -11,7 +11,6 @@ import pytest
 
 from looptrace.analyzer.detect.columns import columns
 from looptrace.analyzer.detect.counters import add_counters
-from looptrace.analyzer.detect.ruleset import DEFAULT
 from looptrace.analyzer.testing.notation import tasks_in
 from looptrace.rules.contract import Rule
 from looptrace.rules.docs import examples
@@ -19,6 +18,7 @@ from looptrace.rules.needs import ALWAYS, again, exceeds, has, reaches
 from looptrace.rules.registry import RULES
 from looptrace.rules.turns import UNKNOWN, Turns
 from tests.analyzer.engine.test_any_settings import many_tasks
+from tests.drivers import ruleset
 from tests.rules.test_cases import ALL
 from tests.seeds import seeds
 
@@ -45,7 +45,7 @@ class Row:
 
 def unneeded(rule: Rule, table: pl.DataFrame) -> tuple[int, list[int]]:
     """Return at how many turns a rule fires, and those at which it lacks what it needs."""
-    turns = columns(add_counters(table, DEFAULT.counting))
+    turns = columns(add_counters(table, ruleset([]).counting))
     lane = turns.lane(rule.lane)
     fired = lane.rows[np.flatnonzero(rule.evaluate(lane).fires)].tolist()
     has_needed = rule.needs.of(rule)

@@ -8,6 +8,7 @@ use super::codes::UNKNOWN;
 use super::how::{Metric, NS_PER_S};
 use super::marks::Marked;
 use super::row::{Row, STATUSES, place};
+use super::spending::Spending;
 use super::task::pairs;
 
 // A pause of the task from which on it is at rest: nobody works while a person or a machine sleeps.
@@ -88,6 +89,8 @@ pub struct Epoch {
     visits: BTreeMap<(i64, i64), i64>,
     #[serde(with = "pairs")]
     transitions: BTreeMap<(i64, i64, i64, i64), i64>,
+    /// What its turns have spent.
+    pub spending: Spending,
 }
 
 impl Epoch {

@@ -10,7 +10,7 @@ use super::codes::{UNKNOWN, code_of, pair};
 use super::how::{Counting, Metric};
 use super::row::{CUTS, KINDS, Row, STATUSES, place};
 use super::search::{asks_help, found};
-use super::turn::Turn;
+use super::turn::{Price, Turn};
 use crate::patterns::Pattern;
 use crate::same::kinds::EXTERNAL;
 use crate::same::made::makes;
@@ -116,6 +116,10 @@ pub struct Marked<'a> {
     pub markers: bool,
     pub input_tokens: i64,
     pub output_tokens: i64,
+    /// What the turn spends of a budget.
+    pub tokens_spent: i64,
+    /// What it costs, in billionths of the currency.
+    pub money_spent: i64,
     pub has_id: bool,
     pub trace: i64,
     pub step: i64,
@@ -148,6 +152,8 @@ pub fn mark<'a>(turn: &Turn<'a>, how: &'a Counting) -> Marked<'a> {
         markers: turn.markers > 0,
         input_tokens: turn.input_tokens,
         output_tokens: turn.output_tokens,
+        tokens_spent: tokens_spent(turn),
+        money_spent: money_spent(turn),
         has_id: turn.call_id.is_some(),
         trace,
         step: pair(trace, code_of(turn.step)),
@@ -161,6 +167,30 @@ pub fn mark<'a>(turn: &Turn<'a>, how: &'a Counting) -> Marked<'a> {
         own_figure,
         row,
     }
+}
+
+/// The tokens that a turn spends: all but those read from a cache, which cost a tenth or less.
+fn tokens_spent(turn: &Turn) -> i64 {
+    let read = turn.input_tokens.saturating_sub(turn.cached_tokens).max(0);
+    read.saturating_add(turn.output_tokens.max(0))
+}
+
+/// What a turn costs, in billionths of the currency; 0 where no price is known.
+fn money_spent(turn: &Turn) -> i64 {
+    let Some(Price(prices)) = turn.price else {
+        return 0;
+    };
+    let (cached, written) = (turn.cached_tokens.max(0), turn.cache_write_tokens.max(0));
+    let other = turn
+        .input_tokens
+        .saturating_sub(cached.saturating_add(written));
+    let tokens = [other.max(0), turn.output_tokens.max(0), cached, written];
+    let each = tokens.iter().zip(prices);
+    // The price of a million tokens, times a billionth.
+    let billionths: f64 = each
+        .map(|(tokens, price)| *tokens as f64 * price * 1e3)
+        .sum();
+    billionths.round() as i64
 }
 
 impl Row {

@@ -12,6 +12,7 @@ pub mod how;
 pub mod marks;
 pub mod row;
 pub mod search;
+pub mod spending;
 pub mod steps;
 pub mod task;
 #[cfg(test)]

@@ -142,7 +142,8 @@ columns! {
         iteration visits transitions_seen steps busy_ns errors errors_before overdue_ns waits_seen
         changes_seen calls_seen works_seen improvements figures_compared turns_since_best
         turns_since_best_before tries_since_progress tries_since_progress_before measured
-        look_chars reminded cut compacted chant_times chant_chars talks_on
+        look_chars reminded cut compacted chant_times chant_chars talks_on tokens_spent
+        tokens_spent_agent tokens_spent_minute money_spent money_spent_agent money_spent_minute
     }
     figures { tests_failed tests_total coverage }
     flags {

@@ -72,6 +72,7 @@ impl Task {
         self.steps.mark(&mut one);
         let improves = self.epoch.progress(&mut one);
         self.epoch.attempt(&mut one.row, improves);
+        self.epoch.spending.spend(&mut one);
         let since = self.before.as_ref().filter(|_| !begins);
         let declared = since.is_some_and(|before| one.phase_start_ns >= before.end_ns);
         self.epoch.visit(&mut one, declared);

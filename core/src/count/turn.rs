@@ -1,5 +1,9 @@
 //! The fields of a turn from which its codes, marks and counts are made.
 
+/// The prices of a million tokens: input, output, and input read from a cache and put into one.
+#[derive(Clone, Copy, Debug)]
+pub struct Price(pub [f64; 4]);
+
 /// A fingerprinted turn, as `schema/turns.py` describes it; figures are NaN where it does not say.
 #[allow(missing_docs)]
 #[derive(Clone, Debug, Default)]
@@ -36,9 +40,13 @@ pub struct Turn<'a> {
     pub markers: i64,
     pub input_tokens: i64,
     pub output_tokens: i64,
+    pub cached_tokens: i64,
+    pub cache_write_tokens: i64,
     pub tests_failed: f64,
     pub tests_total: f64,
     pub coverage: f64,
+    /// Unknown where there are no prices, or none of its model.
+    pub price: Option<Price>,
 }
 
 /// Before all times: no span around the turn declares its phase.

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import click
 
+from looptrace.analyzer.detect.prices import Prices
 from looptrace.analyzer.llm_judge import Opinions
 from looptrace.analyzer.report.ci import (
     Loops,
@@ -28,9 +29,9 @@ from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report_parts
 from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.report.terminal import print_report
+from looptrace.analyzer.settings import prices
 from looptrace.analyzer.settings.given import selected
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.analyzer.tuning import prices
 from looptrace.analyzer.tuning.loop_money import loop_money
 from looptrace.cli import EXIT_FOUND, EXIT_UNREADABLE
 from looptrace.cli.config import config_option
@@ -118,7 +119,7 @@ def analyze(
         context.exit()
     settings = selected(settings, select, ignore)
     known = None if baseline is None else baseline_of(baseline)
-    table = _prices(prices_file, form)
+    table = _prices(prices_file, form) or settings.policy.rule_set.counting.prices
     asked = judge_of(judge, settings)
     with engine_of(engine, address, paths) as judging:
         with_turns = form in _WITH_TURNS or asked is not None or table is not None
@@ -142,7 +143,7 @@ def analyze(
     context.exit(_exit_code(loops, fail_on))
 
 
-def _prices(file: Path | None, form: str) -> prices.Prices | None:
+def _prices(file: Path | None, form: str) -> Prices | None:
     if file and form == _WITHOUT_COSTS:
         raise click.UsageError(f"--prices changes nothing: --format {form} shows no costs.")
     return prices.load(file) if file else None

@@ -20,7 +20,7 @@ from looptrace.analyzer.report.tables import (
     print_section,
     stdout_console,
 )
-from looptrace.analyzer.report.wording import ordinal
+from looptrace.analyzer.report.wording import reached_text
 from looptrace.analyzer.settings.sections import Settings, default
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
@@ -174,7 +174,7 @@ def _print_details(details: GateDetails) -> None:
         ("agent", gate.agent or "-"),
         ("status", _status(gate)),
         *([("its agent", gate.agent_state.text)] if gate.agent_state else []),
-        ("opened", f"{utc_s(gate.opened_ns)}, at the {ordinal(details.event.attempts)} time"),
+        ("opened", f"{utc_s(gate.opened_ns)}, {reached_text(details.event)}"),
         ("why", f"{gate.why}; when it opened: {gate.reason}"),
         ("rule", gate.rule),
         ("signature", gate.signature),

@@ -124,6 +124,7 @@ class Loop:
     phase_before: str | None = None
     phases: tuple[str, ...] = ()  # of the turns that the others repeat
     reworded: bool = False  # some requests mean the same in other words
+    what: int = 0  # the code of what repeats, as the evaluation has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,8 @@ class Rule(ABC):
     # Whether it reads the texts of its lane, which are kept for such rules only.
     reads_texts: ClassVar[bool] = False
     checked: ClassVar[Checked] = "with_loops"
+    # Whether its attempts are percents of a limit.
+    counts_percents: ClassVar[bool] = False
     # The actions that its ladder may have; a rule that only guesses may have few.
     actions: ClassVar[tuple[Action, ...]] = ACTIONS
 

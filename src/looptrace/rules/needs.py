@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from fractions import Fraction
+from math import ceil
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from looptrace.rules.turns import UNKNOWN, NewTurn, Turns
+from looptrace.rules.vocabulary import PERCENTS, SOFT_PERCENT
 
 if TYPE_CHECKING:
     from looptrace.rules.contract import Rule
 
-__all__ = ["ALWAYS", "Need", "again", "exceeds", "has", "reaches"]
+__all__ = ["ALWAYS", "Need", "again", "exceeds", "has", "nears", "reaches"]
 
+# From this part of a limit on its use is told.
+_SOFT = Fraction(SOFT_PERCENT, PERCENTS)
 _SEEN = frozenset(NewTurn.__annotations__)
 _COLUMNS = frozenset(column.name for column in fields(Turns))
 
@@ -27,15 +32,17 @@ Test: TypeAlias = Callable[[NewTurn], bool]
 class Condition:
     """One statement about a turn.
 
-    With `setting`, the one column is at least as much as the rule's setting times `unit`, and one
-    more where it `exceeds` it. With `before`, an earlier turn of the task is known to equal it in
-    all columns. Else the one column is known or set.
+    With `setting`, the one column is at least as much as this `share` of the rule's setting times
+    `unit`, and one more where it `exceeds` it; a setting of 0 sets no limit. With `before`, an
+    earlier turn of the task is known to equal it in all columns. Else the one column is known or
+    set.
     """
 
     columns: tuple[str, ...]
     before: bool = False
     setting: str | None = None
     unit: int = 1
+    share: int | Fraction = 1
     exceeds: bool = False
 
     def of(self, rule: Rule) -> Test:
@@ -45,7 +52,10 @@ class Condition:
             return lambda turn: turn.again(*columns)
         if self.setting is None:
             return lambda turn: getattr(turn, column) != UNKNOWN
-        least = getattr(rule, self.setting) * self.unit + self.exceeds
+        limit = getattr(rule, self.setting)
+        if limit == 0 and not self.exceeds:
+            return lambda turn: False  # noqa: ARG005 - Every test takes a turn.
+        least = ceil(round(limit * self.unit) * self.share) + self.exceeds
         return lambda turn: getattr(turn, column) >= least
 
 
@@ -92,6 +102,11 @@ def has(column: str) -> Need:
 def reaches(column: str, setting: str, unit: int = 1) -> Need:
     """Need at least a setting's value times `unit`. Raises ValueError as `again` does."""
     return _seen(column, setting=setting, unit=unit)
+
+
+def nears(column: str, setting: str, unit: int = 1) -> Need:
+    """Need the part of a limit from which on it is told. Raises ValueError as `again` does."""
+    return _seen(column, setting=setting, unit=unit, share=_SOFT)
 
 
 def exceeds(column: str, setting: str, unit: int = 1) -> Need:

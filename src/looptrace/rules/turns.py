@@ -127,6 +127,12 @@ class NewTurn(Protocol):
     silent: bool
     steps: int
     talks_on: int
+    money_spent: int
+    money_spent_agent: int
+    money_spent_minute: int
+    tokens_spent: int
+    tokens_spent_agent: int
+    tokens_spent_minute: int
     transitions_seen: int
     tries_since_progress: int
     turns_since_best: int
@@ -176,6 +182,12 @@ class Turns:
     twin_search: Flags  # a search that found the same
     steps: Codes  # counts the turns of the epoch, up to this one
     busy_ns: Codes  # time of the epoch up to this turn, without the time at rest
+    tokens_spent: Codes  # tokens of the epoch that came from no cache, up to this turn
+    tokens_spent_agent: Codes  # those of its agent
+    tokens_spent_minute: Codes  # those of the last minute
+    money_spent: Codes  # what the epoch cost up to this turn, in billionths of the currency
+    money_spent_agent: Codes  # what its agent cost
+    money_spent_minute: Codes  # what the last minute cost
     errors: Codes  # own failures of calls in a row, up to this turn
     errors_before: Codes  # those of the epoch before the row began
     tests_failed: Figures

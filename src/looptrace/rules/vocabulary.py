@@ -7,7 +7,7 @@ when later turns arrive.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TypeVar, cast
@@ -17,7 +17,10 @@ import numpy as np
 from looptrace.rules.turns import UNKNOWN, Codes, Figures, Flags, Lane, Meanings
 
 __all__ = [
+    "BILLIONTHS",
+    "BUDGETED",
     "NS_PER_S",
+    "SOFT_PERCENT",
     "Pattern",
     "alike_in_a_row",
     "answers_in_a_row",
@@ -35,6 +38,7 @@ __all__ = [
     "same_as",
     "shortest",
     "streak",
+    "used",
     "within",
 ]
 
@@ -48,6 +52,14 @@ class Pattern:
 
 
 NS_PER_S = 1_000_000_000
+# Of the currency in which money is counted.
+BILLIONTHS = 1_000_000_000
+# What a budget limits, in the order of the columns.
+BUDGETED = ("the task", "an agent of the task", "the task within a minute")
+# From this part of a budget on its use is told.
+SOFT_PERCENT = 80
+PERCENTS = 100
+_TIMES_MAX = 10
 
 # The fewest answers that can be a loop.
 _PAIR = 2
@@ -356,3 +368,18 @@ def gathered(codes: Codes, length: Codes) -> Codes:
     end = np.arange(1, len(codes) + 1)
     gathered_codes: Codes = sums[end] - sums[np.maximum(end - length, 0)]
     return gathered_codes
+
+
+def used(spent: Sequence[Codes], limits: Sequence[int]) -> tuple[Codes, Codes]:
+    """Return the most percents of a limit that are spent, and the place of that limit.
+
+    `spent` has a column for each of the limits; a limit of 0 is none. What is spent ten times over
+    counts as that, so that no product is too large.
+    """
+    percents = np.array(
+        [
+            np.minimum(column, limit * _TIMES_MAX) * PERCENTS // max(limit, 1)
+            for column, limit in zip(spent, limits, strict=True)
+        ]
+    )
+    return percents.max(axis=0), percents.argmax(axis=0)

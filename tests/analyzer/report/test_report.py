@@ -14,6 +14,7 @@ from rich.console import Console
 
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
 from looptrace.analyzer.detect.loops import Loop, loops_in
+from looptrace.analyzer.detect.prices import Price, Prices
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.gates.events import EventType, Failure, GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
@@ -34,7 +35,6 @@ from looptrace.analyzer.schema.span_fields import Shape
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.tuning.loop_money import loop_money
-from looptrace.analyzer.tuning.prices import Price, Prices
 from looptrace.rules.contract import ACTIONS, Action
 from tests.paths import ROOT
 from tests.schemas import conflicts, fields

@@ -948,7 +948,7 @@ def test_schema_describes_what_can_be_set() -> None:
 
     assert len(plain) == len(RULES) + 3
     for header, section in plain.items():
-        numbers = [setting for setting in section.inner if setting.kind is int]
+        numbers = [setting for setting in section.inner if setting.kind in (int, float)]
         assert numbers
         for bound, beyond in (("ge", -1), ("le", 1)):
             lines = [f"{setting.name} = {setting.about[bound]}" for setting in numbers]

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from looptrace.analyzer.detect.prices import Price, Prices
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.policy import DetectionPolicy
@@ -18,7 +19,6 @@ from looptrace.analyzer.settings.profiles import PROFILES
 from looptrace.analyzer.settings.sections import Settings, default, of_profile, parsed
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.tuning.backtest import Backtest, Opened, Spent, Total, backtest
-from looptrace.analyzer.tuning.prices import Price, Prices
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document

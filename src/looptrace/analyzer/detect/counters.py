@@ -13,6 +13,7 @@ import polars as pl
 from looptrace import _core
 from looptrace.analyzer.detect.persons import Persons
 from looptrace.analyzer.detect.phases import Converging
+from looptrace.analyzer.detect.prices import Prices
 from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.rules.contract import check_bounds, numbers, setting
 
@@ -63,6 +64,7 @@ class Counting:
         doc="Seconds of idle time after which a new run of the task begins, whatever comes.",
     )
     persons: Persons = field(default_factory=Persons)
+    prices: Prices | None = None  # None where money does not count
 
     def __post_init__(self) -> None:
         check_bounds("recovery", numbers(self))  # The section of the settings with these fields.
@@ -78,7 +80,12 @@ class Counting:
         converging = [(phase, *metric) for phase, metric in self.converging.items()]
         by_decision = persons.resolved_by == "decision"
         return _core.Counting(
-            seconds, persons.messages, persons.messages_kept, by_decision, converging
+            seconds,
+            persons.messages,
+            persons.messages_kept,
+            by_decision,
+            converging,
+            self.prices.by_kind if self.prices else None,
         )
 
 

@@ -140,6 +140,7 @@ class Stretch:
             attempts=self.attempts_at(fired),
             failed=self.failing > self.index_of(fired),
             reworded=self.reworded_at(fired),
+            what=self.what,
             phase=self.last.phase,
             phase_before=self.last.phase_before,
             phases=tuple(row.phase or "" for row in self.first),

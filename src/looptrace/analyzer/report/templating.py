@@ -16,9 +16,11 @@ from looptrace.analyzer.report.wording import (
     cost_text,
     count_text,
     counted,
+    counts_percents,
     duration_text,
     loop_cost_text,
     ordinal,
+    reached_text,
 )
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import known_us
@@ -48,6 +50,7 @@ def template(name: str) -> Template:
         "count": count_text,
         "counted": counted,
         "ordinal": ordinal,
+        "reached": reached_text,
         "duration": duration_text,
         "fenced": fenced,
         "loop_cost": loop_cost_text,
@@ -57,6 +60,7 @@ def template(name: str) -> Template:
         "short": partial(plain, length_max=SHORT_LENGTH_MAX),
         "utc": known_us,
     }
+    environment.tests["percents"] = counts_percents
     return environment.get_template(name)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from looptrace.analyzer.detect.findings import Cost, Finding
 from looptrace.analyzer.detect.loops import Loop
+from looptrace.analyzer.detect.rule_plugins import every_rule
 from looptrace.analyzer.engine.analysis import Analysis, Outage
 from looptrace.analyzer.gates.events import GateCause, GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
@@ -129,7 +130,19 @@ def _told_more(event: GateEvent) -> str:
         "pivot": f": change of course {event.pivots}",
     }
     action = event.action or ""
-    return f" by {event.rule}, at the {ordinal(event.attempts)} time{more.get(action, '')}"
+    return f" by {event.rule}, {reached_text(event)}{more.get(action, '')}"
+
+
+def reached_text(event: GateEvent) -> str:
+    """Write `at the 3rd time`, or `at 94 % of the limit`: how far the loop of an event had come."""
+    if counts_percents(event.rule):
+        return f"at {event.attempts} % of the limit"
+    return f"at the {ordinal(event.attempts)} time"
+
+
+def counts_percents(name: str) -> bool:
+    """Return whether the attempts of a rule are percents of a limit."""
+    return any(rule.counts_percents for rule in every_rule() if rule.name == name)
 
 
 def times_before(event: GateEvent) -> str:

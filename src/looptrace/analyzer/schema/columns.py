@@ -97,4 +97,10 @@ COUNTED = (
     Column("input_tokens_total", _INT, "tokens", "those of the task, up to it"),
     Column("output_tokens_sum", _INT, "tokens", "those of its agent in the task, up to it"),
     Column("output_tokens_total", _INT, "tokens", "those of the task, up to it"),
+    Column("tokens_spent", _INT, "tokens", "tokens of the epoch that came from no cache"),
+    Column("tokens_spent_agent", _INT, "tokens", "those of its agent"),
+    Column("tokens_spent_minute", _INT, "tokens", "those of the last minute"),
+    Column("money_spent", _INT, "a billionth of the currency", "known cost of the epoch"),
+    Column("money_spent_agent", _INT, "the same", "what its agent cost in the epoch"),
+    Column("money_spent_minute", _INT, "the same", "what the last minute of the epoch cost"),
 )

@@ -15,6 +15,7 @@ from looptrace.analyzer.settings.file_tables import (
     JUDGE,
     MEANING,
     MODEL,
+    PRICES,
     file_table,
 )
 from looptrace.analyzer.settings.profiles import PROFILES, rules_of_profile
@@ -87,6 +88,9 @@ missing template.
 
 `{MODEL} = "model.json"` at the top names a file of [`looptrace train`](prediction.md) for the rule
 `likely_loop`.
+
+`{PRICES} = "prices.toml"` at the top names a file with the [prices](backtest.md#prices) of
+models, by which budgets in money are kept, and costs are shown where a command has no `--prices`.
 
 ## Profiles
 

@@ -31,6 +31,7 @@ from looptrace.semconv import METRIC_PREFIX
 ENABLED = "enabled"
 DIRECTIVES = "directives"
 MODEL = "model"
+PRICES = "prices"
 CONVERGES_ON, BETTER = "converges_on", "better"
 MEANING = "meaning"
 JUDGE = "judge"
@@ -47,6 +48,7 @@ WEBHOOKS_MAX = 20
 _MASTER = "The master switch; with false no rule runs."
 _DIRECTIVES = "Folder of templates for directives, relative to the file."
 _MODEL = "File of `looptrace train` for the rule likely_loop, relative to the file."
+_PRICES = "File with the prices of models, relative to the file; [more](backtest.md#prices)."
 _RECOVERY = "How a looping task recovers, and when counts reset."
 _PERSONS = "Who counts as a person; a person resets counts and resolves open gates."
 _OUTAGES = "When a failure of many sessions is reported once, as an outage; [more](outages.md)."
@@ -206,6 +208,7 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
             ("profile", Annotated[profile, Meta(description=profiles)], DEFAULT_PROFILE),
             _optional(DIRECTIVES, Name, _DIRECTIVES),
             _optional(MODEL, Name, _MODEL),
+            _optional(PRICES, Name, _PRICES),
             _section("recovery", table_of("Recovery", Recovery, Counting), _RECOVERY),
             _section("persons", table_of("Persons", Persons), _PERSONS),
             _section("outages", table_of("Outages", OutageSettings), _OUTAGES),

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from looptrace.analyzer.settings.addresses import URL_CHARS_MAX, address_of
+from looptrace.analyzer.text.addresses import URL_CHARS_MAX, address_of
 from looptrace.analyzer.text.names import Name
 from looptrace.rules.contract import check_bounds, numbers, refuse, setting
 

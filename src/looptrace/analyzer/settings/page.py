@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from looptrace.analyzer.settings.addresses import address_of
+from looptrace.analyzer.text.addresses import address_of
 from looptrace.rules.contract import check_bounds, numbers, refuse, setting
 
 URL_CHARS_MAX = 2_000

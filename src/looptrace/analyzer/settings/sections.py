@@ -19,6 +19,7 @@ from msgspec import UNSET, Struct, UnsetType, structs
 from looptrace.analyzer.detect.counters import Counting
 from looptrace.analyzer.detect.persons import Persons
 from looptrace.analyzer.detect.phases import METRICS, Convergence, Converging
+from looptrace.analyzer.detect.prices import Prices
 from looptrace.analyzer.detect.rule_plugins import every_rule
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.outages import OutageSettings
@@ -36,6 +37,7 @@ from looptrace.analyzer.fingerprint.equivalence import (
 )
 from looptrace.analyzer.fingerprint.similarity import SENTENCES, Meaning
 from looptrace.analyzer.gates.directives import DirectiveError, Directives
+from looptrace.analyzer.settings import prices
 from looptrace.analyzer.settings.file_tables import (
     BETTER,
     CONVERGES_ON,
@@ -44,6 +46,7 @@ from looptrace.analyzer.settings.file_tables import (
     MEANING,
     MEASURE,
     MODEL,
+    PRICES,
     file_table,
 )
 from looptrace.analyzer.settings.judge import ChatSettings
@@ -85,6 +88,7 @@ T = TypeVar("T")
 _PAUSES = numbers(Counting()).keys()
 
 _ERROR_LENGTH_MAX = 300
+_UNPRICED: tuple[str, Prices | None] = "", None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,7 @@ class Settings:
     outages: OutageSettings = field(default_factory=OutageSettings)
     judge: ChatSettings | None = None
     model_file: str = ""  # of one's own, for the rule likely_loop
+    prices_file: str = ""
 
     @property
     def directives(self) -> Directives:
@@ -160,7 +165,8 @@ def _settings(top: Node, file: Any, beside: Path, errors: Errors) -> Settings:
         rules, overrides = (), ()
     phases = _converging(top.at("phases"), file.phases, errors)
     persons = Persons(**stated(top.at("persons", {}), file.persons))
-    counting = Counting(converging=phases, persons=persons, **pauses)
+    prices_file, table = errors.tried(lambda: _prices(top, file.prices, beside), _UNPRICED)
+    counting = Counting(converging=phases, persons=persons, prices=table, **pauses)
     meaning = errors.tried(lambda: _meaning(top, file.meaning), None)
     rule_set = RuleSet(rules, overrides, counting, meaning)
     sameness = Sameness(
@@ -184,6 +190,7 @@ def _settings(top: Node, file: Any, beside: Path, errors: Errors) -> Settings:
         outages=OutageSettings(**stated(top.at("outages", {}), file.outages)),
         judge=errors.tried(lambda: _judge(top, file.judge), None),
         model_file=model_file,
+        prices_file=prices_file,
     )
 
 
@@ -298,6 +305,17 @@ def _model(top: Node, file: str | UnsetType, beside: Path, form: Form) -> tuple[
         raise top.at(MODEL).error(f"{MODEL} cannot be used: {why}") from error
     changed: dict[str, Any] = {MODEL: model}
     return str(path), replace(form, rule=replace(form.rule, **changed))
+
+
+def _prices(top: Node, file: str | UnsetType, beside: Path) -> tuple[str, Prices | None]:
+    """Read the prices of models, whose path is relative to the file."""
+    if file is UNSET:
+        return "", None
+    path = beside / file
+    try:
+        return str(path), prices.load(path)
+    except SettingsError as error:
+        raise top.at(PRICES).error(f"{PRICES} cannot be used: {error}") from error
 
 
 def _converging(node: Node, tables: Mapping[str, Any], errors: Errors) -> Converging:

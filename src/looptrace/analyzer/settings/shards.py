@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from looptrace.analyzer.settings.addresses import URL_CHARS_MAX, address_of
+from looptrace.analyzer.text.addresses import URL_CHARS_MAX, address_of
 from looptrace.rules.contract import SettingError
 
 SHARDS_MAX = 100

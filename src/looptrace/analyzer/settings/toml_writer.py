@@ -19,6 +19,7 @@ from looptrace.analyzer.settings.file_tables import (
     JUDGE,
     MEANING,
     MODEL,
+    PRICES,
     file_table,
 )
 from looptrace.analyzer.settings.profiles import DEFAULT_PROFILE, LADDER, PROFILES
@@ -40,6 +41,7 @@ def toml_of(settings: Settings) -> str:
         "profile": settings.profile,
         DIRECTIVES: settings.directives_dir,
         MODEL: settings.model_file,
+        PRICES: settings.prices_file,
         "recovery": values_of(settings.policy.recovery) | counting,
         "persons": values_of(rule_set.counting.persons),
         "outages": values_of(settings.outages),
@@ -149,6 +151,7 @@ def starter() -> str:
         *("", f"# {file[ENABLED].doc}", f"#{ENABLED} = true"),
         *("", f'# {DIRECTIVES} = "FOLDER": {file[DIRECTIVES].doc}'),
         *("", f'# {MODEL} = "FILE": {file[MODEL].doc}'),
+        *("", f'# {PRICES} = "FILE": {file[PRICES].doc}'),
         *("", *(f"# {name}: {profile.doc}" for name, profile in PROFILES.items())),
         f'profile = "{DEFAULT_PROFILE}"',
     ]

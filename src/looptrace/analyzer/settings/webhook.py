@@ -11,7 +11,7 @@ from typing import Annotated, Literal, get_args
 from msgspec import Meta
 
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.settings.addresses import URL_CHARS_MAX, address_of
+from looptrace.analyzer.text.addresses import URL_CHARS_MAX, address_of
 from looptrace.analyzer.text.names import SECRET, Name
 from looptrace.rules.contract import Action, SettingError, check_bounds, numbers, refuse, setting
 

@@ -12,6 +12,7 @@
 | `say("text", asked="news")` | the same, given without the agent's responses before it |
 | `say("text", finish=length)` | a response, and why the model stopped |
 | `say("text", compacted=yes)` | a response after its history was compacted |
+| `say("text", read=900, cached=800, wrote=50)` | a response, and its tokens |
 | `say("words "*20)` | a response that says its words so many times |
 | `say(nothing)` | a response that neither says nor asks for anything; `given` as above |
 | `fail("text")` | a request to the model that fails with this message |
@@ -65,7 +66,8 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-_SAYS = ("given", "asked", "finish", "compacted")
+_USAGE = {"read": "input_tokens", "cached": "cached_tokens", "wrote": "output_tokens"}
+_SAYS = ("given", "asked", "finish", "compacted", *_USAGE)
 _SAID = re.compile(
     rf'\s*,?\s*(?P<how>{"|".join(_SAYS)})=(?:"(?P<text>[^"]*)"|(?P<word>[^\s,]+))\s*$'
 )
@@ -343,7 +345,8 @@ def _model_columns(written: str) -> dict[str, Any]:
     said = chanted["text"] * int(chanted["times"]) if chanted else said
     silent = text.strip() == "nothing"
     context = parts.get("given", parts.get("asked"))
-    return {
+    tokens = {column: int(parts[name]) for name, column in _USAGE.items() if name in parts}
+    return tokens | {
         "kind": "model",
         "name": "model",
         "text": "" if silent else said,

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import mul
 
 import polars as pl
 
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.persons import PERSONS
+from looptrace.analyzer.detect.prices import PRICED_TOKENS, TOKENS_PER_PRICE, Price, Prices
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.fingerprint.fingerprints import compared_by
 from looptrace.analyzer.gates.events import GateCause, GateEvent
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.analyzer.tuning.prices import TOKENS_PER_PRICE, Price, Prices
 from looptrace.rules.contract import Action
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -219,9 +220,7 @@ def _spent(turns: pl.DataFrame, since_ns: int, prices: Mapping[str, Price] | Non
     """Add up turns; seconds are by the clock, and money only where there are prices."""
     if turns.is_empty():
         return Spent()
-    responses = turns.filter(pl.col("kind") == "model").select(
-        "name", "input_tokens", "output_tokens"
-    )
+    responses = turns.filter(pl.col("kind") == "model")
     money, unpriced = (0.0, {}) if prices is None else money_of(responses, prices)
     return Spent(
         turns=turns.height,
@@ -237,15 +236,14 @@ def _spent(turns: pl.DataFrame, since_ns: int, prices: Mapping[str, Price] | Non
 def money_of(responses: pl.DataFrame, prices: Mapping[str, Price]) -> tuple[float, dict[str, int]]:
     """Return the cost of responses, and the number of those without a price by model.
 
-    `responses` has the name of the model, its input tokens and its output tokens.
+    `responses` are turns of models.
     """
     money, unpriced = 0.0, Counter[str]()
-    for name, input_tokens, output_tokens in responses.iter_rows():
+    tokens = responses.select("name", pl.col(PRICED_TOKENS).fill_null(0))
+    for name, given, said, cached, written in tokens.iter_rows():
         if (price := prices.get(name)) is None:
             unpriced[name or ""] += 1
         else:
-            spent = (input_tokens or 0) * price.input_per_million + (
-                output_tokens or 0
-            ) * price.output_per_million
-            money += spent / TOKENS_PER_PRICE
+            parts = (max(given - cached - written, 0), said, cached, written)
+            money += sum(map(mul, parts, price.by_kind)) / TOKENS_PER_PRICE
     return money, dict(unpriced)

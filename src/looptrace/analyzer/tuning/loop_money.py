@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.prices import Prices
 from looptrace.analyzer.engine.analysis import Money
 from looptrace.analyzer.tuning.backtest import money_of
-from looptrace.analyzer.tuning.prices import Prices
 
 
 def loop_money(findings: Iterable[Finding], turns: pl.DataFrame, prices: Prices) -> Money:
@@ -24,8 +24,7 @@ def loop_money(findings: Iterable[Finding], turns: pl.DataFrame, prices: Prices)
         if finding.agent:
             inside &= pl.col("agent") == finding.agent
         mine = of_task.get((finding.task,), responses.clear()).filter(inside)
-        columns = mine.select("name", "input_tokens", "output_tokens")
-        spent[finding.id], missing = money_of(columns, priced)
+        spent[finding.id], missing = money_of(mine, priced)
         if missing:
             unpriced.add(finding.id)
     return Money(prices.currency, spent, frozenset(unpriced))

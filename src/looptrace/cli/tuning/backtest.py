@@ -9,9 +9,9 @@ import click
 from rich.console import Console
 
 from looptrace.analyzer.report.backtest_report import json_backtest, print_backtest
+from looptrace.analyzer.settings import prices
 from looptrace.analyzer.settings.given import settings_of
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.analyzer.tuning import prices
 from looptrace.analyzer.tuning.backtest import backtest_part, joined
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
@@ -68,7 +68,8 @@ def backtest(
     with 0, and with 2 if some of the input could not be read.
     """
     sides = settings if a is None else settings_of(a), settings_of(b)
-    table = prices.load(prices_file) if prices_file else None
+    own = settings.policy.rule_set.counting.prices
+    table = prices.load(prices_file) if prices_file else own
     work = partial(backtest_part, a=sides[0], b=sides[1], prices=table)
     with engine_of(engine, address, paths) as judging:
         parts, skipped = traces.work_on(paths, settings, work, judging)

@@ -32,7 +32,7 @@ from looptrace.analyzer.report.wording import (
     counted,
     duration_text,
     loop_cost_text,
-    ordinal,
+    reached_text,
 )
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import is_known, utc_s
@@ -136,7 +136,7 @@ def environment() -> Environment:
         "count": count_text,
         "loop_cost": loop_cost_text,
         "counted": counted,
-        "ordinal": ordinal,
+        "reached": reached_text,
         "decision": decision_text,
         "duration": duration_text,
         "expiring": texts_of,

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from looptrace.analyzer.detect.prices import Price, Prices
+from looptrace.analyzer.settings.prices import MODELS_MAX, load, parsed
+from looptrace.analyzer.settings.sections import load as load_settings
 from looptrace.analyzer.settings.toml_reader import SettingsError
-from looptrace.analyzer.tuning.prices import MODELS_MAX, Price, Prices, load, parsed
+from looptrace.analyzer.settings.toml_writer import toml_of
 from tests.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "prices.toml"
@@ -108,7 +111,8 @@ def test_no_pattern_is_slow() -> None:
         (
             f'currency = "EUR"\n[models.a]\n{FREE}per_hour = 1\n',
             "prices.toml:5: there is no 'per_hour' in models.a. "
-            "Known: input_per_million, output_per_million.",
+            "Known: input_per_million, output_per_million, cached_per_million, "
+            "cache_write_per_million.",
         ),
         ('currency = "EUR"\nmodels = 3\n', "prices.toml:2: models is 3; it must be a table."),
         (
@@ -142,3 +146,31 @@ def test_the_example_is_a_table_and_says_that_it_is_none_of_real_prices() -> Non
         "gemini-2.5-flash",
     }
     assert "MADE UP" in EXAMPLE.read_text(encoding="utf-8")
+
+
+def test_settings_name_a_file_of_prices(tmp_path: Path) -> None:
+    """Budgets in money are kept by the prices beside the settings, wherever these are read from."""
+    (tmp_path / "own.toml").write_text(f'currency = "USD"\n[models."a*"]\n{FREE}', encoding="utf-8")
+    file = tmp_path / "looptrace.toml"
+    file.write_text('prices = "own.toml"\n', encoding="utf-8")
+
+    settings = load_settings(file)
+
+    assert settings.policy.rule_set.counting.prices == Prices("USD", (Price("a*", 0, 0),))
+    assert f'prices = "{tmp_path / "own.toml"}"' in toml_of(settings)
+
+    file.write_text('prices = "none.toml"\n', encoding="utf-8")
+    with pytest.raises(SettingsError, match=r"prices cannot be used: .*none\.toml"):
+        load_settings(file)
+
+
+def test_cached_tokens_have_prices_of_their_own() -> None:
+    """Nine tenths of what an agent reads come from a cache, at a tenth of the price."""
+    table = f'currency = "USD"\n[models.a]\n{FREE}cached_per_million = 0.3\n'.replace(
+        "= 0\n", "= 3\n"
+    )
+
+    found = parsed(table.encode(), "prices.toml")
+
+    assert found.by_kind("a") == (3, 3, 0.3, 3)
+    assert found.by_kind("b") is None
