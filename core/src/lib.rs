@@ -6,6 +6,8 @@ mod patterns;
 #[cfg(feature = "extension-module")]
 mod python;
 #[cfg(feature = "extension-module")]
+mod python_arrow;
+#[cfg(feature = "extension-module")]
 mod python_count;
 #[cfg(feature = "extension-module")]
 mod python_fields;

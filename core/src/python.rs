@@ -2,11 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::pybacked::PyBackedStr;
+use pyo3::types::{PyDict, PyTuple};
 
+use crate::python_arrow::{Flags, Floats, Ints, Table, Texts, texts};
 use crate::same::fingerprint::{Fingerprint, fingerprint};
 use crate::same::policy::{Results, Sameness, Tool};
 use crate::same::turn::{Figures, Turn};
@@ -51,20 +55,53 @@ impl Policy {
         Ok(Self { sameness })
     }
 
-    fn fingerprinted<'py>(
+    /// The columns that turns are compared by, of a table of turns.
+    fn fingerprinted(&self, py: Python<'_>, turns: &Bound<'_, PyAny>) -> PyResult<Table> {
+        let turns = Table::read(turns)?;
+        py.detach(|| {
+            let mut made = Vec::new();
+            for block in &turns.blocks {
+                let columns = Columns::of(block)?;
+                for row in 0..block.num_rows() {
+                    let turn = columns.turn(row);
+                    made.push(guarded(|| fingerprint(&turn, &self.sameness))?);
+                }
+            }
+            written(&made)
+        })
+    }
+
+    /// The same for one turn.
+    fn fingerprint<'py>(
         &self,
         py: Python<'py>,
-        columns: Vec<Bound<'py, PyList>>,
+        turn: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let columns = Columns::new(columns)?;
-        let made = (0..columns.height)
-            .map(|row| {
-                let texts = columns.texts(row)?;
-                let turn = columns.turn(row, &texts)?;
-                guarded(|| fingerprint(&turn, &self.sameness))
-            })
-            .collect::<PyResult<Vec<_>>>()?;
-        written(py, made)
+        let at = |place: usize| turn.get_item(place);
+        let texts = (0..TEXTS.len()).map(|place| at(place)?.extract());
+        let texts = texts.collect::<PyResult<Vec<Option<PyBackedStr>>>>()?;
+        let text = |place: usize| texts[place].as_deref();
+        let turn = Turn {
+            failed: at(TEXTS.len())?.extract()?,
+            figures: Figures {
+                failed: at(TEXTS.len() + 1)?.extract()?,
+                total: at(TEXTS.len() + 2)?.extract()?,
+                coverage: at(TEXTS.len() + 3)?.extract()?,
+            },
+            ..turn_of(text)
+        };
+        let made = guarded(|| fingerprint(&turn, &self.sameness))?;
+        let figures = (
+            made.figures.failed,
+            made.figures.total,
+            made.figures.coverage,
+        );
+        let numbers = (figures.0, figures.1, figures.2, made.failed).into_pyobject(py)?;
+        let texts = PyTuple::new(py, MADE.map(|(_, text)| text(&made)))?;
+        numbers
+            .as_sequence()
+            .concat(texts.as_sequence())?
+            .to_tuple()
     }
 
     #[pyo3(signature = (text, *, error = false))]
@@ -82,89 +119,116 @@ impl Policy {
     }
 }
 
-// The columns that are read, in the order in which they are given.
-const TEXTS: usize = 12;
-const FAILED: usize = TEXTS;
-const TESTS_FAILED: usize = TEXTS + 1;
-const TESTS_TOTAL: usize = TEXTS + 2;
-const COVERAGE: usize = TEXTS + 3;
-const COLUMNS: usize = TEXTS + 4;
+/// The texts that are read, in the order in which a single turn has them; numbers follow.
+const TEXTS: [&str; 12] = [
+    "kind",
+    "name",
+    "subtask",
+    "arguments",
+    "result",
+    "error",
+    "error_type",
+    "location",
+    "trace_hash",
+    "text",
+    "response",
+    "talks_on",
+];
 
-struct Columns<'py> {
-    lists: Vec<Bound<'py, PyList>>,
-    height: usize,
+/// A turn of texts by their places in `TEXTS`.
+fn turn_of<'a>(text: impl Fn(usize) -> Option<&'a str>) -> Turn<'a> {
+    Turn {
+        kind: text(0).unwrap_or_default(),
+        name: text(1),
+        subtask: text(2),
+        arguments: text(3),
+        result: text(4),
+        error: text(5),
+        error_type: text(6),
+        location: text(7),
+        trace: text(8),
+        text: text(9),
+        response: text(10),
+        talks_on: text(11),
+        ..Turn::default()
+    }
 }
 
-impl<'py> Columns<'py> {
-    fn new(lists: Vec<Bound<'py, PyList>>) -> PyResult<Self> {
-        let height = lists.first().map_or(0, |list| list.len());
-        if lists.len() != COLUMNS || lists.iter().any(|list| list.len() != height) {
-            return Err(PyValueError::new_err(format!(
-                "{COLUMNS} columns of one length are needed"
-            )));
-        }
-        Ok(Self { lists, height })
-    }
+struct Columns<'a> {
+    texts: Vec<Texts<'a>>,
+    failed: Flags<'a>,
+    tests_failed: Ints<'a>,
+    tests_total: Ints<'a>,
+    coverage: Floats<'a>,
+}
 
-    fn texts(&self, row: usize) -> PyResult<Vec<Option<Bound<'py, PyString>>>> {
-        let read = |list: &Bound<'py, PyList>| Ok(list.get_item(row)?.extract()?);
-        self.lists[..TEXTS].iter().map(read).collect()
-    }
-
-    fn turn<'a>(
-        &self,
-        row: usize,
-        texts: &'a [Option<Bound<'py, PyString>>],
-    ) -> PyResult<Turn<'a>> {
-        let text = |place: usize| texts[place].as_ref().map(|text| text.to_str()).transpose();
-        let count = |place: usize| self.lists[place].get_item(row)?.extract::<Option<i64>>();
-        Ok(Turn {
-            kind: text(0)?.unwrap_or_default(),
-            name: text(1)?,
-            subtask: text(2)?,
-            arguments: text(3)?,
-            result: text(4)?,
-            error: text(5)?,
-            error_type: text(6)?,
-            location: text(7)?,
-            trace: text(8)?,
-            text: text(9)?,
-            response: text(10)?,
-            talks_on: text(11)?,
-            failed: self.lists[FAILED].get_item(row)?.extract()?,
-            figures: Figures {
-                failed: count(TESTS_FAILED)?,
-                total: count(TESTS_TOTAL)?,
-                coverage: self.lists[COVERAGE].get_item(row)?.extract()?,
-            },
+impl<'a> Columns<'a> {
+    fn of(block: &'a RecordBatch) -> PyResult<Self> {
+        let texts = TEXTS.iter().map(|name| Texts::of(block, name));
+        Ok(Self {
+            texts: texts.collect::<PyResult<_>>()?,
+            failed: Flags::of(block, "failed")?,
+            tests_failed: Ints::of(block, "tests_failed")?,
+            tests_total: Ints::of(block, "tests_total")?,
+            coverage: Floats::of(block, "coverage")?,
         })
     }
+
+    fn turn(&self, row: usize) -> Turn<'a> {
+        Turn {
+            failed: self.failed.at(row),
+            figures: Figures {
+                failed: self.tests_failed.at(row),
+                total: self.tests_total.at(row),
+                coverage: self.coverage.at(row),
+            },
+            ..turn_of(|place| self.texts[place].at(row))
+        }
+    }
 }
 
-/// The columns of fingerprints as lists, in the order of `_core.pyi`.
-fn written(py: Python<'_>, made: Vec<Fingerprint>) -> PyResult<Bound<'_, PyTuple>> {
-    macro_rules! column {
-        ($field:expr) => {
-            PyList::new(py, made.iter().map($field))?.into_any()
+type Made = fn(&Fingerprint) -> Option<&str>;
+
+/// The texts that are made.
+const MADE: [(&str, Made); 10] = [
+    ("error_type", |turn| turn.error_type.as_deref()),
+    ("error", |turn| turn.error.as_deref()),
+    ("error_kind", |turn| turn.error_kind.as_deref()),
+    ("location", |turn| turn.location.as_deref()),
+    ("trace_hash", |turn| turn.trace_hash.as_deref()),
+    ("call", |turn| turn.call.as_deref()),
+    ("outcome", |turn| turn.outcome.as_deref()),
+    ("signature", |turn| turn.signature.as_deref()),
+    ("response", |turn| turn.response.as_deref()),
+    ("talks_on", |turn| turn.talks_on.as_deref()),
+];
+
+/// The columns of fingerprints, in the order of `_core.pyi`.
+fn written(made: &[Fingerprint]) -> PyResult<Table> {
+    macro_rules! numbers {
+        ($array:ident, $read:expr) => {
+            Arc::new(made.iter().map($read).collect::<$array>()) as ArrayRef
         };
     }
-    let columns = [
-        column!(|turn| turn.figures.failed),
-        column!(|turn| turn.figures.total),
-        column!(|turn| turn.figures.coverage),
-        column!(|turn| turn.failed),
-        column!(|turn| turn.error_type.as_deref()),
-        column!(|turn| turn.error.as_deref()),
-        column!(|turn| turn.error_kind.as_deref()),
-        column!(|turn| turn.location.as_deref()),
-        column!(|turn| turn.trace_hash.as_deref()),
-        column!(|turn| turn.call.as_deref()),
-        column!(|turn| turn.outcome.as_deref()),
-        column!(|turn| turn.signature.as_deref()),
-        column!(|turn| turn.response.as_deref()),
-        column!(|turn| turn.talks_on.as_deref()),
+    let mut columns = vec![
+        (
+            "tests_failed",
+            numbers!(Int64Array, |turn| turn.figures.failed),
+        ),
+        (
+            "tests_total",
+            numbers!(Int64Array, |turn| turn.figures.total),
+        ),
+        (
+            "coverage",
+            numbers!(Float64Array, |turn| turn.figures.coverage),
+        ),
+        ("failed", numbers!(BooleanArray, |turn| turn.failed)),
     ];
-    PyTuple::new(py, columns)
+    for (name, text) in MADE {
+        columns.push((name, texts(made.iter().map(text))));
+    }
+    Table::of(columns)
 }
 
 /// Run a part of the core; a fault of it costs the caller an error and not the process.
@@ -243,6 +307,9 @@ mod _core {
         matches_nothing, pattern_fault, pauses, reads, says_failed, says_nothing, searches,
         type_of_failure, watches,
     };
+    #[pymodule_export]
+    use crate::python_arrow::Table;
+
     #[pymodule_export]
     use crate::count::row::Row;
     #[pymodule_export]

@@ -1,14 +1,19 @@
 //! The boundary of counting: columns of many turns, and one live turn after the other.
 
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyString, PyTuple};
+use pyo3::pybacked::PyBackedStr;
+use pyo3::types::{PyAny, PyByteArray, PyBytes, PyDict, PyString, PyTuple};
 
 use crate::count::how::{Counting, Messages, Metric, NS_PER_S};
 use crate::count::row::{self, COLUMNS, COMPARED, Columns, ROW_BYTES, Row};
 use crate::count::task::Task;
 use crate::count::turn::{NEVER_NS, Turn};
 use crate::python::guarded;
+use crate::python_arrow::{Flags, Floats, Ints, Table, Texts, texts};
 
 /// How to count, compiled once.
 #[pyclass(frozen, module = "looptrace._core", name = "Counting")]
@@ -63,34 +68,54 @@ impl PyCounting {
         Ok(Self { counting })
     }
 
-    /// The columns of the turns of whole tasks, and the phase before each turn.
-    fn counted<'py>(
-        &self,
-        py: Python<'py>,
-        parts: &Bound<'py, PyIterator>,
-    ) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyList>)> {
-        let mut columns = Columns::default();
-        let (mut name, mut task) = (None::<String>, Task::default());
-        for part in parts {
-            let (tasks, lists): (Vec<Bound<'py, PyString>>, Vec<Option<Bound<'py, PyList>>>) =
-                part?.extract()?;
-            for (at, mine) in tasks.iter().enumerate() {
-                let mine = mine.to_str()?;
-                if name.as_deref() != Some(mine) {
-                    (name, task) = (Some(mine.to_owned()), Task::default());
+    /// The columns of the turns of whole tasks, of a table of turns.
+    fn counted(&self, py: Python<'_>, turns: &Bound<'_, PyAny>) -> PyResult<Table> {
+        let turns = Table::read(turns)?;
+        py.detach(|| {
+            let mut columns = Columns::default();
+            let (mut name, mut task) = (None, Task::default());
+            for block in &turns.blocks {
+                let tasks = Texts::of(block, "task")?;
+                let fields = Read::of(block)?;
+                for row in 0..block.num_rows() {
+                    let mine = tasks.at(row);
+                    if name != mine {
+                        (name, task) = (mine, Task::default());
+                    }
+                    let turn = fields.turn(row);
+                    columns.push(guarded(|| task.count(&turn, &self.counting))?);
                 }
-                let fields = Fields::read(|field| match lists.get(field) {
-                    Some(Some(list)) => Ok(Some(list.get_item(at)?)),
-                    _ => Ok(None),
-                })?;
-                let turn = fields.turn(None)?;
-                columns.push(guarded(|| task.count(&turn, &self.counting))?);
             }
-        }
-        let made = columns.bytes.iter().map(|column| PyBytes::new(py, column));
-        let made = PyTuple::new(py, made)?;
-        Ok((made, PyList::new(py, columns.phases_before)?))
+            written(columns)
+        })
     }
+}
+
+fn written(columns: Columns) -> PyResult<Table> {
+    let columns = columns.split();
+    let mut made: Vec<(&str, ArrayRef)> = Vec::new();
+    for (name, codes) in columns.codes {
+        let names: Option<(&str, &[&str])> = match name {
+            "speaker" => Some(("speaker_text", &row::SPEAKERS)),
+            "reset" => Some(("reset_text", &row::RESETS)),
+            _ => None,
+        };
+        if let Some((name, names)) = names {
+            let place = |code: &i64| usize::try_from(code - 1).ok();
+            let named = codes.iter().map(|code| names.get(place(code)?).copied());
+            made.push((name, texts(named)));
+        }
+        made.push((name, Arc::new(Int64Array::from(codes))));
+    }
+    for (name, figures) in columns.figures {
+        made.push((name, Arc::new(Float64Array::from(figures))));
+    }
+    for (name, flags) in columns.flags {
+        made.push((name, Arc::new(BooleanArray::from(flags))));
+    }
+    let phases = columns.phases_before.iter().map(Option::as_deref);
+    made.push(("phase_before_text", texts(phases)));
+    Table::of(made)
 }
 
 /// The counts of one task up to a turn.
@@ -119,8 +144,8 @@ impl TaskCounts {
         order_ns: i64,
         how: &PyCounting,
     ) -> PyResult<Row> {
-        let fields = Fields::read(|at| Ok(Some(turn.get_item(at)?)))?;
-        let turn = fields.turn(Some(order_ns))?;
+        let fields = Fields::read(turn)?;
+        let turn = fields.turn(order_ns);
         guarded(|| self.task.count(&turn, &how.counting))
     }
 
@@ -210,98 +235,122 @@ pub const READ: [&str; 34] = [
     "coverage",
 ];
 const TEXTS: usize = 22;
-const FLAGS: usize = 2;
-const NUMBERS: usize = 7;
+const FLAGS: usize = TEXTS + 2;
+const NUMBERS: usize = FLAGS + 7;
+
+/// A turn by its texts and whole numbers, in the order of `READ`.
+fn turn_of<'a>(
+    text: impl Fn(usize) -> Option<&'a str>,
+    number: impl Fn(usize) -> Option<i64>,
+) -> Turn<'a> {
+    Turn {
+        kind: text(0).unwrap_or_default(),
+        agent: text(1),
+        name: text(2),
+        subtask: text(3),
+        task_kind: text(4),
+        phase: text(5),
+        iteration: text(6),
+        call: text(7),
+        outcome: text(8),
+        signature: text(9),
+        response: text(10),
+        talks_on: text(11),
+        trace_id: text(12),
+        step: text(13),
+        call_id: text(14),
+        arguments: text(15),
+        result: text(16),
+        error: text(17),
+        error_kind: text(18),
+        text: text(19),
+        finish_reason: text(20),
+        metrics: text(21),
+        start_ns: number(0).unwrap_or_default(),
+        end_ns: number(1).unwrap_or_default(),
+        order_ns: number(2).unwrap_or_default(),
+        phase_start_ns: number(3).unwrap_or(NEVER_NS),
+        markers: number(4).unwrap_or_default(),
+        input_tokens: number(5).unwrap_or_default(),
+        output_tokens: number(6).unwrap_or_default(),
+        ..Turn::default()
+    }
+}
 
 /// The fields of one turn.
-struct Fields<'py> {
-    texts: [Option<Bound<'py, PyString>>; TEXTS],
-    flags: [bool; FLAGS],
-    numbers: [Option<i64>; NUMBERS],
+struct Fields {
+    texts: Vec<Option<PyBackedStr>>,
+    flags: [bool; 2],
+    numbers: Vec<Option<i64>>,
     figures: [f64; 3],
 }
 
-impl<'py> Fields<'py> {
-    fn read(at: impl Fn(usize) -> PyResult<Option<Bound<'py, PyAny>>>) -> PyResult<Self> {
-        let mut fields = Self {
-            texts: Default::default(),
-            flags: [false; FLAGS],
-            numbers: [None; NUMBERS],
-            figures: [f64::NAN; 3],
+impl Fields {
+    fn read(turn: &Bound<'_, PyTuple>) -> PyResult<Self> {
+        let text = |place| turn.get_item(place)?.extract();
+        let flag = |place| turn.get_item(place)?.is_truthy();
+        let number = |place| turn.get_item(place)?.extract();
+        let figure = |place| {
+            let figure = turn.get_item(place)?.extract::<Option<f64>>()?;
+            Ok::<_, PyErr>(figure.unwrap_or(f64::NAN))
         };
-        let known = |place| Ok::<_, PyErr>(at(place)?.filter(|value| !value.is_none()));
-        for (place, text) in fields.texts.iter_mut().enumerate() {
-            *text = known(place)?.map(|value| value.cast_into()).transpose()?;
-        }
-        for (place, flag) in fields.flags.iter_mut().enumerate() {
-            *flag = known(TEXTS + place)?.is_some_and(|value| value.is_truthy().unwrap_or(false));
-        }
-        for (place, number) in fields.numbers.iter_mut().enumerate() {
-            *number = known(TEXTS + FLAGS + place)?
-                .map(|value| value.extract())
-                .transpose()?;
-        }
-        for (place, figure) in fields.figures.iter_mut().enumerate() {
-            if let Some(value) = known(TEXTS + FLAGS + NUMBERS + place)? {
-                *figure = value.extract()?;
-            }
-        }
-        Ok(fields)
+        Ok(Self {
+            texts: (0..TEXTS).map(text).collect::<PyResult<_>>()?,
+            flags: [flag(TEXTS)?, flag(TEXTS + 1)?],
+            numbers: (FLAGS..NUMBERS).map(number).collect::<PyResult<_>>()?,
+            figures: [figure(NUMBERS)?, figure(NUMBERS + 1)?, figure(NUMBERS + 2)?],
+        })
     }
 
-    fn turn(&self, order_ns: Option<i64>) -> PyResult<Turn<'_>> {
-        let text = |place: usize| {
-            self.texts[place]
-                .as_ref()
-                .map(|text| text.to_str())
-                .transpose()
-        };
-        let [
-            start_ns,
-            end_ns,
-            order,
-            phase_start_ns,
-            markers,
-            input,
-            output,
-        ] = self.numbers;
+    fn turn(&self, order_ns: i64) -> Turn<'_> {
         let [tests_failed, tests_total, coverage] = self.figures;
-        Ok(Turn {
-            kind: text(0)?.unwrap_or_default(),
-            agent: text(1)?,
-            name: text(2)?,
-            subtask: text(3)?,
-            task_kind: text(4)?,
-            phase: text(5)?,
-            iteration: text(6)?,
-            call: text(7)?,
-            outcome: text(8)?,
-            signature: text(9)?,
-            response: text(10)?,
-            talks_on: text(11)?,
-            trace_id: text(12)?,
-            step: text(13)?,
-            call_id: text(14)?,
-            arguments: text(15)?,
-            result: text(16)?,
-            error: text(17)?,
-            error_kind: text(18)?,
-            text: text(19)?,
-            finish_reason: text(20)?,
-            metrics: text(21)?,
+        Turn {
             failed: self.flags[0],
             compacted: self.flags[1],
-            start_ns: start_ns.unwrap_or_default(),
-            end_ns: end_ns.unwrap_or_default(),
-            order_ns: order_ns.or(order).unwrap_or_default(),
-            phase_start_ns: phase_start_ns.unwrap_or(NEVER_NS),
-            markers: markers.unwrap_or_default(),
-            input_tokens: input.unwrap_or_default(),
-            output_tokens: output.unwrap_or_default(),
+            order_ns,
             tests_failed,
             tests_total,
             coverage,
+            ..turn_of(|at| self.texts[at].as_deref(), |at| self.numbers[at])
+        }
+    }
+}
+
+/// The columns of a table of turns.
+struct Read<'a> {
+    texts: Vec<Texts<'a>>,
+    flags: Vec<Flags<'a>>,
+    numbers: Vec<Ints<'a>>,
+    coverage: Floats<'a>,
+}
+
+impl<'a> Read<'a> {
+    fn of(block: &'a RecordBatch) -> PyResult<Self> {
+        let texts = READ[..TEXTS].iter().map(|name| Texts::of(block, name));
+        let flags = READ[TEXTS..FLAGS].iter().map(|name| Flags::of(block, name));
+        let coverage = READ.len() - 1;
+        let numbers = READ[FLAGS..coverage].iter();
+        let numbers = numbers.map(|name| Ints::of(block, name));
+        Ok(Self {
+            texts: texts.collect::<PyResult<_>>()?,
+            flags: flags.collect::<PyResult<_>>()?,
+            numbers: numbers.collect::<PyResult<_>>()?,
+            coverage: Floats::of(block, READ[coverage])?,
         })
+    }
+
+    fn turn(&self, row: usize) -> Turn<'a> {
+        let flag = |place: usize| self.flags[place].at(row).unwrap_or_default();
+        let number = |place: usize| self.numbers[place].at(row);
+        let figure = |place: usize| number(place).map_or(f64::NAN, |tests| tests as f64);
+        Turn {
+            failed: flag(0),
+            compacted: flag(1),
+            tests_failed: figure(NUMBERS - FLAGS),
+            tests_total: figure(NUMBERS - FLAGS + 1),
+            coverage: self.coverage.at(row).unwrap_or(f64::NAN),
+            ..turn_of(|place| self.texts[place].at(row), number)
+        }
     }
 }
 

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::builder::StringViewBuilder;
-use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{ArrayRef, Int8Array, Int64Array, RecordBatch, RecordBatchIterator};
+use arrow_array::{ArrayRef, Int8Array, Int64Array, RecordBatch};
 use pyo3::create_exception;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule};
+use pyo3::types::PyBytes;
 
 use crate::python::guarded;
+use crate::python_arrow::{Table, failed};
 use crate::wire::block::{Block, Texts};
 use crate::wire::bounds::{Bounds, OverBounds, Problem};
 use crate::wire::json::Fault;
@@ -48,9 +48,8 @@ impl From<OverBounds> for PyErr {
 }
 
 /// Spans that were read, as tables after each other, and what was wrong.
-#[pyclass(frozen, module = "looptrace._core")]
+#[pyclass(frozen, extends = Table, module = "looptrace._core")]
 pub struct Spans {
-    tables: Vec<RecordBatch>,
     logged: usize,
     problems: Vec<Problem>,
     cut: Vec<i64>,
@@ -60,17 +59,15 @@ pub struct Spans {
 impl Spans {
     /// The spans of several requests, without what was wrong with them.
     #[staticmethod]
-    fn joined(every: Vec<PyRef<'_, Self>>) -> Self {
-        Self {
-            tables: every.iter().flat_map(|each| each.tables.clone()).collect(),
+    fn joined(py: Python<'_>, every: Vec<PyRef<'_, Self>>) -> PyResult<Py<Self>> {
+        let blocks = every.iter().flat_map(|each| each.as_super().blocks.clone());
+        let blocks = blocks.collect();
+        let spans = Self {
             logged: every.iter().map(|each| each.logged).sum(),
             problems: Vec::new(),
             cut: Vec::new(),
-        }
-    }
-
-    fn __len__(&self) -> usize {
-        self.tables.iter().map(RecordBatch::num_rows).sum()
+        };
+        Py::new(py, (spans, Table { blocks }))
     }
 
     /// How many are no spans but events of log records.
@@ -81,9 +78,9 @@ impl Spans {
 
     /// The bytes that they take in memory.
     #[getter]
-    fn size(&self) -> usize {
-        let sizes = self.tables.iter().map(RecordBatch::get_array_memory_size);
-        sizes.sum()
+    fn size(this: PyRef<'_, Self>) -> usize {
+        let blocks = this.as_super().blocks.iter();
+        blocks.map(RecordBatch::get_array_memory_size).sum()
     }
 
     #[getter]
@@ -98,51 +95,15 @@ impl Spans {
     fn cut(&self) -> Vec<i64> {
         self.cut.clone()
     }
-
-    #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_stream__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyCapsule>> {
-        let _ = requested_schema;
-        stream(py, self.tables.clone())
-    }
 }
 
 /// Log records that were read, as a table, and what they share.
-#[pyclass(frozen, module = "looptrace._core")]
+#[pyclass(frozen, extends = Table, module = "looptrace._core")]
 pub struct LogRecords {
-    table: RecordBatch,
     #[pyo3(get)]
     sources: Vec<logs::Source>,
     #[pyo3(get)]
     resources: Vec<String>,
-}
-
-#[pymethods]
-impl LogRecords {
-    fn __len__(&self) -> usize {
-        self.table.num_rows()
-    }
-
-    #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_stream__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyCapsule>> {
-        let _ = requested_schema;
-        stream(py, vec![self.table.clone()])
-    }
-}
-
-fn stream(py: Python<'_>, tables: Vec<RecordBatch>) -> PyResult<Bound<'_, PyCapsule>> {
-    let schema = tables.first().map(RecordBatch::schema);
-    let schema = schema.ok_or_else(|| PyValueError::new_err("there are no tables"))?;
-    let batches = RecordBatchIterator::new(tables.into_iter().map(Ok), schema);
-    let stream = FFI_ArrowArrayStream::new(Box::new(batches));
-    PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
 }
 
 /// A column of texts without a copy of their bytes.
@@ -163,18 +124,7 @@ fn texts(column: Texts) -> PyResult<ArrayRef> {
     Ok(Arc::new(views.finish()))
 }
 
-fn table(columns: Vec<(&str, ArrayRef)>) -> PyResult<RecordBatch> {
-    let columns = columns
-        .into_iter()
-        .map(|(name, column)| (name, column, true));
-    RecordBatch::try_from_iter_with_nullable(columns).map_err(failed)
-}
-
-fn failed(error: impl std::fmt::Display) -> PyErr {
-    PyRuntimeError::new_err(error.to_string())
-}
-
-fn spans(read: Read) -> PyResult<Spans> {
+fn spans(read: Read) -> PyResult<(Spans, Table)> {
     let Block {
         named: [trace_id, span_id, parent_span_id, name, status_message],
         sources: [service, scope],
@@ -185,7 +135,7 @@ fn spans(read: Read) -> PyResult<Spans> {
         ..
     } = read.block;
     let logged = status.iter().filter(|code| **code == LOGGED).count();
-    let table = table(vec![
+    let table = Table::of(vec![
         ("trace_id", texts(trace_id)?),
         ("span_id", texts(span_id)?),
         ("parent_span_id", texts(parent_span_id)?),
@@ -200,15 +150,15 @@ fn spans(read: Read) -> PyResult<Spans> {
         ("events", texts(events)?),
         ("links", texts(links)?),
     ])?;
-    Ok(Spans {
-        tables: vec![table],
+    let spans = Spans {
         logged,
         problems: read.problems,
         cut: read.cut,
-    })
+    };
+    Ok((spans, table))
 }
 
-fn log_records(read: Logs) -> PyResult<LogRecords> {
+fn log_records(read: Logs) -> PyResult<(LogRecords, Table)> {
     let names = [
         "time_ns",
         "observed_ns",
@@ -224,11 +174,11 @@ fn log_records(read: Logs) -> PyResult<LogRecords> {
         columns.push((name, texts(column)?));
     }
     columns.push(("source", Arc::new(Int64Array::from(read.source))));
-    Ok(LogRecords {
-        table: table(columns)?,
+    let records = LogRecords {
         sources: read.sources,
         resources: read.resources,
-    })
+    };
+    Ok((records, Table::of(columns)?))
 }
 
 type Limits = (Option<usize>, Option<usize>, Option<usize>);
@@ -253,7 +203,7 @@ pub fn decode_protobuf(
     piece: Option<(usize, usize, usize)>,
     is_whole: bool,
     limits: Option<Limits>,
-) -> PyResult<Spans> {
+) -> PyResult<Py<Spans>> {
     let (start, stop, first) = piece.unwrap_or((0, data.len(), 0));
     if start > stop || stop > data.len() {
         return Err(PyValueError::new_err("the piece is not within the data"));
@@ -264,7 +214,8 @@ pub fn decode_protobuf(
         piece: Piece { start, stop, first },
         is_whole,
     };
-    py.detach(|| spans(guarded(|| proto_request::spans(&request, bounds(limits)))??))
+    let read = py.detach(|| spans(guarded(|| proto_request::spans(&request, bounds(limits)))??))?;
+    Py::new(py, read)
 }
 
 /// Read the log records of a request in protobuf; `None` where the bytes are none.
@@ -274,14 +225,13 @@ pub fn decode_protobuf_logs(
     py: Python<'_>,
     data: &[u8],
     limits: Option<Limits>,
-) -> PyResult<Option<LogRecords>> {
-    py.detach(|| {
+) -> PyResult<Option<Py<LogRecords>>> {
+    let read = py.detach(|| {
         guarded(|| proto_request::check(data, bounds(limits)))??;
-        guarded(|| logs::proto(data))?
-            .ok()
-            .map(log_records)
-            .transpose()
-    })
+        let read = guarded(|| logs::proto(data))?;
+        read.ok().map(log_records).transpose()
+    })?;
+    read.map(|records| Py::new(py, records)).transpose()
 }
 
 /// Read the spans of a complete request in JSON.
@@ -292,12 +242,12 @@ pub fn decode_json(
     data: &[u8],
     place: &str,
     limits: Option<Limits>,
-) -> PyResult<Spans> {
-    py.detach(|| {
-        spans(guarded(|| {
-            json_request::request(data, place, bounds(limits))
-        })??)
-    })
+) -> PyResult<Py<Spans>> {
+    let read = py.detach(|| {
+        let read = guarded(|| json_request::request(data, place, bounds(limits)))?;
+        spans(read?)
+    })?;
+    Py::new(py, read)
 }
 
 /// Read the spans of a document in JSON, as far as it can be read.
@@ -309,14 +259,15 @@ pub fn decode_json_document(
     name: &str,
     line: usize,
     problem: Option<&str>,
-) -> PyResult<Spans> {
+) -> PyResult<Py<Spans>> {
     let document = Document {
         name,
         line,
         data,
         problem,
     };
-    py.detach(|| spans(guarded(|| json_request::document(&document))??))
+    let read = py.detach(|| spans(guarded(|| json_request::document(&document))??))?;
+    Py::new(py, read)
 }
 
 /// Read the log records of a request in JSON.
@@ -326,11 +277,12 @@ pub fn decode_json_logs(
     py: Python<'_>,
     data: &[u8],
     limits: Option<Limits>,
-) -> PyResult<LogRecords> {
-    py.detach(|| {
+) -> PyResult<Py<LogRecords>> {
+    let read = py.detach(|| {
         json_request::check(data, bounds(limits))?;
         log_records(guarded(|| logs::json(data))??)
-    })
+    })?;
+    Py::new(py, read)
 }
 
 /// Whether a text begins as a JSON object or list does.

@@ -4,8 +4,8 @@ Texts are strings without half surrogate pairs. A fault of the core is a `Runtim
 the call, never the process.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence, Set
+from typing import Protocol, TypeAlias
 
 from looptrace.analyzer.schema.span_fields import SpanFields
 from looptrace.analyzer.schema.spans import SpanRow
@@ -25,6 +25,19 @@ EXTERNAL: tuple[str, ...]
 VOLATILE_RESULT_KEYS: tuple[str, ...]
 """The keys whose values are new in every result, unless a team says otherwise."""
 
+class ArrowStream(Protocol):
+    """A table that gives its columns as a stream of Arrow, such as a frame of Polars."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the stream (PyCapsule)."""
+
+class Table:
+    """Columns of one length, which leave as Arrow."""
+
+    def __len__(self) -> int: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the columns as a stream of Arrow (PyCapsule), without a copy of the texts."""
+
 class Policy:
     """The declarations of a team, compiled once."""
 
@@ -41,22 +54,25 @@ class Policy:
             ValueError: where a pattern is refused.
         """
 
-    def fingerprinted(self, columns: Sequence[list[object]]) -> tuple[list[object], ...]:
+    def fingerprinted(self, turns: ArrowStream) -> Table:
         """Return the columns that turns are compared by.
 
         Args:
-            columns: of one length, in this order: kind, name, subtask, arguments, result, error,
-                error_type, location, trace_hash, text, response, talks_on (texts), failed (bool),
-                tests_failed, tests_total (int), coverage (float, percent). Each but the first may
-                hold None.
+            turns: kind, name, subtask, arguments, result, error, error_type, location, trace_hash,
+                text, response, talks_on (texts), failed (bool), tests_failed, tests_total (int),
+                coverage (float, percent).
 
         Returns:
             tests_failed, tests_total, coverage, failed, error_type, error, error_kind, location,
             trace_hash, call, outcome, signature, response, talks_on.
 
         Raises:
-            ValueError: where columns are missing or differ in length.
+            TypeError: where a column has another type.
+            ValueError: where a column is missing.
         """
+
+    def fingerprint(self, turn: tuple[object, ...]) -> tuple[object, ...]:
+        """Return what one turn is compared by: the values, and the order, of `fingerprinted`."""
 
     def masked(self, text: str, *, error: bool = False) -> str:
         """Return a text without its volatile parts; of an error also without its places."""
@@ -124,7 +140,7 @@ class OverBoundsError(ValueError):
 class UndecodableError(ValueError):
     """The text is not an export request; the text says why."""
 
-class Spans:
+class Spans(Table):
     """Decoded spans in columns (`SPAN_SCHEMA`), which leave as Arrow, and what is wrong."""
 
     problems: list[tuple[str, str, bool, bool]]
@@ -140,11 +156,7 @@ class Spans:
     def joined(every: Sequence[Spans]) -> Spans:
         """Return the spans of some after each other, without what is wrong."""
 
-    def __len__(self) -> int: ...
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the columns as a stream of Arrow (PyCapsule), without a copy of the texts."""
-
-class LogRecords:
+class LogRecords(Table):
     """Decoded log records in columns, which leave as Arrow.
 
     The columns are time_ns and observed_ns as digits, event_name, body and attributes as JSON,
@@ -156,10 +168,6 @@ class LogRecords:
     """What records share: the place of their resource in `resources`, the name of their scope."""
     resources: list[str]
     """The attributes of the resources, as JSON."""
-
-    def __len__(self) -> int: ...
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the columns as a stream of Arrow (PyCapsule), without a copy of the texts."""
 
 def decode_protobuf(
     data: bytes,
@@ -271,16 +279,17 @@ class Counting:
             ValueError: where a word is none of these.
         """
 
-    def counted(
-        self, parts: Iterator[tuple[list[str], list[list[object] | None]]]
-    ) -> tuple[tuple[bytes, ...], list[str | None]]:
-        """Return the columns (`COLUMNS`) of ordered turns of whole tasks, and the phase before.
+    def counted(self, turns: ArrowStream) -> Table:
+        """Return `COLUMNS` of ordered turns of whole tasks.
+
+        The phase before, the speaker and the reset are there as names too, with `_text`.
 
         Args:
-            parts: the tasks and the columns (`COUNTED_FROM`, None for nulls) of some turns each.
+            turns: task, and `COUNTED_FROM`.
 
         Raises:
-            TypeError: where a value has another type.
+            TypeError: where a column has another type.
+            ValueError: where a column is missing.
         """
 
 class TaskCounts:

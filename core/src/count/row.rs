@@ -75,6 +75,50 @@ macro_rules! columns {
             $(stringify!($flag)),*
         ].len();
 
+        /// All columns of many turns.
+        #[allow(missing_docs)]
+        #[derive(Default)]
+        pub struct Columns {
+            $(pub $compared: Vec<i64>,)*
+            $(pub $code: Vec<i64>,)*
+            $(pub $figure: Vec<f64>,)*
+            $(pub $flag: Vec<bool>,)*
+            $(pub $other_code: Vec<i64>,)*
+            $(pub $other_flag: Vec<bool>,)*
+            /// The last known phase before each turn.
+            pub phases_before: Vec<Option<String>>,
+        }
+
+        impl Columns {
+            /// Add a turn.
+            pub fn push(&mut self, row: Row) {
+                $(self.$compared.push(row.$compared);)*
+                $(self.$code.push(row.$code);)*
+                $(self.$figure.push(row.$figure);)*
+                $(self.$flag.push(row.$flag);)*
+                $(self.$other_code.push(row.$other_code);)*
+                $(self.$other_flag.push(row.$other_flag);)*
+                self.phases_before.push(row.phase_before_text);
+            }
+
+            /// The codes, figures and flags, each with its name.
+            pub fn split(self) -> Split {
+                Split {
+                    codes: vec![
+                        $((stringify!($compared), self.$compared),)*
+                        $((stringify!($code), self.$code),)*
+                        $((stringify!($other_code), self.$other_code),)*
+                    ],
+                    figures: vec![$((stringify!($figure), self.$figure)),*],
+                    flags: vec![
+                        $((stringify!($flag), self.$flag),)*
+                        $((stringify!($other_flag), self.$other_flag),)*
+                    ],
+                    phases_before: self.phases_before,
+                }
+            }
+        }
+
         impl Row {
             /// Give the bytes of each column that rules see, in order.
             fn each_seen(&self, mut put: impl FnMut(&[u8])) {
@@ -82,12 +126,6 @@ macro_rules! columns {
                 $(put(&self.$code.to_ne_bytes());)*
                 $(put(&self.$figure.to_ne_bytes());)*
                 $(put(&[u8::from(self.$flag)]);)*
-            }
-
-            /// Give the bytes of the other columns, in order.
-            fn each_other(&self, mut put: impl FnMut(&[u8])) {
-                $(put(&self.$other_code.to_ne_bytes());)*
-                $(put(&[u8::from(self.$other_flag)]);)*
             }
 
             fn compared(&self) -> [i64; COMPARED.len()] {
@@ -132,6 +170,15 @@ pub const ROW_BYTES: usize = {
     bytes.next_multiple_of(8)
 };
 
+/// All columns of many turns by the kind of their values, each with its name.
+#[allow(missing_docs)]
+pub struct Split {
+    pub codes: Vec<(&'static str, Vec<i64>)>,
+    pub figures: Vec<(&'static str, Vec<f64>)>,
+    pub flags: Vec<(&'static str, Vec<bool>)>,
+    pub phases_before: Vec<Option<String>>,
+}
+
 impl Row {
     /// The columns that rules see, in `ROW_BYTES` bytes.
     #[must_use]
@@ -167,43 +214,6 @@ impl Row {
     }
 }
 
-/// All columns of many turns, each as the bytes of its values.
-pub struct Columns {
-    /// In the order of `COLUMNS`.
-    pub bytes: Vec<Vec<u8>>,
-    /// The phase before each turn.
-    pub phases_before: Vec<Option<String>>,
-}
-
-impl Default for Columns {
-    fn default() -> Self {
-        Self {
-            bytes: vec![Vec::new(); COLUMNS.len()],
-            phases_before: Vec::new(),
-        }
-    }
-}
-
-impl Columns {
-    /// Add a turn.
-    pub fn push(&mut self, row: Row) {
-        let (seen, others) = self.bytes.split_at_mut(SEEN);
-        let mut columns = seen.iter_mut();
-        row.each_seen(|bytes| {
-            if let Some(column) = columns.next() {
-                column.extend_from_slice(bytes);
-            }
-        });
-        let mut columns = others.iter_mut();
-        row.each_other(|bytes| {
-            if let Some(column) = columns.next() {
-                column.extend_from_slice(bytes);
-            }
-        });
-        self.phases_before.push(row.phase_before_text);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,13 +230,11 @@ mod tests {
         assert_eq!(numbers[..8], 7_i64.to_ne_bytes());
         let mut columns = Columns::default();
         columns.push(row);
-        let widths = columns.bytes.iter().zip(COLUMNS);
-        assert!(
-            widths
-                .into_iter()
-                .all(|(bytes, (_, format))| { bytes.len() == if *format == "?" { 1 } else { 8 } })
-        );
-        assert_eq!(columns.bytes[SEEN - 1], [1]);
+        let split = columns.split();
+        assert_eq!(split.codes[0], ("call", vec![7]));
+        assert_eq!(split.flags[14], ("searches", vec![true]));
+        let names = split.codes.len() + split.figures.len() + split.flags.len();
+        assert_eq!(names, COLUMNS.len());
     }
 
     #[test]

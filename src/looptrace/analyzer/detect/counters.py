@@ -6,28 +6,21 @@ the columns of turns go into it and come back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
 import polars as pl
 
 from looptrace import _core
-from looptrace.analyzer.detect.persons import SPEAKERS, Persons
+from looptrace.analyzer.detect.persons import Persons
 from looptrace.analyzer.detect.phases import Converging
 from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.rules.contract import check_bounds, numbers, setting
-from looptrace.rules.turns import Codes
 
 DAY_S = 86_400
 # Why counts start again. A completion resets the counts for the turns after it. "message" stands in
 # place of "person" if messages may not resolve a gate. A run is begun by the same prompt after a
 # pause (a heartbeat, a schedule, a restart), or by anything after a rest.
 RESETS = ("person", "message", "completed", "idle", "run")
-# So many turns are counted at once, so that their texts take little memory.
-_AT_ONCE = 8_192
-_CODE = "_code"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,34 +84,12 @@ class Counting:
 
 def add_counters(turns: pl.DataFrame, how: Counting) -> pl.DataFrame:
     """Add `CODED` and `COUNTED` to ordered turns of whole tasks, counted from their start."""
-    made, phases = how.compiled.counted(_parts(turns))
-    columns: dict[str, Any] = {
-        name: np.frombuffer(column, np.dtype(kind))
-        for (name, kind), column in zip(_core.COLUMNS, made, strict=True)
-    }
-    texts = {
-        "phase_before": pl.Series(phases, dtype=pl.String),
-        "reset": _names(RESETS, columns["reset"]),
-        "speaker": _names(SPEAKERS, columns["speaker"]),
-    }
+    made = pl.DataFrame(how.compiled.counted(turns.select("task", *_core.COUNTED_FROM)))
     return turns.with_columns(
-        texts[column.name].alias(column.name)
-        if column.name in texts
-        else pl.Series(column.name, columns[column.name.removesuffix(_CODE)], column.dtype)
+        made[
+            f"{column.name}_text"
+            if column.dtype == pl.String
+            else column.name.removesuffix("_code")
+        ].alias(column.name)
         for column in (*CODED, *COUNTED)
     )
-
-
-def _parts(turns: pl.DataFrame) -> Iterator[tuple[list[str], list[list[Any] | None]]]:
-    """Yield the tasks and the columns that the core reads; None for a column without a value."""
-    for part in turns.iter_slices(_AT_ONCE):
-        columns = (part[name] for name in _core.COUNTED_FROM)
-        yield (
-            part["task"].to_list(),
-            [None if each.null_count() == len(each) else each.to_list() for each in columns],
-        )
-
-
-def _names(names: tuple[str, ...], codes: Codes) -> pl.Series:
-    """Return the names by codes that count from 1; null for 0."""
-    return pl.Series((None, *names)).gather(pl.Series(codes))

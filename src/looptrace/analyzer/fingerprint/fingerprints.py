@@ -17,7 +17,7 @@ from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, Tool
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, Turn, numbered
 from looptrace.analyzer.text.digests import digest
 
-# The columns that the core reads, and those that it writes, in its order.
+# The columns that the core reads, and those that it writes, in the order of its single turns.
 _READ = (
     *("kind", "name", "subtask", "arguments", "result", "error", "error_type", "location"),
     *("trace_hash", "text", "response", "talks_on"),
@@ -56,19 +56,17 @@ def add_fingerprints(turns: pl.DataFrame, sameness: Sameness = NOTHING) -> pl.Da
     If the span does not say whether a call failed, the text of the result decides. The kind and
     place of failures and the figures of test runs are filled in from the texts too.
     """
-    made = policy_of(sameness).fingerprinted([turns[name].to_list() for name in _READ])
-    columns = (
-        pl.Series(name, values, TURN_SCHEMA[name]) for name, values in zip(_MADE, made, strict=True)
-    )
-    return turns.with_columns(columns).select(TURN_SCHEMA.names())
+    made = policy_of(sameness).fingerprinted(turns.select(_READ))
+    return turns.with_columns(pl.DataFrame(made)).select(TURN_SCHEMA.names())
 
 
 def fingerprinted(rows: Sequence[Mapping[str, Any]], sameness: Sameness) -> list[Turn]:
     """Return the turns of rows in order; fields of `TURN_SCHEMA` that a row leaves out are null."""
-    made = policy_of(sameness).fingerprinted([[row.get(name) for row in rows] for name in _READ])
+    policy = policy_of(sameness)
+    made = (policy.fingerprint(tuple(map(row.get, _READ))) for row in rows)
     whole = (
         {**row, **dict(zip(_MADE, values, strict=True))}
-        for row, *values in zip(rows, *made, strict=True)
+        for row, values in zip(rows, made, strict=True)
     )
     return [tuple(map(row.get, TURN_SCHEMA)) for row in whole]
 
