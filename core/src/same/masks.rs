@@ -189,7 +189,7 @@ pub fn fresh(sameness: &Sameness, counters: bool) -> &[Regex; 2] {
 /// a colon; they end with the line or with a sign. If a sentence follows, the word before the colon
 /// is not a key.
 #[must_use]
-fn fresh_patterns(results: &Results, counters: bool) -> [Regex; 2] {
+pub fn fresh_patterns(results: &Results, counters: bool) -> [Regex; 2] {
     let mut keys: Vec<String> = results.keys.iter().map(|key| pattern_of(key)).collect();
     keys.sort();
     let is_told = |form: &Regex| results.telling_keys.iter().any(|key| form.is_match(key));
