@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -29,6 +30,24 @@ def test_nothing_heavy_is_imported_before_a_command(arguments: list[str]) -> Non
         "import sys; from looptrace.cli.main import main; "
         f"main({arguments}, standalone_mode=False); "
         f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+# What the report of files at a terminal does not need.
+NEEDLESS = "duckdb", "jinja2", "tomlkit", "rapidfuzz", "asyncio", "opentelemetry", "sklearn"
+
+
+def test_files_are_analysed_without_what_they_do_not_need(tmp_path: Path) -> None:
+    """Most of the time for a small file is that of imports."""
+    span = {"traceId": "a" * 32, "spanId": "b" * 16, "name": "chat", "startTimeUnixNano": "1"}
+    file = tmp_path / "one.json"
+    file.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}))
+    code = (
+        "import sys; from looptrace.cli.main import main; "
+        f"main(['analyze', {str(file)!r}], standalone_mode=False); "
+        f"print([name for name in {NEEDLESS} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -176,10 +176,11 @@ pub fn named_ids(text: &str, arguments: Option<&str>) -> Option<String> {
     (!named.is_empty()).then(|| named.join(","))
 }
 
-/// Return the patterns of a team's fresh values, as `fresh_patterns` made them.
+/// Return the patterns of a team's fresh values, which are made when the first text comes.
 #[must_use]
 pub fn fresh(sameness: &Sameness, counters: bool) -> &[Regex; 2] {
-    &sameness.fresh[usize::from(counters)]
+    let made = || fresh_patterns(&sameness.results, counters);
+    sameness.fresh[usize::from(counters)].get_or_init(made)
 }
 
 /// Return two patterns of a key that is volatile in results, with its value.

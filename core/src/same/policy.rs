@@ -1,10 +1,9 @@
 //! The declarations of a team, compiled once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 use regex::Regex;
-
-use super::masks;
 
 /// Declarations about one tool; a key is at the top level, or a path with dots.
 #[derive(Clone, Debug, Default)]
@@ -35,8 +34,8 @@ pub struct Sameness {
     pub masks: Vec<(Regex, String)>,
     /// The keys of results.
     pub results: Results,
-    /// Fresh keys of results without and with counters of calls: `masks::fresh_patterns`.
-    pub fresh: [[Regex; 2]; 2],
+    /// Fresh keys of results without and with counters of calls, as `masks::fresh` makes them.
+    pub fresh: [OnceLock<[Regex; 2]>; 2],
 }
 
 impl Sameness {
@@ -55,12 +54,11 @@ impl Sameness {
             .into_iter()
             .map(compile)
             .collect::<Result<_, _>>()?;
-        let fresh = [false, true].map(|counters| masks::fresh_patterns(&results, counters));
         Ok(Self {
             tools,
             masks,
             results,
-            fresh,
+            fresh: Default::default(),
         })
     }
 

@@ -16,7 +16,6 @@ from looptrace.analyzer.settings.sections import (
     nearest_thresholds,
 )
 from looptrace.analyzer.settings.toml_reader import SettingsError
-from looptrace.analyzer.settings.toml_writer import starter, toml_of
 from looptrace.analyzer.text.display import plain
 from looptrace.cli import EXIT_UNREADABLE
 
@@ -55,6 +54,8 @@ def show(settings: Settings) -> None:
     if nearest := nearest_thresholds(settings, os.environ):
         values = ", ".join(f"{name} {threshold}" for name, threshold in nearest.items())
         click.echo(f"# {THRESHOLD_VARIABLE}: the nearest values within bounds are {values}.")
+    from looptrace.analyzer.settings.toml_writer import toml_of  # noqa: PLC0415 - Few write.
+
     click.echo(toml_of(settings), nl=False)
 
 
@@ -83,6 +84,8 @@ def check(context: click.Context, files: tuple[Path, ...]) -> None:
 @click.argument("file", default=FILE_NAME, type=_FILE)
 def init(file: Path) -> None:
     """Write FILE (by default looptrace.toml) with every setting, explained and commented out."""
+    from looptrace.analyzer.settings.toml_writer import starter  # noqa: PLC0415 - Few write.
+
     try:
         with file.open("x", encoding="utf-8") as new:
             new.write(starter())

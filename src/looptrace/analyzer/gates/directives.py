@@ -13,10 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
-
-from jinja2 import ChoiceLoader, FileSystemLoader, PackageLoader, StrictUndefined, TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing import TYPE_CHECKING, Any
 
 from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX
 from looptrace.analyzer.gates.events import GateEvent
@@ -24,6 +21,9 @@ from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.recovery import DEFAULT, Recovery
 from looptrace.analyzer.text.display import plain
 from looptrace.errors import InputError
+
+if TYPE_CHECKING:
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 SUFFIX = ".txt.j2"
 # The template of a person's decision.
@@ -39,7 +39,6 @@ TOOLS_MAX, TOOL_LENGTH_MAX = 4, 80
 TEXTS_KEPT_MAX = 1_000
 _TASK = "\0"  # In place of the name; in no other value.
 
-_OWN = PackageLoader("looptrace.analyzer.gates", "templates")
 # Sample values with which a template is tried in advance.
 _SAMPLE = {
     "task": "task",
@@ -89,7 +88,7 @@ class Directives:
             names.insert(0, f"{event.rule}{SUFFIX}")
         try:
             return self._render(names, event)
-        except (TemplateError, OSError, UnicodeDecodeError) as error:
+        except _faults() as error:
             why = plain(str(error), BLOCKER_LENGTH_MAX)
             raise DirectiveError(
                 f"{self.folder}: a template of {names} cannot be used: {why}"
@@ -111,7 +110,7 @@ class Directives:
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
             try:
                 environment.get_template(path.name).render(_SAMPLE)
-            except (TemplateError, OSError, UnicodeDecodeError) as error:
+            except _faults() as error:
                 why = plain(str(error), BLOCKER_LENGTH_MAX)
                 raise DirectiveError(f"{path}: cannot be used: {why}") from error
 
@@ -139,10 +138,24 @@ class Directives:
 
     @cached_property
     def _environment(self) -> ImmutableSandboxedEnvironment:
-        loader = ChoiceLoader([FileSystemLoader(self.folder), _OWN]) if self.folder else _OWN
+        import jinja2  # noqa: PLC0415 - Most commands send no directive.
+        from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
+
+        own = jinja2.PackageLoader("looptrace.analyzer.gates", "templates")
+        given = [jinja2.FileSystemLoader(self.folder)] if self.folder else []
         return ImmutableSandboxedEnvironment(
-            loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+            loader=jinja2.ChoiceLoader([*given, own]),
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
         )
+
+
+def _faults() -> tuple[type[Exception], ...]:
+    """Return the errors of a template that cannot be used."""
+    from jinja2 import TemplateError  # noqa: PLC0415 - as above
+
+    return TemplateError, OSError, UnicodeDecodeError
 
 
 OWN = Directives()

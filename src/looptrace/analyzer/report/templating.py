@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache, partial
-
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
+from typing import TYPE_CHECKING
 
 from looptrace.analyzer.llm_judge import GOAL_LENGTH_MAX
 from looptrace.analyzer.report.strip import BARS, MARKS
@@ -25,6 +24,9 @@ from looptrace.analyzer.report.wording import (
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import known_us
 
+if TYPE_CHECKING:
+    from jinja2 import Template
+
 # The longest text of an escalation is a person's request.
 _CODE_LENGTH_MAX = GOAL_LENGTH_MAX
 # A box of a diagram has room for this many characters.
@@ -36,10 +38,12 @@ _FENCE_LENGTH_MIN = 3
 @cache
 def template(name: str) -> Template:
     """Return a template of the folder `templates`."""
-    environment = Environment(
-        loader=PackageLoader("looptrace.analyzer.report"),
-        autoescape=select_autoescape(("html.j2",)),
-        undefined=StrictUndefined,
+    import jinja2  # noqa: PLC0415 - The report at a terminal has no template.
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("looptrace.analyzer.report"),
+        autoescape=jinja2.select_autoescape(("html.j2",)),
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )

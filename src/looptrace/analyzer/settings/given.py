@@ -8,9 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-import tomlkit
-from tomlkit.exceptions import TOMLKitError
-
 from looptrace.analyzer.detect.rule_plugins import known_rules
 from looptrace.analyzer.settings.profiles import PROFILES
 from looptrace.analyzer.settings.rule_forms import effective_overrides
@@ -42,6 +39,9 @@ def settings_of(given: SettingsLike | None) -> Settings:
     if isinstance(given, Settings):
         return given
     if isinstance(given, Mapping):
+        import tomlkit  # noqa: PLC0415 - Commands are given files.
+        from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
+
         try:
             text = tomlkit.dumps(dict(given))
         except (TOMLKitError, TypeError, ValueError) as error:

@@ -13,14 +13,6 @@ from typing import TypeVar
 import click
 import polars as pl
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.status import Status
 
 from looptrace.analyzer.engine.analysis import Analysis
@@ -34,7 +26,6 @@ from looptrace.analyzer.text.display import plain
 from looptrace.cli.shared.stores import store_copy
 from looptrace.collector.files.reader import ReadNotes, SpansRead, read_spans, spool_spans
 from looptrace.collector.otlp.span_rows import cut_text
-from looptrace.collector.server.ingest_log import spans_waiting
 from looptrace.collector.store import layout, reader
 from looptrace.collector.store.objects.client import is_object_url
 from looptrace.collector.store.objects.snapshot import fetch_tables
@@ -124,6 +115,9 @@ def work_on(
 
 def warn_of_waiting(store_dir: Path) -> None:
     """Report on standard error how many spans a server received and has not stored yet."""
+    # Files have no server.
+    from looptrace.collector.server.ingest_log import spans_waiting  # noqa: PLC0415
+
     if spans := spans_waiting(store_dir):
         click.echo(
             f"{store_dir}: a server received {spans} spans that are not stored yet and are missing "
@@ -167,11 +161,27 @@ def _reading() -> Iterator[Callable[[int, int], None]]:
     if sys.platform != "win32":
         # Polars also handles Ctrl-C, and would let a read that waits for a pipe go on.
         signal.siginterrupt(signal.SIGINT, True)
+    with _progress("reading", "DownloadColumn") as on_bytes:
+        yield on_bytes
+
+
+@contextmanager
+def _progress(doing: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar, with a column of `rich.progress`, if standard error is a terminal.
+
+    Yields a function of what is done and of the total, 0 where that is not known.
+    """
     console = Console(stderr=True)
-    parts = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as bar:
-        reading = bar.add_task("reading", total=None)
-        yield lambda done, total: bar.update(reading, completed=done, total=total or None)
+    if not console.is_terminal:
+        yield lambda _done, _total: None
+        return
+    from rich import progress  # noqa: PLC0415 - Pipelines see no bar.
+
+    parts = (progress.TextColumn(doing), progress.BarColumn(), getattr(progress, unit)())
+    columns = (*parts, progress.TimeRemainingColumn())
+    with progress.Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(doing, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total or None)
 
 
 def _warn_of_cut(cut: Sequence[int]) -> None:
@@ -185,11 +195,8 @@ def judging() -> Iterator[Callable[[int, int], None]]:
 
     Yields a function of the buckets done and the total buckets.
     """
-    console = Console(stderr=True)
-    parts = (TextColumn("judging"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as bar:
-        judged = bar.add_task("judging", total=None)
-        yield lambda done, total: bar.update(judged, completed=done, total=total)
+    with _progress("judging", "MofNCompleteColumn") as on_buckets:
+        yield on_buckets
 
 
 def working(doing: str = "looking for loops") -> Status:

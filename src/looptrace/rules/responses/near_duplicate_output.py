@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-from rapidfuzz.fuzz import ratio
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
 from looptrace.rules.turns import Flags, Lane, LaneSpec
@@ -79,6 +78,8 @@ class NearDuplicateOutput(Rule):
             return False
         if _NUMBERS.findall(text) != _NUMBERS.findall(other):
             return False
+        from rapidfuzz.fuzz import ratio  # noqa: PLC0415 - Few traces need it.
+
         return ratio(text, other, score_cutoff=self.similar_percent) >= self.similar_percent
 
     def say(self, loop: Loop) -> str:
