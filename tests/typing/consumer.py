@@ -63,7 +63,7 @@ from looptrace.collector.files import SpansRead, read_spans, sdk_spans
 from looptrace.queries import Field, Query, load, names
 from looptrace.rules import contract, turns, vocabulary
 from looptrace.rules.contract import Action, Evaluation, Loop, Rule, Rung, SettingError
-from looptrace.rules.needs import ALWAYS, Need, again, exceeds, has, reaches
+from looptrace.rules.needs import ALWAYS, Need, again, exceeds, has, nears, reaches
 from looptrace.rules.turns import (
     Codes,
     Figures,
@@ -329,12 +329,16 @@ def has_needed(turn: NewTurn) -> bool:
     """Ask for what a rule of another package needs."""
     need: Need = has("external") | again("call", "outcome")
     need |= exceeds("steps", "attempts_min") & reaches("errors", "attempts_min")
+    need |= nears("tokens_spent", "attempts_min", vocabulary.BILLIONTHS)
     return need != ALWAYS and need.of(TooPolite())(turn)
 
 
 def columns(table: Turns, kind: Kind, once: Twin) -> Meanings | None:
     """Read the columns of turns."""
     lane: Lane = table.lane(LaneSpec(by="task", kinds=(kind,), once=once))
+    percent, which = vocabulary.used([lane.turns.tokens_spent], [vocabulary.SOFT_PERCENT])
+    assert percent[0]
+    assert vocabulary.BUDGETED[int(which[0])]
     return lane.turns.meanings
 
 

@@ -32,6 +32,7 @@ def event(number: int = 1, **about: object) -> GateEvent:
         service="shop",
         action="warn",
         rule="cycle",
+        signature=f"s{number}",
     )
     return replace(base, **about)  # type: ignore[arg-type]
 
