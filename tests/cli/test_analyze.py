@@ -278,7 +278,7 @@ def test_escalation_hands_a_gate_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([str(TRACES)], "name one by --task or --gate; the input has 4, among them: 5d483af"),
+        ([str(TRACES)], "name one by --task or --gate; the input has 4, among them: aec0b05"),
         ([str(TRACES), "--task", "nobody"], "there is no such gate; the input has 4"),
         ([LOOPING, "--gate", "abc"], "there is no such gate; the input has 1"),
         ([HEALTHY], "no gate was opened in the input"),

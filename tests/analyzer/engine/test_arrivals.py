@@ -16,10 +16,10 @@ import pytest
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.live_spans import LiveSpans
+from looptrace.analyzer.engine.live_task import LATENESS_S
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from looptrace.analyzer.schema.turns import LATENESS_S
 from looptrace.collector.files.reader import read_spans
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.normalize.test_agent_runs import cases, spans_of_case

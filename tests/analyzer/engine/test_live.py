@@ -21,13 +21,13 @@ from looptrace.analyzer.engine import live_task
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.live_lookback import bounds_of
 from looptrace.analyzer.engine.live_moments import Standing
-from looptrace.analyzer.engine.live_task import HORIZON_S, LiveTask
+from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S, LiveTask
 from looptrace.analyzer.engine.live_tasks import QUIET_ROUNDS
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.engine.turn_block import rows_of
 from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.gates.state_machine import TaskState
-from looptrace.analyzer.schema.turns import AT, LATENESS_S, TURN_KEY, TURN_SCHEMA, Turn, numbered
+from looptrace.analyzer.schema.turns import AT, TURN_KEY, TURN_SCHEMA, Turn, numbered
 from looptrace.analyzer.settings.profiles import rules_of_profile
 from looptrace.rules.attempts.degradation import Degradation
 from looptrace.rules.attempts.no_measurable_progress import NoMeasurableProgress

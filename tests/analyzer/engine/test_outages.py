@@ -20,7 +20,7 @@ from looptrace import queries
 from looptrace.analyzer.engine.analysis import Analysis, Outage
 from looptrace.analyzer.engine.batch import analysis_of
 from looptrace.analyzer.engine.live_outages import OutageWatch
-from looptrace.analyzer.engine.live_task import HORIZON_S
+from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S
 from looptrace.analyzer.engine.outages import (
     OutageSettings,
     calls_to_explain,
@@ -33,7 +33,7 @@ from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.report.terminal import print_report
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.schema.turns import LATENESS_S, TURN_SCHEMA, numbered
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.sections import parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.settings.toml_writer import toml_of

@@ -358,12 +358,11 @@ class LiveEngine:
         passed = passage(name, settled.standing, happened, recovery)
         task.now = passed.standing
         task.ended_now += passed.ended
-        # Late spans may change an event that was sent, and its agent's name; it is not a new event.
+        # An agent that is named late changes an event that was sent; it is not a new event.
         sent, more = task.emitted, [*settled.events, *passed.events]
-        said = {each.id: f"{each.agent} {each.finding} {each.at_ns}" for each in more}
-        new = {each.id: each for each in more if sent.get(each.id) != said[each.id]}
+        new = {each.id: each for each in more if sent.get(each.id) != each.agent}
         moved = {key for key in new if key in task.emitted_elsewhere or key in sent}
-        sent |= {key: said[key] for key in new}
+        sent |= {key: event.agent for key, event in new.items()}
         # Settled moments come only once.
         task.settle_events(event.id for event in settled.events)
         events = list(new.values())

@@ -25,10 +25,12 @@ from looptrace.analyzer.engine.turn_block import AT, TurnBlock
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import EVENTS_KEPT_MAX
 from looptrace.analyzer.normalize.trace_buffer import Move
-from looptrace.analyzer.schema.turns import LATENESS_S, STEP_SPREAD_S, TURN_KEY, Turn, placed
+from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY, Turn, placed
 from looptrace.bounded_dict import BoundedDict
 from looptrace.rules.vocabulary import NS_PER_S
 
+# Spans may arrive this long after newer ones of their task.
+LATENESS_S = 60
 # A late call may also belong to a step, which stands at the end of its first call.
 HORIZON_S = LATENESS_S + STEP_SPREAD_S
 # A call that comes after more than this many later parallel steps of its task is not recognised.
@@ -101,7 +103,7 @@ class LiveTask:
     crowded_ns: int = NEVER_NS  # Turns that end before this are settled: there are too many.
     ended: list[Stretch] = field(default_factory=list)
     ended_now: list[Stretch] = field(default_factory=list)  # by turns that may still move
-    # What was said in events (agent, finding, time) by id, until their turn is settled.
+    # Agents of events by id, until their turn is settled.
     emitted: dict[str, str] = field(default_factory=dict)
     emitted_before: BoundedDict[str, None] | None = None  # ids of settled turns
     emitted_elsewhere: dict[str, None] = field(default_factory=dict)  # ids, in the task before

@@ -65,8 +65,7 @@ class LiveTasks:
             if task is None:
                 # Counts start again with the next turn; a gate still waits for a person.
                 state = self._recall(name)
-                kept = state if state.gate else TaskState(name, since=state.since)
-                standing = Standing({}, kept)
+                standing = Standing({}, state if state.gate else TaskState(name))
                 task = LiveTask(standing, standing, recalled=state.gate is not None)
             self._tasks[name] = task
 

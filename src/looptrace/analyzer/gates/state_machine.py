@@ -6,10 +6,6 @@ gate. The strongest event of a turn comes first. While a gate is open the only e
 resolution. The state depends only on the moments and their order, so batch, live and a restart
 reach the same state.
 
-Only a person ends a gate, so a task has at most one gate between two words of persons. The id of a
-gate follows from the word before it, and not from its turns or its rule: late spans, other rules
-that see the loop and a gate that opens again are the same gate.
-
 The count of a ladder goes on until a reset or an order to move on. Pivots have a count of their
 own, which each pivot of the task resets.
 """
@@ -21,11 +17,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from looptrace.analyzer.detect.stretches import Firing, Growth, Stretch
+from looptrace.analyzer.detect.stretches import Firing, Growth
 from looptrace.analyzer.gates.events import EventType, GateCause, GateEvent, TaskStatus
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.text.digests import digest
-from looptrace.analyzer.text.session_names import session_of
 from looptrace.rules.contract import ACTIONS, CHECKED, Action
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -47,11 +42,6 @@ class Reset:
     call_id: str = ""  # names one of several messages that a span shows
     decision: str | None = None  # of the person
     note: str | None = None
-
-    @property
-    def id(self) -> str:
-        """The id of the turn, whatever its task is named."""
-        return digest(f"{self.trace_id} {self.span_id} {self.call_id} {self.reason}")
 
 
 # The loops that grew at one turn.
@@ -95,7 +85,6 @@ class TaskState:
     )  # signatures of the blockers for which authority was granted
     warnings: Mapping[str, bool] = field(default_factory=dict)  # given; outlast completions or not
     loops: Mapping[str, Counter] = field(default_factory=dict)  # by the id of the finding
-    since: str = ""  # the word of a person that the next gate follows; "" before the first gate
 
     @property
     def loop_count(self) -> int:
@@ -147,9 +136,7 @@ def _reset(state: TaskState, moment: Reset) -> Step:
     """Reset the counts. Only a person resolves an open gate."""
     if state.gate and moment.reason != "person":
         return state, ()
-    # Messages that end no gate do not count: they may come later than the gates after them.
-    is_word = moment.reason == "person" and (state.gate or moment.decision)
-    after = TaskState(state.task, since=moment.id if is_word else state.since)
+    after = TaskState(state.task)
     counted = state
     if moment.reason in ("completed", "run"):  # What looks at several runs keeps its counts.
         warnings = {key: outlasts for key, outlasts in state.warnings.items() if outlasts}
@@ -269,7 +256,7 @@ def _pivot(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
 def _force_next(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
     """Send the agent to its next task, and clear the counts of every rule."""
     turn = demand.growth.fired.turn
-    after = TaskState(state.task, forced=state.forced + 1, cleared_turn=turn, since=state.since)
+    after = TaskState(state.task, forced=state.forced + 1, cleared_turn=turn)
     return _emit(state, after, demand, "loop_detected")
 
 
@@ -283,7 +270,7 @@ def _open(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
     """Stop the task until a person has decided."""
     loop, fired = demand.growth
     gate = Gate(
-        id=digest(f"gate {state.since or _place(loop)}"),
+        id=digest(f"gate {loop.id} {demand.growth.attempts}"),
         rule=loop.rule.name,
         signature=loop.signature,
         at_ns=fired.end_ns,
@@ -291,15 +278,7 @@ def _open(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
     why = demand.why or "LADDER"
     status: TaskStatus = "blocked" if why.startswith("UNBLOCKING") else "paused_for_intervention"
     after, events = _emit(state, replace(state, status=status, gate=gate), demand, "gate_opened")
-    own = digest(f"gate_opened {gate.id}")
-    return after, tuple(replace(event, id=own, gate=gate.id, why=why) for event in events)
-
-
-def _place(loop: Stretch) -> str:
-    """Return the trace of a loop: a session may be named late; or a task that has another name."""
-    first = loop.first[0]
-    is_session = first.session and first.session == session_of(loop.task, first.service)
-    return first.trace_id if is_session else loop.task
+    return after, tuple(replace(event, gate=gate.id, why=why) for event in events)
 
 
 _ACTS: Mapping[Action, Callable[[TaskState, _Demand, Recovery], Step]] = {

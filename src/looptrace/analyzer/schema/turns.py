@@ -136,8 +136,6 @@ TOKEN_COLUMNS = (
 # Places of the columns of a turn.
 AT = {name: place for place, name in enumerate(TURN_SCHEMA)}
 
-# Spans may arrive this long after newer ones of their task.
-LATENESS_S = 60
 # A parallel call that ends later than this after the first of its step stands at its own end, so a
 # live engine never waits for it.
 STEP_SPREAD_S = 60

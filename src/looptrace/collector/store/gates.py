@@ -25,7 +25,6 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.resolutions import Resolution
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
-from looptrace.analyzer.schema.turns import LATENESS_S
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import plain
@@ -37,7 +36,6 @@ from looptrace.collector.store.gate_file.tables import GATES
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.outbox import enqueue
 from looptrace.collector.store.sqlite_file import connect, json_of, read_json
-from looptrace.rules.vocabulary import NS_PER_S
 
 # The reason of a gate that ends without a decision.
 WITHDRAWN = "late spans, or other settings, show no loop here"
@@ -99,20 +97,15 @@ class GateStore(StoredGates):
         """
         with self._transaction():
             late, events = _LateNames(), list(events)
-            unsent = self._know_again(events) if is_whole else set[str]()
-            told = {self._id(id_) for event in events for id_ in (event.id, event.gate) if id_}
-            new = [
-                event for event in events if self._add(event, now_ns, openings, late, unsent, told)
-            ]
+            unsent = self._know_again(events, openings) if is_whole else set[str]()
+            new = [event for event in events if self._add(event, now_ns, openings, late, unsent)]
             parked = late.parked
             opened = {event.gate for event in new if event.type == "gate_opened"} | parked
-            # A span that comes late may withdraw a gate that the next one brings back.
-            ends_ns = now_ns if is_whole else now_ns + LATENESS_S * NS_PER_S
             for state in states:
-                self._put(state, opened, now_ns, ends_ns)
+                self._put(state, opened, now_ns)
             for gate_id in sorted(parked):
                 if self._rows(queries.WITHDRAWN_GATE, gate_id):
-                    self._end(gate_id, now_ns, ends_ns)
+                    self._end(gate_id, now_ns)
             self._tell_renamed(late, now_ns)
         return new
 
@@ -142,24 +135,16 @@ class GateStore(StoredGates):
         openings: Mapping[str, Finding],
         late: _LateNames,
         unsent: Collection[str],
-        told: Collection[str],
     ) -> bool:
         """Add an event and its consequences; return whether it was new.
 
-        Events that are `unsent` are not put into the outbox. `told` are the ids of all events and
-        gates that are added.
+        Events that are `unsent` are not put into the outbox.
         """
         finding, event = openings.get(event.gate), self._known_as(event)
         if event.type == "gate_resolved":
             event = self._end_as_told(event)
-        elif event.type == "gate_opened":
-            event = self._known_gate(event, told)
-        else:
-            event = self._known_advice(event, told)
         if not self._insert(event):
             self._rename(event, late)
-            if event.type == "gate_opened":
-                self._set_opening(event, finding)
             return False
         if event.type == "pivot_issued":
             pivot = (event.id, event.task, event.pivots, event.entropy_count, event.at_ns)
@@ -171,7 +156,7 @@ class GateStore(StoredGates):
         elif event.type == "gate_resolved":
             said = (event.at_ns, event.decision, event.note, event.gate)
             self._sql.execute(queries.RESOLVE_GATE, said)
-        if event.id not in unsent and not self._is_paused(event):
+        if event.id not in unsent:
             self._send_on(event, now_ns)
         return True
 
@@ -220,8 +205,8 @@ class GateStore(StoredGates):
                 replace(opening, type="gate_renamed", task_before=task, agent_before=agent), now_ns
             )
 
-    def _send_on(self, event: GateEvent, due_ns: int) -> None:
-        """Put an event into the outbox of the webhooks that want it, to be sent from a time on."""
+    def _send_on(self, event: GateEvent, now_ns: int) -> None:
+        """Put an event into the outbox of the webhooks that want it."""
         if not self._webhooks:
             return
         # What follows on a gate goes to the webhooks that got its opening, under any of its names.
@@ -234,13 +219,13 @@ class GateStore(StoredGates):
             for webhook in self._webhooks
             if webhook.takes(event) and any(map(webhook.wants, about))
         ]
-        enqueue(self._sql, event.id, wanting, len(self._webhooks), due_ns)
+        enqueue(self._sql, event.id, wanting, len(self._webhooks), now_ns)
 
-    def _put(self, state: TaskState, opened: Collection[str], now_ns: int, ends_ns: int) -> None:
+    def _put(self, state: TaskState, opened: Collection[str], now_ns: int) -> None:
         """Write the state of a task, and open its gate; `opened` are the gates opened now.
 
-        Webhooks that got the opening of a gate also hear when a later detection withdraws it, from
-        `ends_ns` on, or opens it again after that.
+        Webhooks that got the opening of a gate also hear when a later detection withdraws it or
+        opens it again.
         """
         body = msgspec.to_builtins(state)
         body["granted"] = sorted(state.granted)  # Sets are unordered.
@@ -248,44 +233,36 @@ class GateStore(StoredGates):
         self._sql.execute(queries.PUT_STATE, columns)
         opens = self._id(state.gate.id) if state.gate else ""
         for (gate_id,) in self._rows(queries.OPEN_GATES, state.task, opens):
-            self._end(gate_id, now_ns, ends_ns)
+            self._end(gate_id, now_ns)
         if state.gate:
-            is_back = self._rows(queries.ENDED_GATE, opens) and opens not in opened
+            is_back = self._rows(queries.WITHDRAWN_GATE, opens) and opens not in opened
             self._sql.execute(queries.OPEN_GATE, (state.gate.at_ns, opens, state.task))
             if is_back:
-                is_told = not self._sql.execute(queries.TAKE_BACK, (opens, now_ns)).fetchall()
-                self._tell_again(self._opening(opens), now_ns if is_told else None)
+                self._tell_again(self._opening(opens), now_ns)
 
-    def _end(self, gate_id: str, now_ns: int, ends_ns: int) -> None:
-        """End a gate that a later detection did not open: by its decision, else as withdrawn.
-
-        Webhooks hear of the withdrawal from `ends_ns` on.
-        """
+    def _end(self, gate_id: str, now_ns: int) -> None:
+        """End a gate that a later detection did not open: by its decision, else as withdrawn."""
         for at_ns, decision, note in self._rows(queries.DECIDED, gate_id):
             self._sql.execute(queries.RESOLVE_GATE, (at_ns, decision, note, gate_id))
             self._tell_end(gate_id, now_ns, decision, note, _PERSON)
             return
         self._sql.execute(queries.WITHDRAW_GATE, (gate_id,))
-        self._tell_end(gate_id, ends_ns, "withdrawn", None, WITHDRAWN)
+        self._tell_end(gate_id, now_ns, "withdrawn", None, WITHDRAWN)
 
     def _tell_end(
-        self, gate_id: str, due_ns: int, decision: str, note: str | None, reason: str
+        self, gate_id: str, now_ns: int, decision: str, note: str | None, reason: str
     ) -> None:
         ended = replace(self._opening(gate_id), status="active", action=None, history=())
         self._tell_again(
             replace(ended, type="gate_resolved", decision=decision, note=note, reason=reason),
-            due_ns,
+            now_ns,
         )
 
-    def _tell_again(self, event: GateEvent, due_ns: int | None) -> None:
-        """Add an event of a gate that follows from a later detection and not from a turn.
-
-        No webhook hears of it if it is never due.
-        """
+    def _tell_again(self, event: GateEvent, now_ns: int) -> None:
+        """Add an event of a gate that follows from a later detection and not from a turn."""
         event = replace(event, id=digest(f"{event.type} {event.gate} {self.last_seq()}"))
         self._insert(event)
-        if due_ns is not None:
-            self._send_on(event, due_ns)
+        self._send_on(event, now_ns)
 
     def resolve(
         self,

@@ -248,15 +248,6 @@ END_OF_GATE = """
 """
 OPEN_GATES = "SELECT id FROM gates WHERE task = ? AND status = 'open' AND id <> ?"
 WITHDRAWN_GATE = "SELECT id FROM gates WHERE id = ? AND status = 'withdrawn'"
-# Webhooks have not heard yet that a gate was withdrawn.
-TAKE_BACK = """
-    DELETE FROM outbox WHERE tries = 0 AND next_try_ns > ?2 AND EXISTS (
-        SELECT 1 FROM events WHERE id = outbox.event AND type = 'gate_resolved'
-            AND body ->> 'gate' = ?1 AND body ->> 'decision' = 'withdrawn'
-    )
-    RETURNING event
-"""
-ENDED_GATE = "SELECT id FROM gates WHERE id = ? AND status <> 'open'"
 WITHDRAW_GATE = "UPDATE gates SET status = 'withdrawn' WHERE id = ?"
 OPEN_GATE = """
     UPDATE gates
