@@ -8,7 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::types::{Float64Type, Int8Type, Int32Type, Int64Type, UInt32Type};
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, Float64Array, Int8Array, Int32Array, Int64Array, LargeListArray,
+    Array, ArrayRef, BooleanArray, Float64Array, Int8Array, Int32Array, Int64Array,
     LargeStringArray, RecordBatch, RecordBatchIterator, StringArray, StringViewArray, UInt32Array,
 };
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -141,39 +141,6 @@ impl<'a> Texts<'a> {
             Self::Long(column) => value(*column, row),
             Self::Places(places, names) => names.at(places[row]?),
         }
-    }
-}
-
-/// A column of lists of texts.
-#[allow(
-    dead_code,
-    reason = "the way from spans to turns reads the ties of spans by it"
-)]
-pub struct Lists<'a> {
-    lists: Option<&'a LargeListArray>,
-    texts: Texts<'a>,
-}
-
-#[allow(dead_code, reason = "as above")]
-impl<'a> Lists<'a> {
-    pub fn of(block: &'a RecordBatch, name: &str) -> PyResult<Self> {
-        let column = column(block, name)?;
-        if column.null_count() == column.len() {
-            let (lists, texts) = (None, Texts::Unknown);
-            return Ok(Self { lists, texts });
-        }
-        let lists = column.as_list_opt::<i64>();
-        let texts = lists.and_then(|lists| Texts::from(lists.values().as_ref()));
-        let texts = texts.ok_or_else(|| wrong(column, name, "lists of texts"))?;
-        Ok(Self { lists, texts })
-    }
-
-    /// The texts of a row's list.
-    pub fn at(&self, row: usize) -> Option<impl Iterator<Item = Option<&'a str>>> {
-        let lists = self.lists.filter(|lists| lists.is_valid(row))?;
-        let borders = lists.value_offsets();
-        let places = borders[row] as usize..borders[row + 1] as usize;
-        Some(places.map(|place| self.texts.at(place)))
     }
 }
 

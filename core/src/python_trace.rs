@@ -110,7 +110,7 @@ pub(crate) fn turns_of(
             let mut columns = Columns::new();
             let mut circles = Vec::new();
             let mut understood = Understood::default();
-            every.make(true, |draft, made| {
+            every.make(|draft, made| {
                 for turn in &made.turns {
                     columns.add(turn, &made_of(turn, sameness));
                 }

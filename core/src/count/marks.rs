@@ -11,6 +11,7 @@ use super::how::{Counting, Metric};
 use super::row::{CUTS, KINDS, Row, STATUSES, place};
 use super::search::{asks_help, found};
 use super::turn::{Price, Turn};
+use crate::fields::said::SILENCE;
 use crate::patterns::Pattern;
 use crate::same::kinds::EXTERNAL;
 use crate::same::made::makes;
@@ -25,8 +26,6 @@ static OWN_SERVER: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["own
 static BRIEF: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["brief"]));
 static UNTESTED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["untested"]));
 
-// It replaces the hash of a response that neither says nor asks for anything.
-const SILENCE: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 // A limit of fewer tokens is meant: for a yes, a no, or the name of a class.
 const CUT_TOKENS_MIN: i64 = 64;
 // The kind of a wait that fails by it, which has only not ended yet.

@@ -22,8 +22,6 @@ use super::understanding::{Understood, understood_of};
 
 /// Spans of traces whose turns are all told again at once, because turns of them came too late.
 const AGAIN_SPANS_MAX: usize = 5_000;
-/// Characters of spans that are held for all traces. Beyond this, those touched longest ago go.
-pub const CHARS_MAX: usize = 64 << 20;
 // Traces of a session that wait for results.
 const TRACES_WAITING_MAX: usize = 100;
 

@@ -83,9 +83,7 @@ pub fn turns(spans: &[SpanFields]) -> Vec<Turn<'static>> {
         every.take(Span::new(each.clone(), 0));
     }
     let mut found = Vec::new();
-    every.make(true, |_, made| {
-        found.extend(made.turns.into_iter().map(Turn::into_owned))
-    });
+    every.make(|_, made| found.extend(made.turns.into_iter().map(Turn::into_owned)));
     found.sort_by_key(|turn| (turn.end_ns, turn.start_ns, turn.key()));
     found
 }
