@@ -206,48 +206,49 @@ impl FieldReader {
             Role::Model => "model",
             Role::Agent => "agent",
         });
-        let interventions = fields
+        let (rare, failure) = (fields.rare(), fields.failure());
+        let interventions = rare
             .interventions
             .iter()
             .map(|done| self.intervention(py, done));
-        let tokens = fields.tokens;
+        let tokens = fields.tokens();
         let values = [
             given(0)?,
             given(1)?,
             given(2)?,
             given(4)?,
             given(5)?,
-            fields.service.into_pyobject(py)?.into_any(),
-            PyTuple::new(py, fields.links)?.into_any(),
+            fields.service.as_deref().into_pyobject(py)?.into_any(),
+            PyTuple::new(py, &rare.links)?.into_any(),
             kind.map(|kind| PyString::intern(py, kind))
                 .into_pyobject(py)?
                 .into_any(),
-            self.shape(py, fields.shape)?,
-            fields.session.into_pyobject(py)?.into_any(),
-            fields.connection.into_pyobject(py)?.into_any(),
-            fields.task.into_pyobject(py)?.into_any(),
-            fields.task_parent.into_pyobject(py)?.into_any(),
-            fields.task_kind.into_pyobject(py)?.into_any(),
-            fields.agent.into_pyobject(py)?.into_any(),
-            fields.phase.into_pyobject(py)?.into_any(),
-            fields.phase_start_ns.into_pyobject(py)?.into_any(),
-            fields.iteration.into_pyobject(py)?.into_any(),
-            fields.status.into_pyobject(py)?.into_any(),
-            fields.blockers.into_pyobject(py)?.into_any(),
-            fields.completed_work.into_pyobject(py)?.into_any(),
-            self.figures(py, fields.figures)?,
+            self.shape(py, fields.shape.as_deref())?,
+            fields.session.as_deref().into_pyobject(py)?.into_any(),
+            rare.connection.as_deref().into_pyobject(py)?.into_any(),
+            rare.task.as_deref().into_pyobject(py)?.into_any(),
+            rare.task_parent.as_deref().into_pyobject(py)?.into_any(),
+            rare.task_kind.as_deref().into_pyobject(py)?.into_any(),
+            fields.agent.as_deref().into_pyobject(py)?.into_any(),
+            rare.phase.as_deref().into_pyobject(py)?.into_any(),
+            rare.phase_start_ns.into_pyobject(py)?.into_any(),
+            rare.iteration.as_deref().into_pyobject(py)?.into_any(),
+            rare.status.as_deref().into_pyobject(py)?.into_any(),
+            rare.blockers.as_deref().into_pyobject(py)?.into_any(),
+            rare.completed_work.as_deref().into_pyobject(py)?.into_any(),
+            self.figures(py, &rare.figures)?,
             tuple_of(py, interventions)?,
-            fields.name.into_pyobject(py)?.into_any(),
-            fields.call_id.into_pyobject(py)?.into_any(),
-            fields.arguments.into_pyobject(py)?.into_any(),
-            fields.result.into_pyobject(py)?.into_any(),
+            (&fields.name).into_pyobject(py)?.into_any(),
+            (&fields.call_id).into_pyobject(py)?.into_any(),
+            (&fields.arguments).into_pyobject(py)?.into_any(),
+            (&fields.result).into_pyobject(py)?.into_any(),
             fields.failed.into_pyobject(py)?.into_any(),
-            fields.failure.kind.into_pyobject(py)?.into_any(),
-            fields.failure.message.into_pyobject(py)?.into_any(),
-            fields.failure.trace.into_pyobject(py)?.into_any(),
+            failure.kind.as_deref().into_pyobject(py)?.into_any(),
+            failure.message.as_deref().into_pyobject(py)?.into_any(),
+            failure.trace.as_deref().into_pyobject(py)?.into_any(),
             self.messages(py, &fields.given)?,
             self.messages(py, &fields.answer)?,
-            fields.finish_reason.into_pyobject(py)?.into_any(),
+            (&fields.finish_reason).into_pyobject(py)?.into_any(),
             fields.compacted.into_pyobject(py)?.into_any(),
             tokens.input.into_pyobject(py)?.into_any(),
             tokens.output.into_pyobject(py)?.into_any(),
@@ -260,19 +261,19 @@ impl FieldReader {
         self.classes.span.bind(py).call1(PyTuple::new(py, values)?)
     }
 
-    fn shape<'py>(&self, py: Python<'py>, shape: Option<Shape>) -> PyResult<Value<'py>> {
+    fn shape<'py>(&self, py: Python<'py>, shape: Option<&Shape>) -> PyResult<Value<'py>> {
         let Some(shape) = shape else {
             return Ok(py.None().into_bound(py));
         };
-        let keys = PyTuple::new(py, shape.keys)?;
+        let keys = PyTuple::new(py, &shape.keys)?;
         self.classes
             .shape
             .bind(py)
-            .call1((shape.scope, shape.name, keys, shape.known))
+            .call1((&shape.scope, &shape.name, keys, shape.known))
     }
 
-    fn figures<'py>(&self, py: Python<'py>, figures: Figures) -> PyResult<Value<'py>> {
-        if figures == Figures::default() {
+    fn figures<'py>(&self, py: Python<'py>, figures: &Figures) -> PyResult<Value<'py>> {
+        if !figures.known() {
             return Ok(self.classes.no_figures.bind(py).clone());
         }
         let Figures {

@@ -116,7 +116,7 @@ pub(crate) fn turns_of(
                 }
                 if let Some(place) = draft.tree.circle() {
                     let fields = draft.tree.fields(place);
-                    circles.push((fields.trace_id.clone(), fields.span_id.clone()));
+                    circles.push((fields.trace_id.to_string(), fields.span_id.clone()));
                 }
                 understood.add(&understood_of(draft, &made.adopted));
             });

@@ -22,6 +22,7 @@ pub mod results;
 pub mod rows;
 pub mod said;
 pub mod seen;
+pub mod shared;
 pub mod span;
 pub mod span_fields;
 mod span_messages;

@@ -48,15 +48,20 @@ impl Row<'_> {
 
     /// The span in its fields.
     pub fn read(&self, reader: &mut Reader) -> SpanFields {
+        let mut fields = self.given(|given| reader.fields(given));
+        let links = links_in(self.links);
+        if !links.is_empty() {
+            fields.rare.get_or_insert_default().links = links;
+        }
+        let service = self.service.map(bounded_name);
         SpanFields {
-            trace_id: self.trace_id.to_owned(),
+            trace_id: reader.shared.name(self.trace_id),
             span_id: self.span_id.to_owned(),
             parent_span_id: self.parent_span_id.map(str::to_owned),
             start_ns: self.start_ns,
             end_ns: self.end_ns,
-            service: self.service.map(bounded_name),
-            links: links_in(self.links),
-            ..self.given(|given| reader.fields(given))
+            service: service.map(|name| reader.shared.name(&name)),
+            ..fields
         }
     }
 

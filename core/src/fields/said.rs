@@ -11,8 +11,8 @@ pub const SILENCE: &str = "00000000000000000000000000000000000000000000000000000
 
 /// A text that is there and says something, as names are looked at.
 #[must_use]
-pub fn told(text: Option<&String>) -> Option<&str> {
-    text.map(String::as_str).filter(|text| !text.is_empty())
+pub fn told<T: AsRef<str>>(text: Option<&T>) -> Option<&str> {
+    text.map(AsRef::as_ref).filter(|text| !text.is_empty())
 }
 
 impl SpanFields {

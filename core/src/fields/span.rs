@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::failures::{Failure, failed_by, failure_of, has_bad_level};
-use super::figures::{Tokens, figures_of, tokens_of};
+use super::figures::{figures_of, tokens_of};
 use super::histories::Histories;
 use super::names::Field;
 use super::numbers::number_calls;
@@ -13,7 +13,8 @@ use super::payloads::{Held, arguments_of, parsed, parsed_text};
 use super::plain::{as_text, bounded_name, canonical, canonical_json, is_true, whole};
 use super::results::result_of;
 use super::seen::Seen;
-use super::span_fields::{Given, Intervention, Role, Shape, SpanFields};
+use super::shared::Shared;
+use super::span_fields::{Given, Intervention, Rare, Role, Shape, SpanFields, apart};
 use super::table::Table;
 use super::table_rows::Kind;
 use crate::patterns::pattern;
@@ -46,6 +47,8 @@ struct Payloads {
 pub struct Reader {
     /// The table.
     pub table: Table,
+    /// What its spans share.
+    pub shared: Shared,
     histories: Histories,
 }
 
@@ -55,6 +58,7 @@ impl Reader {
     pub fn new(table: Table) -> Self {
         Self {
             table,
+            shared: Shared::default(),
             histories: Histories::default(),
         }
     }
@@ -63,7 +67,7 @@ impl Reader {
     pub fn fields(&mut self, span: Given<'_>) -> SpanFields {
         let seen = Seen::new(span.attributes, span.events, &self.table);
         let read = One::new(&seen, span);
-        read.fields(&mut self.histories)
+        read.fields(&mut self.histories, &mut self.shared)
     }
 }
 
@@ -115,7 +119,7 @@ impl<'s, 'a> One<'s, 'a> {
         name.is_some_and(|name| HIDDEN_AS_EMPTY.contains(&name.as_str()))
     }
 
-    fn fields(&self, histories: &mut Histories) -> SpanFields {
+    fn fields(&self, histories: &mut Histories, shared: &mut Shared) -> SpanFields {
         let name = self.name();
         let mut kind = self.kind.filter(|_| name != NOT_A_CALL);
         let mut payloads = match (self.kind, kind) {
@@ -146,13 +150,32 @@ impl<'s, 'a> One<'s, 'a> {
         let tokens = || tokens_of(self.seen, self.dialect, self.span.name, scope);
         SpanFields {
             kind,
-            shape: self.shape(kind),
-            session: self.named(Field::Session),
+            shape: self.shape(kind).map(|shape| shared.shape(shape)),
+            session: self.named(Field::Session).map(|name| shared.name(&name)),
+            agent: self.agent(kind, &name).map(|name| shared.name(&name)),
+            rare: apart(self.rare()),
+            name,
+            call_id: self.text(Field::CallId),
+            arguments: payloads.arguments,
+            result: payloads.result,
+            failed,
+            failure: apart(failure),
+            given,
+            answer,
+            finish_reason: if is_model { self.finish_reason() } else { None },
+            compacted: if is_model { self.compacted() } else { None },
+            tokens: if is_model { apart(tokens()) } else { None },
+            is_part: self.said == Some(Kind::Part),
+            ..SpanFields::default()
+        }
+    }
+
+    fn rare(&self) -> Rare {
+        Rare {
             connection: self.named(Field::Connection),
             task: self.named(Field::Task),
             task_parent: self.named(Field::TaskParent),
             task_kind: self.named(Field::TaskKind),
-            agent: self.agent(kind, &name),
             phase: self.named(Field::Phase),
             phase_start_ns: self.phase_start_ns(),
             iteration: self.named(Field::Iteration),
@@ -161,23 +184,7 @@ impl<'s, 'a> One<'s, 'a> {
             completed_work: self.text(Field::CompletedWork),
             figures: figures_of(self.seen, self.dialect),
             interventions: interventions(self.span.events),
-            name,
-            call_id: self.text(Field::CallId),
-            arguments: payloads.arguments,
-            result: payloads.result,
-            failed,
-            failure,
-            given,
-            answer,
-            finish_reason: if is_model { self.finish_reason() } else { None },
-            compacted: if is_model { self.compacted() } else { None },
-            tokens: if is_model {
-                tokens()
-            } else {
-                Tokens::default()
-            },
-            is_part: self.said == Some(Kind::Part),
-            ..SpanFields::default()
+            links: Vec::new(), // They are no attributes.
         }
     }
 

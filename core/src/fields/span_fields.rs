@@ -1,5 +1,7 @@
 //! One span in canonical fields: what turns are made of.
 
+use std::sync::{Arc, LazyLock};
+
 use super::failures::Failure;
 use super::figures::{Figures, Tokens};
 use super::numbers::Messages;
@@ -60,25 +62,18 @@ pub enum Role {
     Agent,
 }
 
-/// One span in canonical fields; `None` is unknown. `given` and `answer` belong to a model.
+/// A name that many spans share.
+pub type Name = Arc<str>;
+
+/// What few spans say, apart from the others so that these are small.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs)] // They are those of `analyzer/schema/span_fields.py`.
-pub struct SpanFields {
-    pub trace_id: String,
-    pub span_id: String,
-    pub parent_span_id: Option<String>,
-    pub start_ns: i64,
-    pub end_ns: i64,
-    pub service: Option<String>,
+pub struct Rare {
     pub links: Vec<String>,
-    pub kind: Option<Role>,
-    pub shape: Option<Shape>,
-    pub session: Option<String>,
     pub connection: Option<String>,
     pub task: Option<String>,
     pub task_parent: Option<String>,
     pub task_kind: Option<String>,
-    pub agent: Option<String>,
     pub phase: Option<String>,
     pub phase_start_ns: Option<i64>,
     pub iteration: Option<String>,
@@ -87,16 +82,73 @@ pub struct SpanFields {
     pub completed_work: Option<String>,
     pub figures: Figures,
     pub interventions: Vec<Intervention>,
+}
+
+impl Rare {
+    /// Whether it is an attempt at a task.
+    #[must_use]
+    pub fn has_status(&self) -> bool {
+        self.status
+            .as_ref()
+            .is_some_and(|status| !status.is_empty())
+    }
+}
+
+static NOTHING_RARE: LazyLock<Rare> = LazyLock::new(Rare::default);
+static NO_FAILURE: LazyLock<Failure> = LazyLock::new(Failure::default);
+static NO_TOKENS: LazyLock<Tokens> = LazyLock::new(Tokens::default);
+
+/// One span in canonical fields; `None` is unknown. `given` and `answer` belong to a model.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[allow(missing_docs)] // They are those of `analyzer/schema/span_fields.py`.
+pub struct SpanFields {
+    pub trace_id: Name,
+    pub span_id: String,
+    pub parent_span_id: Option<String>,
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub service: Option<Name>,
+    pub kind: Option<Role>,
+    pub shape: Option<Arc<Shape>>,
+    pub session: Option<Name>,
+    pub agent: Option<Name>,
+    pub rare: Option<Box<Rare>>,
     pub name: String,
     pub call_id: Option<String>,
     pub arguments: Option<String>,
     pub result: Option<String>,
     pub failed: Option<bool>,
-    pub failure: Failure,
+    pub failure: Option<Box<Failure>>,
     pub given: Messages,
     pub answer: Messages,
     pub finish_reason: Option<String>,
     pub compacted: Option<bool>,
-    pub tokens: Tokens,
+    pub tokens: Option<Box<Tokens>>,
     pub is_part: bool,
+}
+
+impl SpanFields {
+    /// What few spans say.
+    #[must_use]
+    pub fn rare(&self) -> &Rare {
+        self.rare.as_deref().unwrap_or(&NOTHING_RARE)
+    }
+
+    /// Its failure.
+    #[must_use]
+    pub fn failure(&self) -> &Failure {
+        self.failure.as_deref().unwrap_or(&NO_FAILURE)
+    }
+
+    /// Its tokens.
+    #[must_use]
+    pub fn tokens(&self) -> &Tokens {
+        self.tokens.as_deref().unwrap_or(&NO_TOKENS)
+    }
+}
+
+/// A value in a place of its own; none if it says nothing.
+#[must_use]
+pub fn apart<T: Default + PartialEq>(value: T) -> Option<Box<T>> {
+    (value != T::default()).then(|| Box::new(value))
 }

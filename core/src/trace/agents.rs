@@ -30,9 +30,9 @@ impl<'v, 'a> AgentRuns<'v, 'a> {
     /// trace has not `ended`, a span may still come that is around one whose parent is unknown.
     #[must_use]
     pub fn new(
-        agents: &'v [View<'a>],
+        agents: &[&'v View<'a>],
         tree: &Tree<'a>,
-        acting: &HashSet<String>,
+        acting: &HashSet<&str>,
         ended: bool,
     ) -> Self {
         let mut runs = Self::default();
@@ -40,7 +40,7 @@ impl<'v, 'a> AgentRuns<'v, 'a> {
         // The first run with a message within each of them, and the first below each agent.
         let mut within: HashMap<Place, &View<'a>> = HashMap::new();
         let mut firsts: HashMap<Place, Place> = HashMap::new();
-        let mut sorted: Vec<&View<'a>> = agents.iter().collect();
+        let mut sorted: Vec<&View<'a>> = agents.to_vec();
         sorted.sort_by_key(|run| (run.fields().end_ns, -run.fields().start_ns, run.id()));
         for run in sorted {
             let above: Vec<Place> = tree.ancestors(run.place).collect();
@@ -77,7 +77,7 @@ impl<'v, 'a> AgentRuns<'v, 'a> {
         &mut self,
         outermost: &[&'v View<'a>],
         within: &HashMap<Place, &'v View<'a>>,
-        acting: &HashSet<String>,
+        acting: &HashSet<&str>,
     ) {
         self.first = outermost.first().copied();
         let mut before: Option<&View<'a>> = None;
@@ -106,7 +106,7 @@ impl<'v, 'a> AgentRuns<'v, 'a> {
     /// wrote a message. An agent's span counts where no model's span shows its message, because a
     /// model's ends sooner.
     #[must_use]
-    pub fn messages(&self, models: &'v [View<'a>], tree: &Tree<'a>) -> Vec<&'v View<'a>> {
+    pub fn messages(&self, models: &[&'v View<'a>], tree: &Tree<'a>) -> Vec<&'v View<'a>> {
         let asked: HashSet<Place> = self.handoffs.iter().map(|(run, _)| run.place).collect();
         let requests: HashMap<Place, &View<'a>> = self.requests.iter().copied().collect();
         let has_runs = !(asked.is_empty() && requests.is_empty());

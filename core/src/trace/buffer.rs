@@ -85,15 +85,15 @@ impl Buffer {
         let mut changed: BTreeSet<String> = BTreeSet::new();
         for span in spans {
             changed.extend(self.ties.learn(&span.fields));
-            touched.insert(span.fields.trace_id.clone());
+            touched.insert(span.fields.trace_id.to_string());
             self.hold(span);
         }
         for span in above {
-            if !touched.contains(&span.fields.trace_id) {
+            if !touched.contains(&*span.fields.trace_id) {
                 continue;
             }
             changed.extend(self.ties.learn(&span.fields));
-            if let Some(trace) = self.traces.get_mut(&span.fields.trace_id) {
+            if let Some(trace) = self.traces.get_mut(&*span.fields.trace_id) {
                 trace.open(span);
             }
         }
@@ -158,14 +158,14 @@ impl Buffer {
         if let Some(trace) = self.traces.get(name) {
             let (ended, above) = (trace.ended(), trace.above());
             let draft = Draft::new(&ended, &above, &self.ties);
-            let made = turns_of(&draft, &self.sessions, false);
+            let made = turns_of(&draft, &self.sessions, false, &mut |_, _, _| false);
             let understood = understood_of(&draft, &made.adopted);
             self.understood.insert(name.to_owned(), understood);
         }
     }
 
     fn hold(&mut self, span: Span) {
-        let name = span.fields.trace_id.clone();
+        let name = span.fields.trace_id.to_string();
         let trace = self.traces.entry(name.clone()).or_default();
         self.by_touch.remove(&trace.touched);
         self.next += 1;
@@ -230,22 +230,24 @@ impl Buffer {
             taught.traces.extend(more.traces);
         }
         for (name, draft) in &drafts {
-            let made = turns_of(draft, sessions, ended);
-            let named: BTreeSet<String> = made
-                .turns
-                .iter()
-                .map(|turn| turn.session_name.to_string())
-                .collect();
-            made_of.push((*name, named, made.waits));
-            let (new, lost) = known.entry((*name).clone()).or_default().learn(made.turns);
+            let known = known
+                .entry((*name).clone())
+                .or_insert_with(|| Known::new(name));
+            known.begin();
+            let made = turns_of(draft, sessions, ended, &mut |key, content, task| {
+                known.is_told(key, content, task)
+            });
+            let named = made.waits_in.into_iter().map(str::to_owned).collect();
+            made_of.push((*name, named));
+            let (new, lost) = known.learn(&made.turns);
             if !(new.is_empty() && lost.is_empty()) {
                 keep_latest(news.entry((*name).clone()).or_default(), new, &lost);
                 gone.extend(lost);
             }
         }
         self.grown.extend(names.iter().cloned());
-        for (name, named, waits) in made_of {
-            self.note_waiting(name, named, waits);
+        for (name, named) in made_of {
+            self.note_waiting(name, named);
         }
         let told = taught
             .sessions
@@ -260,12 +262,11 @@ impl Buffer {
             .collect()
     }
 
-    /// Note whether a trace with turns in these sessions has calls without a result.
-    fn note_waiting(&mut self, name: &str, named: BTreeSet<String>, waits: bool) {
+    /// Note in which sessions a trace has calls without a result.
+    fn note_waiting(&mut self, name: &str, named: BTreeSet<String>) {
         let Some(trace) = self.traces.get_mut(name) else {
             return;
         };
-        let named = if waits { named } else { BTreeSet::new() };
         if trace.waits_in == named {
             return;
         }

@@ -28,7 +28,7 @@ pub struct Calls<'a> {
     /// In the order in which they were asked for.
     pub asked: Vec<Asked<'a>>,
     /// Spans of tools; those of no kind that a model asked for come last.
-    pub tools: Vec<View<'a>>,
+    pub tools: Vec<&'a View<'a>>,
     /// Where these begin.
     pub adopted: usize,
     /// The call of each tool.
@@ -41,9 +41,9 @@ impl<'a> Calls<'a> {
     /// model `replays` what it was given where earlier traces do not have it.
     #[must_use]
     pub fn new(
-        models: &[View<'a>],
-        tools: Vec<View<'a>>,
-        spare: Vec<View<'a>>,
+        models: &[&'a View<'a>],
+        tools: Vec<&'a View<'a>>,
+        spare: Vec<&'a View<'a>>,
         tree: &Tree<'a>,
         replays: bool,
     ) -> Self {
@@ -82,7 +82,7 @@ impl<'a> Calls<'a> {
     /// Take spans of no kind that have name and arguments of a call that was asked for.
     ///
     /// Each call takes one. A span that lies around or within a call's own is no second one.
-    fn adopt(&mut self, mut spare: Vec<View<'a>>, tree: &Tree<'a>) {
+    fn adopt(&mut self, mut spare: Vec<&'a View<'a>>, tree: &Tree<'a>) {
         let covered: HashSet<usize> = self.matched.iter().flatten().copied().collect();
         let mut waiting: HashMap<(&str, Option<&str>), usize> = HashMap::new();
         for (index, asked) in self.asked.iter().enumerate() {
@@ -99,9 +99,9 @@ impl<'a> Calls<'a> {
         for tool in &self.tools {
             around.extend(tree.ancestors(tool.place).map(|above| (above, tool.name())));
         }
-        spare.sort_by_key(View::start);
+        spare.sort_by_key(|span| span.start());
         let mut found: HashSet<usize> = HashSet::new();
-        for mut span in spare {
+        for span in spare {
             let Some(left) = waiting.get_mut(&(span.name(), span.arguments)) else {
                 continue;
             };
@@ -116,7 +116,6 @@ impl<'a> Calls<'a> {
             }
             *left -= 1;
             found.insert(span.place);
-            span.kind = Some(Role::Tool);
             self.tools.push(span);
         }
     }
@@ -125,7 +124,7 @@ impl<'a> Calls<'a> {
     ///
     /// That is name and arguments, in order, else the name alone if a span or a call has no id,
     /// unless names shall not be enough.
-    fn joined(&mut self, models: &[View<'a>], by_name: bool) -> Vec<Option<usize>> {
+    fn joined(&mut self, models: &[&'a View<'a>], by_name: bool) -> Vec<Option<usize>> {
         let mut by_id: HashMap<&str, Vec<usize>> = HashMap::new();
         for (index, asked) in self.asked.iter().enumerate() {
             if let Some(id) = told(asked.call.call_id.as_ref()) {
@@ -233,7 +232,7 @@ struct Reused<'a> {
 }
 
 impl<'a> Reused<'a> {
-    fn new(calls: &[usize], asked: &[Asked<'a>], models: &[View<'a>]) -> Self {
+    fn new(calls: &[usize], asked: &[Asked<'a>], models: &[&'a View<'a>]) -> Self {
         let mut reused = Self {
             first: calls[0],
             every: Vec::new(),
@@ -284,7 +283,7 @@ impl<'a> Reused<'a> {
 ///
 /// Calls that only the first response's history shows are replayed, unless earlier traces of the
 /// session have them. Later histories show nothing new, and some name calls differently.
-fn asked<'a>(models: &[View<'a>], tools: &[View<'a>], replays: bool) -> Vec<Asked<'a>> {
+fn asked<'a>(models: &[&'a View<'a>], tools: &[&'a View<'a>], replays: bool) -> Vec<Asked<'a>> {
     let mut found = Vec::new();
     if replays && let Some(first) = models.first() {
         let given = first.heard.fields.heard();
@@ -333,7 +332,7 @@ fn asked<'a>(models: &[View<'a>], tools: &[View<'a>], replays: bool) -> Vec<Aske
 }
 
 /// The ids of the calls that the answers of these models ask for.
-fn own_ids(models: &[View<'_>], tools: &[View<'_>]) -> HashSet<String> {
+fn own_ids(models: &[&View<'_>], tools: &[&View<'_>]) -> HashSet<String> {
     // One span for many requests may show the history of one and the answer of another.
     let have_spans: HashSet<&str> = tools
         .iter()
@@ -343,7 +342,7 @@ fn own_ids(models: &[View<'_>], tools: &[View<'_>]) -> HashSet<String> {
     let mut own = HashSet::new();
     for id in models
         .iter()
-        .flat_map(View::calls)
+        .flat_map(|model| model.calls())
         .filter_map(|call| told(call.call_id.as_ref()))
     {
         if have_spans.contains(written_id(id)) {
@@ -363,7 +362,7 @@ fn is_new_call<'a>(
     call: &ToolCall,
     again: usize,
     asking: usize,
-    models: &[View<'a>],
+    models: &[&'a View<'a>],
     asks: &mut Asks<'a>,
 ) -> bool {
     let before = &models[asking];

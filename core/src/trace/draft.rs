@@ -78,7 +78,7 @@ impl<'a> Draft<'a> {
             if let Some(call) = each.call {
                 let fields = self.tree.fields(each.place);
                 shown.push(Shown {
-                    session: &self.tree.session(each.place).name,
+                    session: &self.tree.frames.session(each.place).name,
                     call,
                     result: each.result,
                     told: (fields.end_ns, &fields.span_id, number),

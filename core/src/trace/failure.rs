@@ -2,16 +2,15 @@
 
 use std::borrow::Cow;
 
-use super::turn::{Kind, Turn, lent};
+use super::turn::{Turn, lent};
 use crate::fields::failures::error_of;
 use crate::fields::message::ToolResult;
 use crate::same::errors::says_nothing;
 
 /// Whether a call has no result, or no error where it failed.
 #[must_use]
-pub fn lacks(turn: &Turn<'_>) -> bool {
-    let has_no_error = turn.failed == Some(true) && turn.error.is_none();
-    turn.kind == Kind::Tool && (turn.result.is_none() || has_no_error)
+pub fn lacks(result: Option<&str>, failed: Option<bool>, error: Option<&str>) -> bool {
+    result.is_none() || (failed == Some(true) && error.is_none())
 }
 
 /// Add a result that a model was given to its call, and the error in it to one that failed.

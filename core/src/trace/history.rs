@@ -32,7 +32,7 @@ impl<'a> Conversation<'a> {
     /// If the history continues the last one, only the results after the last one are added.
     fn add(&mut self, place: Place, span: &'a Span, found: &mut Vec<Given<'a>>) {
         let given = span.fields.heard();
-        let heard = &span.said.heard;
+        let heard = &span.said().heard;
         let (count, before) = self.heard;
         let goes_on = count == 0 || heard.get(count - 1) == Some(&before);
         let mut new = if goes_on { &given[count..] } else { given };
@@ -95,7 +95,7 @@ pub fn given_results<'a>(
         (fields.end_ns, &*fields.span_id)
     });
     for (place, heard) in models {
-        let session = &*tree.session(place).name;
+        let session = &*tree.frames.session(place).name;
         conversations
             .entry(session)
             .or_default()

@@ -1,10 +1,13 @@
 //! The turns of a trace that were told, and what is new when it is made again.
 
+use std::borrow::Cow;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::{HashMap, HashSet};
 
-use super::turn::{Key, Turn};
+use super::turn::{Key, Kind, Turn};
+use crate::fields::span_fields::Name;
 
 /// The content of a turn that is told again, whatever it is; a hash is hardly ever this.
 const UNTOLD: u64 = 0;
@@ -35,67 +38,92 @@ pub struct Move {
     pub is_whole: bool,
 }
 
-/// A turn that was told: its task, a hash of all else, and whether it stays in that task.
+/// A turn that was told: what it is, its task, a hash of all else, and whether it stays there.
 #[derive(Debug)]
 struct Told {
-    key: Key,
-    task: String,
-    content: u64,
+    span_id: Box<str>,
+    call_id: Option<Box<str>>,
+    kind: Kind,
     stays: bool,
-    round: u64, // when it was last made
+    round: u32, // when it was last made
+    task: Name,
+    content: u64,
+}
+
+impl Told {
+    fn is(&self, content: u64, task: &str) -> bool {
+        self.content == content && (self.stays || *self.task == *task)
+    }
 }
 
 /// The turns that were told of a trace, by hashes of their keys.
 #[derive(Debug, Default)]
 pub struct Known {
+    trace_id: String,
     turns: HashMap<u64, Told>,
-    round: u64,
+    tasks: HashSet<Name>,
+    round: u32,
 }
 
 impl Known {
-    /// Learn the turns as they are now: those with news, and those that are gone with their tasks.
-    /// Where two turns have one key, the last one counts.
-    pub fn learn(&mut self, turns: Vec<Turn<'_>>) -> (Vec<New>, Vec<(String, Key)>) {
-        self.round += 1;
-        let hashes: Vec<u64> = turns.iter().map(Turn::key_hash).collect();
-        let rows: HashMap<u64, usize> = hashes
-            .iter()
-            .enumerate()
-            .map(|(row, hash)| (*hash, row))
-            .collect();
+    /// Nothing is told of a trace yet.
+    #[must_use]
+    pub fn new(trace_id: &str) -> Self {
+        Self {
+            trace_id: trace_id.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Begin to look at the turns of the trace as they are now.
+    pub fn begin(&mut self) {
+        self.round = self.round.wrapping_add(1);
+    }
+
+    /// Whether a turn is told as it is.
+    pub fn is_told(&mut self, key: u64, content: u64, task: &str) -> bool {
+        let told = self.turns.get_mut(&key);
+        let told = told.filter(|told| told.is(content, task));
+        told.map(|told| told.round = self.round).is_some()
+    }
+
+    /// Learn the other turns: those with news, and those that are gone with their tasks. Where two
+    /// turns have one key, the last one counts.
+    pub fn learn(&mut self, turns: &[Turn<'_>]) -> (Vec<New>, Vec<(String, Key)>) {
         let mut news = Vec::new();
-        for (row, mut turn) in turns.into_iter().enumerate() {
-            if rows[&hashes[row]] != row {
-                continue;
-            }
-            let mut before = None;
-            if let Some(told) = self.turns.get_mut(&hashes[row]) {
-                told.round = self.round;
-                if told.stays {
-                    turn.task = told.task.clone().into();
+        for turn in turns.iter().rev() {
+            let (told, before) = match self.turns.entry(turn.key_hash()) {
+                Entry::Occupied(entry) => {
+                    let told = entry.into_mut();
+                    let is_again = std::mem::replace(&mut told.round, self.round) == self.round;
+                    if is_again || told.is(turn.content, &turn.task) {
+                        continue;
+                    }
+                    let before = Name::clone(&told.task);
+                    told.content = turn.content;
+                    if !told.stays {
+                        told.task = named(&mut self.tasks, &turn.task);
+                    }
+                    (&*told, Some(before.to_string()))
                 }
-                if told.content == turn.content && told.task == turn.task {
-                    continue;
+                Entry::Vacant(entry) => {
+                    let told = Told {
+                        span_id: turn.span_id.as_ref().into(),
+                        call_id: turn.call_id.as_deref().map(Into::into),
+                        kind: turn.kind,
+                        stays: false,
+                        round: self.round,
+                        task: named(&mut self.tasks, &turn.task),
+                        content: turn.content,
+                    };
+                    (&*entry.insert(told), None)
                 }
-                told.content = turn.content;
-                before = Some(std::mem::replace(
-                    &mut told.task,
-                    turn.task.clone().into_owned(),
-                ));
-            } else {
-                let told = Told {
-                    key: turn.key(),
-                    task: turn.task.clone().into_owned(),
-                    content: turn.content,
-                    stays: false,
-                    round: self.round,
-                };
-                self.turns.insert(hashes[row], told);
-            }
-            news.push(New {
-                turn: turn.into_owned(),
-                before,
-            });
+            };
+            let turn = Turn {
+                task: Cow::Owned(told.task.to_string()),
+                ..turn.clone().into_owned()
+            };
+            news.push(New { turn, before });
         }
         (news, self.gone())
     }
@@ -103,7 +131,17 @@ impl Known {
     fn gone(&mut self) -> Vec<(String, Key)> {
         let round = self.round;
         let lost = self.turns.extract_if(|_, told| told.round != round);
-        lost.map(|(_, told)| (told.task, told.key)).collect()
+        let key = |told: &Told| {
+            let call_id = told.call_id.as_deref().map(str::to_owned);
+            (
+                self.trace_id.clone(),
+                told.span_id.to_string(),
+                told.kind,
+                call_id,
+            )
+        };
+        lost.map(|(_, told)| (told.task.to_string(), key(&told)))
+            .collect()
     }
 
     /// The moves among turns with news. `is_cut` says that the trace has lost spans.
@@ -149,7 +187,7 @@ impl Known {
             }
             each.turn.task = moved.before.clone().into();
             if let Some(told) = self.turns.get_mut(&each.turn.key_hash()) {
-                told.task.clone_from(&moved.before);
+                told.task = named(&mut self.tasks, &moved.before);
                 told.stays = true;
             }
         }
@@ -164,6 +202,16 @@ impl Known {
 
     /// Forget the turns of spans: they stay as they were told.
     pub fn forget(&mut self, spans: &HashSet<String>) {
-        self.turns.retain(|_, told| !spans.contains(&told.key.1));
+        self.turns.retain(|_, told| !spans.contains(&*told.span_id));
     }
+}
+
+/// A task's name, which the turns in it share.
+fn named(tasks: &mut HashSet<Name>, text: &str) -> Name {
+    if let Some(name) = tasks.get(text) {
+        return Name::clone(name);
+    }
+    let name = Name::from(text);
+    tasks.insert(Name::clone(&name));
+    name
 }

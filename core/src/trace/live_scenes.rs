@@ -48,9 +48,10 @@ fn random_spans(seed: u64) -> Vec<SpanFields> {
         };
         made.trace_id = ["t", "u", "v"][pick(3) as usize].into();
         made.parent_span_id = (pick(3) == 0).then(|| format!("{:02}", pick(24)));
-        made.session = (pick(5) == 0).then(|| format!("s{}", pick(2)));
-        made.task = (pick(9) == 0).then(|| format!("t{}", pick(2)));
-        made.links = if pick(20) == 0 {
+        made.session = (pick(5) == 0).then(|| format!("s{}", pick(2)).into());
+        let rare = made.rare.get_or_insert_default();
+        rare.task = (pick(9) == 0).then(|| format!("t{}", pick(2)));
+        rare.links = if pick(20) == 0 {
             vec!["u".into()]
         } else {
             vec![]

@@ -1,11 +1,10 @@
 //! The spans of one trace as they come, in order.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet, HashSetExt};
 
-use super::span::Span;
+use super::span::{Span, hash_of};
 
 /// Spans of a trace that are held. A longer trace loses its oldest spans; their turns are told by
 /// then.
@@ -15,15 +14,15 @@ const SPANS_CUT: usize = SPANS_PER_TRACE_MAX / 4;
 
 #[derive(Debug)]
 struct Held {
-    span: Arc<Span>, // the list is moved often
+    span: Box<Span>, // the list is moved often
     number: u64,     // of the order in which they came
 }
 
 /// The spans of one trace so far.
 #[derive(Debug, Default)]
 pub struct LiveTrace {
-    spans: Vec<Held>,                    // in order
-    places: HashMap<String, (i64, i64)>, // end and start of each, by id
+    spans: Vec<Held>,                 // in order
+    places: HashMap<u64, (i64, i64)>, // end and start of each, by a hash of its id
     above: Vec<Span>,
     next: u64,
     /// Characters that its spans are held for.
@@ -67,7 +66,7 @@ impl LiveTrace {
         let id = &span.fields.span_id;
         self.above.retain(|open| open.fields.span_id != *id);
         let mut number = self.next;
-        if let Some((end_ns, start_ns)) = self.places.get(id).copied()
+        if let Some((end_ns, start_ns)) = self.places.get(&hash_of(id)).copied()
             && let Ok(place) = self.search(end_ns, start_ns, id)
         {
             let known = &self.spans[place].span;
@@ -80,7 +79,7 @@ impl LiveTrace {
         }
         self.next += 1;
         let (end_ns, start_ns) = (span.fields.end_ns, span.fields.start_ns);
-        self.places.insert(id.clone(), (end_ns, start_ns));
+        self.places.insert(hash_of(id), (end_ns, start_ns));
         self.chars += span.chars;
         let place = self
             .search(end_ns, start_ns, id)
@@ -88,7 +87,7 @@ impl LiveTrace {
         self.spans.insert(
             place,
             Held {
-                span: Arc::new(span),
+                span: Box::new(span),
                 number,
             },
         );
@@ -114,7 +113,9 @@ impl LiveTrace {
             .iter()
             .map(|held| held.span.fields.span_id.clone())
             .collect();
-        self.places.retain(|id, _| !ids.contains(id));
+        for id in &ids {
+            self.places.remove(&hash_of(id));
+        }
         self.is_cut = true;
         ids
     }
@@ -122,7 +123,7 @@ impl LiveTrace {
     /// Take a span that is still open; it comes again and again.
     pub fn open(&mut self, span: Span) {
         let id = &span.fields.span_id;
-        if self.places.contains_key(id) {
+        if self.places.contains_key(&hash_of(id)) {
             return;
         }
         match self

@@ -10,6 +10,7 @@ pub mod calls;
 pub mod draft;
 pub mod every;
 pub mod failure;
+pub mod frames;
 pub mod history;
 pub mod known;
 #[cfg(test)]
@@ -30,3 +31,4 @@ pub mod turns;
 pub mod twins;
 pub mod understanding;
 pub mod view;
+mod words;

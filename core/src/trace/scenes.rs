@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::fields::failures::Failure;
 use crate::fields::message::{Message, ToolCall, ToolResult};
-use crate::fields::span_fields::{Role, SpanFields};
+use crate::fields::span_fields::{Rare, Role, SpanFields, apart};
 
 /// A span of trace `t` from one time to another.
 pub fn span(id: &str, kind: impl Into<Option<Role>>, at: (i64, i64)) -> SpanFields {
@@ -186,10 +186,10 @@ fn a_span_that_was_written_twice_is_one_turn_with_what_both_know() {
     let inner = SpanFields {
         name: "LS".into(),
         failed: Some(true),
-        failure: Failure {
+        failure: apart(Failure {
             message: Some("no".into()),
             ..Failure::default()
-        },
+        }),
         ..below("a", span("b", Role::Tool, (1, 3)))
     };
     let found = calls(&[outer.clone(), inner]);
@@ -254,7 +254,10 @@ fn traces_are_one_task_by_their_session_or_by_links_and_services_have_their_own(
         ["s@x", "s@y%40z"]
     );
     let linked = SpanFields {
-        links: vec!["a".into()],
+        rare: apart(Rare {
+            links: vec!["a".into()],
+            ..Rare::default()
+        }),
         ..of("b", "2", "y")
     };
     assert_eq!(
@@ -266,8 +269,11 @@ fn traces_are_one_task_by_their_session_or_by_links_and_services_have_their_own(
         ["s@x", "s@x"]
     );
     let declares = |name: &str, parent: &str, fields| SpanFields {
-        task: Some(name.into()),
-        task_parent: Some(parent.into()),
+        rare: apart(Rare {
+            task: Some(name.into()),
+            task_parent: Some(parent.into()),
+            ..Rare::default()
+        }),
         ..fields
     };
     let below = [
@@ -301,8 +307,11 @@ fn a_later_trace_of_the_session_shows_a_result_and_is_no_second_call() {
 #[test]
 fn an_attempt_at_a_declared_task_is_a_switch_of_the_session_too() {
     let attempt = SpanFields {
-        status: Some("blocked".into()),
-        task: Some("a".into()),
+        rare: apart(Rare {
+            status: Some("blocked".into()),
+            task: Some("a".into()),
+            ..Rare::default()
+        }),
         ..span("a", None, (0, 1))
     };
     let found = turns(&[attempt]);

@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use super::rounds;
 use crate::fields::message::{Message, ToolCall};
 use crate::fields::payloads::bare;
-use crate::fields::span_fields::{Role, SpanFields};
+use crate::fields::span_fields::{Rare, Role, SpanFields};
 
 // Others in each process, so that nobody can make two texts that share one.
 static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::default);
@@ -24,7 +24,16 @@ pub struct Said {
     /// A hash of what it was given up to each message, that one included.
     pub heard: Vec<u64>,
     comes_again: OnceLock<Option<String>>,
+    bares: OnceLock<Vec<Option<String>>>,
 }
+
+static NOTHING: Said = Said {
+    news: None,
+    response: None,
+    heard: Vec::new(),
+    comes_again: OnceLock::new(),
+    bares: OnceLock::new(),
+};
 
 /// A span as it was read, and what follows from it.
 #[derive(Debug)]
@@ -35,9 +44,7 @@ pub struct Span {
     pub chars: usize,
     /// A hash of all fields.
     pub hash: u64,
-    /// Of a span that was given something or answered.
-    pub said: Said,
-    bares: OnceLock<Vec<Option<String>>>,
+    said: Option<Box<Said>>, // of a span that was given something or answered
 }
 
 /// A hash of anything, the same in one process.
@@ -50,8 +57,8 @@ impl Span {
     /// Prepare a span.
     #[must_use]
     pub fn new(fields: SpanFields, chars: usize) -> Self {
-        let mut said = Said::default();
-        if fields.given.is_some() || fields.answer.is_some() {
+        let said = (fields.given.is_some() || fields.answer.is_some()).then(|| {
+            let mut said = Box::<Said>::default();
             let mut before = HASHES.build_hasher();
             for message in fields.heard() {
                 message.hash(&mut before);
@@ -59,15 +66,22 @@ impl Span {
             }
             said.news = fields.news();
             said.response = fields.response();
-        }
-        let hash = content(&fields, said.heard.last().copied());
+            said
+        });
+        let heard = said.as_ref().and_then(|said| said.heard.last().copied());
+        let hash = content(&fields, heard);
         Self {
             fields,
             chars,
             hash,
             said,
-            bares: OnceLock::new(),
         }
+    }
+
+    /// What it was given and said.
+    #[must_use]
+    pub fn said(&self) -> &Said {
+        self.said.as_deref().unwrap_or(&NOTHING)
     }
 
     /// When it was written, which orders the spans of a trace.
@@ -94,7 +108,8 @@ impl Span {
     #[must_use]
     pub fn bares(&self) -> &[Option<String>] {
         let read = |call: &ToolCall| bare(call.arguments.as_deref()?);
-        self.bares
+        self.said()
+            .bares
             .get_or_init(|| self.fields.calls().map(read).collect())
     }
 
@@ -103,7 +118,7 @@ impl Span {
     /// A hook, a goal or a wrapper puts it into each round; ids and numbers of rounds do not count.
     #[must_use]
     pub fn comes_again(&self) -> Option<&str> {
-        self.said
+        self.said()
             .comes_again
             .get_or_init(|| rounds::comes_again(self.fields.heard()))
             .as_deref()
@@ -112,21 +127,17 @@ impl Span {
     /// Whether it was given the same as another span, and anything.
     #[must_use]
     pub fn heard_same(&self, other: &Self) -> bool {
-        let (one, two) = (&self.said.heard, &other.said.heard);
+        let (one, two) = (&self.said().heard, &other.said().heard);
         !one.is_empty() && one.len() == two.len() && one.last() == two.last()
     }
 
     /// Whether it is more than a node of the tree.
     #[must_use]
     pub fn tells_of_turns(&self, kind: Option<Role>) -> bool {
-        let fields = &self.fields;
         kind.is_some()
-            || fields
-                .status
-                .as_ref()
-                .is_some_and(|status| !status.is_empty())
-            || fields.figures.known()
-            || !fields.interventions.is_empty()
+            || self.fields.rare.as_ref().is_some_and(|rare| {
+                rare.has_status() || rare.figures.known() || !rare.interventions.is_empty()
+            })
     }
 }
 
@@ -146,48 +157,56 @@ pub fn follows_answer(given: &[Arc<Message>]) -> bool {
 }
 
 fn content(fields: &SpanFields, heard: Option<u64>) -> u64 {
-    let f = fields;
-    let coverage = f.figures.coverage.map(f64::to_bits);
+    let (f, rare) = (fields, fields.rare());
     let names = (
         &f.trace_id,
         &f.span_id,
         &f.parent_span_id,
         &f.service,
-        &f.links,
         f.kind,
-    );
-    let inherited = (
         &f.session,
-        &f.connection,
-        &f.task,
-        &f.task_parent,
-        &f.task_kind,
         &f.agent,
     );
-    let phase = (
-        &f.phase,
-        f.phase_start_ns,
-        &f.iteration,
-        &f.status,
-        &f.blockers,
-    );
-    let figures = (
-        f.figures.tests_failed,
-        f.figures.tests_total,
-        coverage,
-        f.figures.markers,
-    );
-    let more = (
-        &f.figures.metrics,
-        &f.interventions,
-        &f.shape,
-        &f.completed_work,
-    );
+    let rare = f.rare.as_ref().map(|_| rare_content(rare));
     let call = (&f.name, &f.call_id, &f.arguments, &f.result, f.failed);
-    let failure = (&f.failure.kind, &f.failure.message, &f.failure.trace);
+    let failure = (&f.failure().kind, &f.failure().message, &f.failure().trace);
     let answer = (&f.answer, &f.finish_reason, f.compacted, f.is_part);
     let rest = (f.start_ns, f.end_ns, heard);
     hash_of((
-        names, inherited, phase, figures, more, call, failure, answer, f.tokens, rest,
+        names,
+        rare,
+        &f.shape,
+        call,
+        failure,
+        answer,
+        f.tokens(),
+        rest,
+    ))
+}
+
+fn rare_content(rare: &Rare) -> u64 {
+    let coverage = rare.figures.coverage.map(f64::to_bits);
+    let task = (
+        &rare.connection,
+        &rare.task,
+        &rare.task_parent,
+        &rare.task_kind,
+    );
+    let phase = (&rare.phase, rare.phase_start_ns, &rare.iteration);
+    let attempt = (&rare.status, &rare.blockers, &rare.completed_work);
+    let figures = (
+        rare.figures.tests_failed,
+        rare.figures.tests_total,
+        coverage,
+        rare.figures.markers,
+        &rare.figures.metrics,
+    );
+    hash_of((
+        &rare.links,
+        task,
+        phase,
+        attempt,
+        figures,
+        &rare.interventions,
     ))
 }

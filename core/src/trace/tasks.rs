@@ -53,8 +53,9 @@ impl Tasks {
     /// Learn from a span that declares a task; returns the traces that change by that.
     pub fn learn(&mut self, span: &SpanFields, name: &str, start: Start) -> BTreeSet<String> {
         let task = self.task(name);
-        task.traces.set(span.trace_id.clone(), ());
-        let Some(parent) = told(span.task_parent.as_ref()).filter(|parent| *parent != name) else {
+        task.traces.set(span.trace_id.to_string(), ());
+        let Some(parent) = told(span.rare().task_parent.as_ref()).filter(|parent| *parent != name)
+        else {
             return BTreeSet::new();
         };
         let said = (start, parent.to_owned());

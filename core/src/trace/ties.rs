@@ -149,14 +149,18 @@ impl Ties {
     /// Learn from a span; returns the traces that change by that.
     pub fn learn(&mut self, span: &SpanFields) -> BTreeSet<String> {
         let mut changed = BTreeSet::new();
-        let start = (span.start_ns, span.trace_id.clone(), span.span_id.clone());
+        let start = (
+            span.start_ns,
+            span.trace_id.to_string(),
+            span.span_id.clone(),
+        );
         self.note_trace(&span.trace_id, &start);
-        if let Some(connection) = told(span.connection.as_ref()) {
+        if let Some(connection) = told(span.rare().connection.as_ref()) {
             self.note_connection(span, connection, &start, &mut changed);
         }
         self.note_session(span, &start, &mut changed);
         self.note_links(span, &mut changed);
-        if let Some(task) = told(span.task.as_ref()) {
+        if let Some(task) = told(span.rare().task.as_ref()) {
             changed.extend(self.tasks.learn(span, task, start));
         }
         changed
@@ -218,7 +222,7 @@ impl Ties {
                 name,
             },
         );
-        if let Some(tied) = self.traces.get_mut(&span.trace_id) {
+        if let Some(tied) = self.traces.get_mut(&*span.trace_id) {
             let begun = tied.begun.entry(connection.to_owned());
             let begun = begun.or_insert_with(|| Some(said.clone()));
             *begun = begun
@@ -227,7 +231,7 @@ impl Ties {
                 .map(|before| before.min(said));
         }
         if before != self.session(&span.trace_id) {
-            changed.insert(span.trace_id.clone());
+            changed.insert(span.trace_id.to_string());
         }
     }
 
@@ -236,7 +240,7 @@ impl Ties {
             id: id.to_owned(),
             name: self.name_of(id, span.service.as_deref()),
         });
-        let Some(tied) = self.traces.get_mut(&span.trace_id) else {
+        let Some(tied) = self.traces.get_mut(&*span.trace_id) else {
             return;
         };
         let Some(group) = self.groups.get_mut(&tied.group) else {
@@ -267,7 +271,7 @@ impl Ties {
         }
         let group = self
             .traces
-            .get(&span.trace_id)
+            .get(&*span.trace_id)
             .and_then(|tied| self.groups.get(&tied.group));
         if let Some(group) = group.filter(|group| group.session() != before) {
             changed.extend(group.told());
@@ -285,17 +289,17 @@ impl Ties {
     }
 
     fn note_links(&mut self, span: &SpanFields, changed: &mut BTreeSet<String>) {
-        let name = &span.trace_id;
+        let name = &*span.trace_id;
         // Traces that linked to this trace before it was seen are joined with it now.
         let mut links = self.links.remove(name).unwrap_or_default();
-        links.extend(span.links.iter().cloned());
+        links.extend(span.rare().links.iter().cloned());
         for linked in links.into_iter().filter(|linked| linked != name) {
             if self.traces.get(&linked).is_some() {
                 self.join_groups(name, &linked, changed);
             } else if let Some(waiting) = self.links.get_mut(&linked) {
-                waiting.insert(name.clone());
+                waiting.insert(name.to_owned());
             } else {
-                self.links.set(linked, BTreeSet::from([name.clone()]));
+                self.links.set(linked, BTreeSet::from([name.to_owned()]));
             }
         }
     }

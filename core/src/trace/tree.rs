@@ -1,11 +1,11 @@
-//! The spans of one trace and their parents, and what spans inherit from those above them.
+//! The spans of one trace and their parents.
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::HashMap;
 
+use super::frames::Frames;
 use super::span::Span;
 use super::steps::settled_kinds;
 use super::ties::{Session, Ties};
-use crate::fields::said::told;
 use crate::fields::span_fields::{Role, SpanFields};
 
 /// Parents beyond this are ignored. No framework seen nests more than about twenty spans.
@@ -26,24 +26,12 @@ pub struct Tree<'a> {
     pub ties: &'a Ties,
     /// The session of the trace.
     pub session: Session,
-    /// The sessions that spans name, each with the name of its task.
-    pub sessions: HashMap<(&'a str, Option<&'a str>), Session>,
+    /// What spans inherit.
+    pub frames: Frames<'a>,
     places: HashMap<&'a str, Place>,
     parents: Vec<Option<u32>>,
     reaches: Vec<u32>, // how many spans are above each
     circle: Option<Place>,
-    says: Says,
-}
-
-/// Which inherited fields any span has.
-#[derive(Default)]
-struct Says {
-    session: bool,
-    task: bool,
-    task_kind: bool,
-    agent: bool,
-    phase: bool,
-    iteration: bool,
 }
 
 impl<'a> Tree<'a> {
@@ -63,38 +51,48 @@ impl<'a> Tree<'a> {
             .map(|place| place.and_then(|place| u32::try_from(*place).ok()))
             .collect();
         let kinds = settled_kinds(&spans, &parents);
-        let (reaches, circle) = reaches(&parents);
-        let mut says = Says::default();
-        let mut sessions = HashMap::new();
-        for span in &spans {
-            let fields = &span.fields;
-            says.task |= told(fields.task.as_ref()).is_some();
-            says.task_kind |= told(fields.task_kind.as_ref()).is_some();
-            says.agent |= told(fields.agent.as_ref()).is_some();
-            says.phase |= told(fields.phase.as_ref()).is_some();
-            says.iteration |= told(fields.iteration.as_ref()).is_some();
-            if let Some(session) = told(fields.session.as_ref()) {
-                says.session = true;
-                let service = fields.service.as_deref();
-                sessions
-                    .entry((session, service))
-                    .or_insert_with(|| ties.named(session, service));
-            }
-        }
+        let (reaches, is_odd) = reaches(&parents);
         let trace = spans.first().map_or("", |span| &*span.fields.trace_id);
         let session = ties.session(trace);
-        Self {
+        let mut tree = Self {
             kinds,
             ended,
             ties,
+            frames: Frames::new(session.clone(), spans.len()),
             session,
-            sessions,
             places,
             parents,
             reaches,
-            circle,
-            says,
+            circle: is_odd.iter().position(|odd| *odd),
             spans,
+        };
+        tree.relate(&is_odd);
+        tree
+    }
+
+    /// Tell the frames what is above each span: that of its parent, or all within reach if its
+    /// parents form a circle or a too long chain.
+    fn relate(&mut self, is_odd: &[bool]) {
+        let mut path: Vec<Place> = Vec::new();
+        for (start, is_odd) in is_odd.iter().enumerate() {
+            if *is_odd {
+                let mut line: Vec<Place> = self.ancestors(start).collect();
+                line.reverse();
+                line.push(start);
+                self.frames
+                    .relate(start, None, &line, &self.spans, self.ties);
+                continue;
+            }
+            let mut at = Some(start);
+            while let Some(place) = at.filter(|place| !self.frames.knows(*place)) {
+                path.push(place);
+                at = self.parent(place);
+            }
+            for place in path.drain(..).rev() {
+                self.frames
+                    .relate(place, at, &[place], &self.spans, self.ties);
+                at = Some(place);
+            }
         }
     }
 
@@ -128,59 +126,10 @@ impl<'a> Tree<'a> {
         self.circle
     }
 
-    /// The session of a span, of its nearest ancestor, or of its trace.
-    #[must_use]
-    pub fn session(&self, place: Place) -> &Session {
-        let name = |fields: &'a SpanFields| fields.session.as_ref();
-        let naming = self.nearest(place, self.says.session, name);
-        naming
-            .and_then(|(at, id)| self.sessions.get(&(id, self.fields(at).service.as_deref())))
-            .unwrap_or(&self.session)
-    }
-
-    /// The task that a span or its nearest ancestor declares.
-    #[must_use]
-    pub fn declared_task(&self, place: Place) -> Option<&'a str> {
-        Some(
-            self.nearest(place, self.says.task, |fields| fields.task.as_ref())?
-                .1,
-        )
-    }
-
     /// The task whose counters a declared task shares.
     #[must_use]
     pub fn root_of(&self, declared: &'a str) -> &'a str {
         self.ties.root_of(declared)
-    }
-
-    /// The kind of task that a span or its nearest ancestor declares.
-    #[must_use]
-    pub fn task_kind(&self, place: Place) -> Option<&'a str> {
-        Some(
-            self.nearest(place, self.says.task_kind, |fields| {
-                fields.task_kind.as_ref()
-            })?
-            .1,
-        )
-    }
-
-    /// The agent that a span or its nearest ancestor names, "" if none does.
-    #[must_use]
-    pub fn agent(&self, place: Place) -> &'a str {
-        let agent = |fields: &'a SpanFields| fields.agent.as_ref();
-        self.nearest(place, self.says.agent, agent)
-            .map_or("", |(_, agent)| agent)
-    }
-
-    /// The iteration that a span or its nearest ancestor belongs to.
-    #[must_use]
-    pub fn iteration(&self, place: Place) -> Option<&'a str> {
-        Some(
-            self.nearest(place, self.says.iteration, |fields| {
-                fields.iteration.as_ref()
-            })?
-            .1,
-        )
     }
 
     /// The phase that a span of a kind or its nearest ancestor declares, and its start.
@@ -188,8 +137,7 @@ impl<'a> Tree<'a> {
     /// The start is not known if a call or a response declares its own phase.
     #[must_use]
     pub fn phase(&self, place: Place, kind: Option<Role>) -> (Option<&'a str>, Option<i64>) {
-        let phase = |fields: &'a SpanFields| fields.phase.as_ref();
-        let Some((declares, phase)) = self.nearest(place, self.says.phase, phase) else {
+        let Some((declares, phase)) = self.frames.of(place).phase else {
             return (None, None);
         };
         let fields = self.fields(declares);
@@ -197,26 +145,17 @@ impl<'a> Tree<'a> {
         let start = (!is_alone).then_some(fields.start_ns);
         (
             Some(phase),
-            fields.phase_start_ns.filter(|start| *start != 0).or(start),
+            fields
+                .rare()
+                .phase_start_ns
+                .filter(|start| *start != 0)
+                .or(start),
         )
-    }
-
-    fn nearest(
-        &self,
-        place: Place,
-        is_said: bool,
-        field: impl Fn(&'a SpanFields) -> Option<&'a String>,
-    ) -> Option<(Place, &'a str)> {
-        if !is_said {
-            return None;
-        }
-        let mut line = std::iter::once(place).chain(self.ancestors(place));
-        line.find_map(|at| Some((at, told(field(self.fields(at)))?)))
     }
 }
 
-/// How many spans are above each, and the first span above which they form a circle or too many.
-fn reaches(parents: &[Option<u32>]) -> (Vec<u32>, Option<Place>) {
+/// How many spans are above each, and whether they form a circle or are too many.
+fn reaches(parents: &[Option<u32>]) -> (Vec<u32>, Vec<bool>) {
     const UNSEEN: u32 = u32::MAX;
     const PASSED: u32 = u32::MAX - 1;
     let mut reaches = vec![UNSEEN; parents.len()];
@@ -248,9 +187,9 @@ fn reaches(parents: &[Option<u32>]) -> (Vec<u32>, Option<Place>) {
             (above, rounds) = (Some(reach), rounds);
         }
     }
-    let is_deep = |place: &Place| is_round[*place] || reaches[*place] as usize > ANCESTORS_MAX;
-    let circle = (0..parents.len()).find(is_deep);
-    (reaches, circle)
+    let is_odd = |place| is_round[place] || reaches[place] as usize > ANCESTORS_MAX;
+    let odd = (0..parents.len()).map(is_odd).collect();
+    (reaches, odd)
 }
 
 #[cfg(test)]
@@ -261,9 +200,11 @@ mod tests {
     fn a_circle_ends_and_a_chain_is_counted() {
         // 0 -> 1 -> 2 -> 1; 3 -> 3; 4 -> 0; 5
         let parents = [Some(1), Some(2), Some(1), Some(3), Some(0), None];
-        assert_eq!(reaches(&parents), (vec![2, 1, 1, 0, 3, 0], Some(0)));
+        let odd = vec![true, true, true, true, true, false];
+        assert_eq!(reaches(&parents), (vec![2, 1, 1, 0, 3, 0], odd));
         let chain: Vec<_> = (0..200_u32).map(|place| place.checked_sub(1)).collect();
-        let (reach, circle) = reaches(&chain);
-        assert_eq!((reach[199], circle), (199, Some(101)));
+        let (reach, odd) = reaches(&chain);
+        let first = odd.iter().position(|odd| *odd);
+        assert_eq!((reach[199], first), (199, Some(101)));
     }
 }

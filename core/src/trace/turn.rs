@@ -43,6 +43,12 @@ impl Kind {
 /// What identifies a turn: trace, span, kind and call.
 pub type Key = (String, String, Kind, Option<String>);
 
+/// A hash of what identifies a turn within its trace.
+#[must_use]
+pub fn key_hash(span_id: &str, kind: Kind, call_id: Option<&str>) -> u64 {
+    hash_of((span_id, kind, call_id))
+}
+
 /// A turn of a trace. `None` is unknown.
 #[derive(Clone, Debug)]
 pub struct Turn<'t> {
@@ -141,7 +147,7 @@ impl Turn<'_> {
     /// A hash of what identifies it within its trace.
     #[must_use]
     pub fn key_hash(&self) -> u64 {
-        hash_of((&self.span_id, self.kind, &self.call_id))
+        key_hash(&self.span_id, self.kind, self.call_id.as_deref())
     }
 
     /// The turn with texts of its own.

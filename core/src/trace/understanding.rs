@@ -88,7 +88,7 @@ pub fn understood_of(draft: &Draft<'_>, adopted: &[Place]) -> Understood {
     let around = around(tree);
     for place in 0..tree.ended {
         let fields = tree.fields(place);
-        understood.differing_tokens += fields.tokens.differing.unwrap_or(0);
+        understood.differing_tokens += fields.tokens().differing.unwrap_or(0);
         let tells = tree.spans[place].tells_of_turns(None);
         let is_turn = match tree.kinds[place] {
             _ if adopted.contains(&place) => true,
@@ -111,12 +111,15 @@ pub fn understood_of(draft: &Draft<'_>, adopted: &[Place]) -> Understood {
                 understood.parts += 1;
             } else {
                 understood.unread += 1;
-                *understood.shapes.entry(shape.clone()).or_default() += 1;
+                *understood.shapes.entry(Shape::clone(shape)).or_default() += 1;
             }
         } else {
             understood.structure += 1;
             if let Some(shape) = &fields.shape {
-                *understood.known_shapes.entry(shape.clone()).or_default() += 1;
+                *understood
+                    .known_shapes
+                    .entry(Shape::clone(shape))
+                    .or_default() += 1;
             }
         }
     }

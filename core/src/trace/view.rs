@@ -60,12 +60,12 @@ impl<'a> View<'a> {
             call_id: fields.call_id.as_deref(),
             arguments: fields.arguments.as_deref(),
             result: fields.result.as_deref(),
-            error_type: fields.failure.kind.as_deref(),
-            error: fields.failure.message.as_deref(),
-            stacktrace: fields.failure.trace.as_deref(),
+            error_type: fields.failure().kind.as_deref(),
+            error: fields.failure().message.as_deref(),
+            stacktrace: fields.failure().trace.as_deref(),
             finish_reason: fields.finish_reason.as_deref(),
             compacted: fields.compacted,
-            tokens: fields.tokens,
+            tokens: *fields.tokens(),
             content: span.hash,
         }
     }
