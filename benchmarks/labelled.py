@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +20,8 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.files.reader import read_spans
 
 STEP = "looptrace.step"
+# What two runs share that are one: all that their turns show but ids and times.
+SHOWN = ("kind", "agent", "name", "arguments", "result", "failed", "error", "text")
 LABELS_SUFFIX = ".labels.jsonl"
 TRACES_SUFFIXES = (".otlp.jsonl.gz", ".otlp.jsonl")
 
@@ -155,7 +157,27 @@ def _runs(labels: Path) -> Runs:
     if found is None:
         raise MissingError(f"{labels} has no traces beside it; add {traces[0].name}.")
     turns, steps = read_runs([str(found)])
-    return Runs(name, turns, steps, tuple(_labels(labels)))
+    return distinct(Runs(name, turns, steps, tuple(_labels(labels))))
+
+
+def distinct(runs: Runs) -> Runs:
+    """Return runs without those that repeat an earlier one turn for turn, with the same labels.
+
+    Some logs show a finished run again in each later trial; it is one run.
+    """
+    said = defaultdict[str, list[tuple[object, ...]]](list)
+    for label in runs.labels:
+        said[label.session].append((label.step, label.name, label.value))
+    in_order = runs.turns.sort("session", "order_ns", "turn", maintain_order=True)
+    for session, *shown in in_order.select("session", *SHOWN).iter_rows():
+        said[session].append(tuple(shown))
+    kept = {tuple(told): session for session, told in reversed(said.items())}
+    sessions = set(kept.values())
+    return replace(
+        runs,
+        turns=runs.turns.filter(pl.col("session").is_in(sessions)),
+        labels=tuple(label for label in runs.labels if label.session in sessions),
+    )
 
 
 def read_runs(paths: Sequence[str]) -> tuple[pl.DataFrame, dict[tuple[str, str], int]]:

@@ -93,11 +93,41 @@ def _loopguard_runtime(calls: Sequence[Call]) -> Iterator[int]:
             yield place
 
 
+def _agent_loop_detector(calls: Sequence[Call]) -> Iterator[int]:
+    """Yield the places at which agent-loop-detector finds an output like those before it.
+
+    Its outputs are what an agent writes, which is the call.
+    """
+    detector = import_module("agent_loop_detector").LoopDetector()
+    for place, call in enumerate(calls):
+        if detector.check(f"{call.tool}({json.dumps(call.arguments)})"):
+            yield place
+
+
+def _unwedge(calls: Sequence[Call]) -> Iterator[int]:
+    """Yield the places at which unwedge gives a hint or asks for a person, by its code alone.
+
+    A call with one text is a command of a shell; else the command is the tool and its arguments.
+    """
+    guard = import_module("unwedge").Guard(goal="", provider=None)
+    action = import_module("unwedge").Action
+    turn_of = import_module("unwedge.adapters.generic").turn_from_command
+    for place, call in enumerate(calls):
+        texts = [*call.arguments.values()]
+        is_command = len(texts) == 1 and isinstance(texts[0], str)
+        command = texts[0] if is_command else f"{call.tool} {json.dumps(call.arguments)}"
+        done = guard.on_turn(turn_of(place + 1, command, call.result))
+        if done.decision.action in (action.HINT, action.ESCALATE, action.KILL):
+            yield place
+
+
 PEERS: dict[str, Alerts] = {
+    "agent-loop-detector": _agent_loop_detector,
     "agent-loop-guard": _agent_loop_guard,
     "agent-watchdog": _agent_watchdog,
     "agentbelt-loop": _agentbelt,
     "loopguard-runtime": _loopguard_runtime,
+    "unwedge": _unwedge,
 }
 
 

@@ -32,7 +32,7 @@ from benchmarks.labelled import (
     read_runs,
     score,
 )
-from benchmarks.stop_loss import StopLoss, stop_loss_svg, stop_loss_table, stop_losses
+from benchmarks.stop_loss import StopLoss, stop_loss_svg, stop_loss_tables, stop_losses
 from looptrace import __version__
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.rule_plugins import known_rules
@@ -54,6 +54,10 @@ LENGTH_MAX = 15
 ALL = "all files"
 HEALTHY_PATTERN = "*-ok.jsonl"
 DIGITS = 4
+SHARES = (
+    *("lost_share", "lost_share_max", "lost_share_of_losable", "lost_share_of_stopped"),
+    "saved_share",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +204,7 @@ def as_json(lines: Iterable[Line], alarms: Iterable[Alarms], losses: Iterable[St
     ]
     healthy = [asdict(one) for one in alarms]
     stops = [
-        asdict(loss)
-        | {"lost_share": _rounded(loss.lost_share), "saved_share": _rounded(loss.saved_share)}
-        for loss in losses
+        asdict(loss) | {name: _rounded(getattr(loss, name)) for name in SHARES} for loss in losses
     ]
     parts = {
         "version": __version__,
@@ -243,7 +245,7 @@ def main() -> int:
         return 2
     losses = stop_losses(every, others)
     print(table(lines, alarms))
-    print(f"\nSolved runs lost / steps of the others saved:\n\n{stop_loss_table(losses)}")
+    print(f"\n{stop_loss_tables(losses)}")
     if options.json:
         options.json.write_text(as_json(lines, alarms, losses))
     if options.plot:

@@ -1,7 +1,8 @@
 """The stop-loss: the cost and the savings of stopping each run at a detector's first alarm.
 
 The outcome of a run shows what a stop would have done. A solved run is *lost* if it is stopped
-before its last step. In the other runs the steps after the stop are *saved*.
+before its last step. In the other runs the steps after the stop are *saved*. A run of one step
+cannot be lost.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+
+from scipy.stats import beta
 
 from benchmarks.labelled import HEALTHY, Detector, Runs
 from looptrace.analyzer.detect.ruleset import RuleSet
@@ -25,6 +28,7 @@ AlarmDetector = Callable[[Runs], Alarms]
 LEVELS: Mapping[str, Action] = {"any finding": "warn", "pivot": "pivot", "gate": "gate"}
 # The length control stops every run at this step.
 LENGTHS = (5, 8, 12, 20, 30)
+CONFIDENCE = 0.95
 OURS, LENGTH = "looptrace", "length alone"
 ALL = "all files"
 
@@ -37,7 +41,9 @@ class StopLoss:
     detector: str
     variant: str  # profile or length; empty where there is only one form
     solved: int  # runs
+    losable: int  # of them, with a step after the first
     lost: int  # of them
+    stopped: int  # runs that are stopped before their last step, solved or not
     steps: int  # of the runs that were not solved
     saved: int  # of them
 
@@ -47,7 +53,9 @@ class StopLoss:
             self.detector,
             self.variant,
             self.solved + other.solved,
+            self.losable + other.losable,
             self.lost + other.lost,
+            self.stopped + other.stopped,
             self.steps + other.steps,
             self.saved + other.saved,
         )
@@ -55,12 +63,36 @@ class StopLoss:
     @property
     def lost_share(self) -> float:
         """The share of the solved runs that are lost."""
-        return self.lost / self.solved if self.solved else 0.0
+        return _share(self.lost, self.solved)
+
+    @property
+    def lost_share_max(self) -> float:
+        """The share of solved runs of this kind that are lost, at most, with 95 % confidence.
+
+        It is the exact bound of a binomial share (Clopper and Pearson, 1934), from one side.
+        """
+        if self.lost >= self.solved:
+            return 1.0
+        return float(beta.ppf(CONFIDENCE, self.lost + 1, self.solved - self.lost))
+
+    @property
+    def lost_share_of_losable(self) -> float:
+        """The share of the solved runs of more than one step that are lost."""
+        return _share(self.lost, self.losable)
+
+    @property
+    def lost_share_of_stopped(self) -> float:
+        """The share of the stopped runs that would have been solved."""
+        return _share(self.lost, self.stopped)
 
     @property
     def saved_share(self) -> float:
         """The share of the steps of the other runs that are saved."""
-        return self.saved / self.steps if self.steps else 0.0
+        return _share(self.saved, self.steps)
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
 
 
 def stop_losses(every: Iterable[Runs], peers: Mapping[str, Detector]) -> list[StopLoss]:
@@ -87,7 +119,7 @@ def stop_losses(every: Iterable[Runs], peers: Mapping[str, Detector]) -> list[St
     sums: dict[tuple[str, str], StopLoss] = {}
     for loss in losses:
         key = (loss.detector, loss.variant)
-        sums[key] = sums.get(key, StopLoss(ALL, *key, 0, 0, 0, 0)) + loss
+        sums[key] = sums.get(key, StopLoss(ALL, *key, 0, 0, 0, 0, 0, 0)) + loss
     return [*losses, *sums.values()]
 
 
@@ -111,6 +143,8 @@ def stop_loss(runs: Runs, detector: str, variant: str, alarms: Alarms) -> StopLo
         detector=detector,
         variant=variant,
         solved=len(solved),
+        losable=sum(len(steps[session]) > 1 for session in solved),
+        stopped=sum(count > 0 for count in later.values()),
         lost=sum(later.get(session, 0) > 0 for session in solved),
         steps=sum(len(steps[session]) for session in others),
         saved=sum(later.get(session, 0) for session in others),
@@ -168,21 +202,35 @@ def _at_length(length: int, runs: Runs) -> Alarms:
     }
 
 
-def stop_loss_table(losses: Sequence[StopLoss]) -> str:
-    """Write lost and saved shares as Markdown: a row a detector and form, a column a file."""
-    files = list(dict.fromkeys(loss.file for loss in losses))
-    cells = {(loss.detector, loss.variant, loss.file): loss for loss in losses}
-    heads = [f"{file} ({_size(losses, file)})" for file in files]
-    rows = [["detector", "form", *heads], ["---"] * (len(heads) + 2)]
-    for detector, variant in dict.fromkeys((loss.detector, loss.variant) for loss in losses):
-        figures = [_cell(cells[detector, variant, file]) for file in files]
-        rows.append([detector, variant or "defaults", *figures])
+def stop_loss_tables(losses: Sequence[StopLoss]) -> str:
+    """Write a Markdown table for each file and for all: a row a detector and form."""
+    by_file: dict[str, list[StopLoss]] = {}
+    for loss in losses:
+        by_file.setdefault(loss.file, []).append(loss)
+    return "\n\n".join(f"{_title(found[0])}\n\n{_table(found)}" for found in by_file.values())
+
+
+def _title(loss: StopLoss) -> str:
+    return (
+        f"{loss.file}: {loss.solved:,} solved runs, {loss.losable:,} of more than one step; "
+        f"{loss.steps:,} steps of the others"
+    )
+
+
+def _table(losses: Iterable[StopLoss]) -> str:
+    heads = ["detector", "form", "lost", "lost at most", "of those that can be lost"]
+    rows = [[*heads, "of stopped runs", "steps saved"], ["---"] * (len(heads) + 2)]
+    for loss in losses:
+        shares = (loss.lost_share_max, loss.lost_share_of_losable)
+        rows.append(
+            [
+                *(loss.detector, loss.variant or "defaults", str(loss.lost)),
+                *(f"{share:.1%}" for share in shares),
+                f"{loss.lost} of {loss.stopped}",
+                f"{loss.saved_share:.1%}",
+            ]
+        )
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _size(losses: Iterable[StopLoss], file: str) -> str:
-    loss = next(loss for loss in losses if loss.file == file)
-    return f"{loss.solved:,} solved, {loss.steps:,} steps of others"
 
 
 def _cell(loss: StopLoss) -> str:

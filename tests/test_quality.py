@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from benchmarks.cases import cases, result_of
@@ -19,12 +21,15 @@ from benchmarks.labelled import (
     Label,
     Loop,
     MissingError,
+    Runs,
     Score,
     Target,
+    distinct,
     labelled_runs,
     score,
 )
 from benchmarks.quality import ALL, alarms_of, measured, ours
+from looptrace.analyzer.testing.notation import turns_in
 from tests.paths import ROOT, SHARED
 
 RECORDED = ROOT / "docs" / "quality.json"
@@ -113,6 +118,23 @@ FLAGS: Flags = {"a": [Loop([0, 1]), Loop([1, 3])], "b": [Loop([0, 1, 2], period=
 def test_flags_are_held_against_labels(target: Target, expected: Score | None) -> None:
     """Turns, pairs and sessions are counted as their label means it."""
     assert score(target, LABELS, FLAGS) == expected
+
+
+def _run(session: str, notation: str) -> pl.DataFrame:
+    named = {name: pl.lit(session) for name in ("session", "task", "trace_id")}
+    return turns_in(notation).with_columns(**named)
+
+
+def test_a_run_that_a_log_shows_again_counts_once() -> None:
+    """The same turns with the same labels are one run, whatever its ids; another end is not."""
+    shown = {"a": "look(a)->1 say(done)", "b": "look(a)->1 say(done)", "c": "look(a)->2 say(done)"}
+    turns = pl.concat([_run(session, notation) for session, notation in shown.items()])
+    solved = [Label(session, None, "solved", value=True) for session in shown]
+    kept = distinct(Runs("", turns, {}, tuple(solved)))
+    assert sorted(kept.turns["session"].unique()) == ["a", "c"]
+    assert [label.session for label in kept.labels] == ["a", "c"]
+    failed = replace(solved[1], value=False)
+    assert len(distinct(Runs("", turns, {}, (solved[0], failed, solved[2]))).labels) == 3
 
 
 def test_folder_without_labels_is_refused(tmp_path: Path) -> None:

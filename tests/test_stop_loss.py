@@ -14,7 +14,7 @@ from benchmarks.stop_loss import (
     StopLoss,
     stop_loss,
     stop_loss_svg,
-    stop_loss_table,
+    stop_loss_tables,
     stop_losses,
 )
 from looptrace.analyzer.testing.notation import turns_in
@@ -59,7 +59,9 @@ def test_a_stop_costs_and_saves_the_steps_after_it(
     runs: Runs, alarms: dict[str, int], lost: int, saved: int
 ) -> None:
     """Figures of other detectors are only comparable if the last step is counted the same."""
-    assert stop_loss(runs, "one", "", alarms) == StopLoss("two", "one", "", 1, lost, 8, saved)
+    counted = stop_loss(runs, "one", "", alarms)
+    assert (counted.solved, counted.lost, counted.steps, counted.saved) == (1, lost, 8, saved)
+    assert (counted.losable, counted.stopped) == (1, lost + (saved > 0))
 
 
 def test_every_level_and_profile_is_measured(runs: Runs) -> None:
@@ -73,7 +75,7 @@ def test_every_level_and_profile_is_measured(runs: Runs) -> None:
             # Two equal looks are a loop to the aggressive profile alone.
             assert loss.lost == (variant == "aggressive")
     # Five steps of eight: three are saved, and the last step of the solved run is lost.
-    assert losses[ALL, LENGTH, "5"] == StopLoss(ALL, LENGTH, "5", 1, 1, 8, 3)
+    assert losses[ALL, LENGTH, "5"] == StopLoss(ALL, LENGTH, "5", 1, 1, 1, 2, 8, 3)
 
 
 def test_files_without_outcomes_are_left_out(runs: Runs) -> None:
@@ -81,9 +83,25 @@ def test_files_without_outcomes_are_left_out(runs: Runs) -> None:
     assert stop_losses([Runs("unknown", runs.turns, runs.steps, ())], {}) == []
 
 
-@pytest.mark.parametrize("write", [stop_loss_table, stop_loss_svg])
-def test_shares_are_written(runs: Runs, write: Callable[[list[StopLoss]], str]) -> None:
+@pytest.mark.parametrize(
+    ("write", "figures"),
+    [
+        (stop_loss_tables, "| one | late | 1 | 100.0% | 100.0% | 1 of 2 | 50.0% |"),
+        (stop_loss_svg, "one (late): 100.0% / 50.0%"),
+    ],
+)
+def test_shares_are_written(
+    runs: Runs, write: Callable[[list[StopLoss]], str], figures: str
+) -> None:
     """The table and the picture show the same figures."""
-    written = write([stop_loss(runs, "one", "late", {LOOPING: 3, SOLVED: 1})])
-    assert "100.0% / 50.0%" in written
-    assert "one" in written
+    assert figures in write([stop_loss(runs, "one", "late", {LOOPING: 3, SOLVED: 1})])
+
+
+@pytest.mark.parametrize(
+    ("lost", "solved", "share"),
+    [(0, 299, 0.01), (0, 149, 0.02), (0, 59, 0.05), (0, 88, 0.0335), (1, 1, 1.0), (0, 0, 1.0)],
+)
+def test_few_solved_runs_promise_little(lost: int, solved: int, share: float) -> None:
+    """The bound is that of the tables: with none lost, 299 runs are needed to promise 1 %."""
+    loss = StopLoss("", "", "", solved, solved, lost, lost, 0, 0)
+    assert loss.lost_share_max == pytest.approx(share, rel=0.01)
