@@ -21,6 +21,7 @@ from tests.conftest import MARKS as PLACED
 from tests.paths import ROOT
 
 FUNCTION_LINES_MAX = 50
+ITEM_CHARS_MAX = 100
 MARKS = ("slow", "seeded", "thorough")
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
@@ -79,6 +80,15 @@ def test_commands_are_documented(command: str) -> None:
     found = main.get_command(click.Context(main), command)
     assert found is not None
     assert (found.help or "").strip()
+
+
+def test_an_item_of_the_changelog_is_a_line() -> None:
+    """Who looks for a change reads hundreds of them; the log of Git has the rest."""
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    items = lines[lines.index("## [Unreleased]") :]
+    long = [line for line in items if len(line) > ITEM_CHARS_MAX or line.startswith("  ")]
+    assert [line for line in items if line.startswith("- ")]
+    assert long == []
 
 
 def test_links_between_pages_hold() -> None:
