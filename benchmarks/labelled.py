@@ -17,11 +17,10 @@ from typing import Literal
 import polars as pl
 
 from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.tuning.certificates import SHOWN
 from looptrace.collector.files.reader import read_spans
 
 STEP = "looptrace.step"
-# What two runs share that are one: all that their turns show but ids and times.
-SHOWN = ("kind", "agent", "name", "arguments", "result", "failed", "error", "text")
 LABELS_SUFFIX = ".labels.jsonl"
 TRACES_SUFFIXES = (".otlp.jsonl.gz", ".otlp.jsonl")
 

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from scipy.stats import beta
-
 from benchmarks.labelled import HEALTHY, Detector, Runs
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine import batch
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.report.scatter import Axis, Point, scatter_svg
 from looptrace.analyzer.settings.profiles import PROFILES, rules_of_profile
+from looptrace.analyzer.tuning.certificates import share_max
 from looptrace.rules.contract import ACTIONS, Action
 
 Alarms = Mapping[str, int]  # by session, the step of the first alarm
@@ -28,7 +27,6 @@ AlarmDetector = Callable[[Runs], Alarms]
 LEVELS: Mapping[str, Action] = {"any finding": "warn", "pivot": "pivot", "gate": "gate"}
 # The length control stops every run at this step.
 LENGTHS = (5, 8, 12, 20, 30)
-CONFIDENCE = 0.95
 OURS, LENGTH = "looptrace", "length alone"
 ALL = "all files"
 
@@ -67,13 +65,8 @@ class StopLoss:
 
     @property
     def lost_share_max(self) -> float:
-        """The share of solved runs of this kind that are lost, at most, with 95 % confidence.
-
-        It is the exact bound of a binomial share (Clopper and Pearson, 1934), from one side.
-        """
-        if self.lost >= self.solved:
-            return 1.0
-        return float(beta.ppf(CONFIDENCE, self.lost + 1, self.solved - self.lost))
+        """The share of solved runs of this kind that are lost, at most, with 95 % confidence."""
+        return share_max(self.lost, self.solved)
 
     @property
     def lost_share_of_losable(self) -> float:

@@ -95,13 +95,3 @@ def test_shares_are_written(
 ) -> None:
     """The table and the picture show the same figures."""
     assert figures in write([stop_loss(runs, "one", "late", {LOOPING: 3, SOLVED: 1})])
-
-
-@pytest.mark.parametrize(
-    ("lost", "solved", "share"),
-    [(0, 299, 0.01), (0, 149, 0.02), (0, 59, 0.05), (0, 88, 0.0335), (1, 1, 1.0), (0, 0, 1.0)],
-)
-def test_few_solved_runs_promise_little(lost: int, solved: int, share: float) -> None:
-    """The bound is that of the tables: with none lost, 299 runs are needed to promise 1 %."""
-    loss = StopLoss("", "", "", solved, solved, lost, lost, 0, 0)
-    assert loss.lost_share_max == pytest.approx(share, rel=0.01)

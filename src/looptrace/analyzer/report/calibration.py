@@ -12,6 +12,7 @@ from looptrace.analyzer.report.scatter import Axis, Point, scatter_svg
 from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, counted
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.tuning.calibrate import FINISHED_AFTER_S, TASKS_MIN, Calibration
+from looptrace.analyzer.tuning.certificates import Certificate
 
 _OTHERS = "all others"
 _RADIUS_PX = (3, 14)  # of the fewest and of the most turns
@@ -75,6 +76,41 @@ def _table(calibration: Calibration) -> Table:
             f"{calibration.a_day(proposal.alarms_then):.2f}",
         )
     return table
+
+
+def print_certificates(made: Sequence[Certificate], share: float, console: Console) -> None:
+    """Print what gates cost and save in runs of each kind, and what that promises."""
+    heads = ("task kind", "agent", "model")
+    table = Table(*heads, box=None, pad_edge=False)
+    for name in ("solved", "can be lost", "lost", "lost at most", "others stopped", "steps saved"):
+        table.add_column(name, justify="right")
+    for each in made:
+        table.add_row(
+            *(plain(name, NAME_LENGTH_MAX) if name else "-" for name in each.kind),
+            f"{each.solved:,}",
+            f"{each.losable:,}",
+            f"{each.lost:,}",
+            f"{each.at_most:.1%}",
+            f"{each.stopped:,} of {each.others:,}",
+            f"{each.saved:.1%}",
+        )
+    console.print(table)
+    _print_lines([_promise(each, share) for each in made], console)
+
+
+def _promise(made: Certificate, share: float) -> str:
+    name = " / ".join(plain(part, NAME_LENGTH_MAX) for part in made.kind if part) or "all runs"
+    runs = counted(made.losable, "solved run")
+    seen = f"{name}: of {runs} that can be lost, gates would have stopped {made.lost:,}"
+    if made.at_most <= share:
+        return f"{seen}, so at most {made.at_most:.1%} are lost (95 % confidence)."
+    if made.needed is None:
+        return f"{seen}; no number of runs promises {share:.3g}."
+    return (
+        f"{seen}, which cannot promise less than {made.at_most:.1%}. "
+        f"{share:.1%} needs {made.needed:,} solved runs with {made.lost:,} lost: "
+        "until then let rules warn, not gate."
+    )
 
 
 def model_card_text(card: Any) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import click
 
-from looptrace.analyzer.report.calibration import print_calibration
+from looptrace.analyzer.report.calibration import print_calibration, print_certificates
 from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.settings.sections import (
     FILE_NAME,
@@ -22,10 +23,35 @@ from looptrace.analyzer.settings.sections import (
 from looptrace.analyzer.settings.toml_editor import with_thresholds
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.tuning.calibrate import CalibrationError, calibrated_of, sorted_out
+from looptrace.analyzer.tuning.certificates import (
+    OutcomesError,
+    certificates,
+    read_outcomes,
+    runs_of,
+)
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.engine_option import engine_of, engine_options
+
+
+class Share(click.ParamType[float]):
+    """A share in percent (`1%`) or as a number between 0 and 1."""
+
+    name = "share"
+
+    def convert(
+        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the share as a number."""
+        text = str(value)
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = 0.0
+        if not 0 < share < 1:
+            self.fail(f"{text} is no share; write one between 0 and 100 %, such as 1%.", param, ctx)
+        return share
 
 
 @click.command()
@@ -37,6 +63,19 @@ from looptrace.cli.shared.engine_option import engine_of, engine_options
     show_default=True,
     help="Tasks without a loop, per day, in which a rule may fire; for all rules together.",
 )
+@click.option(
+    "--outcomes",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File that says which runs were solved, a JSON object a line. Then no thresholds are "
+    "proposed: it is shown what the gates in force would have cost and saved, for each kind.",
+)
+@click.option(
+    "--lost",
+    type=Share(),
+    default="1%",
+    show_default=True,
+    help="Share of solved runs that gates may stop; with --outcomes.",
+)
 @click.option("--write", is_flag=True, help=f"Write the proposals into {FILE_NAME}.")
 @engine_options
 @config_option
@@ -45,6 +84,8 @@ def calibrate(
     context: click.Context,
     paths: tuple[str, ...],
     alarms_per_day: float,
+    outcomes: Path | None,
+    lost: float,
     write: bool,
     engine: str,
     address: str | None,
@@ -52,9 +93,23 @@ def calibrate(
 ) -> None:
     """Propose thresholds for each kind of task, from the tasks in PATHS that went well.
 
-    PATHS are a store, or trace files, folders, globs, or -. Exits with 0, and with 2 if some of the
-    input could not be read, or if there are too few finished tasks.
+    PATHS are a store, or trace files, folders, globs, or -. With --outcomes, shows instead how many
+    solved runs the gates in force would have stopped. Exits with 0, and with 2 if some of the input
+    could not be read, or if there are too few finished tasks.
     """
+    if outcomes is not None:
+        if write:
+            raise click.UsageError("--outcomes proposes nothing that --write could write.")
+        known = read_outcomes(outcomes)
+        of_part = partial(runs_of, settings=settings, outcomes=known)
+        with engine_of(engine, address, paths) as judging:
+            found, skipped = traces.work_on(paths, settings, of_part, judging)
+            runs = [*chain.from_iterable(found)]
+        traces.warn_of(skipped)
+        if not runs:
+            raise OutcomesError(f"{outcomes}: names no task, session or trace of the input.")
+        print_certificates(certificates(runs, lost), lost, stdout_console())
+        context.exit(EXIT_UNREADABLE if skipped else 0)
     if write:
         _check_environment()
     work = partial(sorted_out, settings=settings, now_ns=time.time_ns())

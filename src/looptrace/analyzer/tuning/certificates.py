@@ -1,0 +1,233 @@
+"""Certificates: what gates would have cost and saved in runs whose outcome is known.
+
+A solved run is *lost* if a gate opens before its last step. Of n solved runs of a kind k would have
+been lost, so at most a share x is, with 95 % confidence: the exact one-sided bound of a binomial
+share (Clopper and Pearson, 1934). Only runs with a step after the first can be lost, and only they
+count. Runs that show the same turns are one run; of a problem that was tried several times, the
+problem counts, and it is lost if any solved try is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp, lgamma, log, log1p
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import polars as pl
+
+from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.schema.turns import IS_STEP
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.text.digests import digest
+from looptrace.errors import InputError
+
+CONFIDENCE = 0.95
+# A bound is computed so far; a share of loops is never known better.
+_PRECISION = 1e-6
+# More solved runs of one kind nobody has; a smaller share cannot be promised.
+_NEEDED_MAX = 1 << 24
+# What two runs share that are one: all that their turns show but ids and times.
+SHOWN = ("kind", "agent", "name", "arguments", "result", "failed", "error", "text")
+
+
+class OutcomesError(InputError):
+    """The file of outcomes cannot be used; the message says where, why and what to do."""
+
+
+class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether a run was solved: that of a task, or of all tasks of a session or a trace.
+
+    `problem` names what was tried, where several runs tried the same.
+    """
+
+    solved: bool
+    task: str | None = None
+    session: str | None = None
+    trace_id: str | None = None
+    problem: str | None = None
+
+
+class Kind(NamedTuple):
+    """What runs are alike: the kind of task, the agent and the model; "" where none is named."""
+
+    task_kind: str
+    agent: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run with a known outcome: its steps, and those after the first gate (0 without one)."""
+
+    kind: Kind
+    problem: str
+    content: str  # a hash of what its turns show
+    solved: bool
+    steps: int
+    later: int
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What gates would have done to the runs of a kind.
+
+    `lost` are solved runs of `losable`; `stopped` are runs of `others`, which were not solved, and
+    `saved` the share of the steps of all others that come after their gates. `needed` is how many
+    solved runs promise the share that was asked for, with as many lost ones.
+    """
+
+    kind: Kind
+    solved: int
+    losable: int
+    lost: int
+    others: int
+    stopped: int
+    saved: float
+    needed: int | None
+
+    @property
+    def at_most(self) -> float:
+        """The share of solved runs that is lost, at most."""
+        return share_max(self.lost, self.losable)
+
+
+def share_max(count: int, of: int) -> float:
+    """Return the greatest share of which so few are likely: the exact bound, from one side."""
+    if count >= of:
+        return 1.0
+    low, high = count / of, 1.0
+    while high - low > _PRECISION:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _is_likely(count, of, middle) else (low, middle)
+    return high
+
+
+def _is_likely(count: int, of: int, share: float) -> bool:
+    """Return whether `count` or fewer of so many are more likely than a chance of 5 %."""
+    ways = (lgamma(of + 1) - lgamma(k + 1) - lgamma(of - k + 1) for k in range(count + 1))
+    terms = (exp(way + k * log(share) + (of - k) * log1p(-share)) for k, way in enumerate(ways))
+    return sum(terms) > 1 - CONFIDENCE
+
+
+def needed_for(lost: int, share: float) -> int | None:
+    """Return how many solved runs promise a share with so many lost ones; None if none do."""
+    candidates = range(lost + 1, _NEEDED_MAX)
+    place = bisect_left(candidates, True, key=lambda of: share_max(lost, of) <= share)
+    return candidates[place] if place < len(candidates) else None
+
+
+def read_outcomes(path: Path) -> list[Outcome]:
+    """Read outcomes, a JSON object a line.
+
+    Raises:
+        OutcomesError: if the file cannot be read, or a line is no outcome of one thing.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise OutcomesError(f"{path}: cannot be read ({error.strerror}).") from error
+    found = [_outcome(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not found:
+        raise OutcomesError(f"{path}: has no outcome; write lines like {_EXAMPLE}.")
+    return found
+
+
+# What a line may name; what names the task itself is the nearest.
+_NAMES = ("session", "trace_id", "task")
+_EXAMPLE = '{"task": "ticket-42", "solved": true}'
+
+
+def _outcome(path: Path, number: int, line: bytes) -> Outcome:
+    try:
+        outcome = msgspec.json.decode(line, type=Outcome)
+    except msgspec.DecodeError as error:
+        raise OutcomesError(f"{path}:{number}: {error}; write lines like {_EXAMPLE}.") from error
+    names = [name for name in _NAMES if getattr(outcome, name) is not None]
+    if len(names) != 1:
+        raise OutcomesError(
+            f"{path}:{number}: names {' and '.join(names) or 'nothing'}; it must name one of task, "
+            "session and trace_id."
+        )
+    return outcome
+
+
+def runs_of(turns: pl.DataFrame, settings: Settings, outcomes: Sequence[Outcome]) -> list[Run]:
+    """Return the runs with a known outcome in turns (`TURN_SCHEMA`) of whole tasks."""
+    known = _outcomes_of(turns, outcomes)
+    own = turns.filter(pl.col("task").is_in(known.keys()))
+    gates: dict[str, int] = {}
+    for event in detect(own, settings.policy).events:
+        if event.type == "gate_opened":
+            gates[event.task] = min(event.turn, gates.get(event.task, event.turn))
+    steps = own.filter(IS_STEP).with_columns(shown=pl.struct(SHOWN).hash())
+    return [
+        _run(str(task), part, known[str(task)], gates.get(str(task)))
+        for (task,), part in steps.partition_by("task", as_dict=True, maintain_order=True).items()
+    ]
+
+
+def _outcomes_of(turns: pl.DataFrame, outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
+    """Return the outcome of each task that has one; the last line about it counts."""
+    known: dict[str, Outcome] = {}
+    for name in _NAMES:
+        told = {key: each for each in outcomes if (key := getattr(each, name)) is not None}
+        if told:
+            named = turns.filter(pl.col(name).is_in(told.keys())).select("task", key=name).unique()
+            known |= {task: told[key] for task, key in named.sort("key").iter_rows()}
+    return known
+
+
+def _run(task: str, steps: pl.DataFrame, outcome: Outcome, gate_turn: int | None) -> Run:
+    models = steps.filter(pl.col("kind") == "model")["name"]
+    kinds = steps["task_kind"].drop_nulls()
+    agents = steps.filter(pl.col("agent") != "")["agent"]
+    later = 0 if gate_turn is None else steps.filter(pl.col("turn") > gate_turn).height
+    return Run(
+        kind=Kind(*(str(_most(names) or "") for names in (kinds, agents, models))),
+        problem=outcome.problem or task,
+        content=digest(str(steps["shown"].to_list())),
+        solved=outcome.solved,
+        steps=steps.height,
+        later=later,
+    )
+
+
+def _most(names: pl.Series) -> object:
+    """Return the most frequent name, of equally frequent ones the first in order."""
+    counts = names.drop_nulls().value_counts().sort("count", names.name, descending=[True, False])
+    return counts[names.name].first()
+
+
+def certificates(runs: Iterable[Run], share: float) -> list[Certificate]:
+    """Return the certificate of each kind, the kind with the most solved runs first."""
+    by_kind: dict[Kind, dict[tuple[str, bool], Run]] = defaultdict(dict)
+    for run in runs:
+        by_kind[run.kind].setdefault((run.content, run.solved), run)
+    made = [_certificate(kind, [*distinct.values()], share) for kind, distinct in by_kind.items()]
+    return sorted(made, key=lambda each: (-each.losable, each.kind))
+
+
+def _certificate(kind: Kind, runs: Sequence[Run], share: float) -> Certificate:
+    solved: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        if run.solved:
+            solved[run.problem].append(run)
+    losable = [tries for tries in solved.values() if any(run.steps > 1 for run in tries)]
+    lost = sum(any(run.later for run in tries) for tries in losable)
+    others = [run for run in runs if not run.solved]
+    steps = sum(run.steps for run in others)
+    return Certificate(
+        kind=kind,
+        solved=len(solved),
+        losable=len(losable),
+        lost=lost,
+        others=len(others),
+        stopped=sum(run.later > 0 for run in others),
+        saved=sum(run.later for run in others) / steps if steps else 0.0,
+        needed=needed_for(lost, share),
+    )

@@ -1,0 +1,156 @@
+"""A certificate says what gates would have cost in solved runs, and never more than they show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from looptrace.analyzer.settings.sections import default
+from looptrace.analyzer.testing.notation import turns_in
+from looptrace.analyzer.tuning.certificates import (
+    Certificate,
+    Outcome,
+    OutcomesError,
+    Run,
+    certificates,
+    needed_for,
+    read_outcomes,
+    runs_of,
+    share_max,
+)
+from looptrace.cli.main import main
+from tests.otlp import Trace
+
+BRIEF = 'say("{n}") look({name})->found edit({name})->ok say("done")'
+LOOP = '(say("go {n}") run(tests)->!boom) x8 say("done")'
+
+
+@pytest.mark.parametrize(
+    ("lost", "of", "share"),
+    [(0, 299, 0.01), (0, 149, 0.02), (0, 59, 0.05), (0, 88, 0.0335), (3, 710, 0.0109)],
+)
+def test_the_bound_is_that_of_the_tables(lost: int, of: int, share: float) -> None:
+    """With none lost 299 runs promise 1 %; the last row was computed by another program."""
+    assert share_max(lost, of) == pytest.approx(share, rel=0.01)
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_what_is_all_lost_or_nothing_promises_nothing(count: int) -> None:
+    """No run, or none that was kept, says nothing good."""
+    assert share_max(count, count) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("lost", "share", "runs"), [(0, 0.01, 299), (0, 0.05, 59), (3, 0.01, 774), (0, 1e-9, None)]
+)
+def test_how_many_runs_promise_a_share(lost: int, share: float, runs: int | None) -> None:
+    """A person learns how long to collect, or that it has no end."""
+    assert needed_for(lost, share) == runs
+
+
+def run(task: str, notation: str, kind: str = "code", model: str = "m") -> pl.DataFrame:
+    """Return the turns of a run."""
+    named = {name: pl.lit(task) for name in ("task", "session", "trace_id")}
+    name = pl.when(kind="model").then(pl.lit(model)).otherwise("name")
+    return turns_in(notation).with_columns(name=name, task_kind=pl.lit(kind), **named)
+
+
+def made(runs: dict[str, str], outcomes: list[Outcome], **how: str) -> list[Certificate]:
+    """Return the certificates of runs by task."""
+    turns = pl.concat([run(task, notation, **how) for task, notation in runs.items()])
+    return certificates(runs_of(turns, default(), outcomes), 0.01)
+
+
+def solved(*tasks: str, problem: str | None = None) -> list[Outcome]:
+    """Return the outcomes of solved tasks."""
+    return [Outcome(solved=True, task=task, problem=problem) for task in tasks]
+
+
+def brief(name: str) -> str:
+    """Return a run without a loop that is like no other."""
+    return BRIEF.replace("{name}", name)
+
+
+def test_a_solved_run_is_lost_where_a_gate_comes_before_its_end() -> None:
+    """Of three solved runs one has a gate; the other run is stopped after four of its steps."""
+    runs = {"a": brief("a"), "b": brief("b"), "lost": LOOP, "failed": f"{LOOP} say(again)"}
+    (found,) = made(runs, [*solved("a", "b", "lost"), Outcome(solved=False, session="failed")])
+    assert (found.solved, found.losable, found.lost) == (3, 3, 1)
+    assert (found.others, found.stopped) == (1, 1)
+    assert 0.3 < found.saved < 0.8
+    assert found.kind == ("code", "", "m")
+
+
+def test_runs_that_show_the_same_are_one_and_so_are_tries_of_a_problem() -> None:
+    """Logs repeat runs, and a benchmark tries a task again; neither makes a promise stronger."""
+    (copies,) = made({"a": brief("x"), "b": brief("x"), "c": brief("y")}, solved("a", "b", "c"))
+    assert copies.solved == 2
+    (tries,) = made({"a": brief("x"), "b": LOOP}, solved("a", "b", problem="one"))
+    assert (tries.solved, tries.lost) == (1, 1)
+
+
+def test_a_run_of_one_step_cannot_be_lost() -> None:
+    """It counts as solved, and promises nothing."""
+    (found,) = made({"a": "say(yes)", "b": brief("b")}, solved("a", "b"))
+    assert (found.solved, found.losable) == (2, 1)
+
+
+def test_another_model_has_a_certificate_of_its_own() -> None:
+    """What one model promises holds for no other."""
+    turns = pl.concat([run("a", brief("a")), run("b", brief("b"), model="n")])
+    found = certificates(runs_of(turns, default(), solved("a", "b")), 0.01)
+    assert [(each.kind.model, each.solved) for each in found] == [("m", 1), ("n", 1)]
+
+
+def test_a_run_without_an_outcome_does_not_count() -> None:
+    """Nobody knows whether it was solved."""
+    turns = pl.concat([run("a", brief("a")), run("b", brief("b"))])
+    runs = runs_of(turns, default(), solved("b"))
+    assert [type(each) for each in runs] == [Run]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "has no outcome"),
+        ("{", ":1: "),
+        ('\n{"task": "a"}', ":2: .*`solved`"),
+        ('{"task": "a", "solved": 1}', "bool"),
+        ('{"solved": true}', "names nothing; it must name one of task, session and trace_id"),
+        ('{"task": "a", "session": "b", "solved": true}', "names session and task; it must"),
+        ('{"tsk": "a", "solved": true}', "tsk"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, text: str, why: str) -> None:
+    """The message says which line of which file, and what a line looks like."""
+    path = tmp_path / "outcomes.jsonl"
+    path.write_text(text)
+    with pytest.raises(OutcomesError, match=why):
+        read_outcomes(path)
+
+
+def test_the_command_says_what_is_promised(tmp_path: Path) -> None:
+    """From files to a sentence: none of two runs is lost, which promises next to nothing."""
+    outcomes = tmp_path / "outcomes.jsonl"
+    for name in ("one", "two"):
+        trace = Trace(name)
+        root = trace.span("agent", attributes={"gen_ai.operation.name": "invoke_agent"})
+        for tool in ("read", f"write-{name}"):
+            call = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool}
+            trace.span(tool, root, call)
+        (tmp_path / f"{name}.jsonl").write_text(trace.lines())
+        with outcomes.open("a") as file:
+            file.write(json.dumps({"session": name, "solved": True}) + "\n")
+    paths = [str(path) for path in tmp_path.glob("???.jsonl")]
+    result = CliRunner().invoke(main, ["calibrate", *paths, "--outcomes", str(outcomes)])
+    assert result.exit_code == 0, result.output
+    assert "of 2 solved runs that can be lost, gates would have stopped 0" in result.stdout
+    assert "1.0% needs 299 solved runs" in result.stdout
+    refused = CliRunner().invoke(
+        main, ["calibrate", *paths, "--outcomes", str(outcomes), "--lost", "200%"]
+    )
+    assert "200% is no share" in refused.stderr
