@@ -22,6 +22,7 @@ from looptrace.analyzer.tuning.certificates import (
     runs_of,
     share_max,
 )
+from looptrace.analyzer.tuning.evaluations import Solved, outcomes_in, solved_where
 from looptrace.cli.main import main
 from tests.otlp import Trace
 
@@ -154,3 +155,52 @@ def test_the_command_says_what_is_promised(tmp_path: Path) -> None:
         main, ["calibrate", *paths, "--outcomes", str(outcomes), "--lost", "200%"]
     )
     assert "200% is no share" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("correctness=pass", Solved("correctness", label="pass")),
+        ("task solved = yes, all", Solved("task solved", label="yes, all")),
+        ("correctness>=0.8", Solved("correctness", value_min=0.8)),
+    ],
+)
+def test_an_evaluation_is_written_as_a_condition(text: str, found: Solved) -> None:
+    """A name may have blanks, and a label commas."""
+    assert solved_where(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "correctness", "=pass", "correctness>=high", "a=="])
+def test_other_texts_are_no_evaluation(text: str) -> None:
+    """A half condition would take every run for failed."""
+    with pytest.raises(ValueError, match=r""):
+        solved_where(text)
+
+
+def _evaluated(trace_id: str, *evaluations: dict[str, object]) -> dict[str, str]:
+    events = [
+        {"name": "gen_ai.evaluation.result", "time_ns": n, "attributes": attributes}
+        for n, attributes in enumerate(evaluations)
+    ]
+    other = {"name": "exception", "time_ns": 9, "attributes": {"x": "gen_ai.evaluation.result"}}
+    return {"trace_id": trace_id, "events": json.dumps([other, *events])}
+
+
+def test_evaluations_in_spans_are_outcomes() -> None:
+    """Only the named evaluation counts, only with such a score, and the last of a trace."""
+
+    def scored(score: str, value: object, name: str = "correctness") -> dict[str, object]:
+        return {"gen_ai.evaluation.name": name, f"gen_ai.evaluation.score.{score}": value}
+
+    spans = pl.DataFrame(
+        [
+            _evaluated("a", scored("label", "pass"), scored("label", "fail", "tone")),
+            _evaluated("b", scored("label", "pass"), scored("label", "fail")),
+            _evaluated("c", scored("value", 0.9)),
+            {"trace_id": "d", "events": "[]"},
+        ]
+    )
+    by_label = outcomes_in(spans, Solved("correctness", label="pass"))
+    assert {each.trace_id: each.solved for each in by_label} == {"a": True, "b": False}
+    by_value = outcomes_in(spans, Solved("correctness", value_min=0.8))
+    assert [(each.trace_id, each.solved) for each in by_value] == [("c", True)]

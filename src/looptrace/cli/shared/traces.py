@@ -101,6 +101,15 @@ def turns(
     return list(work_on_buckets(folder, settings, pl.DataFrame.clone)), []
 
 
+def span_tables(paths: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """Yield the spans (`SPAN_SCHEMA`) of a store, or of files; each trace is in one table."""
+    folder = store_of(paths)
+    if folder is None:
+        yield read(paths).spans
+    else:
+        yield from reader.read_spans(folder)
+
+
 def work_on(
     paths: Sequence[str], settings: Settings, work: Callable[[pl.DataFrame], R], engine: Engine
 ) -> tuple[Iterable[R], Sequence[Skipped]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -24,15 +25,18 @@ from looptrace.analyzer.settings.toml_editor import with_thresholds
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.tuning.calibrate import CalibrationError, calibrated_of, sorted_out
 from looptrace.analyzer.tuning.certificates import (
+    Outcome,
     OutcomesError,
     certificates,
     read_outcomes,
     runs_of,
 )
+from looptrace.analyzer.tuning.evaluations import Solved, outcomes_in, solved_where
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.engine_option import engine_of, engine_options
+from looptrace.semconv import GEN_AI_EVALUATION_RESULT
 
 
 class Share(click.ParamType[float]):
@@ -54,6 +58,23 @@ class Share(click.ParamType[float]):
         return share
 
 
+class Evaluation(click.ParamType[Solved]):
+    """An evaluation, and its label or least value."""
+
+    name = "evaluation"
+
+    def convert(
+        self, value: str | Solved, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Solved:
+        """Return the evaluation."""
+        if isinstance(value, Solved):
+            return value
+        try:
+            return solved_where(value)
+        except ValueError:
+            self.fail(f"{value} is none; write NAME=LABEL, or NAME>=VALUE.", param, ctx)
+
+
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
 @click.option(
@@ -70,11 +91,17 @@ class Share(click.ParamType[float]):
     "proposed: it is shown what the gates in force would have cost and saved, for each kind.",
 )
 @click.option(
+    "--evaluation",
+    type=Evaluation(),
+    help="The evaluation in the traces (`gen_ai.evaluation.result`) that says which runs were "
+    "solved: NAME=LABEL, or NAME>=VALUE. It is used as --outcomes is, which goes before.",
+)
+@click.option(
     "--lost",
     type=Share(),
     default="1%",
     show_default=True,
-    help="Share of solved runs that gates may stop; with --outcomes.",
+    help="Share of solved runs that gates may stop; with --outcomes or --evaluation.",
 )
 @click.option("--write", is_flag=True, help=f"Write the proposals into {FILE_NAME}.")
 @engine_options
@@ -85,6 +112,7 @@ def calibrate(
     paths: tuple[str, ...],
     alarms_per_day: float,
     outcomes: Path | None,
+    evaluation: Solved | None,
     lost: float,
     write: bool,
     engine: str,
@@ -93,21 +121,23 @@ def calibrate(
 ) -> None:
     """Propose thresholds for each kind of task, from the tasks in PATHS that went well.
 
-    PATHS are a store, or trace files, folders, globs, or -. With --outcomes, shows instead how many
+    PATHS are a store, or trace files, folders, globs, or -. With outcomes, shows instead how many
     solved runs the gates in force would have stopped. Exits with 0, and with 2 if some of the input
     could not be read, or if there are too few finished tasks.
     """
-    if outcomes is not None:
+    if outcomes or evaluation:
         if write:
-            raise click.UsageError("--outcomes proposes nothing that --write could write.")
-        known = read_outcomes(outcomes)
+            raise click.UsageError("--write is for thresholds; with outcomes none are proposed.")
+        known = _outcomes(paths, outcomes, evaluation)
         of_part = partial(runs_of, settings=settings, outcomes=known)
         with engine_of(engine, address, paths) as judging:
             found, skipped = traces.work_on(paths, settings, of_part, judging)
             runs = [*chain.from_iterable(found)]
         traces.warn_of(skipped)
         if not runs:
-            raise OutcomesError(f"{outcomes}: names no task, session or trace of the input.")
+            raise OutcomesError(
+                f"{outcomes or 'the outcomes'}: names no task, session or trace of the input."
+            )
         print_certificates(certificates(runs, lost), lost, stdout_console())
         context.exit(EXIT_UNREADABLE if skipped else 0)
     if write:
@@ -126,6 +156,22 @@ def calibrate(
         _write(settings, calibration.settings)
     traces.warn_of(skipped)
     context.exit(EXIT_UNREADABLE if skipped else 0)
+
+
+def _outcomes(
+    paths: Sequence[str], file: Path | None, evaluation: Solved | None
+) -> Sequence[Outcome]:
+    """Return the outcomes in the traces, and then those of the file, which go before."""
+    found: list[Outcome] = []
+    if evaluation is not None:
+        for spans in traces.span_tables(paths):
+            found += outcomes_in(spans, evaluation)
+        if not found and file is None:
+            raise OutcomesError(
+                f"the input has no evaluation {evaluation.name} with such a score; evaluations are "
+                f"events called {GEN_AI_EVALUATION_RESULT}."
+            )
+    return [*found, *(read_outcomes(file) if file else ())]
 
 
 def _check_environment() -> None:
