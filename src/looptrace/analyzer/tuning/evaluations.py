@@ -52,7 +52,7 @@ def solved_where(text: str) -> Solved:
         ValueError: if the text names no evaluation and score.
     """
     if (found := _WANTED.fullmatch(text.strip())) is None:
-        raise ValueError(text)
+        raise ValueError(f"{text!r} is no evaluation")
     if found["how"] == "=":
         return Solved(found["name"], label=found["what"])
     return Solved(found["name"], value_min=float(found["what"]))
