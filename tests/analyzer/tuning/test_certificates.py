@@ -173,7 +173,7 @@ def test_an_evaluation_is_written_as_a_condition(text: str, found: Solved) -> No
 @pytest.mark.parametrize("text", ["", "correctness", "=pass", "correctness>=high", "a=="])
 def test_other_texts_are_no_evaluation(text: str) -> None:
     """A half condition would take every run for failed."""
-    with pytest.raises(ValueError, match="is no evaluation|could not convert"):
+    with pytest.raises(ValueError, match=r"is no evaluation|could not convert"):
         solved_where(text)
 
 
