@@ -190,6 +190,25 @@ def test_a_decision_worked_where_the_loop_did_not_come_back(decided: Path) -> No
     assert (day["false_alarms"], day["minutes"]) == (0, 0.0)
 
 
+def test_an_intervention_helped_where_something_new_came_of_it(tmp_path: Path) -> None:
+    """Of two warned runs one finds another way; the other one says the same again."""
+    stuck: list[Tool] = [("read_file", "a.py", None)]
+    mends = [*stuck * 3, *(("read_file", f"{n}.py", None) for n in range(3))]
+    store = add(
+        tmp_path / "s",
+        trace("mends", "2026-03-02T09:00:00+00:00", "coder", mends),
+        trace("does-not", "2026-03-02T09:00:00+00:00", "coder", stuck * 5),
+        trace("ends", "2026-03-02T09:00:00+00:00", "coder", stuck * 3),
+    )
+    warned = [row for row in rows_of(store, "interventions") if row["intervention"] == "warn"]
+    assert warned
+    for row in warned:
+        assert (row["times"], row["recovered"], row["stopped"]) == (3, 1, 1)
+        assert row["share"] == 0.5
+        # Wilson's interval of one of two.
+        assert (row["share_min"], row["share_max"]) == pytest.approx((0.0945, 0.9055), abs=0.001)
+
+
 def test_several_queries_have_one_answer_each(decided: Path) -> None:
     """A page that asks for many things opens the store once."""
     names = ("gates_by_day", "decisions_that_worked", "gates")
@@ -220,7 +239,8 @@ def test_a_query_gives_what_its_header_says(
     tmp_path: Path, folder: Path, down: Path, pivoted: Path, decided: Path, name: str
 ) -> None:
     """The list of queries and the docs are made from the headers, and a store may be empty."""
-    others = {"outages": down, "pivots": pivoted, "decisions_that_worked": decided}
+    others = {"outages": down, "pivots": pivoted}
+    others |= dict.fromkeys(("decisions_that_worked", "interventions"), decided)
     folder = others.get(name, folder)
     query = queries.load(name)
     values = {parameter.name: "stuck-1" for parameter in query.parameters}

@@ -26,6 +26,7 @@ QUERIES = (
     "findings_by_rule_and_agent",
     "agents_that_loop",
     "decisions_that_worked",
+    "interventions",
 )
 ROWS_MAX = 15
 DAYS_MAX = 60
@@ -108,4 +109,5 @@ class Overview:
             "rules": answers["findings_by_rule_and_agent"][:ROWS_MAX],
             "agents": agents[:ROWS_MAX],
             "decisions": answers["decisions_that_worked"],
+            "interventions": answers["interventions"][:ROWS_MAX],
         }
