@@ -284,6 +284,15 @@ FIRES: Mapping[str, Mapping[str, str]] = {
     "LooptraceGateWaits": {"looptrace_gates_oldest_open_seconds": "3601x90"},
     "LooptraceManyGates": {"looptrace_gates_opened_total": "0+1x90"},
     "LooptraceLags": {"looptrace_detection_lag_seconds": "301x90"},
+    "LooptraceWebhookWaits": {
+        'looptrace_webhooks_oldest_waiting_seconds{endpoint="a"}': "601x90",
+    },
+    "LooptraceDiskFills": {"looptrace_store_free_bytes": "1000x90"},
+    "LooptraceAcknowledgesSlowly": {
+        'looptrace_receiver_acknowledgement_seconds_bucket{le="2.5"}': "0+90x90",
+        'looptrace_receiver_acknowledgement_seconds_bucket{le="10"}': "0+100x90",
+        'looptrace_receiver_acknowledgement_seconds_bucket{le="+Inf"}': "0+100x90",
+    },
 }
 # What a server shows that is well, and at work.
 WELL = {
@@ -302,6 +311,11 @@ WELL = {
     "looptrace_gates_oldest_open_seconds": "600x90",
     "looptrace_gates_opened_total": "0+0.1x90",
     "looptrace_detection_lag_seconds": "2x90",
+    'looptrace_webhooks_oldest_waiting_seconds{endpoint="a"}': "5x90",
+    "looptrace_store_free_bytes": "5000000000x90",
+    'looptrace_receiver_acknowledgement_seconds_bucket{le="2.5"}': "0+100x90",
+    'looptrace_receiver_acknowledgement_seconds_bucket{le="10"}': "0+100x90",
+    'looptrace_receiver_acknowledgement_seconds_bucket{le="+Inf"}': "0+100x90",
 }
 
 

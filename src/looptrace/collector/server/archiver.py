@@ -63,6 +63,9 @@ class ArchiverCounts:
     spans: int = number("Spans that were written to the store.")
     spans_postponed: int = number("Spans of long sessions that wait in the log.", "gauge")
     rounds: int = number("Times that spans were written to the store.")
+    last_write_timestamp_seconds: float = number(
+        "When spans were written to the store last, in seconds since 1970; 0 before.", "gauge"
+    )
     failed: int = number("Times that writing failed; it is tried again.")
     is_blocked: int = number("1 while the store cannot be written.", "gauge")
     damaged_files: int = number("Damaged files of the store that were set aside.")
@@ -274,6 +277,7 @@ class Archiver:
         if spans:
             self.counts.spans += spans
             self.counts.rounds += 1
+            self.counts.last_write_timestamp_seconds = time.time()
 
     def _expire(self, writer: Writer) -> None:
         for loss in writer.find_again():

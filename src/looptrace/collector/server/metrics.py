@@ -7,11 +7,15 @@ fixed here, and the number of label sets has a limit, whatever clients send.
 from __future__ import annotations
 
 import logging
+import platform
 import re
+import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from http import HTTPStatus
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,7 +23,7 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client import CollectorRegistry, Metric, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
@@ -31,6 +35,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from looptrace import __version__
 from looptrace.collector.api_bodies import Readiness
 from looptrace.collector.server.openapi import JSON, TEXT, Answer, operation
 from looptrace.collector.server.receiver.receiver_metrics import (
@@ -42,6 +47,10 @@ from looptrace.collector.server.receiver.receiver_metrics import (
     ReceiverCounts,
     Values,
 )
+from looptrace.collector.store.layout import GATES_FILE
+from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.outbox import Endpoint, Outbox
+from looptrace.rules.vocabulary import NS_PER_S
 
 _logger = logging.getLogger(__name__)
 
@@ -77,6 +86,7 @@ class Metrics:
             for key, value in sorted(resource.attributes.items())
         }
         self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)  # process_*: memory, CPU, files, start
         self._registry.register(self)
         self._provider = MeterProvider(
             metric_readers=_otlp_readers(environ), resource=resource, shutdown_on_exit=False
@@ -88,6 +98,8 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """Yield each instrument in the form of Prometheus, with its current values."""
         yield InfoMetricFamily("target", "Target metadata", value=self._target)
+        build = {"version": __version__, "python": platform.python_version()}
+        yield InfoMetricFamily("looptrace_build", "Versions of looptrace and Python", value=build)
         for instrument in self._instruments:
             name = instrument.name.replace(".", "_")
             if instrument.kind == "histogram":
@@ -131,6 +143,13 @@ def of_counts(counts: ReceiverCounts) -> list[Instrument]:
     )
     return [
         *taken,
+        Instrument(
+            "looptrace.receiver.acknowledgement_seconds",
+            "Time from the whole body of a request to its spans on disk.",
+            counts.acknowledged.read,
+            "histogram",
+            ("le",),
+        ),
         *(
             Instrument(
                 f"looptrace.receiver.{part}", doc, by_reason(part, names), labels=("reason",)
@@ -156,6 +175,48 @@ def of_fields(part: str, state: object) -> list[Instrument]:
             each.metadata["kind"],
         )
         for each in fields(state)
+    ]
+
+
+def of_store(store_dir: Path) -> list[Instrument]:
+    """Return the instruments of the webhooks' events that wait, and of the room of the store."""
+
+    def endpoints() -> list[Endpoint]:
+        try:
+            with Outbox.open(store_dir / GATES_FILE) as outbox:
+                return outbox.endpoints()
+        except StoreError as error:
+            _logger.warning("%s", error)
+            return []
+
+    def age_s(since_ns: int | None) -> float:
+        return 0.0 if since_ns is None else max(0.0, (time.time_ns() - since_ns) / NS_PER_S)
+
+    def free() -> Values:
+        try:
+            return {(): float(shutil.disk_usage(store_dir).free)}
+        except OSError as error:
+            _logger.warning("%s: its free space is not known (%s)", store_dir, error.strerror)
+            return {}
+
+    return [
+        Instrument(
+            "looptrace.webhooks.waiting",
+            "Events that wait to be sent.",
+            lambda: {(each.name,): each.pending for each in endpoints()},
+            "gauge",
+            ("endpoint",),
+        ),
+        Instrument(
+            "looptrace.webhooks.oldest_waiting_seconds",
+            "Age of the oldest event that waits to be sent, 0 if none does.",
+            lambda: {(each.name,): age_s(each.oldest_ns) for each in endpoints()},
+            "gauge",
+            ("endpoint",),
+        ),
+        Instrument(
+            "looptrace.store.free_bytes", "Free space of the store's disk, in bytes.", free, "gauge"
+        ),
     ]
 
 

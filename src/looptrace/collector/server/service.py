@@ -197,6 +197,7 @@ class Service:
                 labels=("cause",),
             ),
             *self.loops.instruments(),
+            *metrics.of_store(self.loops.store_dir),
             *self.log.instruments(),
             *(self.shards.instruments() if self.shards else ()),
             Instrument(

@@ -66,7 +66,8 @@ _ENDPOINTS = """
     SELECT name, count(event) FILTER (WHERE dead_ns IS NULL) AS pending,
         count(dead_ns) AS dead, delivered, dropped, failing_ns, disabled_ns, disabled_why,
         (SELECT error FROM outbox AS last WHERE last.endpoint = name AND error IS NOT NULL
-         ORDER BY next_try_ns DESC LIMIT 1) AS error
+         ORDER BY next_try_ns DESC LIMIT 1) AS error,
+        min(created_ns) FILTER (WHERE dead_ns IS NULL) AS oldest_ns
     FROM endpoints LEFT JOIN outbox ON endpoint = name
     WHERE ?1 IS NULL OR name = ?1
     GROUP BY name ORDER BY name
@@ -107,6 +108,7 @@ class Endpoint:
     disabled_ns: int | None = None
     disabled_why: str | None = None
     error: str | None = None  # of the latest known try
+    oldest_ns: int | None = None  # when the oldest pending one was recorded
 
 
 def enqueue(

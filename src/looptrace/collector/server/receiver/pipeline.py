@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -130,7 +131,7 @@ class Pipeline:
 
         Raises RefusalError.
         """
-        size = len(claim.body.getvalue())
+        began_s, size = time.monotonic(), len(claim.body.getvalue())
         if signal is Signal.METRICS:
             self.counts.add("metrics_requests")
             return DecodedRequest()
@@ -146,6 +147,7 @@ class Pipeline:
             raise decoded.bare()
         if decoded.spans:
             await self._commit(decoded)
+        self.counts.acknowledged.add(time.monotonic() - began_s)
         self.counts.add("requests")
         self.counts.add("bytes", size)
         events = logged_count(decoded.spans)

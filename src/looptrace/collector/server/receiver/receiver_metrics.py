@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, unique
 from http import HTTPStatus
+from itertools import accumulate
 from threading import Lock
 from typing import Any, Literal
 
@@ -136,14 +138,43 @@ CLOSED = {
     "closed_no_room": "The oldest without an accepted request, where there were too many.",
     "closed_slow": "No complete headers came in time, or no end of a refused body.",
 }
+# The bounds of the histogram of acknowledgements: from at once to longer than an exporter waits.
+ACKNOWLEDGED_BOUNDS_S = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.5, 1.0, 2.5, 10.0)
 # All names, with a sentence each.
 NAMES: Mapping[str, str] = TAKEN | REFUSED | CLOSED
 
 
+class Durations:
+    """Durations in seconds, counted up to each of some bounds, as a histogram of Prometheus."""
+
+    def __init__(self, bounds_s: Sequence[float]) -> None:
+        self._bounds_s = bounds_s
+        self._counts = [0] * (len(bounds_s) + 1)
+        self._sum_s = 0.0
+        self._lock = Lock()
+
+    def add(self, duration_s: float) -> None:
+        """Count a duration."""
+        with self._lock:
+            self._counts[bisect_left(self._bounds_s, duration_s)] += 1
+            self._sum_s += duration_s
+
+    def read(self) -> Values:
+        """Return how many are as long as each bound at most, how many there are, and their sum."""
+        with self._lock:
+            up_to, sum_s = [*accumulate(self._counts)], self._sum_s
+        names = [*(f"{bound:g}" for bound in self._bounds_s), "+Inf"]
+        values: dict[tuple[str, ...], float] = {
+            (name,): float(count) for name, count in zip(names, up_to, strict=True)
+        }
+        return values | {("sum",): sum_s}
+
+
 class ReceiverCounts:
-    """Counts since the start, by the names of NAMES."""
+    """Counts since the start, by the names of NAMES, and how long acknowledgements took."""
 
     def __init__(self) -> None:
+        self.acknowledged = Durations(ACKNOWLEDGED_BOUNDS_S)
         self._counts = dict.fromkeys(NAMES, 0)
         self._lock = Lock()
 
