@@ -232,9 +232,6 @@ def batch(store: Path, turns: int, seed: int) -> bool:
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |")
     row("one process", 1, alone, alone, "")
     same = True
-    for workers in WORKERS[1:]:
-        quiet = analyzed("--jobs", f"{workers}")
-        same &= row("processes", workers, quiet, alone, "")
     for workers in WORKERS:
         with cluster_of(workers):
             quiet = analyzed("--engine", "ray")

@@ -13,7 +13,7 @@ from looptrace.analyzer.detect.counters import DAY_S, Counting
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.prices import Price, Prices
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
-from looptrace.analyzer.engine import live_tasks
+from looptrace.analyzer.engine import live as live_engine
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.policy import DetectionPolicy
@@ -40,12 +40,12 @@ def batch(turns: pl.DataFrame, rules: Sequence[Rule] | None = None) -> list[Find
 
 
 @contextmanager
-def packing(*, at_once: bool) -> Iterator[None]:
-    """Let a live engine pack each task after each round, as it does with quiet tasks."""
+def resting(*, at_once: bool) -> Iterator[None]:
+    """Let each task of a live engine rest after each round, as quiet tasks do."""
     with pytest.MonkeyPatch.context() as patch:
         if at_once:
-            patch.setattr(live_tasks, "QUIET_ROUNDS", 0)
-            patch.setattr(live_tasks, "QUIET_S", -DAY_S)
+            patch.setattr(live_engine, "QUIET_ROUNDS", 0)
+            patch.setattr(live_engine, "QUIET_S", -DAY_S)
         yield
 
 

@@ -1,4 +1,5 @@
-//! The engine of looptrace. It knows no clock, opens no file, and keeps no thread.
+//! The engine of looptrace. It knows no clock, opens no file, and keeps no thread: those
+//! that it starts end with the call.
 
 pub mod count;
 pub mod fields;
@@ -12,6 +13,8 @@ mod python_count;
 #[cfg(feature = "extension-module")]
 mod python_fields;
 #[cfg(feature = "extension-module")]
+mod python_task;
+#[cfg(feature = "extension-module")]
 mod python_trace;
 #[cfg(feature = "extension-module")]
 mod python_turns;
@@ -19,6 +22,8 @@ mod python_turns;
 mod python_wire;
 pub mod same;
 mod tables;
+pub mod task;
+pub mod threads;
 pub mod trace;
 pub mod wire;
 

@@ -271,9 +271,9 @@ mod _core {
     use crate::python_arrow::Table;
 
     #[pymodule_export]
-    use crate::count::row::Row;
+    use crate::python_count::{PyCounting, chant_of, code_of};
     #[pymodule_export]
-    use crate::python_count::{PyCounting, TaskCounts, chant_of, code_of};
+    use crate::python_task::{LiveTurns, LiveWatch};
 
     #[pymodule_export]
     use crate::python_wire::{

@@ -7,10 +7,10 @@ use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch}
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
-use pyo3::types::{PyAny, PyByteArray, PyBytes, PyDict, PyString, PyTuple};
+use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::count::how::{Counting, Messages, Metric, NS_PER_S};
-use crate::count::row::{self, COLUMNS, COMPARED, Columns, ROW_BYTES, Row};
+use crate::count::row::{self, COLUMNS, Columns, ROW_BYTES};
 use crate::count::task::Task;
 use crate::count::turn::{NEVER_NS, Price, Turn};
 use crate::python::guarded;
@@ -22,7 +22,7 @@ const MODELS_KEPT_MAX: usize = 1_000;
 /// How to count, compiled once.
 #[pyclass(frozen, module = "looptrace._core", name = "Counting")]
 pub struct PyCounting {
-    counting: Counting,
+    pub(crate) counting: Counting,
     prices: Option<Prices>,
 }
 
@@ -131,7 +131,7 @@ impl PyCounting {
 }
 
 impl PyCounting {
-    fn price_of(&self, turn: &Turn) -> PyResult<Option<Price>> {
+    pub(crate) fn price_of(&self, turn: &Turn) -> PyResult<Option<Price>> {
         let prices = self.prices.as_ref();
         prices.map_or(Ok(None), |prices| prices.of(turn))
     }
@@ -162,86 +162,6 @@ fn written(columns: Columns) -> PyResult<Table> {
     let phases = columns.phases_before.iter().map(Option::as_deref);
     made.push(("phase_before_text", texts(phases)));
     Table::of(made)
-}
-
-/// The counts of one task up to a turn.
-#[pyclass(module = "looptrace._core", name = "TaskCounts")]
-#[derive(Default)]
-pub struct TaskCounts {
-    task: Task,
-}
-
-#[pymethods]
-impl TaskCounts {
-    #[new]
-    fn new() -> Self {
-        Self::default()
-    }
-
-    fn copy(&self) -> Self {
-        Self {
-            task: self.task.clone(),
-        }
-    }
-
-    fn count(
-        &mut self,
-        turn: &Bound<'_, PyTuple>,
-        order_ns: i64,
-        how: &PyCounting,
-    ) -> PyResult<Row> {
-        let fields = Fields::read(turn)?;
-        let mut turn = fields.turn(order_ns);
-        turn.price = how.price_of(&turn)?;
-        guarded(|| self.task.count(&turn, &how.counting))
-    }
-
-    fn settle(&mut self) {
-        self.task.settle();
-    }
-
-    fn __getstate__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let written = serde_json::to_vec(&self.task);
-        let written = written.map_err(|error| PyValueError::new_err(error.to_string()))?;
-        Ok(PyBytes::new(py, &written))
-    }
-
-    fn __setstate__(&mut self, state: &[u8]) -> PyResult<()> {
-        let read = serde_json::from_slice(state);
-        self.task = read.map_err(|error| PyValueError::new_err(error.to_string()))?;
-        Ok(())
-    }
-}
-
-#[pymethods]
-impl Row {
-    /// The columns that rules see, as bytes.
-    #[pyo3(name = "numbers")]
-    fn py_numbers<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.numbers())
-    }
-
-    /// Compare with the turns before the last one whose numbers are given.
-    fn compare_with(&mut self, numbers: &Bound<'_, PyByteArray>) {
-        let numbers = numbers.to_vec();
-        let rows = numbers.chunks_exact(ROW_BYTES);
-        let earlier = rows.len().saturating_sub(1);
-        self.alike.clear();
-        for row in rows.take(earlier) {
-            let mut codes = [0; COMPARED.len()];
-            for (code, word) in codes.iter_mut().zip(row.as_chunks::<8>().0) {
-                *code = i64::from_ne_bytes(*word);
-            }
-            self.compare(codes);
-        }
-    }
-
-    /// Whether an earlier turn is known to equal this one in all these columns.
-    #[pyo3(name = "again", signature = (*columns))]
-    fn py_again(&self, columns: Vec<Bound<'_, PyString>>) -> PyResult<bool> {
-        let names = columns.iter().map(|name| name.to_str());
-        Ok(self.again(&names.collect::<PyResult<Vec<_>>>()?))
-    }
 }
 
 /// The fields that are read, in the order in which they are given.
@@ -329,7 +249,7 @@ fn turn_of<'a>(
 }
 
 /// The fields of one turn.
-struct Fields {
+pub(crate) struct Fields {
     texts: Vec<Option<PyBackedStr>>,
     flags: [bool; 2],
     numbers: Vec<Option<i64>>,
@@ -337,12 +257,14 @@ struct Fields {
 }
 
 impl Fields {
-    fn read(turn: &Bound<'_, PyTuple>) -> PyResult<Self> {
-        let text = |place| turn.get_item(place)?.extract();
-        let flag = |place| turn.get_item(place)?.is_truthy();
-        let number = |place| turn.get_item(place)?.extract();
-        let figure = |place| {
-            let figure = turn.get_item(place)?.extract::<Option<f64>>()?;
+    /// The fields of a turn, in which those of `READ` have these places.
+    pub(crate) fn read(turn: &Bound<'_, PyTuple>, places: &[usize]) -> PyResult<Self> {
+        let at = |field: usize| turn.get_borrowed_item(places[field]);
+        let text = |field| at(field)?.extract();
+        let flag = |field| at(field)?.is_truthy();
+        let number = |field| at(field)?.extract();
+        let figure = |field| {
+            let figure = at(field)?.extract::<Option<f64>>()?;
             Ok::<_, PyErr>(figure.unwrap_or(f64::NAN))
         };
         Ok(Self {
@@ -353,12 +275,11 @@ impl Fields {
         })
     }
 
-    fn turn(&self, order_ns: i64) -> Turn<'_> {
+    pub(crate) fn turn(&self) -> Turn<'_> {
         let [tests_failed, tests_total, coverage] = self.figures;
         Turn {
             failed: self.flags[0],
             compacted: self.flags[1],
-            order_ns,
             tests_failed,
             tests_total,
             coverage,

@@ -18,6 +18,7 @@ use crate::fields::span_fields::{Intervention, Role, Shape, SpanFields};
 use crate::fields::table::{SHIPPED, Table};
 use crate::fields::{payloads, results};
 use crate::python::guarded;
+use crate::python_arrow::{Table as Arrow, Texts as Column, texts};
 use crate::wire::value::Value::Text;
 
 // Spans that are read before their fields are given to Python.
@@ -76,7 +77,7 @@ impl FieldReader {
             result: get("message", "ToolResult")?,
         };
         Ok(Self {
-            reader: Mutex::new(Reader::new(table)),
+            reader: Mutex::new(Reader::new(Arc::new(table))),
             known: Mutex::default(),
             classes,
         })
@@ -108,24 +109,33 @@ impl FieldReader {
         Ok(made)
     }
 
-    fn ties(
-        &self,
-        attributes: Vec<Bound<'_, PyString>>,
-        events: Vec<Bound<'_, PyString>>,
-    ) -> PyResult<Vec<[Option<String>; 4]>> {
-        let texts = attributes.iter().zip(&events);
-        let texts = texts.map(|(attributes, events)| Ok((attributes.to_str()?, events.to_str()?)));
-        let texts = texts.collect::<PyResult<Vec<_>>>()?;
-        guarded(|| {
-            let reader = unlocked(&self.reader);
-            let named = texts.iter().map(|(attributes, events)| {
-                ties(
-                    &attributes_in(attributes),
-                    &events_in(events),
-                    &reader.table,
-                )
+    fn ties(&self, py: Python<'_>, spans: &Bound<'_, PyAny>) -> PyResult<Arrow> {
+        let spans = Arrow::read(spans)?;
+        let table = Arc::clone(&unlocked(&self.reader).table);
+        py.detach(|| {
+            let mut named = [Vec::new(), Vec::new(), Vec::new()];
+            for block in &spans.blocks {
+                let parents = Column::of(block, "parent_span_id")?;
+                let attributes = Column::of(block, "attributes")?;
+                let events = Column::of(block, "events")?;
+                guarded(|| {
+                    for at in 0..block.num_rows() {
+                        let attributes = attributes_in(attributes.at(at).unwrap_or_default());
+                        let events = events_in(events.at(at).unwrap_or_default());
+                        let is_root = parents.at(at).is_none();
+                        let ties = ties(&attributes, &events, is_root, &table);
+                        for (column, name) in named.iter_mut().zip(ties) {
+                            column.push(name);
+                        }
+                    }
+                })?;
+            }
+            let columns = ["session", "task", "task_parent"].into_iter().zip(&named);
+            let columns = columns.map(|(name, column)| {
+                let column = column.iter().map(Option::as_deref);
+                (name, texts(column))
             });
-            named.collect()
+            Arrow::of(columns.collect())
         })
     }
 

@@ -1,17 +1,20 @@
 //! The boundary of turns: spans in, turns out, all at once or as the spans arrive.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::fields::rows::Row;
+use crate::fields::span::Reader;
 use crate::fields::span_fields::Shape;
 use crate::python::{Policy, guarded};
 use crate::python_arrow::{Ints, Table, Texts};
 use crate::python_fields::{FieldReader, row_of, texts_of, unlocked};
 use crate::python_turns::{Columns, Layout, made_of};
+use crate::threads::{each, shared_out};
 use crate::trace::buffer::{Buffer as Traces, News};
 use crate::trace::every::Every;
 use crate::trace::known::Move;
@@ -19,6 +22,9 @@ use crate::trace::rounds;
 use crate::trace::span::Span;
 use crate::trace::turn::Key;
 use crate::trace::understanding::{Understood, understood_of};
+
+// Spans that are handed to a thread together.
+const PIECE_SPANS: usize = 256;
 
 type Shapes = Vec<((Option<String>, String, Vec<String>, bool), usize)>;
 /// Counts in the order of `_core.pyi`, and the shapes of what was not understood and of the rest.
@@ -53,41 +59,62 @@ fn seen(understood: &Understood) -> Seen {
     (counts, shapes(unread), shapes(known))
 }
 
-/// The spans of a table (`SPAN_SCHEMA`).
-fn spans_in(table: &Table, reader: &FieldReader) -> PyResult<Vec<Span>> {
-    let mut spans = Vec::with_capacity(table.blocks.iter().map(RecordBatch::num_rows).sum());
-    for block in &table.blocks {
-        let text = |name: &str| Texts::of(block, name);
-        let number = |name: &str| Ints::of(block, name);
-        let (trace_id, span_id, parent) =
-            (text("trace_id")?, text("span_id")?, text("parent_span_id")?);
-        let (name, status_message) = (text("name")?, text("status_message")?);
-        let (service, scope) = (text("service")?, text("scope")?);
-        let (attributes, events, links) = (text("attributes")?, text("events")?, text("links")?);
-        let (start_ns, end_ns, status) =
-            (number("start_ns")?, number("end_ns")?, number("status")?);
-        let row = |at: usize| Row {
-            trace_id: trace_id.at(at).unwrap_or_default(),
-            span_id: span_id.at(at).unwrap_or_default(),
-            parent_span_id: parent.at(at),
-            name: name.at(at).unwrap_or_default(),
-            start_ns: start_ns.at(at).unwrap_or_default(),
-            end_ns: end_ns.at(at).unwrap_or_default(),
-            status: status.at(at).unwrap_or_default(),
-            status_message: status_message.at(at),
-            service: service.at(at),
-            scope: scope.at(at),
-            attributes: attributes.at(at).unwrap_or_default(),
-            events: events.at(at).unwrap_or_default(),
-            links: links.at(at).unwrap_or_default(),
-        };
-        let mut reader = unlocked(&reader.reader);
-        spans.extend((0..block.num_rows()).map(|at| Span::new(row(at).read(&mut reader), 0)));
-    }
-    Ok(spans)
+/// The spans of some rows (`SPAN_SCHEMA`).
+fn spans_in(block: &RecordBatch, reader: &mut Reader) -> PyResult<Vec<Span>> {
+    let text = |name: &str| Texts::of(block, name);
+    let number = |name: &str| Ints::of(block, name);
+    let (trace_id, span_id, parent) =
+        (text("trace_id")?, text("span_id")?, text("parent_span_id")?);
+    let (name, status_message) = (text("name")?, text("status_message")?);
+    let (service, scope) = (text("service")?, text("scope")?);
+    let (attributes, events, links) = (text("attributes")?, text("events")?, text("links")?);
+    let (start_ns, end_ns, status) = (number("start_ns")?, number("end_ns")?, number("status")?);
+    let row = |at: usize| Row {
+        trace_id: trace_id.at(at).unwrap_or_default(),
+        span_id: span_id.at(at).unwrap_or_default(),
+        parent_span_id: parent.at(at),
+        name: name.at(at).unwrap_or_default(),
+        start_ns: start_ns.at(at).unwrap_or_default(),
+        end_ns: end_ns.at(at).unwrap_or_default(),
+        status: status.at(at).unwrap_or_default(),
+        status_message: status_message.at(at),
+        service: service.at(at),
+        scope: scope.at(at),
+        attributes: attributes.at(at).unwrap_or_default(),
+        events: events.at(at).unwrap_or_default(),
+        links: links.at(at).unwrap_or_default(),
+    };
+    let rows = (0..block.num_rows()).map(row);
+    Ok(rows.map(|row| Span::new(row.read(reader), 0)).collect())
+}
+
+/// The spans of a table (`SPAN_SCHEMA`), read in so many threads.
+fn every_span(spans: Table, reader: &FieldReader, threads: usize) -> PyResult<Vec<Vec<Span>>> {
+    let table = Arc::clone(&unlocked(&reader.reader).table);
+    let pieces = spans.blocks.iter().flat_map(|block| {
+        let starts = (0..block.num_rows()).step_by(PIECE_SPANS);
+        starts.map(|start| block.slice(start, PIECE_SPANS.min(block.num_rows() - start)))
+    });
+    let shares = shared_out(pieces, threads, RecordBatch::num_rows);
+    let read = each(shares, |pieces| {
+        // Most conversations are in one of the shares, so that each has histories of its own.
+        let mut reader = Reader::new(Arc::clone(&table));
+        let read = pieces.iter().map(|piece| spans_in(piece, &mut reader));
+        read.collect::<PyResult<Vec<_>>>()
+    });
+    let read = read.into_iter().collect::<PyResult<Vec<_>>>()?;
+    Ok(read.into_iter().flatten().collect())
 }
 
 type PyTurns = (Table, Vec<(String, String)>, Seen);
+
+/// What is told of some traces.
+#[derive(Default)]
+struct Told {
+    turns: Columns,
+    circles: Vec<(String, String)>,
+    understood: Understood,
+}
 
 /// The turns of whole traces, the spans whose parents form a circle, and what was understood.
 #[pyfunction]
@@ -97,33 +124,38 @@ pub(crate) fn turns_of(
     reader: &Bound<'_, FieldReader>,
     policy: &Bound<'_, Policy>,
     join_services: bool,
+    threads: usize,
 ) -> PyResult<PyTurns> {
-    let table = Table::read(spans)?;
+    let spans = Table::read(spans)?;
     let (reader, sameness) = (reader.get(), &policy.get().sameness);
-    py.detach(|| {
+    let made = py.detach(|| {
         guarded(|| {
             let mut every = Every::new(join_services);
-            for span in spans_in(&table, reader)? {
+            for span in every_span(spans, reader, threads)?.into_iter().flatten() {
                 every.take(span);
             }
-            drop(table);
-            let mut columns = Columns::new();
-            let mut circles = Vec::new();
-            let mut understood = Understood::default();
-            every.make(|draft, made| {
+            Ok::<_, PyErr>(every.make(threads, |told: &mut Told, draft, made| {
                 for turn in &made.turns {
-                    columns.add(turn, &made_of(turn, sameness));
+                    told.turns.add(turn, &made_of(turn, sameness));
                 }
                 if let Some(place) = draft.tree.circle() {
                     let fields = draft.tree.fields(place);
-                    circles.push((fields.trace_id.to_string(), fields.span_id.clone()));
+                    let circle = (fields.trace_id.to_string(), fields.span_id.clone());
+                    told.circles.push(circle);
                 }
-                understood.add(&understood_of(draft, &made.adopted));
-            });
-            circles.sort();
-            Ok((columns.table()?, circles, seen(&understood)))
+                told.understood.add(&understood_of(draft, &made.adopted));
+            }))
         })?
-    })
+    })?;
+    let (mut turns, mut circles) = (Vec::new(), Vec::new());
+    let mut understood = Understood::default();
+    for told in made {
+        turns.push(told.turns);
+        circles.extend(told.circles);
+        understood.add(&told.understood);
+    }
+    circles.sort();
+    Ok((Columns::table(turns)?, circles, seen(&understood)))
 }
 
 /// A message without ids and numbers of rounds; `None` if it has few words.

@@ -106,8 +106,8 @@ pub(crate) struct Columns {
     reals: Vec<Float64Builder>,
 }
 
-impl Columns {
-    pub(crate) fn new() -> Self {
+impl Default for Columns {
+    fn default() -> Self {
         Self {
             texts: TEXTS.iter().map(|_| StringViewBuilder::new()).collect(),
             numbers: NUMBERS.iter().map(|_| Int64Builder::new()).collect(),
@@ -115,7 +115,9 @@ impl Columns {
             reals: REALS.iter().map(|_| Float64Builder::new()).collect(),
         }
     }
+}
 
+impl Columns {
     pub(crate) fn add(&mut self, turn: &Turn<'_>, made: &Fingerprint) {
         for (column, (_, value)) in self.texts.iter_mut().zip(TEXTS) {
             column.append_option(value(turn, made));
@@ -131,7 +133,21 @@ impl Columns {
         }
     }
 
-    pub(crate) fn table(mut self) -> PyResult<Table> {
+    /// A table of some turns and those after them; it has one block at least.
+    pub(crate) fn table(parts: Vec<Self>) -> PyResult<Table> {
+        let parts = if parts.is_empty() {
+            vec![Self::default()]
+        } else {
+            parts
+        };
+        let mut table = Table { blocks: Vec::new() };
+        for part in parts {
+            table.blocks.extend(part.block()?.blocks);
+        }
+        Ok(table)
+    }
+
+    fn block(mut self) -> PyResult<Table> {
         let mut columns: Vec<(&str, ArrayRef)> = Vec::new();
         for (column, (name, _)) in self.texts.iter_mut().zip(TEXTS) {
             columns.push((name, Arc::new(column.finish())));

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::env;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use _core::count::how::{Counting, Metric};
@@ -149,7 +149,7 @@ fn counted(text: &str) {
 
 thread_local! {
     static SPANS: RefCell<Spans> = RefCell::new(Spans::new(
-        Table::new(SHIPPED, None).unwrap_or_else(|error| panic!("{error}")),
+        Arc::new(Table::new(SHIPPED, None).unwrap_or_else(|error| panic!("{error}"))),
     ));
 }
 

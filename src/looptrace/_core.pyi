@@ -292,77 +292,87 @@ class Counting:
             ValueError: where a column is missing.
         """
 
-class TaskCounts:
-    """The counts of one task up to a turn, which can be pickled."""
+class LiveWatch:
+    """How the turns of live tasks are counted, held and asked about, compiled once."""
 
-    def copy(self) -> TaskCounts:
-        """Return a copy that is counted on separately."""
+    def __init__(
+        self,
+        counting: Counting,
+        names: tuple[Sequence[str], Sequence[str], Sequence[str]],
+        lanes: Sequence[tuple[Sequence[str], str | None, str, Sequence[str], str, int]],
+        bounds: Sequence[tuple[int, int, Sequence[Sequence[tuple[str, Sequence[str], int]]]]],
+        limits: tuple[int, int, int, int, int],
+    ) -> None:
+        """Compile settings and rules.
 
-    def count(self, turn: tuple[object, ...], order_ns: int, how: Counting) -> CountedTurn:
-        """Count the next turn, by its fields (`COUNTED_FROM`) and its place in the order."""
+        Args:
+            counting: how to count.
+            names: the columns of a turn, those of them that loops keep, and the kinds of turn with
+                outputs that rules read.
+            lanes: of each the kinds, the column that each has a lane of (None for the task), the
+                mark of turns left out, the columns that a turn must have, the column that ends it
+                where it changes, and on how many turns a result depends.
+            bounds: of each form the place of its rule and of its lane, and the ways in which it
+                may fire: tests (again, has, reaches), their columns, and the least value.
+            limits: horizon and spread of steps (ns), turns that may move, steps and failures kept.
 
-    def settle(self) -> None:
-        """Forget what is only needed for turns that may still move."""
-
-class CountedTurn:
-    """A turn with its codes, marks and counts; the columns of `rules/turns.py`, and these."""
-
-    busy_ns: int
-    check: int
-    chant_times: int
-    compacted: int
-    cut: int
-    end_ns: int
-    epoch: int
-    errors: int
-    iteration: int
-    kind: int
-    measured: int
-    outcome: int
-    overdue_ns: int
-    reminded: int
-    resets_seen: int
-    reset: int
-    speaker: int
-    steps: int
-    talks_on: int
-    money_spent: int
-    money_spent_agent: int
-    money_spent_minute: int
-    tokens_spent: int
-    tokens_spent_agent: int
-    tokens_spent_minute: int
-    transitions_seen: int
-    tries_since_progress: int
-    turn: int
-    turns_since_best: int
-    visits: int
-    input_tokens_sum: int
-    input_tokens_total: int
-    output_tokens_sum: int
-    output_tokens_total: int
-    enters: bool
-    external: bool
-    failed: bool
-    silent: bool
-    twin: bool
-    twin_external: bool
-    twin_failure: bool
-    twin_search: bool
-    twin_signature: bool
-    phase_before_text: str | None
-
-    def numbers(self) -> bytes:
-        """Return the columns that rules see, in `ROW_BYTES`."""
-
-    def compare_with(self, numbers: bytearray) -> None:
-        """Compare the turn with all turns of these numbers but the last, which is itself.
-
-        Unknown codes are compared, too: `again` leaves them out.
+        Raises:
+            ValueError: where a name is none of a column, or a test is none.
         """
 
-    def again(self, *columns: str) -> bool:
-        """Return whether an earlier turn is known to equal this one in all these columns."""
+class LiveTurns:
+    """The turns that are held of one task, in order; the settled ones come first."""
+
+    settled: int
+    """How many are settled."""
+
+    def __len__(self) -> int: ...
+    def settled_ns(self, watch: LiveWatch) -> int:
+        """Return the time before which turns that end come too late."""
+
+    def rest(self) -> None:
+        """Hold the turns in fewer bytes until the next ones come, or may move."""
+
+    def may_move(self, keys: Sequence[tuple[str | None, ...]], watch: LiveWatch) -> bool:
+        """Return whether all turns of these keys (`TURN_KEY`) are held and may move."""
+
+    def take(
+        self,
+        new: Sequence[tuple[object, ...]],
+        gone: Sequence[tuple[str | None, ...]],
+        watch: LiveWatch,
+    ) -> tuple[int, bool, int | None, int, int]:
+        """Take turns, drop those that are gone, and count what follows.
+
+        Returns:
+            How many came too late, whether one that is gone is not held or settled, and the place
+            of the first that is not as it was, among those that may move; None if none is. Then how
+            many turns may move by their places, and how many of them can no longer move.
+        """
+
+    def look(self, begin: int, watch: LiveWatch) -> tuple[list[int], list[tuple[int, str]]]:
+        """Return what happens from a turn on that may move.
+
+        Returns:
+            The places of rules that may fire, and the places of resets among all turns, and their
+            reasons.
+        """
+
+    def numbers(self, begin: int) -> bytes:
+        """Return the columns that rules see, in `ROW_BYTES` for each turn from one on."""
+
+    def texts(self, begin: int) -> list[str | None]:
+        """Return the outputs that rules read, of each turn from one on."""
+
+    def evidence(self, at: int) -> tuple[object, ...]:
+        """Return what loops keep of the turn at a place among all, and what was counted at it.
+
+        These are epoch, resets_seen, turn, tokens of its agent given and written, tokens of its
+        task given and written, and phase_before.
+        """
+
+    def settle(self, count: int, watch: LiveWatch) -> tuple[int, int]:
+        """Settle the first turns; return epoch and resets_seen of the last of them."""
 
 def code_of(text: str) -> int:
     """Return the code that a text has in every column of codes."""
@@ -393,10 +403,14 @@ class FieldReader:
     def fields(self, rows: Sequence[SpanRow]) -> list[SpanFields]:
         """Return the fields of each span, whose columns are those of `SPAN_SCHEMA`."""
 
-    def ties(
-        self, attributes: Sequence[str], events: Sequence[str]
-    ) -> list[tuple[str | None, str | None, str | None, str | None]]:
-        """Return session, task, task above it and connection of spans, given their JSON."""
+    def ties(self, spans: ArrowStream) -> Table:
+        """Return `session`, `task` and `task_parent` of spans, without the interpreter's lock.
+
+        A connection may be the session of a trace that begins with it.
+
+        Args:
+            spans: the columns `parent_span_id`, `attributes` and `events` of `SPAN_SCHEMA`.
+        """
 
     def reading(self, row: SpanRow) -> tuple[int | None, list[tuple[str, str, str]], list[str]]:
         """Return what a span is read as.
@@ -428,7 +442,7 @@ the shapes of spans that were not understood, and of the other ones without a tu
 """
 
 def turns_of(
-    spans: ArrowStream, reader: FieldReader, policy: Policy, join_services: bool
+    spans: ArrowStream, reader: FieldReader, policy: Policy, join_services: bool, threads: int
 ) -> tuple[Table, list[tuple[str, str]], Seen]:
     """Make the turns of whole traces, without the interpreter's lock.
 
@@ -437,6 +451,7 @@ def turns_of(
         reader: how the spans are read.
         policy: how the turns are compared.
         join_services: whether services share the ids of their sessions.
+        threads: how many threads share the work; the turns are the same.
 
     Returns:
         The turns, neither ordered nor numbered, in the columns of `TURN_SCHEMA` but for `turn` and

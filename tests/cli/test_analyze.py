@@ -14,8 +14,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from looptrace.cli.main import main
-from looptrace.cli.shared import traces
-from looptrace.processes import Processes
 from tests.otlp import Trace
 from tests.paths import ROOT
 from tests.plugins import install_judges
@@ -475,22 +473,3 @@ def test_spans_that_lost_attributes_are_named(tmp_path: Path) -> None:
         assert "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=4096" in found.stderr
         assert found.exit_code == 0
     assert "warning" not in run("analyze", HEALTHY).stderr
-
-
-def test_processes_share_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several judge its buckets, and the report is that of one."""
-    store = str(tmp_path / "store")
-    run("ingest", str(TRACES), "--store", store)
-    alone = run("analyze", store, "--format", "json", "--jobs", "1").stdout
-    monkeypatch.setattr(traces, "SPANS_MIN", 1)
-    started: list[int] = []
-    begin = Processes.map
-
-    def counted(self: Processes, *work: Any) -> Any:
-        started.append(self.jobs)
-        return begin(self, *work)
-
-    monkeypatch.setattr(Processes, "map", counted)
-    assert run("analyze", store, "--format", "json", "--jobs", "2").stdout == alone
-    assert started == [2]
-    assert '"gate"' in alone

@@ -72,7 +72,6 @@ from looptrace.rules.turns import (
     Lane,
     LaneSpec,
     Meanings,
-    NewTurn,
     Turns,
     Twin,
 )
@@ -325,12 +324,12 @@ def test_agent(looptrace_spans: InMemorySpanExporter, tmp_path: Path) -> None:
         assert_no_loops("run.jsonl", fail_on="finding", select=("repeated_call",))
 
 
-def has_needed(turn: NewTurn) -> bool:
+def needs_more() -> bool:
     """Ask for what a rule of another package needs."""
     need: Need = has("external") | again("call", "outcome")
     need |= exceeds("steps", "attempts_min") & reaches("errors", "attempts_min")
     need |= nears("tokens_spent", "attempts_min", vocabulary.BILLIONTHS)
-    return need != ALWAYS and need.of(TooPolite())(turn)
+    return need != ALWAYS and bool(need.of(TooPolite()))
 
 
 def columns(table: Turns, kind: Kind, once: Twin) -> Meanings | None:

@@ -1,6 +1,7 @@
 //! The counts since the last reset: progress, tries, and visits to phases.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -82,7 +83,7 @@ pub struct Epoch {
     own: BTreeMap<i64, Own>,
     /// The last known phase, and the improvements at its last turn.
     phase: i64,
-    phase_text: Option<String>,
+    phase_text: Option<Arc<str>>,
     converging: i64,
     /// By phase and its improvements; transitions also by the phase before.
     #[serde(with = "pairs")]
@@ -150,7 +151,7 @@ impl Epoch {
 
     /// Count the best own figures of a phase; return whether this is one.
     fn own_improves(&mut self, one: &Marked) -> bool {
-        let (Some(Metric::Own(..)), Some(figure)) = (one.metric, one.own_figure) else {
+        let (Some(Metric::Own(..)), Some(figure)) = (one.metric.as_deref(), one.own_figure) else {
             return false;
         };
         let own = self.own.entry(one.row.phase).or_default();
@@ -199,10 +200,10 @@ impl Epoch {
             return;
         }
         if row.phase != before {
-            self.phase_text = one.phase.map(str::to_owned);
+            self.phase_text.clone_from(&one.phase);
         }
         self.phase = row.phase;
-        row.converging = match one.metric {
+        row.converging = match one.metric.as_deref() {
             None => 0,
             Some(Metric::TestsFailed) => self.fewer,
             Some(Metric::Coverage) => self.more,
@@ -322,7 +323,7 @@ mod tests {
             before[1..],
             expected[1..]
                 .iter()
-                .map(|text| Some((*text).to_owned()))
+                .map(|text| Some(Arc::from(*text)))
                 .collect::<Vec<_>>()
         );
     }

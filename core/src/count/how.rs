@@ -1,6 +1,7 @@
 //! How a team wants its turns to be counted; `detect/counters.py` says what each setting means.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::codes::code;
 use super::turn::Turn;
@@ -53,26 +54,27 @@ pub struct Counting {
     /// Whether only decisions resolve a gate.
     pub by_decision: bool,
     /// The metrics of iterative phases by the codes of their names.
-    pub converging: BTreeMap<i64, Metric>,
+    pub converging: BTreeMap<i64, Arc<Metric>>,
 }
 
 impl Counting {
     /// Let a phase converge on a metric.
     pub fn converge(&mut self, phase: &str, metric: Metric) {
-        self.converging.insert(code(phase), metric);
+        self.converging.insert(code(phase), Arc::new(metric));
     }
 
     /// The metric of the phase of a turn, and the author's own figure of it; higher is better.
     #[must_use]
-    pub fn metric_of(&self, phase: i64, turn: &Turn) -> (Option<&Metric>, Option<f64>) {
-        let metric = self.converging.get(&phase);
-        let Some(Metric::Own(name, lower)) = metric else {
+    pub fn metric_of(&self, phase: i64, turn: &Turn) -> (Option<Arc<Metric>>, Option<f64>) {
+        let metric = self.converging.get(&phase).cloned();
+        let Some(Metric::Own(name, lower)) = metric.as_deref() else {
             return (metric, None);
         };
         let figures = turn.metrics.and_then(|text| {
             serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).ok()
         });
         let figure = figures.and_then(|each| each.get(name).and_then(serde_json::Value::as_f64));
-        (metric, figure.map(|own| if *lower { -own } else { own }))
+        let figure = figure.map(|own| if *lower { -own } else { own });
+        (metric, figure)
     }
 }

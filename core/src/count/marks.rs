@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use super::chants::{CHANT_BYTES_MIN, chant_of};
 use super::checks::Checker;
@@ -107,7 +107,7 @@ pub fn is_brief(answer: &str) -> bool {
 /// What counting needs of a turn beside its columns.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)]
-pub struct Marked<'a> {
+pub struct Marked {
     pub row: Row,
     pub start_ns: i64,
     pub order_ns: i64,
@@ -124,15 +124,15 @@ pub struct Marked<'a> {
     pub step: i64,
     /// A message that came before in its conversation.
     pub repeated: i64,
-    pub phase: Option<&'a str>,
+    pub phase: Option<Arc<str>>,
     /// The metric of its phase, and the author's own figure.
-    pub metric: Option<&'a Metric>,
+    pub metric: Option<Arc<Metric>>,
     pub own_figure: Option<f64>,
 }
 
 /// Code and mark a turn.
 #[must_use]
-pub fn mark<'a>(turn: &Turn<'a>, how: &'a Counting) -> Marked<'a> {
+pub fn mark(turn: &Turn, how: &Counting) -> Marked {
     let mut row = coded(turn);
     let tool = tool(turn.name);
     row.searches = tool.searches;
@@ -161,7 +161,7 @@ pub fn mark<'a>(turn: &Turn<'a>, how: &'a Counting) -> Marked<'a> {
         } else {
             UNKNOWN
         },
-        phase: turn.phase,
+        phase: turn.phase.map(Arc::from),
         metric,
         own_figure,
         row,

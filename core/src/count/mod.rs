@@ -16,5 +16,5 @@ pub mod spending;
 pub mod steps;
 pub mod task;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod turn;

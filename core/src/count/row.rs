@@ -1,5 +1,7 @@
 //! The columns of a counted turn, in the order in which they are written.
 
+use std::sync::Arc;
+
 /// The kinds of turn, as their places; `rules/turns.py` says what they are.
 pub const KINDS: [&str; 7] = [
     "tool", "model", "handoff", "attempt", "progress", "switch", "user",
@@ -41,10 +43,6 @@ macro_rules! columns {
         /// describe them.
         #[allow(missing_docs)]
         #[derive(Clone, Debug, Default)]
-        #[cfg_attr(
-            feature = "extension-module",
-            pyo3::pyclass(name = "CountedTurn", module = "looptrace._core", get_all)
-        )]
         pub struct Row {
             $(pub $compared: i64,)*
             $(pub $code: i64,)*
@@ -53,9 +51,7 @@ macro_rules! columns {
             $(pub $other_code: i64,)*
             $(pub $other_flag: bool,)*
             /// The last known phase before the turn.
-            pub phase_before_text: Option<String>,
-            /// For each turn before it that is held, which compared columns are the same, as bits.
-            pub alike: Vec<u8>,
+            pub phase_before_text: Option<Arc<str>>,
         }
 
         /// The columns by which a turn is compared with earlier ones.
@@ -86,7 +82,7 @@ macro_rules! columns {
             $(pub $other_code: Vec<i64>,)*
             $(pub $other_flag: Vec<bool>,)*
             /// The last known phase before each turn.
-            pub phases_before: Vec<Option<String>>,
+            pub phases_before: Vec<Option<Arc<str>>>,
         }
 
         impl Columns {
@@ -120,16 +116,33 @@ macro_rules! columns {
         }
 
         impl Row {
-            /// Give the bytes of each column that rules see, in order.
-            fn each_seen(&self, mut put: impl FnMut(&[u8])) {
-                $(put(&self.$compared.to_ne_bytes());)*
-                $(put(&self.$code.to_ne_bytes());)*
-                $(put(&self.$figure.to_ne_bytes());)*
-                $(put(&[u8::from(self.$flag)]);)*
+            /// All columns, each in a word.
+            #[must_use]
+            pub fn words(&self) -> Words {
+                [
+                    $(self.$compared as u64,)*
+                    $(self.$code as u64,)*
+                    $(self.$figure.to_bits(),)*
+                    $(u64::from(self.$flag),)*
+                    $(self.$other_code as u64,)*
+                    $(u64::from(self.$other_flag),)*
+                ]
             }
 
-            fn compared(&self) -> [i64; COMPARED.len()] {
-                [$(self.$compared),*]
+            /// The turn of such words; the text of its phase is not among them.
+            #[must_use]
+            pub fn of(words: &Words) -> Self {
+                let mut each = words.iter().copied();
+                let mut next = || each.next().unwrap_or_default();
+                Self {
+                    $($compared: next() as i64,)*
+                    $($code: next() as i64,)*
+                    $($figure: f64::from_bits(next()),)*
+                    $($flag: next() != 0,)*
+                    $($other_code: next() as i64,)*
+                    $($other_flag: next() != 0,)*
+                    phase_before_text: None,
+                }
             }
         }
     };
@@ -157,6 +170,9 @@ columns! {
     other_flags { own changes only_reads unfinished watches pauses brief }
 }
 
+/// All columns of a turn, each in a word.
+pub type Words = [u64; COLUMNS.len()];
+
 /// The bytes of the columns that rules see, with which rows begin at whole words.
 pub const ROW_BYTES: usize = {
     let (mut bytes, mut at) = (0_usize, 0);
@@ -177,42 +193,7 @@ pub struct Split {
     pub codes: Vec<(&'static str, Vec<i64>)>,
     pub figures: Vec<(&'static str, Vec<f64>)>,
     pub flags: Vec<(&'static str, Vec<bool>)>,
-    pub phases_before: Vec<Option<String>>,
-}
-
-impl Row {
-    /// The columns that rules see, in `ROW_BYTES` bytes.
-    #[must_use]
-    pub fn numbers(&self) -> Vec<u8> {
-        let mut numbers = Vec::with_capacity(ROW_BYTES);
-        self.each_seen(|bytes| numbers.extend_from_slice(bytes));
-        numbers.resize(ROW_BYTES, 0);
-        numbers
-    }
-
-    /// Note which compared columns of an earlier turn, the first of its numbers, are the same.
-    pub fn compare(&mut self, earlier: [i64; COMPARED.len()]) {
-        let same = self.compared().into_iter().zip(earlier);
-        let bits = same
-            .enumerate()
-            .filter(|(_, (mine, other))| mine == other)
-            .fold(0, |bits, (at, _)| bits | 1 << at);
-        self.alike.push(bits);
-    }
-
-    /// Whether a turn that was compared is known to equal this one in all these columns.
-    #[must_use]
-    pub fn again(&self, columns: &[&str]) -> bool {
-        let codes = self.compared();
-        let mut asked = 0;
-        for name in columns {
-            match COMPARED.iter().position(|each| each == name) {
-                Some(at) if codes[at] != super::codes::UNKNOWN => asked |= 1 << at,
-                _ => return false,
-            }
-        }
-        self.alike.iter().any(|bits| bits & asked == asked)
-    }
+    pub phases_before: Vec<Option<Arc<str>>>,
 }
 
 #[cfg(test)]
@@ -220,15 +201,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_written_in_whole_words() {
+    fn a_row_has_all_columns() {
         let row = Row {
             call: 7,
             searches: true,
             ..Row::default()
         };
-        let numbers = row.numbers();
-        assert_eq!(numbers.len(), ROW_BYTES);
-        assert_eq!(numbers[..8], 7_i64.to_ne_bytes());
+        let words = row.words();
+        assert_eq!(words[0], 7);
+        assert_eq!(Row::of(&words).words(), words);
         let mut columns = Columns::default();
         columns.push(row);
         let split = columns.split();
@@ -236,19 +217,5 @@ mod tests {
         assert_eq!(split.flags[14], ("searches", vec![true]));
         let names = split.codes.len() + split.figures.len() + split.flags.len();
         assert_eq!(names, COLUMNS.len());
-    }
-
-    #[test]
-    fn a_turn_comes_again_where_one_has_all_asked_columns() {
-        let mut row = Row {
-            call: 1,
-            outcome: 2,
-            ..Row::default()
-        };
-        row.compare([1, 9, 0, 0, 0, 0, 0, 0]);
-        assert!(row.again(&["call"]) && !row.again(&["call", "outcome"]));
-        assert!(!row.again(&["signature"]), "an unknown code equals nothing");
-        row.compare([1, 2, 0, 0, 0, 0, 0, 0]);
-        assert!(row.again(&["call", "outcome"]) && !row.again(&["turn"]));
     }
 }

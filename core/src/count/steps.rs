@@ -35,9 +35,9 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Forget where steps began whose turns can no longer move.
-    pub fn settle(&mut self) {
-        self.first_ns.clear();
+    /// Forget where steps began before this: these turns can no longer move.
+    pub fn settle(&mut self, since_ns: i64) {
+        self.first_ns.retain(|_, first_ns| *first_ns >= since_ns);
     }
 
     /// Mark a call that is the same as an earlier one of its step, in each sense.

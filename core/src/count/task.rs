@@ -51,7 +51,11 @@ pub struct Task {
 impl Task {
     /// Count the next turn.
     pub fn count(&mut self, turn: &Turn, how: &Counting) -> Row {
-        let mut one = mark(turn, how);
+        self.add(mark(turn, how), how)
+    }
+
+    /// Count the next turn, which is coded and marked.
+    pub fn add(&mut self, mut one: Marked, how: &Counting) -> Row {
         self.speak(&mut one, how);
         self.reset(&mut one, how);
         let begins = one.row.reset != UNKNOWN || self.before.is_none();
@@ -80,9 +84,9 @@ impl Task {
         one.row
     }
 
-    /// Forget what is only needed for turns that may still move.
-    pub fn settle(&mut self) {
-        self.steps.settle();
+    /// Forget what is only needed for turns that may still move, which stand at or after this.
+    pub fn settle(&mut self, since_ns: i64) {
+        self.steps.settle(since_ns);
     }
 
     fn idle_ns(&self, start_ns: i64) -> Option<i64> {

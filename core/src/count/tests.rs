@@ -1,12 +1,12 @@
 //! What the counts of turns are, turn by turn.
 
 use super::codes::code;
-use super::how::{Counting, Messages, Metric, NS_PER_S};
+use super::how::{Counting, Messages, NS_PER_S};
 use super::row::{RESETS, Row, SPEAKERS};
 use super::task::Task;
 use super::turn::{NEVER_NS, Turn};
 
-pub(super) fn counting() -> Counting {
+pub(crate) fn counting() -> Counting {
     Counting {
         idle_ns: 86_400 * NS_PER_S,
         poll_wait_ns: 30 * NS_PER_S,
@@ -19,7 +19,7 @@ pub(super) fn counting() -> Counting {
 }
 
 /// A turn of an agent, of no time at this second.
-pub(super) fn at(second: i64, kind: &'static str) -> Turn<'static> {
+pub(crate) fn at(second: i64, kind: &'static str) -> Turn<'static> {
     Turn {
         kind,
         agent: Some("a"),
@@ -36,7 +36,7 @@ pub(super) fn at(second: i64, kind: &'static str) -> Turn<'static> {
 }
 
 /// A call with its result.
-pub(super) fn call(second: i64, name: &'static str, said: &'static str) -> Turn<'static> {
+pub(crate) fn call(second: i64, name: &'static str, said: &'static str) -> Turn<'static> {
     Turn {
         name: Some(name),
         arguments: Some("{}"),
@@ -65,16 +65,16 @@ fn said(second: i64, words: &'static str) -> Turn<'static> {
     }
 }
 
-pub(super) fn counted(turns: &[Turn], how: &Counting) -> Vec<Row> {
+pub(crate) fn counted(turns: &[Turn], how: &Counting) -> Vec<Row> {
     let mut task = Task::default();
     turns.iter().map(|turn| task.count(turn, how)).collect()
 }
 
-pub(super) fn each<T>(turns: &[Turn], value: impl Fn(&Row) -> T) -> Vec<T> {
+pub(crate) fn each<T>(turns: &[Turn], value: impl Fn(&Row) -> T) -> Vec<T> {
     counted(turns, &counting()).iter().map(value).collect()
 }
 
-pub(super) fn in_phase(second: i64, phase: &'static str) -> Turn<'static> {
+pub(crate) fn in_phase(second: i64, phase: &'static str) -> Turn<'static> {
     Turn {
         phase: Some(phase),
         ..at(second, "model")
@@ -261,35 +261,6 @@ fn more_calls_than_a_response_asks_for_are_no_step() {
         .into_iter()
         .filter(|twin| *twin);
     assert_eq!(twins.count(), 7);
-}
-
-#[test]
-fn what_is_written_down_goes_on_as_before() {
-    let turns = [
-        said(0, "Fix it."),
-        in_phase(1, "fix"),
-        Turn {
-            step: Some("s"),
-            ..call(2, "search", "No results.")
-        },
-        failure(40, "boom"),
-        Turn {
-            tests_failed: 3.0,
-            ..at(41, "progress")
-        },
-    ];
-    let mut how = counting();
-    how.converge("fix", Metric::TestsFailed);
-    let mut task = Task::default();
-    for turn in &turns {
-        task.count(turn, &how);
-    }
-    let written = serde_json::to_vec(&task).expect("it is written");
-    let mut read: Task = serde_json::from_slice(&written).expect("it is read");
-    for turn in &turns {
-        let (one, other) = (task.count(turn, &how), read.count(turn, &how));
-        assert_eq!(one.numbers(), other.numbers());
-    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What the events of a span say, beside its attributes.
 
+use foldhash::HashSet;
 use std::borrow::Cow;
-use std::collections::HashSet;
 
 use super::payloads::{Held, arguments_of, owned, parsed};
 use super::plain::{is_true, some_in, true_in};
@@ -207,7 +207,7 @@ pub type Told = (Option<String>, Option<String>, Option<bool>);
 #[must_use]
 pub fn call_in(events: &[Event<'_>]) -> Told {
     let mut entries = Vec::new();
-    add_events(&mut entries, events, &HashSet::new());
+    add_events(&mut entries, events, &HashSet::default());
     let value = |wanted: &str| {
         entries
             .iter()

@@ -1,7 +1,9 @@
 //! Messages in flat keys, as OpenInference writes them: `llm.input_messages.1.message.role`.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use foldhash::HashMap;
 
 use crate::wire::value::{Map, Value};
 

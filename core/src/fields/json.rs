@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::wire::scan::plain_end;
 use crate::wire::value::{Map, Value};
 
 /// What is nested deeper is not read. The collector bounds attributes earlier.
@@ -156,12 +157,8 @@ impl<'a> Reader<'a> {
 
     /// Pass over what is neither a quote, an escape nor a control character.
     fn plain(&mut self) -> Option<()> {
-        let rest = &self.text.as_bytes()[self.at..];
-        let end = rest
-            .iter()
-            .position(|byte| *byte < b' ' || *byte == b'"' || *byte == b'\\')?;
-        self.at += end;
-        (rest[end] >= b' ').then_some(())
+        self.at = plain_end(self.text.as_bytes(), self.at);
+        (self.peek()? >= b' ').then_some(())
     }
 
     fn escape(&mut self, made: &mut String) -> Option<()> {

@@ -36,15 +36,18 @@ pub fn reading(span: Given<'_>, table: &Table) -> Reading {
     (row, fields.collect(), unread)
 }
 
-/// Session, task, task above it and connection of a span.
+/// Session, task and task above it of a span. A connection may be the session of a trace that begins
+/// with it.
 #[must_use]
-pub fn ties(attributes: &Map<'_>, events: &[Event<'_>], table: &Table) -> [Option<String>; 4] {
+pub fn ties(
+    attributes: &Map<'_>,
+    events: &[Event<'_>],
+    is_root: bool,
+    table: &Table,
+) -> [Option<String>; 3] {
     let seen = Seen::new(attributes, events, table);
-    let fields = [
-        Field::Session,
-        Field::Task,
-        Field::TaskParent,
-        Field::Connection,
-    ];
-    fields.map(|field| seen.name(field, None))
+    let name = |field| seen.name(field, None);
+    let connection = || name(Field::Connection).filter(|_| is_root);
+    let session = name(Field::Session).or_else(connection);
+    [session, name(Field::Task), name(Field::TaskParent)]
 }

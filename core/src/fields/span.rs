@@ -1,6 +1,6 @@
 //! A span in its fields, in any dialect.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use regex::Regex;
 
@@ -46,7 +46,7 @@ struct Payloads {
 #[derive(Debug)]
 pub struct Reader {
     /// The table.
-    pub table: Table,
+    pub table: Arc<Table>,
     /// What its spans share.
     pub shared: Shared,
     histories: Histories,
@@ -55,7 +55,7 @@ pub struct Reader {
 impl Reader {
     /// Read by the keys of this table.
     #[must_use]
-    pub fn new(table: Table) -> Self {
+    pub fn new(table: Arc<Table>) -> Self {
         Self {
             table,
             shared: Shared::default(),

@@ -1,6 +1,6 @@
 //! The table of dialects: what a span is, and which attributes its fields stand in.
 
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
 
 use super::names::{FIELDS, Field, TIES};
 use super::table_rows::{Dialect, Document, Given, Kind, Listed, Row, Whole};
@@ -85,13 +85,13 @@ impl Table {
             rows: Vec::new(),
             beside: Vec::new(),
             prefixes: Vec::new(),
-            events: HashSet::new(),
+            events: HashSet::default(),
             is_field: Vec::new(),
-            slots: HashMap::new(),
+            slots: HashMap::default(),
             names: Vec::new(),
             keys: Vec::new(),
             extras: name_extras(&dialects)?,
-            reasons: HashMap::new(),
+            reasons: HashMap::default(),
         };
         for (reason, words) in document.finish_reasons {
             let words = words.into_iter().map(|word| (word, reason.clone()));

@@ -7,6 +7,7 @@ use super::sessions::Sessions;
 use super::span::Span;
 use super::ties::Ties;
 use super::turns::{Made, turns_of};
+use crate::threads::{each, shared_out};
 
 /// Traces that are all there.
 #[derive(Debug)]
@@ -32,22 +33,38 @@ impl Every {
         trace.or_default().push(span);
     }
 
-    /// Make the turns of all traces, one after the other, by their starts.
-    pub fn make(&mut self, mut tell: impl FnMut(&Draft<'_>, Made<'_>)) {
+    /// Make the turns of all traces in so many threads. The traces are taken by their starts: each
+    /// thread tells a result of its own of some that follow one another.
+    pub fn make<T: Default + Send>(
+        &mut self,
+        threads: usize,
+        tell: impl Fn(&mut T, &Draft<'_>, Made<'_>) + Sync,
+    ) -> Vec<T> {
+        let Self { ties, traces } = self;
+        let ties = &*ties;
+        let shares = shared_out(traces.values_mut(), threads, |spans| spans.len());
+        let drafts = each(shares, |share: Vec<&mut Vec<Span>>| -> Vec<Draft<'_>> {
+            let drafts = share.into_iter().map(|spans| {
+                spans.sort_by(|one, other| one.place().cmp(&other.place()));
+                let ended: Vec<&Span> = spans.iter().collect();
+                Draft::new(&ended, &[], ties)
+            });
+            drafts.collect()
+        });
+        let mut drafts: Vec<Draft<'_>> = drafts.into_iter().flatten().collect();
         let mut sessions = Sessions::unbounded();
-        let mut drafts = Vec::new();
-        for spans in self.traces.values_mut() {
-            spans.sort_by(|one, other| one.place().cmp(&other.place()));
-            let ended: Vec<&Span> = spans.iter().collect();
-            drafts.push(Draft::new(&ended, &[], &self.ties));
-        }
         for draft in &drafts {
             draft.teach(&mut sessions);
         }
         drafts.sort_by_key(|draft| (draft.start_ns, draft.trace_id()));
-        for draft in drafts {
-            let made = turns_of(&draft, &sessions, true, &mut |_, _, _| false);
-            tell(&draft, made);
-        }
+        let shares = shared_out(drafts, threads, |draft| draft.tree.ended);
+        each(shares, |drafts| {
+            let mut told = T::default();
+            for draft in drafts {
+                let made = turns_of(&draft, &sessions, true, &mut |_, _, _| false);
+                tell(&mut told, &draft, made);
+            }
+            told
+        })
     }
 }

@@ -82,8 +82,11 @@ pub fn turns(spans: &[SpanFields]) -> Vec<Turn<'static>> {
     for each in spans {
         every.take(Span::new(each.clone(), 0));
     }
-    let mut found = Vec::new();
-    every.make(|_, made| found.extend(made.turns.into_iter().map(Turn::into_owned)));
+    let mut found: Vec<Turn<'_>> = every
+        .make(1, |told: &mut Vec<_>, _, made| {
+            told.extend(made.turns.into_iter().map(Turn::into_owned));
+        })
+        .concat();
     found.sort_by_key(|turn| (turn.end_ns, turn.start_ns, turn.key()));
     found
 }

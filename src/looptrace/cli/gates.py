@@ -174,6 +174,7 @@ def _print_details(details: GateDetails) -> None:
         ("agent", gate.agent or "-"),
         ("status", _status(gate)),
         *([("its agent", gate.agent_state.text)] if gate.agent_state else []),
+        *([("undecided", gate.unless_decided)] if gate.unless_decided else []),
         ("opened", f"{utc_s(gate.opened_ns)}, {reached_text(details.event)}"),
         ("why", f"{gate.why}; when it opened: {gate.reason}"),
         ("rule", gate.rule),

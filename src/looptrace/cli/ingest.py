@@ -27,7 +27,7 @@ from looptrace.collector.store import reader, writer
 from looptrace.collector.store.layout import is_store
 from looptrace.collector.store.objects.snapshot import fetch_tables
 from looptrace.collector.store.tables.parquet import TABLES
-from looptrace.processes import Processes
+from looptrace.engines import uncollected
 
 
 @click.command()
@@ -77,10 +77,10 @@ def ingest(
                 f"{store}: is not a store yet; name the traces to begin it with."
             )
         fetch_tables(store_dir, *TABLES)
-        with Processes(jobs) as processes, SpanSpool() as spool:
-            read = traces.spooled(paths, spool, processes)
+        with uncollected(), SpanSpool() as spool:
+            read = traces.spooled(paths, spool)
             how = (store_dir, settings.policy, settings.webhooks)
-            with traces.judging() as on_judged, writer.writing(*how, processes) as writing:
+            with traces.judging() as on_judged, writer.writing(*how, jobs) as writing:
                 done = writing.ingest(spool, content, on_judged)
         if asked and _judged(store_dir, asked, settings):
             again = writer.ingest(SPAN_SCHEMA.to_frame(), *how)

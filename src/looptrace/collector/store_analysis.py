@@ -35,7 +35,7 @@ from looptrace.collector.store import reader
 from looptrace.collector.store.buckets.judged import is_judged_by
 from looptrace.collector.store.objects.snapshot import snapshot_of
 from looptrace.collector.store.tables.parquet import read_bucket, scan_bucket
-from looptrace.processes import Engine
+from looptrace.engines import Engine
 
 # A store may have millions of spans. So many show what is not understood.
 SPANS_LOOKED_AT_MIN = 10_000

@@ -34,8 +34,8 @@ from looptrace.collector.store.objects.client import is_object_url
 from looptrace.collector.store.objects.snapshot import make_folder_of, stored_at
 from looptrace.collector.store.sql import QueryResult, ask_query, ask_typed
 from looptrace.collector.store_analysis import analyse_store
+from looptrace.engines import Engine
 from looptrace.errors import InputError
-from looptrace.processes import Engine, Processes
 
 # Loops of a store that a notebook shows; `findings` has all.
 LOOPS_SHOWN_MAX = 5
@@ -236,7 +236,7 @@ def analyze(paths: StrPath | Sequence[StrPath], settings: SettingsLike | None = 
     folder = Path(tempfile.mkdtemp(prefix="looptrace-"))
     try:
         with SpanSpool() as spool, writer.writing(folder, policy) as writing:
-            read = spool_spans(names, spool, Processes(1), lambda _done, _all: None)
+            read = spool_spans(names, spool)
             done = writing.ingest(spool)
     except BaseException:
         shutil.rmtree(folder)

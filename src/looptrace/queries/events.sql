@@ -1,6 +1,6 @@
 -- purpose: All events of loops and decisions on them, the newest first.
 -- column: at (timestamp) time of its turn or decision, UTC
--- column: type (text) loop_detected, pivot_issued, gate_opened, gate_renamed, gate_resolved or counter_reset
+-- column: type (text) loop_detected, pivot_issued, gate_opened, gate_renamed, gate_unanswered, gate_resolved or counter_reset
 -- column: task (text) task of the event
 -- column: agent (text) agent of the loop, empty where the whole task loops
 -- column: rule (text) rule that found the loop

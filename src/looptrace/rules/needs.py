@@ -6,13 +6,12 @@ where the rule does. `a & b` needs both, `a | b` needs one of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from looptrace.rules.turns import UNKNOWN, NewTurn, Turns
+from looptrace.rules.turns import Turns
 from looptrace.rules.vocabulary import PERCENTS, SOFT_PERCENT
 
 if TYPE_CHECKING:
@@ -22,10 +21,14 @@ __all__ = ["ALWAYS", "Need", "again", "exceeds", "has", "nears", "reaches"]
 
 # From this part of a limit on its use is told.
 _SOFT = Fraction(SOFT_PERCENT, PERCENTS)
-_SEEN = frozenset(NewTurn.__annotations__)
-_COLUMNS = frozenset(column.name for column in fields(Turns))
+_KINDS = {column.name: column.type for column in fields(Turns) if column.name != "task"}
+_CODES = frozenset(name for name, kind in _KINDS.items() if kind == "Codes")
+_SEEN = frozenset(name for name, kind in _KINDS.items() if kind in ("Codes", "Flags"))
+# No count is larger.
+_MAX = 2**63 - 1
 
-Test: TypeAlias = Callable[[NewTurn], bool]
+# again, has or reaches; the columns; and the least value.
+Test: TypeAlias = tuple[str, tuple[str, ...], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +50,15 @@ class Condition:
 
     def of(self, rule: Rule) -> Test:
         """Return the condition with the rule's settings."""
-        columns, column = self.columns, self.columns[0]
         if self.before:
-            return lambda turn: turn.again(*columns)
+            return "again", self.columns, 0
         if self.setting is None:
-            return lambda turn: getattr(turn, column) != UNKNOWN
+            return "has", self.columns, 0
         limit = getattr(rule, self.setting)
         if limit == 0 and not self.exceeds:
-            return lambda turn: False  # noqa: ARG005 - Every test takes a turn.
+            return "reaches", self.columns, _MAX
         least = ceil(round(limit * self.unit) * self.share) + self.exceeds
-        return lambda turn: getattr(turn, column) >= least
+        return "reaches", self.columns, min(least, _MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,9 @@ class Need:
         """Return the need of one of them."""
         return Need(self.ways + other.ways)
 
-    def of(self, rule: Rule) -> Test:
-        """Return whether a turn has what this rule needs, as a function of the turn."""
-        ways = [[condition.of(rule) for condition in way] for way in self.ways]
-        return lambda turn: any(all(holds(turn) for holds in way) for way in ways)
+    def of(self, rule: Rule) -> list[list[Test]]:
+        """Return the ways with this rule's settings, as the core asks about them."""
+        return [[condition.of(rule) for condition in way] for way in self.ways]
 
 
 # The rule looks at its lane at each of its turns.
@@ -90,7 +91,7 @@ def again(*columns: str) -> Need:
         ValueError: where rules see no such column.
     """
     for column in columns:
-        _check(column, _COLUMNS)
+        _check(column, _CODES)
     return Need(((Condition(columns, before=True),),))
 
 

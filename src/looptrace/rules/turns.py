@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,6 @@ __all__ = [
     "Lane",
     "LaneSpec",
     "Meanings",
-    "NewTurn",
     "Turns",
     "Twin",
 ]
@@ -83,15 +82,16 @@ class LaneSpec:
         """Whether the lane goes on after a run of the task, or an attempt that completes it."""
         return self.runs or all(kind in ("attempt", "switch") for kind in self.kinds)
 
-    def has(self, turn: NewTurn) -> bool:
-        """Return whether a turn of one of the lane's kinds is in it, as `Turns.among` does."""
-        return not (
-            getattr(turn, self.once)
-            or (self.failures and not turn.failed)
-            or (self.checks and turn.check == UNKNOWN)
-            or (self.entering and not turn.enters)
-            or (self.measured and turn.measured == UNKNOWN)
-        )
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The marks and codes that each turn of the lane has."""
+        asked = {
+            "failed": self.failures,
+            "check": self.checks,
+            "enters": self.entering,
+            "measured": self.measured,
+        }
+        return tuple(column for column, is_asked in asked.items() if is_asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,50 +106,6 @@ class Meanings:
     place: Codes  # index into `sketches`, of turns with a subject
     sketches: npt.NDArray[np.int32]  # one row a text
     product_min: int  # least inner product of two that are alike
-
-
-class NewTurn(Protocol):
-    """The last turn of its task, for `Rule.needs`: some of the columns of `Turns`."""
-
-    busy_ns: int
-    chant_times: int
-    check: int
-    compacted: int
-    cut: int
-    end_ns: int
-    enters: bool
-    errors: int
-    external: bool
-    failed: bool
-    iteration: int
-    measured: int
-    reminded: int
-    silent: bool
-    steps: int
-    talks_on: int
-    money_spent: int
-    money_spent_agent: int
-    money_spent_minute: int
-    tokens_spent: int
-    tokens_spent_agent: int
-    tokens_spent_minute: int
-    transitions_seen: int
-    tries_since_progress: int
-    turns_since_best: int
-    twin: bool
-    twin_external: bool
-    twin_failure: bool
-    twin_search: bool
-    twin_signature: bool
-    visits: int
-    overdue_ns: int
-
-    def again(self, *columns: str) -> bool:
-        """Return whether an earlier turn of its task is known to equal it in all these columns.
-
-        Only turns within the rules' lookback are compared; the columns are codes.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,14 +190,8 @@ class Turns:
         twins: Flags = getattr(self, spec.once)
         if twins.any():
             seen = seen & ~twins
-        if spec.failures:
-            seen = seen & self.failed
-        if spec.checks:
-            seen = seen & (self.check != UNKNOWN)
-        if spec.entering:
-            seen = seen & self.enters
-        if spec.measured:
-            seen = seen & (self.measured != UNKNOWN)
+        for column in spec.required:
+            seen = seen & (getattr(self, column) != UNKNOWN)
         return seen
 
     def lane(self, spec: LaneSpec) -> Lane:

@@ -24,7 +24,7 @@ from looptrace.collector.files.reader import read_spans
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.normalize.test_agent_runs import cases, spans_of_case
 from tests.collector.store.test_writer import spans_of
-from tests.drivers import packing
+from tests.drivers import resting
 from tests.otlp import Trace
 from tests.paths import ROOT, SHARED
 from tests.seeds import seeds
@@ -70,7 +70,7 @@ class Arrived:
 def arrived(spans: pl.DataFrame, size: int) -> Arrived:
     """Feed spans in their order."""
     live = LiveSpans()
-    with packing(at_once=size == SIZES[1]):
+    with resting(at_once=size == SIZES[1]):
         parts = [live.take(part) for part in spans.iter_slices(size)]
     fed = [fed for _, fed in [*parts, live.rest()]]
     return Arrived(

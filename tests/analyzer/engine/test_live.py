@@ -12,22 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace._core import CountedTurn
+from looptrace._core import LiveTurns
 from looptrace.analyzer.detect.counters import DAY_S, Counting
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.phases import METRICS, Convergence
 from looptrace.analyzer.detect.ruleset import DEFAULT, SELECTORS, Override, RuleSet
 from looptrace.analyzer.engine import live_task
-from looptrace.analyzer.engine.live import LiveEngine
-from looptrace.analyzer.engine.live_lookback import bounds_of
+from looptrace.analyzer.engine.live import QUIET_ROUNDS, LiveEngine
 from looptrace.analyzer.engine.live_moments import Standing
 from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S, LiveTask
-from looptrace.analyzer.engine.live_tasks import QUIET_ROUNDS
+from looptrace.analyzer.engine.live_turns import watch_of
 from looptrace.analyzer.engine.policy import DetectionPolicy
-from looptrace.analyzer.engine.turn_block import rows_of
 from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
-from looptrace.analyzer.gates.state_machine import TaskState
-from looptrace.analyzer.schema.turns import AT, TURN_KEY, TURN_SCHEMA, Turn, numbered
+from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.schema.turns import AT, STEP_SPREAD_S, TURN_KEY, TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.profiles import rules_of_profile
 from looptrace.rules.attempts.degradation import Degradation
 from looptrace.rules.attempts.no_measurable_progress import NoMeasurableProgress
@@ -41,8 +39,11 @@ from looptrace.rules.responses.monologue import Monologue
 from looptrace.rules.responses.near_duplicate_output import NearDuplicateOutput
 from looptrace.rules.turns import Lane
 from looptrace.rules.vocabulary import NS_PER_S, in_a_row, pair
-from tests.drivers import batch, findings_of, packing, ruleset
+from tests.drivers import batch, findings_of, resting, ruleset
 from tests.seeds import seeds
+
+# Horizon and spread, and how much is held.
+LIMITS = (HORIZON_S * NS_PER_S, STEP_SPREAD_S * NS_PER_S, 5_000, 1_000, 10)
 
 # Few tools, arguments and results, so that random turns hold loops of every kind.
 step = st.fixed_dictionaries(
@@ -144,7 +145,7 @@ def arrived(turns: pl.DataFrame, seed: int, rule_set: RuleSet = DEFAULT) -> list
     engine, start = LiveEngine(DetectionPolicy(rule_set)), 0
     while start < len(order):
         size = chance.randint(1, 15)
-        with packing(at_once=seed % 2 == 1):
+        with resting(at_once=seed % 2 == 1):
             engine.feed(turns[order[start : start + size]])
         start += size
     return engine.findings()
@@ -180,16 +181,17 @@ def test_a_call_that_repeats_nothing_asks_no_rule() -> None:
     base = {"task": "t1", "agent": "a", "kind": "tool", "failed": False, "text": "", "step": None}
     call = base | {"name": "run", "took_ns": 0, "gap_ns": NS_PER_S}
     turns = table([call | {"arguments": f"{n}", "result": f"result {n}"} for n in range(9)])
-    standing = Standing({}, TaskState("t1"))
-    task, how = LiveTask(standing, standing), Counting().compiled
-    bounds = bounds_of("tool", DEFAULT.forms(), DEFAULT)
+    held, watch = LiveTurns(), watch_of(DEFAULT, LIMITS)
     asked = []
-    for turn in turns.vstack(turns[:1]).rows():
-        one = task.add(turn, turn[AT["order_ns"]], how, ())
-        one.compare_with(task.block.numbers)
-        asked.append([bound.name for bound in bounds if bound.allows(one)])
+    again = turns[:1].with_columns(
+        pl.col("start_ns", "end_ns") + 60 * NS_PER_S, span_id=pl.lit("x")
+    )
+    for turn in turns.vstack(again.select(turns.columns)).rows():
+        _, _, begin, _, _ = held.take([turn], [], watch)
+        assert begin is not None
+        rules, _ = held.look(begin, watch)
+        asked.append([DEFAULT.forms()[rule].name for rule in rules])
 
-    assert bounds
     assert asked[:-1] == [[]] * turns.height
     assert "repeated_call" in asked[-1]
 
@@ -278,7 +280,7 @@ def test_loops_that_settle_in_parts_agree(seed: int) -> None:
         if rng.random() < 0.2:  # Its first turn comes last.
             engine.feed(tick[1:])
             tick = tick[:1]
-        with packing(at_once=rng.random() < 0.5):
+        with resting(at_once=rng.random() < 0.5):
             engine.feed(tick)
         assert engine.findings() == batch(turns[:end].sort("task", "turn", maintain_order=True))
         begin = end
@@ -356,7 +358,7 @@ def disagreements(*rules: Any, fails: bool = True) -> int:
         turns = table(steps)
         engine = LiveEngine(DetectionPolicy(ruleset(rules)))
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(live_task, "MARK_TURNS", 1)  # Each turn settles as soon as it can.
+            patched.setattr(live_task, "SETTLED_AT_ONCE", 1)  # Each turn settles as soon as it can.
             for row in range(turns.height):
                 engine.feed(turns[row])
         count += engine.findings() != batch(turns, rules)
@@ -451,7 +453,7 @@ def test_a_message_and_its_response_are_two_turns() -> None:
     assert engine.findings() == batch(turns)
 
 
-def test_a_late_turn_has_only_the_last_turns_counted_again(
+def test_a_late_turn_has_only_the_last_turns_evaluated_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A session of many agents at once, whose turns come a few seconds late."""
@@ -461,18 +463,19 @@ def test_a_late_turn_has_only_the_last_turns_counted_again(
     chance = random.Random(1)
     late = [5 * NS_PER_S * chance.random() for _ in range(turns.height)]
     order = np.argsort(turns["end_ns"].to_numpy() + np.array(late))
-    counted: list[Turn] = []
-    add = LiveTask.add
+    evaluated: list[int] = []
+    go_back = LiveTask.go_back
 
-    def noted(self: LiveTask, turn: Turn, *how: Any) -> CountedTurn:
-        counted.append(turn)
-        return add(self, turn, *how)
+    def noted(self: LiveTask, begin: int, recovery: Recovery) -> tuple[int, Standing]:
+        since = go_back(self, begin, recovery)
+        evaluated.append(len(self.turns) - self.turns.settled - since[0])
+        return since
 
-    monkeypatch.setattr(LiveTask, "add", noted)
+    monkeypatch.setattr(LiveTask, "go_back", noted)
     engine = LiveEngine()
     for begin in range(0, turns.height, 5):
         engine.feed(turns[order[begin : begin + 5]])
-    assert len(counted) < 10 * turns.height  # All that may still move would be 100 a turn.
+    assert sum(evaluated) < 15 * turns.height  # All that may still move would be 100 a turn.
     assert engine.findings() == batch(turns)
 
 
@@ -487,7 +490,8 @@ def test_a_task_of_very_many_turns_at_once_is_settled_sooner(
     engine, kept = LiveEngine(), []
     for begin in range(0, turns.height, 5):
         engine.feed(turns[begin : begin + 5])
-        kept.append(len(engine._tasks["t1"].waiting))
+        held = engine._tasks["t1"].turns
+        kept.append(len(held) - held.settled)
     assert max(kept) < 100
     assert engine.findings() == batch(turns)
     engine.feed(turns[-30:-29].with_columns(span_id=pl.lit("late")))
@@ -507,25 +511,25 @@ def test_a_turn_that_goes_when_others_are_settled_does_not_count() -> None:
         engine.feed(turns[begin : begin + 1])
     wrong = turns.row(20)
     gone = tuple(wrong[AT[name]] for name in TURN_KEY)
-    engine.take(rows_of(turns[-1:]), [("t1", gone)])
+    engine.take(turns[-1:].rows(), [("t1", gone)])
     left = turns.filter(pl.col("span_id") != wrong[AT["span_id"]])
     assert engine.findings() == batch(numbered(left))
 
 
-def test_quiet_tasks_take_little_memory_and_go_on() -> None:
-    """A task that nothing was heard of for a minute is packed, and its loop goes on later."""
+def test_quiet_tasks_rest_and_go_on() -> None:
+    """A task that nothing was heard of for a minute rests, and its loop goes on later."""
     base = {"agent": "a", "kind": "tool", "failed": True, "text": "", "step": None, "took_ns": 0}
     call = base | {"name": "run", "arguments": "x", "result": "boom", "gap_ns": NS_PER_S}
     steps = [call | {"task": "quiet"}] * 4 + [call | {"task": "busy", "name": "look"}] * 120
     turns = table([*steps, call | {"task": "quiet"}]).sort("end_ns", maintain_order=True)
     engine = LiveEngine(DetectionPolicy(ruleset([RepeatedCall()])))
-    packed = []
+    awake = []
     for start in range(turns.height):
         engine.feed(turns[start : start + 1])
-        packed.append([task.packed is not None for task in engine._tasks.every()])
-    first = packed.index([True, False])
+        awake.append([*engine._awake])
+    first = awake.index(["busy"])
     assert first == 3 + QUIET_ROUNDS
-    assert packed[first:] == [[True, False]] * (turns.height - first - 1) + [[False, False]]
+    assert awake[first:] == [["busy"]] * (turns.height - first - 1) + [["busy", "quiet"]]
     assert engine.findings() == batch(
         turns.sort("task", "turn", maintain_order=True), [RepeatedCall()]
     )

@@ -34,7 +34,7 @@ from looptrace.rules.guards.max_runtime import MaxRuntime
 from looptrace.rules.responses.response_repeat import ResponseRepeat
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.engine.test_live import overrides, step, table
-from tests.drivers import packing, ruleset
+from tests.drivers import resting, ruleset
 from tests.seeds import seeds
 
 requirement = pytest.mark.requirement
@@ -63,7 +63,7 @@ def in_turn(
     engine, start, events = LiveEngine(DetectionPolicy(judging, recovery)), 0, list[GateEvent]()
     while start < turns.height:
         size = 1 if seed is None else sizes.randint(1, 12)
-        with packing(at_once=seed == 1):
+        with resting(at_once=seed == 1):
             events += engine.feed(turns[start : start + size]).events
         start += size
     return tuple(sorted(events, key=lambda event: event.task))

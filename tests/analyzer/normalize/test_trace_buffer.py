@@ -11,14 +11,13 @@ import pytest
 
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.live_task import key_of
-from looptrace.analyzer.engine.turn_block import AT
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.gates.state_machine import Gate, TaskState
 from looptrace.analyzer.normalize.trace_buffer import TraceBuffer, TurnNews
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.distinct_spans import distinct_spans
 from looptrace.analyzer.schema.spans import span_rows
-from looptrace.analyzer.schema.turns import TURN_KEY, TURN_SCHEMA, Turn, TurnKey
+from looptrace.analyzer.schema.turns import AT, TURN_KEY, TURN_SCHEMA, Turn, TurnKey
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans
 from tests.analyzer.normalize.random_spans import random_spans

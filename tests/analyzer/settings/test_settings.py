@@ -573,6 +573,7 @@ def test_starter_file_changes_nothing() -> None:
     assert examples.policy.sameness.tools["get_status"].polling
     assert examples.policy.sameness.masks == (TextMask("build-[0-9]+", "<build>"),)
     assert examples.webhooks[0].actions == ("gate",)
+    assert examples.waiting[0].escalate_to == ("lead",)
     for rule in known_rules():
         for _, about in rule.settings().values():
             assert f"# {about['doc']} {about['ge']} to {about['le']}." in text
@@ -1030,7 +1031,7 @@ def test_examples_of_the_page_can_be_used() -> None:
 
     assert read(first).profile == "conservative"
     assert read(first).policy.rule_set.overrides
-    assert len(others) == 11
+    assert len(others) == 12
     for example in others:
         assert read(example) != default()
 

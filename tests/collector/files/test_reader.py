@@ -23,7 +23,6 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.files import reader, sources
 from looptrace.collector.files.reader import SpansRead, read_spans, spool_spans
 from looptrace.collector.otlp import protobuf
-from looptrace.processes import Processes
 from tests.collector.conftest import TRACE_ID, Write, line, pack_zstd, request, span
 from tests.paths import SHARED
 
@@ -385,9 +384,8 @@ def test_spans_that_an_sdk_has_cut_are_counted(data: bytes, tmp_path: Path) -> N
     paths = [tmp_path / f"{number}.spans" for number in range(3)]
     for each in paths:
         each.write_bytes(data)
-    with Processes(2) as processes, SpanSpool() as spool, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "SHARED_BYTES_MIN", 1)
-        notes = spool_spans(list(map(str, paths)), spool, processes, lambda _done, _all: None)
+    with SpanSpool() as spool:
+        notes = spool_spans(list(map(str, paths)), spool)
         assert notes.cut == (2, 6) * 3
 
 

@@ -86,6 +86,7 @@ def test_a_gate_of_the_version_before_is_shown_as_it_was(
         sql.execute("DROP TABLE session_names")
         sql.execute("DROP TABLE task_aliases")
         sql.execute("DROP TABLE aliases")
+        sql.execute("DROP TABLE waits")
         sql.execute("DROP INDEX resolutions_of_gate")
         sql.execute("DROP INDEX gates_with_note")
         sql.execute("ALTER TABLE resolutions DROP COLUMN who")

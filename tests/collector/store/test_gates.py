@@ -158,10 +158,10 @@ class PivotFirst(GateStore):
                     sql.execute("INSERT OR IGNORE INTO pivots VALUES (?, ?, ?, ?, ?)", row)
         return super().record(events, *args, **options)
 
-    def _add(self, event: GateEvent, now_ns: int, openings: Any, late: Any, unsent: Any) -> bool:
+    def _add(self, event: GateEvent, *args: Any) -> bool:
         own = "DELETE FROM pivots WHERE event = ? AND event NOT IN (SELECT id FROM events)"
         self._sql.execute(own, [event.id])
-        return super()._add(event, now_ns, openings, late, unsent)
+        return super()._add(event, *args)
 
 
 # Forks a child for each line that it reads. The child prints its process id, takes as many steps as

@@ -101,7 +101,7 @@ def _lanes_of(
     if len(chosen) < len(fresh):
         return {spec: turns.lane(spec) for spec in specs}
     rows = np.logical_or.reduce(chosen)
-    kinds = {KINDS[kind] for kind in np.unique(turns.kind[rows]).tolist()}
+    kinds = {KINDS[kind] for kind in np.bincount(turns.kind[rows]).nonzero()[0].tolist()}
     return {
         spec: turns.lane(spec)
         for spec in specs

@@ -34,10 +34,14 @@ def analyse(
     spans: pl.DataFrame,
     skipped: Sequence[Skipped] = (),
     policy: DetectionPolicy = DEFAULT,
+    threads: int = 1,
 ) -> Analysis:
-    """Find the loops in spans (`SPAN_SCHEMA`), by the default policy unless another is given."""
+    """Find the loops in spans (`SPAN_SCHEMA`), by the default policy unless another is given.
+
+    `threads` share the making of turns; the analysis is the same.
+    """
     records, spans = spans.height, whole_spans(spans)
-    turns, noted = turns_of(spans, policy.sameness, policy.dialects)
+    turns, noted = turns_of(spans, policy.sameness, policy.dialects, threads)
     alone = alone_text(records - spans.height)
     analysis = analysis_of(turns, spans.height, (*skipped, *noted.skipped, *alone), policy)
     return replace(analysis, understood=noted.understood)

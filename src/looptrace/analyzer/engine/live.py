@@ -1,18 +1,17 @@
 """The live driver: turns in as they arrive, findings out, the same as in batch.
 
-For each task the engine keeps the turns that may still move, and as many of the settled turns
-before them as the rules look back on. A turn is settled when it lies `HORIZON_S` before the newest
-of its task. Turns that arrive later than that are counted as late and left out, until all turns of
-their task are evaluated anew (`LiveSpans.mend`). A turn that comes after all others of its task is
-counted and evaluated alone, by the functions that serve batch. If a turn comes before others, these
-are counted and evaluated again, starting from the last mark before them or from the settled turns.
-It is long because all that a turn may change is here.
+For each task the core keeps the turns that may still move, and as many of the settled turns before
+them as the rules look back on. A turn is settled when it lies `HORIZON_S` before the newest of its
+task. Turns that arrive later than that are counted as late and left out, until all turns of their
+task are evaluated anew (`LiveSpans.mend`). The core counts the turns that came and those after
+them, and says which rules may fire there; only these evaluate their lanes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, islice, pairwise
 
 import numpy as np
 import polars as pl
@@ -20,43 +19,28 @@ import polars as pl
 from looptrace.analyzer.detect.evaluate import kinds_read, stretches_in
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.stretches import Stretch
+from looptrace.analyzer.engine import live_task
 from looptrace.analyzer.engine.batch import finding_of, in_order, openings_of
-from looptrace.analyzer.engine.live_lookback import bounds_of, lookbacks_of, needed
-from looptrace.analyzer.engine.live_moments import Happened, Passage, Standing, passage
-from looptrace.analyzer.engine.live_task import (
-    HORIZON_S,
-    MARK_TURNS,
-    TURNS_MORE,
-    Group,
-    LiveTask,
-    Mark,
-    by_task,
-    settling,
-)
-from looptrace.analyzer.engine.live_tasks import LiveTasks
+from looptrace.analyzer.engine.live_moments import Happened, Standing, passage
+from looptrace.analyzer.engine.live_task import HORIZON_S, Group, LiveTask, by_task
+from looptrace.analyzer.engine.live_turns import HeldRows, frame_of, seen_of, watch_of
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
-from looptrace.analyzer.engine.turn_block import (
-    AT,
-    reader_of,
-    reset_at,
-    rows_of,
-    seen_of,
-)
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import TaskState
-from looptrace.analyzer.gates.timeline import with_history
+from looptrace.analyzer.gates.timeline import reset_of, with_history
 from looptrace.analyzer.normalize.trace_buffer import Move
-from looptrace.analyzer.schema.turns import Turn, TurnKey
-from looptrace.rules.turns import KINDS
+from looptrace.analyzer.schema.turns import AT, STEP_SPREAD_S, TURN_SCHEMA, Turn, TurnKey
 from looptrace.rules.vocabulary import NS_PER_S
 
-# Up to this many turns of a task that come at once and in order are each counted alone, and more if
-# more than that would be counted again with them.
-TOGETHER_MAX = TURNS_MORE
-# If more turns are counted again, all rules evaluate them; no rule is asked about each turn.
-ASKED_MAX = 64
-# Turns that may move are evaluated in at most so many groups at once.
-GROUPS_MAX = 32
+# Turns are evaluated in groups of at least so many, and in at most so many groups at once. What
+# happened in a group is found again if one of its turns moves.
+GROUP_TURNS, GROUPS_MAX = 8, 32
+# A task is quiet if it was not fed for so many rounds, and its last turn ended so many seconds
+# before the newest one of the round. Rounds alone would rest tasks at work that are fed in turn,
+# and time alone would trust the clocks of all agents.
+QUIET_ROUNDS, QUIET_S = 100, 60
+# At least so many quiet tasks may rest after a round, else as many as were fed in it.
+RESTING_A_ROUND = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +62,13 @@ class Fed:
 
 @dataclass(slots=True)
 class _Part:
-    """Turns of one task that are evaluated, after other turns that the task holds."""
+    """Turns of one task that are evaluated, and how the task stood before them."""
 
     task: LiveTask
-    begin: int  # place of the first of them in the block of the task
-    since: Standing | None = None  # the task before them, if they follow a mark
-    asked: set[str] = field(default_factory=set)  # rules that may fire at them
-    asked_all: bool = False
-    # If they are all turns that may still move: these turns, and how many of them are settled now.
-    anew: list[tuple[int, Turn]] | None = None
-    settles: int = 0
-    final: Happened = field(default_factory=lambda: Happened([], []))  # at settled turns
-    groups: list[Group] = field(default_factory=list)  # the turns that may move
+    since: Standing
+    groups: list[Group]
+    asked: Collection[int]  # places of the rules that may fire at them
+    settling: int  # turns that can no longer move
 
 
 class LiveEngine:
@@ -106,31 +85,30 @@ class LiveEngine:
         If there are more tasks than `tasks_max`, those fed longest ago are dropped. `recall` gives
         the state of a task that is fed and not held, so that a gate outlasts the drop.
         """
-        self._policy = policy
-        self._rules = policy.rule_set
         self.late = 0  # turns left out because they came too late
         self.late_tasks: dict[str, None] = {}  # tasks without them; `renew` takes them all
-        self._tasks = LiveTasks(recall, tasks_max)
-        self._counting = policy.rule_set.counting.compiled
+        self.evicted = 0  # tasks dropped to make room for others
+        self._recall = recall
+        self._tasks_max = tasks_max
+        self._tasks: dict[str, LiveTask] = {}  # The one that was fed last comes last.
+        self._rules = policy.rule_set
         self._forms = policy.rule_set.forms()
         self._kinds_read = kinds_read(self._forms)
-        self._bounds = [bounds_of(kind, self._forms, policy.rule_set) for kind in KINDS]
-        self._lookbacks = lookbacks_of(self._forms)
-        self._stagger = 0
+        self._recovery = policy.recovery
+        limits = (live_task.WAITING_MAX, live_task.STEPS_KEPT_MAX, policy.recovery.history_max)
+        times = (HORIZON_S * NS_PER_S, STEP_SPREAD_S * NS_PER_S)
+        self._awake: dict[str, int] = {}  # by name, the round in which it was fed last
+        self._round = 0
+        self._watch = watch_of(policy.rule_set, (*times, *limits))
 
     def __len__(self) -> int:
         """Return the number of tasks that are held."""
         return len(self._tasks)
 
     @property
-    def evicted(self) -> int:
-        """The number of tasks that were dropped to make room for others."""
-        return self._tasks.evicted
-
-    @property
     def kept(self) -> int:
         """The number of turns that are held, for all tasks."""
-        return sum(task.turns for task in self._tasks.every())
+        return sum(len(task.turns) for task in self._tasks.values())
 
     def may_move(self, moves: Sequence[Move]) -> list[bool]:
         """Return for each move whether its turns can leave their task and reach the other in time.
@@ -141,14 +119,19 @@ class LiveEngine:
         return [may[move.before] for move in moves]
 
     def _may_leave(self, name: str, moves: Sequence[Move]) -> bool:
-        if name not in self._tasks or not self._tasks[name].may_go(moves):
+        if name not in self._tasks or not self._tasks[name].may_go(moves, self._watch):
             return False
-        others = ((self._tasks.peek(move.after), move.first_ns) for move in moves)
-        return all(not other or first_ns >= other.settled_ns for other, first_ns in others)
+        others = ((self._tasks.get(move.after), move.first_ns) for move in moves)
+        return all(
+            not other or first_ns >= other.turns.settled_ns(self._watch)
+            for other, first_ns in others
+        )
 
     def feed(self, turns: pl.DataFrame) -> Fed:
         """Take turns (`TURN_SCHEMA`) in any order; return what is new because of them."""
-        return self.take(rows_of(turns))
+        names = TURN_SCHEMA.names()
+        # A selection that changes nothing takes as long as a rule does.
+        return self.take((turns if turns.columns == names else turns.select(names)).rows())
 
     def take(
         self,
@@ -162,14 +145,26 @@ class LiveEngine:
         settled there. Turns that moved, as `may_move` allowed, are among the turns.
         """
         fed = Fed([], [], [])
-        decisions = self._moved(moves, fed)
-        parts = self._parts(self._in_time([*turns, *decisions]), self._held(gone))
-        self._evaluate([part for part in parts.values() if part.asked])
-        for name, part in parts.items():
-            self._take(name, part, fed)
-        fed_tasks = [part.task for part in parts.values()]
-        self._keep([task for task in fed_tasks if task.settled_since])
-        self._tasks.end_round(fed_tasks)
+        arrived: dict[str, list[Turn]] = {}
+        for turn in [*turns, *self._moved(moves, fed)]:
+            arrived.setdefault(turn[AT["task"]], []).append(turn)
+        self._touch(arrived)
+        left: dict[str, list[TurnKey]] = {}
+        for name, key in gone:
+            if name in self._tasks:
+                left.setdefault(name, []).append(key)
+        names = [*arrived, *(left.keys() - arrived.keys())]
+        taken = [self._part(name, arrived.get(name, []), left.get(name, []), fed) for name in names]
+        parts = [part for part in taken if part]
+        self._evaluate([part for part in parts if part.asked])
+        for part in parts:
+            self._advance(part, fed)
+            part.task.settle(part.settling, self._watch, self._recovery)
+        self._let_rest(names)
+        over = len(self._tasks) - (self._tasks_max or len(self._tasks))
+        if over > 0:
+            self._drop(list(islice(self._tasks, over)))
+            self.evicted += over
         return fed
 
     def renew(self, tasks: Collection[str]) -> list[Turn]:
@@ -177,12 +172,49 @@ class LiveEngine:
 
         Their events are known, so that those that come again are sent as moved.
         """
-        return [turn for name in tasks for turn in self._tasks.renew(name)]
+        decisions: list[Turn] = []
+        for name in tasks:
+            before, self._tasks[name] = self._tasks[name], LiveTask.of(TaskState(name))
+            self._tasks[name].emitted_elsewhere.update(before.emitted_ever)
+            decisions += before.decisions
+        return decisions
 
     def traces_of(self, name: str) -> Collection[str] | None:
         """Return all traces that had turns in a task; None if some may be unknown."""
-        task = self._tasks.peek(name)
+        task = self._tasks.get(name)
         return None if task is None else task.every_trace
+
+    def _touch(self, names: Iterable[str]) -> None:
+        """Hold these tasks, and make them the last to be dropped."""
+        for name in names:
+            task = self._tasks.pop(name, None)
+            if task is None:
+                # Counts start again with the next turn; a gate still waits for a person.
+                state = self._recall(name)
+                waits = state.gate is not None
+                task = LiveTask.of(state if waits else TaskState(name), recalled=waits)
+            self._tasks[name] = task
+
+    def _drop(self, names: Iterable[str]) -> None:
+        for name in names:
+            del self._tasks[name]
+            self._awake.pop(name, None)
+
+    def _let_rest(self, fed: Collection[str]) -> None:
+        """Let some quiet tasks rest: most tasks that are held are over."""
+        for name in fed:
+            self._awake.pop(name, None)
+            self._awake[name] = self._round
+        self._round += 1
+        ended_ns = [self._tasks[name].turns.settled_ns(self._watch) for name in fed]
+        since_ns = max(ended_ns, default=0) - QUIET_S * NS_PER_S
+        for name in list(islice(self._awake, max(RESTING_A_ROUND, len(fed)))):
+            turns = self._tasks[name].turns
+            is_new = turns.settled_ns(self._watch) > since_ns
+            if is_new or self._awake[name] >= self._round - QUIET_ROUNDS:
+                return
+            del self._awake[name]
+            turns.rest()
 
     def _moved(self, moves: Sequence[Move], fed: Fed) -> list[Turn]:
         """Prepare tasks for turns that move between them; return decisions that move too.
@@ -192,184 +224,97 @@ class LiveEngine:
         decisions: list[Turn] = []
         for name, mine in by_task(moves).items():
             left = self._tasks[name]
-            self._tasks.touch(dict.fromkeys(move.after for move in mine))
+            self._touch(dict.fromkeys(move.after for move in mine))
             for move in mine:
                 self._tasks[move.after].emitted_elsewhere.update(left.emitted_ever)
             if left.is_left_by(mine):
                 decisions += left.decisions_for(mine)
-                self._tasks.drop([name])
+                self._drop([name])
                 fed.states.append(TaskState(name))
         return decisions
 
-    def _held(self, gone: Iterable[tuple[str, TurnKey]]) -> dict[str, set[TurnKey]]:
-        """Return by task the turns that may still move."""
-        held: dict[str, set[TurnKey]] = {}
-        for name, key in gone:
-            if name not in self._tasks:
-                continue
-            if key in self._tasks[name].keys:
-                held.setdefault(name, set()).add(key)
-            else:  # It is settled.
-                self.late_tasks[name] = None
-        return held
-
-    def _in_time(self, turns: Iterable[Turn]) -> dict[str, list[Turn]]:
-        """Return the turns of each task that come in time."""
-        arrived: dict[str, list[Turn]] = {}
-        for turn in turns:
-            arrived.setdefault(turn[AT["task"]], []).append(turn)
-        self._tasks.touch(arrived)
-        in_time: dict[str, list[Turn]] = {}
-        for name, mine in arrived.items():
-            settled_ns = self._tasks[name].settled_ns
-            kept = [turn for turn in mine if turn[AT["end_ns"]] >= settled_ns]
-            self._tasks[name].note(mine)
-            if len(kept) < len(mine):
-                self.late += len(mine) - len(kept)
-                self.late_tasks[name] = None
-            if kept:
-                in_time[name] = kept
-        return in_time
-
-    def _parts(
-        self, arrived: dict[str, list[Turn]], gone: Mapping[str, Collection[TurnKey]]
-    ) -> dict[str, _Part]:
-        """Count turns; return the turns of each task to be evaluated.
-
-        For most tasks these are the new turns. If a new turn does not come last, or a turn is gone,
-        they begin at a mark before it. They are all turns that may still move if there is no mark,
-        or if more turns come at once than were there, because most may be settled.
-        """
-        parts: dict[str, _Part] = {}
-        for name in [*arrived, *(gone.keys() - arrived.keys())]:
-            task, new, left = self._tasks[name], arrived.get(name, ()), gone.get(name, ())
-            last = None
-            is_room = len(task.block) + len(new) <= task.turns_max
-            if len(new) <= max(TOGETHER_MAX, len(task.waiting)):
-                last = task.last_in_order(new) if new and not left else None
-                if last is not None or task.marks:
-                    is_room = is_room or task.settle(new, left, self._policy.recovery)
-            if last is not None and is_room:
-                parts[name] = self._in_order(task, last)
-                continue
-            fresh = task.merged(new, left)
-            mark = task.mark_before(fresh) if is_room else None
-            parts[name] = self._since(task, mark, fresh) if mark else self._all_anew(task, fresh)
-        return parts
-
-    def _in_order(self, task: LiveTask, turns: Sequence[Turn]) -> _Part:
-        """Count turns that come last, and find the rules that may fire at them."""
-        part = _Part(task, len(task.block))
-        placed = [(turn[AT["end_ns"]], turn) for turn in turns]
-        self._count(part, placed)
-        task.wait_for(placed)
-        return part
-
-    def _since(self, task: LiveTask, mark: Mark, fresh: list[tuple[int, Turn]]) -> _Part:
-        """Count again the turns after a mark."""
-        since = task.go_back(mark, self._policy.recovery)
-        part = _Part(task, len(task.block), since)
-        placed = fresh[mark.turns :]
-        self._ask_all_of_many(part, len(placed))
-        self._count(part, placed)
-        task.wait_for(placed)
-        return part
-
-    def _all_anew(self, task: LiveTask, fresh: list[tuple[int, Turn]]) -> _Part:
-        """Count again all turns that may still move; some of them are settled now."""
-        part = _Part(task, task.settled_turns, anew=fresh)
-        self._ask_all_of_many(part, len(fresh))
-        part.settles = settling(fresh, task.settled_ns)
-        task.begin_anew()
-        task.counters = task.settled_counters
-        for order_ns, turn in fresh[: part.settles]:
-            self._add(part, turn, order_ns, part.final)
-        task.counters = task.settled_counters.copy()
-        self._count(part, fresh[part.settles :])
-        task.settled_counters.settle()
-        return part
-
-    def _ask_all_of_many(self, part: _Part, turns: int) -> None:
-        if turns > ASKED_MAX:
-            part.asked_all = True
-            part.asked.update(forms.name for forms in self._forms)
-
-    def _count(self, part: _Part, turns: Sequence[tuple[int, Turn]]) -> None:
-        """Count turns that may move, in groups, with a mark before each group that is far enough.
-
-        They follow the turns of the task that are waiting.
-        """
-        task, before = part.task, len(part.task.waiting)
-        size = max(MARK_TURNS, -(-len(turns) // GROUPS_MAX))
-        for begin in range(0, len(turns), size):
-            members = turns[begin : begin + size]
-            task.mark(len(task.groups) + len(part.groups), before + begin)
-            part.groups.append(Group(len(members), Happened([], [])))
-            for order_ns, turn in members:
-                self._add(part, turn, order_ns, part.groups[-1].happened)
-
-    def _add(self, part: _Part, turn: Turn, order_ns: int, happened: Happened) -> None:
-        """Count and hold a turn, and find the rules that may fire at it."""
-        one = part.task.add(turn, order_ns, self._counting, self._kinds_read)
-        if reset := reset_at(turn, one):
-            happened.resets.append(reset)
-        if not part.asked_all:
-            one.compare_with(part.task.block.numbers)
-            part.asked.update(
-                bound.name
-                for bound in self._bounds[one.kind]
-                if bound.name not in part.asked and bound.allows(one)
-            )
+    def _part(self, name: str, new: list[Turn], gone: list[TurnKey], fed: Fed) -> _Part | None:
+        """Let a task take turns; return those at which something may happen."""
+        task = self._tasks[name]
+        late, was_settled, changed, waiting, settling = task.turns.take(new, gone, self._watch)
+        task.note(new)
+        self.late += late
+        if late or was_settled:
+            self.late_tasks[name] = None
+        if changed is None:
+            return None
+        begin, since = task.go_back(changed, self._recovery)
+        task.judged = waiting
+        asked, resets = task.turns.look(begin, self._watch)
+        if since is task.now and not asked and not resets:
+            fed.states.append(since.state)
+            task.settle(settling, self._watch, self._recovery)
+            return None
+        settled = task.turns.settled
+        size = max(GROUP_TURNS, -(-(task.judged - begin) // GROUPS_MAX))
+        borders = [*range(begin, task.judged, size), task.judged]
+        groups = [Group(*ends, Happened([], [])) for ends in pairwise(borders)]
+        reader = HeldRows([task.turns], [0])
+        for place, reason in resets:
+            row = reader[place]
+            about = (row.trace_id, row.span_id, row.call_id, row.kind, row.name, row.text)
+            reset = reset_of(name, row.turn, row.end_ns, reason, *about)
+            groups[(place - settled - begin) // size].happened.resets.append(reset)
+        return _Part(task, since, groups, asked, settling)
 
     def _evaluate(self, parts: Sequence[_Part]) -> None:
         """Evaluate the turns by the rules that may fire, and add the stretches to the parts."""
         if not parts:
             return
-        blocks = [part.task.block for part in parts]
-        ends = np.cumsum([len(block) for block in blocks]).tolist()
-        fresh = np.zeros((1 + max(len(part.groups) for part in parts), ends[-1]), dtype=np.bool_)
+        asked = sorted(set[int]().union(*(part.asked for part in parts)))
+        every = [self._forms[place] for place in asked]
+        held, since = [part.task.turns for part in parts], [0] * len(parts)
+        if all(forms.lookback == 1 for forms in every):  # So does a limit of a long task.
+            since = [part.task.turns.settled + part.groups[0].begin for part in parts]
+        reader = HeldRows(held, since)
+        ends = [*accumulate(len(turns) - begin for turns, begin in zip(held, since, strict=True))]
+        fresh = np.zeros((max(len(part.groups) for part in parts), ends[-1]), dtype=np.bool_)
         for part, end in zip(parts, ends, strict=True):
-            place = end - len(part.task.block) + part.begin
-            counts = [part.settles, *(group.turns for group in part.groups)]
-            for rows, turns in zip(fresh, counts, strict=False):
-                rows[place : place + turns] = True
-                place += turns
-        asked = set[str]().union(*(part.asked for part in parts))
-        every = [forms for forms in self._forms if forms.name in asked]
-        seen = seen_of(blocks, np.logical_or.reduce(fresh), self._rules, self._kinds_read)
-        by_task = {part.task.block.rows[0].task: part for part in parts if len(part.task.block)}
-        for number, loops in enumerate(stretches_in(seen, every, reader_of(blocks), [*fresh])):
+            first = end - part.task.judged
+            for rows, group in zip(fresh, part.groups, strict=False):
+                rows[first + group.begin : first + group.end] = True
+        seen = seen_of(
+            held, since, np.logical_or.reduce(fresh), self._rules, self._kinds_read, reader
+        )
+        by_name = {part.task.name: part for part in parts}
+        for number, loops in enumerate(stretches_in(seen, every, reader, [*fresh])):
             for loop in loops:
-                part = by_task[loop.task]
-                happened = part.groups[number - 1].happened if number else part.final
-                happened.loops.append(loop)
+                by_name[loop.task].groups[number].happened.loops.append(loop)
 
-    def _take(self, name: str, part: _Part, fed: Fed) -> None:
+    def _advance(self, part: _Part, fed: Fed) -> None:
         """Advance a task through what happened in its fresh turns; each event is sent once."""
-        task, recovery = part.task, self._policy.recovery
-        before, settled = task.now, Passage(part.since or task.now)
-        if part.anew is not None:
-            settled = task.settle_anew(name, part.anew, part.settles, part.final, recovery)
-        task.groups += part.groups
-        happened = [group.happened for group in part.groups if any(group.happened)]
-        if settled.standing is before and not happened:
+        task, before = part.task, part.task.now
+        groups = [group for group in part.groups if any(group.happened)]
+        if part.since is before and not groups:
             fed.states.append(before.state)
             return
-        passed = passage(name, settled.standing, happened, recovery)
+        task.groups += groups
+        happened = (group.happened for group in groups)
+        passed = passage(task.name, part.since, happened, self._recovery)
         task.now = passed.standing
         task.ended_now += passed.ended
         # An agent that is named late changes an event that was sent; it is not a new event.
-        sent, more = task.emitted, [*settled.events, *passed.events]
-        new = {each.id: each for each in more if sent.get(each.id) != each.agent}
+        # A gate that is open again may have been another one meanwhile.
+        gate, gate_before = task.now.state.gate, before.state.gate
+        opened = gate.id if gate and gate != gate_before else None
+        sent = task.emitted
+        new = {
+            each.id: each
+            for each in passed.events
+            if each.gate == opened or sent.get(each.id) != each.agent
+        }
         moved = {key for key in new if key in task.emitted_elsewhere or key in sent}
         sent |= {key: event.agent for key, event in new.items()}
-        # Settled moments come only once.
-        task.settle_events(event.id for event in settled.events)
         events = list(new.values())
         if any(event.type == "gate_opened" for event in events):
-            rows = task.block.frame()
-            events = with_history(events, rows, recovery.history_max)
-            fed.openings.update(openings_of(events, [*settled.grown, *passed.grown], rows))
+            rows = frame_of(task.turns)
+            events = with_history(events, rows, self._recovery.history_max)
+            fed.openings.update(openings_of(events, passed.grown, rows))
         known = before.loops
         fed.loops.extend(loop for loop in passed.ended if loop not in known.values())
         fed.loops.extend(loop for key, loop in task.now.loops.items() if loop != known.get(key))
@@ -377,31 +322,23 @@ class LiveEngine:
         for event in events:
             (fed.moved if event.id in moved else fed.events).append(event)
 
-    def _keep(self, tasks: Sequence[LiveTask]) -> None:
-        """Drop the settled turns that no other turns depend on."""
-        if not tasks:
-            return
-        counts = [task.settled_turns for task in tasks]
-        blocks = [task.block for task in tasks]
-        wanted = needed(blocks, counts, self._lookbacks, self._policy.recovery.history_max)
-        borders = np.cumsum([0, *counts]).tolist()
-        for task, begin, count in zip(tasks, borders, counts, strict=False):
-            places = wanted[begin : begin + count].nonzero()[0].tolist()
-            task.block.keep(places, count)
-            task.settled_turns, task.settled_since = len(places), 0
-            self._stagger = (self._stagger + 1) % TURNS_MORE
-            task.turns_max = len(task.block) + TURNS_MORE + self._stagger
-
     def forget(self, now_ns: int) -> int:
         """Drop idle tasks that wait for nobody; return how many there were.
 
         Counts start again after such a pause, so a task that goes on loses only the numbers of its
         turns.
         """
-        return self._tasks.forget(now_ns - (self._rules.counting.idle_s + HORIZON_S) * NS_PER_S)
+        since_ns = now_ns - (self._rules.counting.idle_s + HORIZON_S) * NS_PER_S
+        idle = [
+            name
+            for name, task in self._tasks.items()
+            if task.turns.settled_ns(self._watch) < since_ns and not task.paused
+        ]
+        self._drop(idle)
+        return len(idle)
 
     def findings(self) -> list[Finding]:
         """Return every finding so far, by task, first turn and rule."""
-        tasks = self._tasks.every()
+        tasks = self._tasks.values()
         every = (loop for t in tasks for loop in (*t.ended, *t.ended_now, *t.now.loops.values()))
         return in_order([finding_of(loop) for loop in every])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from looptrace.analyzer.detect.loop_rows import LoopRow
 from looptrace.analyzer.detect.stretches import Growth, Key, Stretch, continue_stretches
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
@@ -41,6 +40,8 @@ def passage(name: str, since: Standing, every: Iterable[Happened], recovery: Rec
     standing = since
     ended, grown, events = list[Stretch](), list[Growth](), list[GateEvent]()
     for happened in every:
+        if not any(happened):
+            continue
         update = continue_stretches(standing.loops, happened.loops)
         moments = moments_of(happened.resets, update.grown).get(name, ())
         state, emitted = advance(standing.state, moments, recovery)
@@ -52,14 +53,17 @@ def passage(name: str, since: Standing, every: Iterable[Happened], recovery: Rec
 
 
 def still_open(
-    loops: dict[Key, Stretch], last: LoopRow
+    loops: dict[Key, Stretch], epoch: int, resets_seen: int
 ) -> tuple[dict[Key, Stretch], list[Stretch]]:
-    """Return the loops that may go on after the last settled turn, and those that a reset ended."""
+    """Return the loops that may go on after the last settled turn, and those that a reset ended.
+
+    The resets up to that turn are counted with completions and runs (`epoch`), and without them.
+    """
     opened: dict[Key, Stretch] = {}
     over: list[Stretch] = []
     for key, loop in loops.items():
         outlasts = loop.rule.lane.outlasts_completion
-        if loop.epoch == (last.resets_seen if outlasts else last.epoch):
+        if loop.epoch == (resets_seen if outlasts else epoch):
             opened[key] = loop
         else:
             over.append(loop)

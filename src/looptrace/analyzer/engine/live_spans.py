@@ -10,11 +10,10 @@ from looptrace.analyzer.engine.live import Fed, LiveEngine
 from looptrace.analyzer.engine.live_log_events import LogEvents
 from looptrace.analyzer.engine.live_task import key_of
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
-from looptrace.analyzer.engine.turn_block import AT
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.trace_buffer import Move, TraceBuffer, TurnNews, always
 from looptrace.analyzer.schema.spans import SpanRow, span_rows
-from looptrace.analyzer.schema.turns import Turn, TurnKey
+from looptrace.analyzer.schema.turns import AT, Turn, TurnKey
 
 
 class LiveSpans:

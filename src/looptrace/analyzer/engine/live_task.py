@@ -1,33 +1,20 @@
-"""One task of the live engine: the turns that are held of it, and its state."""
+"""One task of the live engine: its turns, which the core holds, and its state."""
 
 from __future__ import annotations
 
-import pickle
-import zlib
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import NamedTuple
 
-from looptrace import _core
-from looptrace._core import CountedTurn, TaskCounts
-from looptrace.analyzer.detect.loop_rows import LoopRow
-from looptrace.analyzer.detect.stretches import Key, Stretch
-from looptrace.analyzer.engine.live_moments import (
-    Happened,
-    Passage,
-    Standing,
-    passage,
-    still_open,
-)
-from looptrace.analyzer.engine.turn_block import AT, TurnBlock
+from looptrace._core import LiveTurns, LiveWatch
+from looptrace.analyzer.detect.stretches import Stretch
+from looptrace.analyzer.engine.live_moments import Happened, Standing, passage, still_open
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.gates.state_machine import EVENTS_KEPT_MAX
+from looptrace.analyzer.gates.state_machine import EVENTS_KEPT_MAX, TaskState
 from looptrace.analyzer.normalize.trace_buffer import Move
-from looptrace.analyzer.schema.turns import STEP_SPREAD_S, TURN_KEY, Turn, placed
+from looptrace.analyzer.schema.turns import AT, STEP_SPREAD_S, TURN_KEY, Turn, TurnKey
 from looptrace.bounded_dict import BoundedDict
-from looptrace.rules.vocabulary import NS_PER_S
 
 # Spans may arrive this long after newer ones of their task.
 LATENESS_S = 60
@@ -40,67 +27,30 @@ STEPS_KEPT_MAX = 1_000
 WAITING_MAX = 5_000
 # If a task has turns of more traces, it is not known whether all of them have moved on.
 TRACES_KEPT_MAX = 100
-# Before every time.
-NEVER_NS = -(2**63) + HORIZON_S * NS_PER_S
-_NO_MOVE_NS = 2**63 - 1  # later than any time of a span
-# After this many more turns, the turns behind the horizon are settled. This costs as much as some
-# turns, so tasks that began at the same time do it one after the other.
-TURNS_MORE = 8
+# Turns are settled, and those that no rule looks back on dropped, so many at a time.
+SETTLED_AT_ONCE = 8
 
-# A mark is made after at least so many turns. It takes as much memory as one or two turns.
-MARK_TURNS = TURNS_MORE
-
-# A packed task has these attributes in `packed`. Higher levels take longer and gain little.
-_PACKED = ("settled_counters", "counters", "block", "waiting", "keys", "open_steps", "steps")
-_PACKING_LEVEL = 1
-
-_Id = tuple[str | None, ...]
-key_of: Callable[[Turn], _Id] = itemgetter(*(AT[name] for name in TURN_KEY))
-_end_of: Callable[[Turn], int] = itemgetter(AT["end_ns"])
-_counted_from: Callable[[Turn], tuple[object, ...]] = itemgetter(
-    *(AT[name] for name in _core.COUNTED_FROM)
-)
-_step_of: Callable[[Turn], _Id] = itemgetter(AT["trace_id"], AT["step"])
+key_of = itemgetter(*(AT[name] for name in TURN_KEY))
 
 
 class Group(NamedTuple):
-    """Turns that were evaluated together and may still move: how many, and what happened there."""
+    """Turns that were evaluated together and may still move, by their places among all of them."""
 
-    turns: int
+    begin: int
+    end: int
     happened: Happened
-
-
-class Mark(NamedTuple):
-    """A border of two groups: how many groups and waiting turns are before it, and their counts."""
-
-    groups: int
-    turns: int
-    counters: TaskCounts
 
 
 @dataclass(slots=True)
 class LiveTask:
     """The turns and the state that are held of one task."""
 
+    name: str
     settled: Standing  # after the turns that can no longer move
     now: Standing  # after all turns
-    settled_counters: TaskCounts = field(default_factory=TaskCounts)
-    counters: TaskCounts = field(default_factory=TaskCounts)
-    block: TurnBlock = field(default_factory=TurnBlock)  # all turns that are held
-    settled_turns: int = 0  # how many of the block
-    settled_since: int = 0  # how many of them since the last check for needed turns
-    # The turns of the block that may still move, each with its place in the order.
-    waiting: list[tuple[int, Turn]] = field(default_factory=list)
-    groups: list[Group] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
-    turns_max: int = TURNS_MORE  # of the block, until more are settled
-    keys: set[_Id] = field(default_factory=set)  # of the turns that may still move
-    open_steps: set[_Id] = field(default_factory=set)  # trace and step of these turns
-    steps: BoundedDict[_Id, None] | None = None  # trace and step of settled turns
-    newest_ns: int = NEVER_NS  # the last end
-    order_ns: int = NEVER_NS  # the place of the last turn
-    settled_order_ns: int = NEVER_NS  # the place of the last settled turn
-    crowded_ns: int = NEVER_NS  # Turns that end before this are settled: there are too many.
+    turns: LiveTurns = field(default_factory=LiveTurns)
+    judged: int = 0  # turns that may move and are part of `now`
+    groups: list[Group] = field(default_factory=list)  # those of them where something happened
     ended: list[Stretch] = field(default_factory=list)
     ended_now: list[Stretch] = field(default_factory=list)  # by turns that may still move
     # Agents of events by id, until their turn is settled.
@@ -110,214 +60,69 @@ class LiveTask:
     traces: dict[str, None] = field(default_factory=dict)  # the first traces with turns here
     decisions: list[Turn] = field(default_factory=list)  # turns in which a person has decided
     recalled: bool = False  # whether its state was recalled from before its turns
-    packed: bytes | None = None  # its turns and counts, which are no attributes meanwhile
-    turns_packed: int = 0
 
-    @property
-    def turns(self) -> int:
-        """The number of turns that are held, packed or not."""
-        return len(self.block) if self.packed is None else self.turns_packed
+    @classmethod
+    def of(cls, state: TaskState, *, recalled: bool = False) -> LiveTask:
+        """Return a task without turns."""
+        standing = Standing({}, state)
+        return cls(state.task, standing, standing, recalled=recalled)
 
-    def pack(self) -> None:
-        """Put the turns and counts into fewer bytes, until `unpack`; marks are lost."""
-        self.marks.clear()
-        self.turns_packed = len(self.block)
-        held = tuple(getattr(self, name) for name in _PACKED)
-        for name in _PACKED:
-            delattr(self, name)
-        self.packed = zlib.compress(pickle.dumps(held, pickle.HIGHEST_PROTOCOL), _PACKING_LEVEL)
-
-    def unpack(self) -> None:
-        """Bring the turns and counts back if they are packed."""
-        if self.packed is None:
-            return
-        held = pickle.loads(zlib.decompress(self.packed))  # noqa: S301 - It never left the process.
-        self.packed = None
-        for name, value in zip(_PACKED, held, strict=True):
-            setattr(self, name, value)
-
-    def add(
-        self, turn: Turn, order_ns: int, how: _core.Counting, kinds_read: Collection[str]
-    ) -> CountedTurn:
-        """Count and hold the next turn."""
-        one = self.counters.count(_counted_from(turn), order_ns, how)
-        self.block.add(turn, one, kinds_read)
-        return one
-
-    def wait_for(self, turns: Sequence[tuple[int, Turn]]) -> None:
-        """Note turns that are held and may still move."""
-        self.waiting += turns
-        self.order_ns = turns[-1][0]
-        self.keys.update(key_of(turn) for _, turn in turns)
-        self.open_steps.update(_step_of(turn) for _, turn in turns if turn[AT["step"]] is not None)
-        if len(self.waiting) > WAITING_MAX:
-            self.crowded_ns = max(self.crowded_ns, _end_of(self.waiting[-WAITING_MAX][1]))
-
-    def last_in_order(self, new: Sequence[Turn]) -> list[Turn] | None:
-        """Return new turns in order if they come after all turns of their task, else None."""
-        turns = sorted(new, key=_end_of) if len(new) > 1 else list(new)
-        ends = [_end_of(turn) for turn in turns]
-        if ends[0] <= self.order_ns or len(set(ends)) < len(ends):
-            return None
-        keys = {key_of(turn) for turn in turns}
-        if len(keys) < len(turns) or not self.keys.isdisjoint(keys):
-            return None
-        steps = [_step_of(turn) for turn in turns if turn[AT["step"]] is not None]
-        if len(set(steps)) < len(steps):
-            return None
-        if any(step in self.open_steps or step in (self.steps or ()) for step in steps):
-            return None
-        return turns
-
-    def merged(self, new: Sequence[Turn], gone: Collection[_Id]) -> list[tuple[int, Turn]]:
-        """Return the turns of a task that may move, with new ones, in order; each counts once.
-
-        Turns that are `gone` no longer count, unless they are among the new ones.
-        """
-        # If a turn comes twice, the later one knows more: its result, from the input of a model.
-        last = {key: turn for _, turn in self.waiting if (key := key_of(turn)) not in gone}
+    def note(self, new: Sequence[Turn]) -> None:
+        """Note the traces of new turns, and the decisions of persons."""
         for turn in new:
-            key = key_of(turn)
-            last.pop(key, None)
-            last[key] = turn
-        return placed(_apart(turn, self.steps or ()) for turn in last.values())
+            if len(self.traces) <= TRACES_KEPT_MAX:
+                self.traces[turn[AT["trace_id"]]] = None
+            if turn[AT["kind"]] == "user" and turn[AT["name"]] is not None:
+                self.decisions.append(turn)
 
-    def mark(self, groups: int, turns: int) -> None:
-        """Mark the border after so many groups and waiting turns, if the last mark is far away."""
-        if turns - (self.marks[-1].turns if self.marks else 0) >= MARK_TURNS:
-            self.marks.append(Mark(groups, turns, self.counters.copy()))
+    def go_back(self, begin: int, recovery: Recovery) -> tuple[int, Standing]:
+        """Forget what happened from a turn on that may move, or some turns before.
 
-    def mark_before(self, fresh: Sequence[tuple[int, Turn]]) -> Mark | None:
-        """Return the last mark before which the waiting turns are the same as these."""
-        if not self.marks:
-            return None
-        pairs = zip(self.waiting, fresh, strict=False)
-        same = next((place for place, (a, b) in enumerate(pairs) if a != b), len(self.waiting))
-        end = bisect_right(self.marks, min(same, len(fresh) - 1), key=attrgetter("turns"))
-        return self.marks[end - 1] if end else None
-
-    def go_back(self, mark: Mark, recovery: Recovery) -> Standing:
-        """Drop the turns and marks after a mark; return how the task stood there."""
-        self.keys.difference_update(key_of(turn) for _, turn in self.waiting[mark.turns :])
-        del self.waiting[mark.turns :], self.groups[mark.groups :]
-        del self.marks[self.marks.index(mark) + 1 :]
-        steps = (_step_of(turn) for _, turn in self.waiting if turn[AT["step"]] is not None)
-        self.open_steps = set(steps)
-        self.block.cut(self.settled_turns + mark.turns)
-        self.counters = mark.counters.copy()
-        every = [group.happened for group in self.groups if any(group.happened)]
-        passed = passage(self.block.rows[0].task, self.settled, every, recovery)
-        self.ended_now = [*passed.ended]
-        return passed.standing
-
-    def begin_anew(self) -> None:
-        """Drop the turns that may still move from the block; they are counted again."""
-        self.block.cut(self.settled_turns)
-        self.waiting, self.ended_now = [], []
-        self.groups.clear()
-        self.marks.clear()
-
-    def settle_anew(
-        self,
-        name: str,
-        fresh: list[tuple[int, Turn]],
-        count: int,
-        final: Happened,
-        recovery: Recovery,
-    ) -> Passage:
-        """Settle the first turns of all that may move, which are counted again."""
-        begin = self.settled_turns
-        passed = passage(name, self.settled, [final], recovery)
-        self.settled = passed.standing
-        self.ended += passed.ended
-        if count:
-            self._end_at(self.block.rows[begin + count - 1])
-        self.hold(count, fresh)
-        return passed._replace(standing=self.settled)
-
-    def settle(self, new: Sequence[Turn], gone: Collection[_Id], recovery: Recovery) -> bool:
-        """Settle the turns that can no longer move, up to a mark.
-
-        Return False if turns must be evaluated again.
-
-        What was found in them when they came is what would be found in them now, unless one of the
-        `new` turns comes before the last of them, or one of them is `gone` or among the new ones.
+        Return the place of the first turn to be evaluated, and how the task stood before it.
         """
-        self.mark(len(self.groups), len(self.waiting))
-        final = settling(self.waiting, self.settled_ns)
-        marks = bisect_right(self.marks, final, key=attrgetter("turns"))
-        self.turns_max = len(self.block) + TURNS_MORE
-        if not marks:
-            return True
-        groups, count, counters = self.marks[marks - 1]
-        touched = {*gone, *map(key_of, new)}
-        if any(_end_of(turn) < self.settled_ns for turn in new) or any(
-            key_of(turn) in touched for _, turn in self.waiting[:count]
-        ):
-            return False
-        steps = {_step_of(turn) for _, turn in self.waiting[:count] if turn[AT["step"]] is not None}
-        if steps and any(_step_of(turn) in steps for _, turn in self.waiting[count:]):
-            return False  # A slow call stands apart from its step from now on.
-        last = self.block.rows[self.settled_turns + count - 1]
-        every = [group.happened for group in self.groups[:groups] if any(group.happened)]
-        passed = passage(last.task, self.settled, every, recovery)
-        self.settled = passed.standing
-        self.ended += passed.ended
-        self.settle_events(event.id for event in passed.events)
-        over = self._end_at(last)
-        opened = {key: loop for key, loop in self.now.loops.items() if key not in over}
-        self.now = Standing(opened, self.now.state)
+        if begin == self.judged:
+            return begin, self.now
+        begin = min([group.begin for group in self.groups if group.end > begin] + [begin])
+        self.groups = [group for group in self.groups if group.end <= begin]
+        passed = passage(self.name, self.settled, self._happened(self.groups), recovery)
+        self.ended_now = [*passed.ended]
+        return begin, passed.standing
+
+    def settle(self, count: int, watch: LiveWatch, recovery: Recovery) -> None:
+        """Settle turns that can no longer move; what was found in them is final."""
+        if count < SETTLED_AT_ONCE:
+            return
+        across = [group.begin for group in self.groups if group.begin < count < group.end]
+        count = min([*across, count])
+        if count < SETTLED_AT_ONCE:
+            return
+        done = [group for group in self.groups if group.end <= count]
+        passed = passage(self.name, self.settled, self._happened(done), recovery)
+        self._settle_events(event.id for event in passed.events)
+        opened, over = still_open(passed.standing.loops, *self.turns.settle(count, watch))
+        self.settled = Standing(opened, passed.standing.state)
+        self.ended += [*passed.ended, *over]
         del self.ended_now[: len(passed.ended)]  # The first of them, as groups are in order.
-        del self.groups[:groups]
-        self.marks = [
-            Mark(mark.groups - groups, mark.turns - count, mark.counters)
-            for mark in self.marks[marks:]
+        ends = {loop.key for loop in over}
+        loops = {key: loop for key, loop in self.now.loops.items() if key not in ends}
+        self.now = Standing(loops, self.now.state)
+        self.judged -= count
+        self.groups = [
+            Group(begin - count, end - count, happened)
+            for begin, end, happened in self.groups[len(done) :]
         ]
-        self.settled_counters = counters
-        self.settled_counters.settle()
-        self.hold(count, self.waiting)
-        return True
 
-    def _end_at(self, last: LoopRow) -> Collection[Key]:
-        """End the settled loops that cannot go on after the last settled turn; return them."""
-        loops, over = still_open(self.settled.loops, last)
-        self.ended += over
-        self.settled = Standing(loops, self.settled.state)
-        return {loop.key for loop in over}
+    @staticmethod
+    def _happened(groups: Iterable[Group]) -> Iterator[Happened]:
+        return (group.happened for group in groups)
 
-    def settle_events(self, ids: Iterable[str]) -> None:
+    def _settle_events(self, ids: Iterable[str]) -> None:
         """Note the events that were sent for settled moments, which come only once."""
         for key in ids:
             self.emitted.pop(key, None)
             if self.emitted_before is None:
                 self.emitted_before = BoundedDict(EVENTS_KEPT_MAX)
             self.emitted_before[key] = None
-
-    def hold(self, count: int, fresh: Sequence[tuple[int, Turn]]) -> None:
-        """Hold counted turns; the first `count` of them are settled."""
-        for order_ns, turn in fresh[:count]:
-            self.settled_order_ns = order_ns
-            if turn[AT["step"]] is not None:
-                if self.steps is None:
-                    self.steps = BoundedDict(STEPS_KEPT_MAX)
-                self.steps[_step_of(turn)] = None
-        self.settled_turns += count
-        self.settled_since += count
-        self.order_ns = self.settled_order_ns
-        waiting, self.waiting = fresh[count:], []
-        self.keys.clear()
-        self.open_steps.clear()
-        if waiting:
-            self.wait_for(waiting)
-
-    def note(self, new: Sequence[Turn]) -> None:
-        """Note the traces of new turns, their last end, and the decisions of persons."""
-        for turn in new:
-            self.newest_ns = max(self.newest_ns, _end_of(turn))
-            if len(self.traces) <= TRACES_KEPT_MAX:
-                self.traces[turn[AT["trace_id"]]] = None
-            if turn[AT["kind"]] == "user" and turn[AT["name"]] is not None:
-                self.decisions.append(turn)
 
     @property
     def emitted_ever(self) -> dict[str, None]:
@@ -327,19 +132,20 @@ class LiveTask:
 
     def decisions_for(self, moves: Sequence[Move]) -> Iterator[Turn]:
         """Yield the decisions of persons, as turns of the task that these turns move to."""
-        moved = {key for move in moves for key in move.keys}
+        moved: set[TurnKey] = {key for move in moves for key in move.keys}
         for turn in self.decisions:
             if key_of(turn) not in moved:
                 yield (moves[0].after, *turn[1:])
 
-    def may_go(self, moves: Sequence[Move]) -> bool:
+    def may_go(self, moves: Sequence[Move], watch: LiveWatch) -> bool:
         """Return whether the turns of these moves can leave the task.
 
         They can if the task has no other turns, or if none of them is settled.
         """
         if self.recalled:
             return False
-        return self.is_left_by(moves) or all(self.keys >= move.keys for move in moves)
+        keys = [key for move in moves for key in move.keys]
+        return self.is_left_by(moves) or self.turns.may_move(keys, watch)
 
     @property
     def every_trace(self) -> Collection[str] | None:
@@ -350,11 +156,6 @@ class LiveTask:
         """Return whether the task has only turns of traces that move as a whole."""
         whole = {move.trace_id for move in moves if move.is_whole}
         return len(self.traces) <= TRACES_KEPT_MAX and whole >= self.traces.keys()
-
-    @property
-    def settled_ns(self) -> int:
-        """The time before which turns that end come too late."""
-        return max(self.newest_ns - HORIZON_S * NS_PER_S, self.crowded_ns)
 
     @property
     def paused(self) -> bool:
@@ -368,22 +169,3 @@ def by_task(moves: Iterable[Move]) -> dict[str, list[Move]]:
     for move in moves:
         leaving.setdefault(move.before, []).append(move)
     return leaving
-
-
-def settling(waiting: Sequence[tuple[int, Turn]], horizon_ns: int) -> int:
-    """Return how many turns lie so far back that no span in time can come before them."""
-    moves = (order_ns for order_ns, turn in waiting if _end_of(turn) >= horizon_ns)
-    moves_ns = min(moves, default=_NO_MOVE_NS)
-    return bisect_left(waiting, moves_ns, key=itemgetter(0))
-
-
-def _apart(turn: Turn, settled: Collection[_Id]) -> Turn:
-    """Place a call at its own end if the first call of its step is settled.
-
-    It ended too long after the first to stand with it, and it must not stand with other calls of
-    the step.
-    """
-    step = AT["step"]
-    if not settled or turn[step] is None or _step_of(turn) not in settled:
-        return turn
-    return (*turn[:step], None, *turn[step + 1 :])

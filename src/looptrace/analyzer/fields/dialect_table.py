@@ -37,8 +37,6 @@ FIELDS = (
 )
 # What a producer may write.
 WRITTEN = ("calls", "results", "messages", "tokens", "errors", "session", "agent")
-# Fields that tie the traces of a session or a task together.
-TIES = ("session", "task", "task_parent")
 # A span of this kind is known, and no turn by itself.
 STRUCTURE = "structure"
 # A call if no known span lies within it, else structure.

@@ -19,6 +19,7 @@ from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.recovery import DEFAULT, Recovery
+from looptrace.analyzer.gates.waiting import Waiting, waiting_for
 from looptrace.analyzer.text.display import plain
 from looptrace.errors import InputError
 
@@ -54,6 +55,8 @@ _SAMPLE = {
     "retry_after_s": 60,
     "decision": "continue",
     "note": "Use the other key.",
+    "unless_decided": "within 60 minutes, the task is cancelled",
+    "unanswered": False,
 }
 
 # A rule's own text is for an agent that goes on; a gate says that it must not.
@@ -70,13 +73,15 @@ class Directives:
 
     folder: Path | None = None
     recovery: Recovery = DEFAULT
+    waiting: tuple[Waiting, ...] = ()  # where a server sees to it
 
     def text_of(self, event: GateEvent) -> str | None:
         """Return the directive of an event; None if the agent need not do anything.
 
         A template may use `task`, `rule`, `action`, `attempts`, `loop_count`, `pivots`,
-        `entropy_count`, `max_pivots`, `blockers` and `tools` (lists), `retry_after_s`, `decision`
-        and `note`.
+        `entropy_count`, `max_pivots`, `blockers` and `tools` (lists), `retry_after_s`, `decision`,
+        `note`, `unless_decided` (of a gate: `within 60 minutes, the task is cancelled`, or "") and
+        `unanswered` (of a decision: whether it was made by default).
 
         Raises:
             DirectiveError: if a template of the folder cannot be used.
@@ -117,6 +122,7 @@ class Directives:
     def _render(self, names: list[str], event: GateEvent) -> str:
         task = plain(event.task, BLOCKER_LENGTH_MAX)
         blockers = [plain(name, BLOCKER_LENGTH_MAX) for name in event.blockers[:BLOCKERS_MAX]]
+        waiting = waiting_for(event, self.waiting) if event.action == "gate" else None
         values = {
             "tools": tuple(plain(name, TOOL_LENGTH_MAX) for name in event.tools[:TOOLS_MAX]),
             "rule": event.rule,
@@ -129,6 +135,8 @@ class Directives:
             "retry_after_s": event.retry_after_s,
             "decision": event.decision,
             "note": _note_of(event),
+            "unless_decided": waiting.for_agent if waiting else "",
+            "unanswered": event.type == "gate_resolved" and event.why == "UNANSWERED",
         }
         if self.folder is None:
             text = _own_text(tuple(names), tuple(values.items()), tuple(blockers))

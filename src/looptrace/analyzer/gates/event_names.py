@@ -31,6 +31,9 @@ NAMES: Mapping[str, TypeNames] = {
     ),
     "gate_opened": TypeNames("gate_triggered", "looptrace.gate.opened", "Gate opened", "stop"),
     "gate_renamed": TypeNames("gate_renamed", "looptrace.gate.renamed", "Gate renamed", "stop"),
+    "gate_unanswered": TypeNames(
+        "gate_unanswered", "looptrace.gate.unanswered", "Gate unanswered", "stop"
+    ),
     "gate_resolved": TypeNames("gate_resolved", "looptrace.gate.resolved", "Gate resolved", "pass"),
     "counter_reset": TypeNames(
         "loop_counter_reset", "looptrace.counter.reset", "Counter reset", "pass"

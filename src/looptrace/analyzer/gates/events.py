@@ -8,16 +8,27 @@ from typing import Literal
 from looptrace.rules.contract import Action
 
 EventType = Literal[
-    "loop_detected", "pivot_issued", "gate_opened", "gate_renamed", "gate_resolved", "counter_reset"
+    "loop_detected",
+    "pivot_issued",
+    "gate_opened",
+    "gate_renamed",
+    "gate_unanswered",
+    "gate_resolved",
+    "counter_reset",
 ]
 
 
 TaskStatus = Literal["active", "paused_for_intervention", "blocked"]
 
 
-# The reasons of a gate; the first is the ladder of a rule.
+# The reasons of a gate; the first is the ladder of a rule. The last is that of an end by default.
 GateCause = Literal[
-    "LADDER", "MAX_PIVOTS_EXCEEDED", "MAX_FORCED_EXCEEDED", "UNBLOCKING_OFF", "UNBLOCKING_FAILED"
+    "LADDER",
+    "MAX_PIVOTS_EXCEEDED",
+    "MAX_FORCED_EXCEEDED",
+    "UNBLOCKING_OFF",
+    "UNBLOCKING_FAILED",
+    "UNANSWERED",
 ]
 
 

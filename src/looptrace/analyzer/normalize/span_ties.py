@@ -9,12 +9,10 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from looptrace.analyzer.fields.dialect_table import SHIPPED, TIES, DialectTable
+from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.fields.span_fields import reader_by
 from looptrace.analyzer.fingerprint.equivalence import Sessions
 from looptrace.analyzer.schema.spans import NO_ITEMS, SPAN_TIES_SCHEMA, linked_traces
-
-_FIELDS = (*TIES, "connection")
 
 
 def with_ties(spans: pl.DataFrame, dialects: DialectTable = SHIPPED) -> pl.DataFrame:
@@ -25,13 +23,8 @@ def with_ties(spans: pl.DataFrame, dialects: DialectTable = SHIPPED) -> pl.DataF
     if not SPAN_TIES_SCHEMA.keys() - set(spans.columns):
         return spans
     named = pl.DataFrame(
-        reader_by(dialects).ties(spans["attributes"].to_list(), spans["events"].to_list()),
-        dict.fromkeys(_FIELDS, pl.String),
-        orient="row",
+        reader_by(dialects).ties(spans.select("parent_span_id", "attributes", "events"))
     )
-    # A connection may be the session of a trace that begins with it (`Connections`).
-    begins = pl.when(spans["parent_span_id"].is_null()).then("connection")
-    named = named.select(pl.coalesce("session", begins), *TIES[1:])
     return spans.hstack(named).hstack([_links_of(spans)])
 
 

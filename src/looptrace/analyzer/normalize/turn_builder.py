@@ -31,18 +31,23 @@ class Noted:
 
 
 def turns_of(
-    spans: pl.DataFrame, sameness: Sameness = NOTHING, dialects: DialectTable = SHIPPED
+    spans: pl.DataFrame,
+    sameness: Sameness = NOTHING,
+    dialects: DialectTable = SHIPPED,
+    threads: int = 1,
 ) -> tuple[pl.DataFrame, Noted]:
     """Turn spans (`SPAN_SCHEMA`, in any order) into turns (`TURN_SCHEMA`, sorted and numbered).
 
     The second result is what could not be taken as it stood, circles of parents, and how much was
     understood. `sameness` decides how turns are compared, `dialects` how spans are read.
+    `threads` share the work; the turns are the same.
     """
     made, circles, seen = _core.turns_of(
         whole_spans(spans).select(*SPAN_SCHEMA),
         reader_by(dialects),
         policy_of(sameness),
         sameness.sessions.join_services,
+        threads,
     )
     table = pl.DataFrame(made)
     later = [pl.lit(None, kind).alias(n) for n, kind in TURN_SCHEMA.items() if n not in table]

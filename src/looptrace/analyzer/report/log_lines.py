@@ -32,6 +32,7 @@ def log_record(event: GateEvent) -> dict[str, Any]:
             "task_before": event.task_before,
             "agent_before": event.agent_before,
         },
+        "gate_unanswered": {"gate": event.gate, "reason": event.reason},
         "gate_resolved": {"gate": event.gate, "decision": event.decision, "note": event.note},
         "loop_counter_reset": {"reason": event.reason, "previous_count": event.loop_count},
     }

@@ -83,8 +83,9 @@ for directives. A template is a Jinja file `NAME.txt.j2`. NAME is an action (`wa
 `pivot`, `force_next`, `unblock_authority`, `gate`), a rule (for its warnings and pivots), or
 `resolved` (for a person's decision). A template may use `task`, `rule`, `action`, `attempts`,
 `loop_count`, `entropy_count` (attempts since the last pivot), `pivots`, `max_pivots`, `blockers`,
-`tools` (those that repeat), `retry_after_s`, `decision` and `note`. looptrace has a text for each
-missing template.
+`tools` (those that repeat), `retry_after_s`, `decision`, `note`, `unless_decided` (of a gate,
+as `within 60 minutes, the task is cancelled`) and `unanswered` (whether a default decided).
+looptrace has a text for each missing template.
 
 `{MODEL} = "model.json"` at the top names a file of [`looptrace train`](prediction.md) for the rule
 `likely_loop`.
@@ -128,6 +129,7 @@ def page() -> str:
         *_table(file["sessions"]),
         *_listed_table(file["masks"], "[[masks]]"),
         *_listed_table(file["webhooks"], "[[webhooks]]"),
+        *_listed_table(file["waiting"], "[[waiting]]"),
         *_listed_table(file["attributes"], "[attributes]"),
         *_listed_table(file["page"], "[page]"),
         *_listed_table(file["shards"], "[shards]"),

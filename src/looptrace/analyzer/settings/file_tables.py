@@ -16,6 +16,7 @@ from looptrace.analyzer.fields.dialect_table import FIELDS, KINDS
 from looptrace.analyzer.fingerprint.equivalence import Results, Sessions, TextMask, Tool
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.gates.waiting import Waiting
 from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.profiles import DEFAULT_PROFILE, LADDER, PROFILES
@@ -44,6 +45,7 @@ PHASES_MAX = 200
 TOOLS_MAX = 200
 KINDS_MAX = KEYS_MAX = 50
 WEBHOOKS_MAX = 20
+WAITING_MAX = 50
 
 _MASTER = "The master switch; with false no rule runs."
 _DIRECTIVES = "Folder of templates for directives, relative to the file."
@@ -74,6 +76,10 @@ _RESULTS = "Keys in results that are not compared, in JSON and in lines of text.
 _SESSIONS = "Which sessions are the same; a session belongs to its service (`service.name`)."
 _MASKS = "Parts of results and errors that are not compared."
 _WEBHOOKS = "Receivers of events; [more](webhooks.md)."
+_WAITING = (
+    "What happens when nobody decides on a gate; of several that match it, the first holds. "
+    "[More](gates.md#waiting-has-an-end)"
+)
 _PAGE = "The page of `looptrace serve`; [more](page.md)."
 _SHARDS = "Several servers that share the sessions; the same on each. [More](scale.md)"
 _ATTRIBUTES = (
@@ -150,6 +156,20 @@ url = "https://hooks.example.com/looptrace"
 secrets = ["env:LOOPTRACE_WEBHOOK_SECRET"]
 actions = ["gate"]
 """,
+    "waiting": """[[waiting]]
+services = ["billing"]
+remind_minutes = 15
+escalate_minutes = 30
+escalate_to = ["lead"]
+decide_minutes = 60
+default = "cancel"
+
+[[webhooks]]
+name = "lead"
+url = "https://hooks.example.com/lead"
+secrets = ["env:LOOPTRACE_WEBHOOK_SECRET"]
+escalations_only = true
+""",
 }
 
 
@@ -198,6 +218,7 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
     override = struct("Override", [*columns_of(Override), _section("rules", rule_tables, _RULES)])
     names: Any = Literal[tuple(rule.name for rule in rules)]
     webhook = table_of("Webhook", Webhook, kinds={"rules": tuple[names, ...]})
+    waiting = table_of("Waiting", Waiting, kinds={"rules": tuple[names, ...]})
     phase = struct("Phase", [(CONVERGES_ON, _METRIC), _optional(BETTER, Better, _BETTER)])
     profiles = " ".join(f"{name}: {profile.doc}" for name, profile in PROFILES.items())
     profile: Any = Literal[tuple(PROFILES)]
@@ -223,6 +244,7 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
             _listed("masks", table_of("Mask", TextMask), MASKS_MAX, _MASKS),
             _section("attributes", _attributes(), _ATTRIBUTES),
             _listed("webhooks", webhook, WEBHOOKS_MAX, _WEBHOOKS),
+            _listed("waiting", waiting, WAITING_MAX, _WAITING),
             _section("page", table_of("Page", PageSettings), _PAGE),
             _section("shards", table_of("Shards", ShardSettings), _SHARDS),
             _section("server", table_of("Server", Limits), _SERVER),

@@ -37,6 +37,7 @@ from looptrace.analyzer.fingerprint.equivalence import (
 )
 from looptrace.analyzer.fingerprint.similarity import SENTENCES, Meaning
 from looptrace.analyzer.gates.directives import DirectiveError, Directives
+from looptrace.analyzer.gates.waiting import Waiting
 from looptrace.analyzer.settings import prices
 from looptrace.analyzer.settings.file_tables import (
     BETTER,
@@ -99,6 +100,7 @@ class Settings:
     policy: DetectionPolicy
     directives_dir: str = ""  # with templates of one's own
     webhooks: tuple[Webhook, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
     page: PageSettings = field(default_factory=PageSettings)
     shards: ShardSettings = field(default_factory=ShardSettings)
     server: Limits = field(default_factory=Limits)
@@ -111,7 +113,7 @@ class Settings:
     def directives(self) -> Directives:
         """The templates of directives."""
         folder = Path(self.directives_dir) if self.directives_dir else None
-        return Directives(folder, self.policy.recovery)
+        return Directives(folder, self.policy.recovery, self.waiting)
 
 
 def default() -> Settings:
@@ -182,6 +184,7 @@ def _settings(top: Node, file: Any, beside: Path, errors: Errors) -> Settings:
         policy=DetectionPolicy(rule_set, recovery, sameness, dialects),
         directives_dir=errors.tried(lambda: _directives(top, file.directives, beside), ""),
         webhooks=_webhooks(top.at("webhooks"), file.webhooks, beside, page, errors),
+        waiting=_waiting(top.at("waiting"), file.waiting, file.webhooks, errors),
         page=page,
         shards=errors.tried(
             lambda: _made(top, "shards", ShardSettings, file.shards), ShardSettings()
@@ -421,6 +424,22 @@ def _webhooks(
         if webhook := errors.tried(partial(made, at, Webhook, values), None):
             webhooks.append(webhook)
     return tuple(webhooks)
+
+
+def _waiting(
+    node: Node, tables: Sequence[Any], webhooks: Sequence[Any], errors: Errors
+) -> tuple[Waiting, ...]:
+    """Return what happens when nobody decides; it passes gates on to webhooks of the file."""
+    every: list[Waiting] = []
+    names = [webhook.name for webhook in webhooks]
+    for index, table in enumerate(tables):
+        at = node.at(index)
+        for name in set(table.escalate_to) - set(names):
+            why = f"waiting.escalate_to has {shown(name)}. {did_you_mean(name, names)}"
+            errors.add(at.at("escalate_to").error(why))
+        if waiting := errors.tried(partial(made, at, Waiting, stated(at, table)), None):
+            every.append(waiting)
+    return tuple(every)
 
 
 def _beside(value: str, folder: Path) -> str:

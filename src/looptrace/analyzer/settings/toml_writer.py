@@ -61,6 +61,7 @@ def toml_of(settings: Settings) -> str:
         "sessions": values_of(sameness.sessions),
         "masks": [values_of(mask) for mask in sameness.masks],
         "webhooks": [values_of(webhook) for webhook in settings.webhooks],
+        "waiting": [values_of(waiting) for waiting in settings.waiting],
         "attributes": _attributes(settings.policy.dialects.own),
         "page": values_of(settings.page),
         "shards": values_of(settings.shards),

@@ -28,7 +28,7 @@ _PRIVATE_MAX = 20  # networks of one webhook
 # The settings of a webhook that choose events, and the field of an event for each.
 FILTERS = {"rules": "rule", "actions": "action", "agents": "agent", "services": "service"}
 # The events of a gate; a receiver that keeps states cannot use an event without an end.
-_OF_GATES = ("gate_opened", "gate_renamed", "gate_resolved")
+_OF_GATES = ("gate_opened", "gate_renamed", "gate_unanswered", "gate_resolved")
 _OF_STATES = ("pagerduty", "alertmanager")
 # The fields of a link to a gate.
 GATE, TASK = "{gate}", "{task}"
@@ -85,6 +85,10 @@ class Webhook:
         doc="Hours for which the links in a message let anybody decide on its gate without "
         "the server's token; 0 for no links. They need page.url.",
     )
+    escalations_only: Annotated[
+        bool,
+        Meta(description="Whether it hears only of gates that are passed on to it."),
+    ] = False
     allow_private: Annotated[
         tuple[Name, ...],
         Meta(
@@ -152,7 +156,7 @@ class Webhook:
 
         A field without a value matches no filter; but a loop of no one agent matches every agent.
         """
-        if not self.takes(event):
+        if self.escalations_only or not self.takes(event):
             return False
         filters = {name: getattr(event, of) for name, of in FILTERS.items() if getattr(self, name)}
         if event.finding and not event.agent:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from looptrace.cli.shared import traces
-from looptrace.processes import Engine
+from looptrace.engines import Engine
 
 F = TypeVar("F", bound=Callable[..., Any])
 

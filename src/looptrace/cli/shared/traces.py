@@ -17,7 +17,7 @@ from rich.status import Status
 
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.outages import with_outages
-from looptrace.analyzer.engine.parallel import SPANS_MIN, analyse_in
+from looptrace.analyzer.engine.parts import analyse_spooled
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
@@ -30,9 +30,9 @@ from looptrace.collector.store import layout, reader
 from looptrace.collector.store.objects.client import is_object_url
 from looptrace.collector.store.objects.snapshot import fetch_tables
 from looptrace.collector.store_analysis import analyse_store, work_on_buckets
+from looptrace.engines import Engine, cores, uncollected
 from looptrace.errors import InputError, InstallError
 from looptrace.installation import how_to_install
-from looptrace.processes import Engine, Processes, cores
 
 R = TypeVar("R")
 
@@ -47,7 +47,7 @@ jobs_option = click.option(
     type=click.IntRange(min=1),
     default=cores,
     show_default="all cores",
-    help="Processes that share the work on large input; the report is the same.",
+    help="Threads that share the making of turns from spans; the report is the same.",
 )
 
 _LINE_LENGTH_MAX = 300
@@ -69,20 +69,17 @@ def analysis(
     """
     folder = store_of(paths)
     if folder is None:
-        with Processes(jobs) as processes, SpanSpool() as spool:
-            notes = spooled(paths, spool, processes)
+        with uncollected(), SpanSpool() as spool:
+            notes = spooled(paths, spool)
             with working():
-                whole, failures = analyse_in(processes, spool, notes.skipped, settings.policy)
+                whole, failures = analyse_spooled(spool, notes.skipped, settings.policy, jobs)
                 whole = replace(whole, empty=notes.empty)
                 return with_outages(whole, failures, settings.outages)
     warn_of_waiting(folder)
     if engine is map:  # The machines of a cluster fetch what they judge.
         fetch_tables(folder, "turns", "findings")
-    is_small = reader.count_spans(folder) < SPANS_MIN  # Processes would take longer to start.
-    with Processes(1 if is_small else jobs) as processes, working():
-        is_shared = engine is map and processes.jobs > 1
-        shared = processes.map if is_shared else engine
-        return analyse_store(folder, settings, shared, with_turns=with_turns)
+    with uncollected(), working():
+        return analyse_store(folder, settings, engine, with_turns=with_turns)
 
 
 def turns(
@@ -145,10 +142,10 @@ def read(paths: Sequence[str]) -> SpansRead:
     return found
 
 
-def spooled(paths: Sequence[str], spool: SpanSpool, processes: Processes) -> ReadNotes:
+def spooled(paths: Sequence[str], spool: SpanSpool) -> ReadNotes:
     """Read spans as `read` does into a spool, where a span may be twice."""
     with _reading() as on_bytes:
-        notes = spool_spans(paths, spool, processes, on_bytes)
+        notes = spool_spans(paths, spool, on_bytes)
     _check_sources(notes)
     _warn_of_cut(notes.cut)
     return notes

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import polars as pl
 
 from looptrace._core import begins_json, begins_protobuf
-from looptrace.analyzer.engine.span_spool import SpanFile, SpanSpool, write_spans
+from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.schema.distinct_spans import distinct_spans
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped
 from looptrace.collector.coding_agents.otlp_logs import decode_spans_or_logs
@@ -31,15 +30,10 @@ from looptrace.collector.otlp.protobuf import (
 )
 from looptrace.collector.otlp.span_rows import DecodedSpans, Problem, placeless_text
 from looptrace.collector.otlp.span_table import Block, joined_table
-from looptrace.processes import Processes
 
 # How many spans, and bytes in them, are held before they become a table.
 ROWS_HELD_MAX = 50_000
 CHARS_HELD_MAX = 16 << 20
-# Files of fewer bytes are read before processes have started.
-SHARED_BYTES_MIN = 16 << 20
-# Pieces of the files for each process, so that none waits long for the one with the largest.
-PIECES = 4
 # How much of a source is looked at to tell its form.
 HEAD_BYTES = 4096
 
@@ -90,20 +84,15 @@ def read_spans(paths: Sequence[str], on_bytes: OnBytes = lambda _done, _all: Non
 
 
 def spool_spans(
-    paths: Sequence[str], spool: SpanSpool, processes: Processes, on_bytes: OnBytes
+    paths: Sequence[str], spool: SpanSpool, on_bytes: OnBytes = lambda _done, _all: None
 ) -> ReadNotes:
     """Read spans as `read_spans` does into a spool, where a span may be twice.
-
-    `processes` share the files of large input; what is read is the same.
 
     Raises:
         UnavailableError: if there is no room for temporary files.
     """
     sources, missing = find_sources(paths)
-    if processes.jobs > 1 and _can_share(sources):
-        notes = _spool_in(processes, sources, spool, on_bytes)
-    else:
-        notes = _read(sources, on_bytes, spool.add)
+    notes = _read(sources, on_bytes, spool.add)
     return ReadNotes((*missing, *notes.skipped), notes.cut, notes.empty, len(sources))
 
 
@@ -137,69 +126,6 @@ def _progress(
 ) -> Callable[[int], None]:
     """Return a function that turns the bytes read of one source into those of all."""
     return lambda done: on_bytes(before + min(done, source.bytes_on_disk), bytes_all)
-
-
-def _can_share(sources: Sequence[Source]) -> bool:
-    """Return whether there are several files, so large that processes start sooner."""
-    if len(sources) == 1 or any(source.path is None for source in sources):
-        return False
-    return sum(source.bytes_on_disk for source in sources) >= SHARED_BYTES_MIN
-
-
-def _spool_in(
-    processes: Processes, sources: Sequence[Source], spool: SpanSpool, on_bytes: OnBytes
-) -> ReadNotes:
-    """Read sources in processes, each some that follow one another; returns what `_read` does."""
-    bytes_all = sum(source.bytes_on_disk for source in sources)
-    bytes_done = 0
-    skipped: list[Skipped] = []
-    cut: list[int] = []
-    empty: list[Skipped] = []
-    pieces = list(_pieces(sources, bytes_all // (PIECES * processes.jobs), spool.folder))
-    for piece, of_piece in zip(pieces, processes.map(_spool_piece, pieces), strict=True):
-        spool.add_files(of_piece.files)
-        skipped += of_piece.notes.skipped
-        cut += of_piece.notes.cut
-        empty += of_piece.notes.empty
-        bytes_done += sum(source.bytes_on_disk for source in piece.sources)
-        on_bytes(bytes_done, bytes_all)
-    return ReadNotes(tuple(skipped), tuple(cut), tuple(empty))
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Sources that one process reads, and how the files begin to which it writes their spans."""
-
-    sources: tuple[Source, ...]
-    spans: Path
-
-
-@dataclass(frozen=True, slots=True)
-class _PieceRead:
-    """The files that a process has written, and what it remarked."""
-
-    files: list[SpanFile]
-    notes: ReadNotes
-
-
-def _pieces(sources: Sequence[Source], bytes_min: int, folder: Path) -> Iterator[_Piece]:
-    taken: list[Source] = []
-    for number, source in enumerate(sources, 1):
-        taken.append(source)
-        if sum(each.bytes_on_disk for each in taken) >= bytes_min or number == len(sources):
-            yield _Piece(tuple(taken), folder / f"piece-{number}")
-            taken = []
-
-
-def _spool_piece(piece: _Piece) -> _PieceRead:
-    """Read a piece, and leave its spans in files."""
-    files: list[SpanFile] = []
-
-    def keep(spans: pl.DataFrame) -> None:
-        files.append(write_spans(spans, piece.spans.with_suffix(f".{len(files)}.spans")))
-
-    notes = _read(piece.sources, lambda _done, _all: None, keep)
-    return _PieceRead(files, notes)
 
 
 def _decode(source: Source, on_read: Callable[[int], None]) -> Iterator[DecodedSpans]:

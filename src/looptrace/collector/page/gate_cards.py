@@ -99,7 +99,14 @@ def cards_of(api: GatesApi, gates: Sequence[StoredGate]) -> list[GateCard]:
         return [
             _card(
                 store,
-                replace(details, gate=replace(details.gate, agent_state=states[details.gate.id])),
+                replace(
+                    details,
+                    gate=replace(
+                        details.gate,
+                        agent_state=states[details.gate.id],
+                        unless_decided=api.unless_decided(details),
+                    ),
+                ),
                 loops,
                 turns.filter(task=details.gate.task),
                 directives,

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from secrets import token_bytes
 
 from opentelemetry import trace
@@ -50,7 +51,7 @@ class LocalEngine:
         settings = settings_of(given)
         self.dialects = settings.policy.dialects
         self._live = LiveSpans(settings.policy)
-        self._directives = settings.directives
+        self._directives = replace(settings.directives, waiting=())  # No server sees to it.
         self._sameness = settings.policy.sameness
         self._notify: Callable[[list[GateNotice]], object] = list  # until it is started
         self._service = ""  # of the last spans

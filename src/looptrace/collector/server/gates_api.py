@@ -24,6 +24,7 @@ from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.gates.decisions import GateError, NoGateError
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.waiting import unless_decided
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.report.escalation import Escalation, PastNote, escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
@@ -290,7 +291,12 @@ class GatesApi:
         with reader.open_gates(self.store_dir) as gates:
             details = gates.gate(gate_id, self.settings.policy.rule_set.meaning)
         (gate,) = self.with_agents([details.gate])
-        return replace(details, gate=gate)
+        return replace(details, gate=replace(gate, unless_decided=self.unless_decided(details)))
+
+    def unless_decided(self, details: GateDetails) -> str:
+        """Return what happens to an open gate on which nobody has decided; "" for nothing."""
+        is_over = details.gate.status != "open" or details.gate.decision
+        return "" if is_over else unless_decided(details.event, self.settings.waiting)
 
     def _gate(self, gate_id: str, *, markdown: bool) -> Response:
         details = self.gate_details(gate_id)

@@ -20,13 +20,12 @@ from looptrace.analyzer.engine.live import Fed
 from looptrace.analyzer.engine.live_outages import OutageWatch
 from looptrace.analyzer.engine.live_spans import LiveSpans
 from looptrace.analyzer.engine.live_task import HORIZON_S
-from looptrace.analyzer.engine.turn_block import AT
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.resolutions import resolution_turns, with_decisions
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.understanding import NOTHING_SEEN, Understood
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.schema.turns import TURN_SCHEMA, Turn
+from looptrace.analyzer.schema.turns import AT, TURN_SCHEMA, Turn
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.server.detection.backlog import (
@@ -42,6 +41,7 @@ from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import DamagedFileError, StoreError
+from looptrace.collector.store.unanswered import attend
 from looptrace.collector.worker import Worker
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -53,6 +53,8 @@ _logger = logging.getLogger(__name__)
 TICK_S = 0.1
 # The interval of looking for decisions that another process wrote into the store.
 LOOK_EVERY_S = 1.0
+# The interval of looking for gates on which nobody decides.
+ATTEND_EVERY_S = 5.0
 # Spans that are evaluated at once; request threads wait while they become rows.
 SPANS_A_TICK = 2_000
 # The interval of looking for idle tasks.
@@ -231,6 +233,7 @@ class _Judge:
         self._opened_by = dict(gates.tasks_and_traces())
         self._forget_s = time.monotonic() + FORGET_EVERY_S
         self._mend_s = time.monotonic()  # not before this
+        self._waiting, self._attend_s = settings.waiting, time.monotonic()
 
     def _recall(self, task: str) -> TaskState:
         """Return the state of a task that is not in memory; its turns make it where they are read.
@@ -332,8 +335,19 @@ class _Judge:
             self._replayed.add(pl.DataFrame(news, TURN_SCHEMA, orient="row"))
         self._judged.spans += spans.height + new.height
 
+    def _attend(self) -> None:
+        """See to gates on which nobody decides."""
+        if not self._waiting or time.monotonic() < self._attend_s:
+            return
+        seq = self._gates.last_seq()
+        attend(self._gates, self._waiting, time.time_ns())
+        if self._gates.last_seq() > seq:
+            self._on_events([])
+        self._attend_s = time.monotonic() + ATTEND_EVERY_S
+
     def tick(self) -> bool:
         """Process the waiting spans; return whether there are more than fit in one step."""
+        self._attend()
         said = [each for each in self._gates.resolutions() if each.id not in self._seen]
         logged = self._log.read(self._judged.seq, SPANS_A_TICK)
         if said:

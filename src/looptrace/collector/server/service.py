@@ -152,9 +152,9 @@ class Service:
         )
 
     def _dispatcher(self, options: Options) -> Dispatcher:
-        path, settings = options.store_dir / layout.GATES_FILE, options.settings
-        heard = self.feed.hearing.heard
-        return Dispatcher(path, settings.webhooks, os.environ, page=settings.page, heard=heard)
+        path, given = options.store_dir / layout.GATES_FILE, options.settings
+        heard, ends = self.feed.hearing.heard, given.waiting
+        return Dispatcher(path, given.webhooks, os.environ, None, given.page, heard, ends)
 
     def _shards(self, options: Options, key: bytes) -> Shards | None:
         if self.log.is_fixed:  # Spans of other servers are refused, too.

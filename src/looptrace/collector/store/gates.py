@@ -20,6 +20,7 @@ from typing import Self
 import msgspec
 
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.engine.live_task import LATENESS_S
 from looptrace.analyzer.gates.decisions import PROGRESS, GateError, check_decision
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.resolutions import Resolution
@@ -35,7 +36,8 @@ from looptrace.collector.store.gate_file.stored_gates import StoredGate, StoredG
 from looptrace.collector.store.gate_file.tables import GATES
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.outbox import enqueue
-from looptrace.collector.store.sqlite_file import connect, json_of, read_json
+from looptrace.collector.store.sqlite_file import connect, json_of
+from looptrace.rules.vocabulary import NS_PER_S
 
 # The reason of a gate that ends without a decision.
 WITHDRAWN = "late spans, or other settings, show no loop here"
@@ -97,15 +99,22 @@ class GateStore(StoredGates):
         """
         with self._transaction():
             late, events = _LateNames(), list(events)
-            unsent = self._know_again(events, openings) if is_whole else set[str]()
-            new = [event for event in events if self._add(event, now_ns, openings, late, unsent)]
+            unsent = self._know_again(events) if is_whole else set[str]()
+            told = self._told(events)
+            new: list[GateEvent] = []
+            for event in events:
+                own, opening = self._identified(event, told), openings.get(event.gate)
+                if self._add(own, opening, now_ns, late, unsent):
+                    new.append(event)
             parked = late.parked
             opened = {event.gate for event in new if event.type == "gate_opened"} | parked
+            # A span that comes late may withdraw a gate that the next one brings back.
+            ends_ns = now_ns if is_whole else now_ns + LATENESS_S * NS_PER_S
             for state in states:
-                self._put(state, opened, now_ns)
+                self._put(state, opened, now_ns, ends_ns)
             for gate_id in sorted(parked):
                 if self._rows(queries.WITHDRAWN_GATE, gate_id):
-                    self._end(gate_id, now_ns)
+                    self._end(gate_id, now_ns, ends_ns)
             self._tell_renamed(late, now_ns)
         return new
 
@@ -131,8 +140,8 @@ class GateStore(StoredGates):
     def _add(
         self,
         event: GateEvent,
+        opening: Finding | None,
         now_ns: int,
-        openings: Mapping[str, Finding],
         late: _LateNames,
         unsent: Collection[str],
     ) -> bool:
@@ -140,37 +149,24 @@ class GateStore(StoredGates):
 
         Events that are `unsent` are not put into the outbox.
         """
-        finding, event = openings.get(event.gate), self._known_as(event)
-        if event.type == "gate_resolved":
-            event = self._end_as_told(event)
         if not self._insert(event):
             self._rename(event, late)
+            if event.type == "gate_opened":
+                self._set_opening(event, opening)
             return False
         if event.type == "pivot_issued":
             pivot = (event.id, event.task, event.pivots, event.entropy_count, event.at_ns)
             self._sql.execute("INSERT INTO pivots VALUES (?, ?, ?, ?, ?)", pivot)
         elif event.type == "gate_opened":
             of = (event.gate, event.id, event.task, event.rule, event.signature, event.why)
-            at = (event.loop_count, event.at_ns, finding and json_of(finding))
+            at = (event.loop_count, event.at_ns, opening and json_of(opening))
             self._sql.execute(queries.ADD_GATE, (*of, *at))
         elif event.type == "gate_resolved":
             said = (event.at_ns, event.decision, event.note, event.gate)
             self._sql.execute(queries.RESOLVE_GATE, said)
-        if event.id not in unsent:
+        if event.id not in unsent and not self._is_paused(event):
             self._send_on(event, now_ns)
         return True
-
-    def _end_as_told(self, event: GateEvent) -> GateEvent:
-        """Return the end of a gate; if it has ended with this decision, that end with new names.
-
-        Where two decided tasks became one, the decision on one of them ends the gates of both.
-        """
-        if self._rows(queries.EVENT, event.id):
-            return event
-        for (body,) in self._rows(queries.END_OF_GATE, event.gate, event.decision):
-            told = read_json(body, GateEvent, self.path, GATES)
-            return replace(told, task=event.task, agent=event.agent)
-        return event
 
     def _insert(self, event: GateEvent) -> bool:
         about = (event.id, event.type, event.task, event.agent, event.rule, event.finding)
@@ -205,27 +201,29 @@ class GateStore(StoredGates):
                 replace(opening, type="gate_renamed", task_before=task, agent_before=agent), now_ns
             )
 
-    def _send_on(self, event: GateEvent, now_ns: int) -> None:
-        """Put an event into the outbox of the webhooks that want it."""
+    def _send_on(self, event: GateEvent, due_ns: int, but: Collection[str] = ()) -> None:
+        """Put an event into the outbox of the webhooks that want it, but some, from a time on."""
         if not self._webhooks:
             return
         # What follows on a gate goes to the webhooks that got its opening, under any of its names.
         about = [event]
-        if event.type in ("gate_renamed", "gate_resolved"):
+        passed_to = {name for (name,) in self._rows(queries.PASSED_TO, event.gate)}
+        if event.type in ("gate_renamed", "gate_unanswered", "gate_resolved"):
             opening, names = self._opening(event.gate), self._rows(queries.SENT_NAMES, event.gate)
             about = [opening, *(replace(opening, task=t, agent=a) for t, a in names)]
         wanting = [
             webhook
             for webhook in self._webhooks
-            if webhook.takes(event) and any(map(webhook.wants, about))
+            if webhook.takes(event) and webhook.name not in but
+            if webhook.name in passed_to or any(map(webhook.wants, about))
         ]
-        enqueue(self._sql, event.id, wanting, len(self._webhooks), now_ns)
+        enqueue(self._sql, event.id, wanting, len(self._webhooks), due_ns)
 
-    def _put(self, state: TaskState, opened: Collection[str], now_ns: int) -> None:
+    def _put(self, state: TaskState, opened: Collection[str], now_ns: int, ends_ns: int) -> None:
         """Write the state of a task, and open its gate; `opened` are the gates opened now.
 
-        Webhooks that got the opening of a gate also hear when a later detection withdraws it or
-        opens it again.
+        Webhooks that got the opening of a gate also hear when a later detection withdraws it, from
+        `ends_ns` on, or opens it again after that.
         """
         body = msgspec.to_builtins(state)
         body["granted"] = sorted(state.granted)  # Sets are unordered.
@@ -233,36 +231,41 @@ class GateStore(StoredGates):
         self._sql.execute(queries.PUT_STATE, columns)
         opens = self._id(state.gate.id) if state.gate else ""
         for (gate_id,) in self._rows(queries.OPEN_GATES, state.task, opens):
-            self._end(gate_id, now_ns)
+            self._end(gate_id, now_ns, ends_ns)
         if state.gate:
-            is_back = self._rows(queries.WITHDRAWN_GATE, opens) and opens not in opened
+            is_back = self._rows(queries.ENDED_GATE, opens) and opens not in opened
             self._sql.execute(queries.OPEN_GATE, (state.gate.at_ns, opens, state.task))
             if is_back:
-                self._tell_again(self._opening(opens), now_ns)
+                unaware = {name for (name,) in self._rows(queries.TAKE_BACK, opens, now_ns)}
+                self._tell_again(self._opening(opens), now_ns, unaware)
 
-    def _end(self, gate_id: str, now_ns: int) -> None:
-        """End a gate that a later detection did not open: by its decision, else as withdrawn."""
+    def _end(self, gate_id: str, now_ns: int, ends_ns: int) -> None:
+        """End a gate that a later detection did not open: by its decision, else as withdrawn.
+
+        Webhooks hear of the withdrawal from `ends_ns` on.
+        """
         for at_ns, decision, note in self._rows(queries.DECIDED, gate_id):
             self._sql.execute(queries.RESOLVE_GATE, (at_ns, decision, note, gate_id))
             self._tell_end(gate_id, now_ns, decision, note, _PERSON)
             return
         self._sql.execute(queries.WITHDRAW_GATE, (gate_id,))
-        self._tell_end(gate_id, now_ns, "withdrawn", None, WITHDRAWN)
+        self._sql.execute(queries.END_WAIT, (gate_id,))
+        self._tell_end(gate_id, ends_ns, "withdrawn", None, WITHDRAWN)
 
     def _tell_end(
-        self, gate_id: str, now_ns: int, decision: str, note: str | None, reason: str
+        self, gate_id: str, due_ns: int, decision: str, note: str | None, reason: str
     ) -> None:
         ended = replace(self._opening(gate_id), status="active", action=None, history=())
         self._tell_again(
             replace(ended, type="gate_resolved", decision=decision, note=note, reason=reason),
-            now_ns,
+            due_ns,
         )
 
-    def _tell_again(self, event: GateEvent, now_ns: int) -> None:
+    def _tell_again(self, event: GateEvent, due_ns: int, but: Collection[str] = ()) -> None:
         """Add an event of a gate that follows from a later detection and not from a turn."""
         event = replace(event, id=digest(f"{event.type} {event.gate} {self.last_seq()}"))
         self._insert(event)
-        self._send_on(event, now_ns)
+        self._send_on(event, due_ns, but)
 
     def resolve(
         self,
@@ -291,6 +294,29 @@ class GateStore(StoredGates):
                 raise GateError(f"gate {gate.id} is already resolved, by {decided}.")
             self._resolve(gate, decision, note, time.time_ns() if at_ns is None else at_ns, who)
             return self.gate(gate.id).gate
+
+    def begin_waits(self, gate_ids: Iterable[str], now_ns: int) -> None:
+        """Note that gates wait from now on.
+
+        Raises:
+            StoreError: if the file cannot be written.
+        """
+        with self._transaction():
+            rows = [(gate_id, now_ns) for gate_id in gate_ids]
+            self._sql.executemany(queries.BEGIN_WAIT, rows)
+
+    def tell_unanswered(
+        self, gate_id: str, steps: int, passed_to: Sequence[str], now_ns: int
+    ) -> None:
+        """Tell webhooks, and those with these names, that nobody has decided on a gate.
+
+        Raises:
+            StoreError: if the file cannot be written.
+        """
+        with self._transaction():
+            self._sql.execute(queries.SET_WAIT, (steps, json_of(list(passed_to)), gate_id))
+            opening = self._opening(gate_id)
+            self._tell_again(replace(opening, type="gate_unanswered", at_ns=now_ns), now_ns)
 
     @contextmanager
     def silent(self) -> Iterator[None]:

@@ -15,14 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.engine.parallel import SPANS_MIN
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.fields.dialect_table import DialectTable
@@ -70,7 +68,6 @@ from looptrace.collector.store.tables.parquet import (
     count_bucket,
 )
 from looptrace.collector.store.tables.removal import sweep
-from looptrace.processes import Engine, Processes
 
 OnJudged = Callable[[int, int], None]  # derived buckets, and all buckets
 
@@ -126,31 +123,31 @@ def writing(
     store_dir: Path,
     policy: DetectionPolicy = DEFAULT,
     webhooks: Sequence[Webhook] = (),
-    processes: Processes | None = None,
+    threads: int = 1,
 ) -> Iterator[Writer]:
     """Open a store, or create it, as its only writer.
 
-    `processes` share large amounts of work.
+    `threads` share the making of turns.
 
     Raises:
         StoreError: if the folder is something else than a store, a file cannot be read or
             written, or another process writes to it.
     """
     with _locked(store_dir), GateStore.open(store_dir / GATES_FILE, webhooks) as gates:
-        yield Writer(store_dir, policy, gates, processes or Processes(1))
+        yield Writer(store_dir, policy, gates, threads)
 
 
 class Writer:
     """The only writer of a store."""
 
     def __init__(
-        self, store_dir: Path, policy: DetectionPolicy, gates: GateStore, processes: Processes
+        self, store_dir: Path, policy: DetectionPolicy, gates: GateStore, threads: int
     ) -> None:
         self._dir = store_dir
         self._policy = policy
         self._gates = gates
         self._evaluation = Evaluation(store_dir, gates, policy)
-        self._processes = processes
+        self._threads = threads
         self._resolution_ids: set[str] = set()  # decisions in the turns
         # Of all stored traces: an `add` that read them again would take as long as the store is.
         self._ties: pl.DataFrame | None = None
@@ -167,8 +164,8 @@ class Writer:
 
         The tables depend only on the set of all spans ever ingested and on the decisions, and the
         findings on the rules of the last ingest. Events of gates are only ever added, and new ones
-        go to the outbox of the webhooks. One bucket for each process, or some small ones, are in
-        memory at a time. The state left by a killed writer is repaired.
+        go to the outbox of the webhooks. One bucket, or some small ones, are in memory at a time.
+        The state left by a killed writer is repaired.
 
         Raises:
             StoreError: if a file cannot be read or written.
@@ -229,13 +226,11 @@ class Writer:
         on_touched: Callable[[Mapping[int, Traces]], None] = lambda _: None,
         ties: pl.DataFrame | None = None,
     ) -> Placed:
-        """Bring spans to their buckets; all processes share a large spool."""
+        """Bring spans to their buckets."""
         key = b"" if content == "full" else content_key(self._dir)
-        is_large = self._processes.jobs > 1 and not spool.is_in_memory
-        engine: Engine = self._processes.map if is_large else map
-        spool.change(partial(_as_stored, content, key, self._policy.dialects), engine)
+        spool.change(partial(_as_stored, content, key, self._policy.dialects))
         self._ties = None  # Until all spans are where they belong.
-        return place(self._dir, spool, engine, on_touched, ties)
+        return place(self._dir, spool, on_touched, ties)
 
     def has_decisions(self) -> bool:
         """Return whether the turns lack a person's decision."""
@@ -340,13 +335,8 @@ class Writer:
         """
         buckets = [ChangedBucket(*each) for each in sorted(touched.items())]
         resolutions = self._evaluation.resolutions()
-        derivation = Derivation(self._dir, self._policy, resolutions, dict(judged))
-        spans = sum(count_bucket(self._dir, "spans", each.number) for each in buckets)
-        every = derivation.of(buckets)
-        if self._processes.jobs > 1 and spans >= SPANS_MIN:
-            work = self._processes.map(derivation.of_bucket, buckets)
-            every = chain.from_iterable(work)
-        for derived in every:
+        how = (self._policy, resolutions, dict(judged), self._threads)
+        for derived in Derivation(self._dir, *how).of(buckets):
             self._gates.add_session_names(derived.joined_names)
             judged.pop(derived.bucket, None)
             if derived.judged is not None:

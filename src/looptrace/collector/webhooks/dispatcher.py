@@ -8,10 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from random import SystemRandom
 
 from looptrace.analyzer.gates.agent_states import NOTHING_HEARD, AgentState, Heard
+from looptrace.analyzer.gates.waiting import Waiting
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.agent_states import agent_states
@@ -53,6 +55,7 @@ class Dispatcher:
         net: Net | None = None,
         page: PageSettings = NO_PAGE,
         heard: Callable[[], Heard] = lambda: NOTHING_HEARD,
+        waiting: tuple[Waiting, ...] = (),
     ) -> None:
         """Prepare to deliver; messages link to the page, and say what agents do by `heard`.
 
@@ -61,7 +64,8 @@ class Dispatcher:
             StoreError: if the store cannot be used.
         """
         self._path = path
-        self._receivers = receivers_of(path, webhooks, environment, page)
+        receivers = receivers_of(path, webhooks, environment, page)
+        self._receivers = [replace(receiver, waiting=waiting) for receiver in receivers]
         self._net = net or Http()
         self._heard = heard
         self._results: Counter[tuple[str, str]] = Counter()

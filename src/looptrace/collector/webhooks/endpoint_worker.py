@@ -14,6 +14,7 @@ from random import Random
 from looptrace import __version__
 from looptrace.analyzer.gates.agent_states import AgentState
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.waiting import Waiting
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.webhook import FILE, VARIABLE, Webhook, check_url
 from looptrace.collector.decision_links import DecisionLinks
@@ -51,6 +52,7 @@ class Receiver:
     keys: tuple[bytes, ...]
     integration_key: str = ""
     links: EventLinks = NO_LINKS
+    waiting: tuple[Waiting, ...] = ()
 
     def __repr__(self) -> str:
         return f"Receiver({self.webhook.name!r})"
@@ -60,7 +62,9 @@ class Receiver:
     ) -> WebhookRequest:
         """Return the message of an event, with the store's current facts about its gate."""
         hook = self.webhook
-        telling = Telling(self.links, self.integration_key, hook.error_text, now_ns, gate)
+        telling = Telling(
+            self.links, self.integration_key, hook.error_text, now_ns, gate, self.waiting
+        )
         body, content_type = body_of(hook.format, event, telling)
         headers = {
             "content-type": content_type,

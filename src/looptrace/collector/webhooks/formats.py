@@ -20,6 +20,7 @@ from looptrace.analyzer.gates.event_names import (
     WEBHOOK_VALUES,
 )
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.waiting import Waiting
 from looptrace.analyzer.report.wording import reset_text
 from looptrace.analyzer.settings.webhook import Format
 from looptrace.analyzer.text.display import plain
@@ -51,6 +52,7 @@ class Telling:
     has_error_text: bool = True
     now_ns: int = 0
     gate: GateBackground | None = None  # what the store knows of the event's gate
+    waiting: tuple[Waiting, ...] = ()  # what happens when nobody decides
 
     def all_links(self, event: GateEvent) -> list[tuple[str, str]]:
         """Return the titles and addresses of all links of an event."""
@@ -59,7 +61,11 @@ class Telling:
     def texts(self, event: GateEvent) -> GateTexts:
         """Return the texts about the event's gate for the person who is paged."""
         return gate_texts(
-            event, self.gate, has_error_text=self.has_error_text, where=self.links.page_url
+            event,
+            self.gate,
+            has_error_text=self.has_error_text,
+            where=self.links.page_url,
+            waiting=self.waiting,
         )
 
 
@@ -110,6 +116,8 @@ def _slack(event: GateEvent, telling: Telling) -> Body:
     blocks += [_section(f"*Failed with*\n```{_escaped(about.error)}```")] if about.error else []
     blocks += [_section(f"*Cost so far* {about.cost}")] if about.cost else []
     blocks += [_section(f"*Agent* {_escaped(about.agent_doing)}")] if about.agent_doing else []
+    if about.unless_decided:
+        blocks.append(_section(f"*Unless somebody decides* {_escaped(about.unless_decided)}"))
     blocks += [_section(f"```{_escaped(about.strip)}```")] if about.strip else []
     if about.command:
         blocks.append(_section(f"To decide in a terminal: `{_escaped(about.command)}`"))
@@ -216,6 +224,7 @@ def _data(event: GateEvent, telling: Telling) -> dict[str, Any]:
         "error": error_text(event) if telling.has_error_text else None,
         "cost": asdict(gate.finding.cost) if gate.finding else None,
         **({"agent_state": asdict(gate.agent)} if gate.agent else {}),
+        **({"unless_decided": unless} if (unless := telling.texts(event).unless_decided) else {}),
         "url": telling.links.gate(event),
         "trace_url": telling.links.trace(event),
     }
@@ -223,7 +232,7 @@ def _data(event: GateEvent, telling: Telling) -> dict[str, Any]:
 
 def _in_words(event: GateEvent, telling: Telling) -> dict[str, str]:
     about = telling.texts(event)
-    names = ("cost", "agent_doing", "strip", "command", "decided")
+    names = ("cost", "agent_doing", "strip", "command", "decided", "unless_decided")
     words = {name: getattr(about, name) for name in names}
     return {name: text for name, text in words.items() if text}
 

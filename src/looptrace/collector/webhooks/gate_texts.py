@@ -5,10 +5,12 @@ Each text is plain, bounded, and empty if the event or the store does not have i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from looptrace.analyzer.gates.decisions import decision_text
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.waiting import Waiting, unless_decided
 from looptrace.analyzer.report.strips.text import loop_strip
 from looptrace.analyzer.report.wording import loop_cost_text
 from looptrace.analyzer.text.display import plain
@@ -30,10 +32,16 @@ class GateTexts:
     strip: str = ""  # some lines
     command: str = ""  # that decides
     decided: str = ""  # the decision, and who decided
+    unless_decided: str = ""  # what happens, and when
 
 
 def gate_texts(
-    event: GateEvent, gate: GateBackground | None, *, has_error_text: bool, where: str
+    event: GateEvent,
+    gate: GateBackground | None,
+    *,
+    has_error_text: bool,
+    where: str,
+    waiting: Sequence[Waiting] = (),
 ) -> GateTexts:
     """Return the texts of an event, with the store's facts about its gate.
 
@@ -41,7 +49,7 @@ def gate_texts(
     """
     if event.type == "gate_resolved":
         return GateTexts(decided=_decided(event, gate))
-    if event.type not in ("gate_opened", "gate_renamed"):
+    if event.type not in ("gate_opened", "gate_renamed", "gate_unanswered"):
         return GateTexts()
     finding = gate.finding if gate else None
     source = f"--server {where}" if where else "--store STORE"
@@ -51,6 +59,7 @@ def gate_texts(
         cost=loop_cost_text(finding.cost) if finding else "",
         agent_doing=gate.agent.text if gate and gate.agent else "",
         strip="\n".join(loop_strip(finding, failed, _STRIP_COLUMNS)) if finding else "",
+        unless_decided=unless_decided(event, waiting),
         command=f"looptrace gates resolve {event.gate} {source} {_DECISION}",
     )
 

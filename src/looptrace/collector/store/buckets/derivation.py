@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import polars as pl
 
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.detection_source import detection_source
-from looptrace.analyzer.engine.parallel import tied_parts
+from looptrace.analyzer.engine.parts import tied_parts
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.fingerprints import fingerprint_source
 from looptrace.analyzer.gates.resolutions import Resolution, with_decisions
@@ -69,10 +68,7 @@ class Derivation:
     policy: DetectionPolicy
     resolutions: Sequence[Resolution]
     judged: Mapping[int, Judged]
-
-    def of_bucket(self, changed: ChangedBucket) -> list[Derived]:
-        """Derive the turns and findings of one bucket again, as `of` does."""
-        return list(self.of([changed]))
+    threads: int  # that share the making of turns
 
     def of(self, buckets: Sequence[ChangedBucket]) -> Iterator[Derived]:
         """Derive the turns and findings of traces again from their spans, bucket by bucket.
@@ -104,8 +100,8 @@ class Derivation:
             return
         sameness = self.policy.sameness
         parts = tied_parts(pl.concat([read.spans for read in buckets]))
-        turns_in = partial(turns_of, sameness=sameness, dialects=self.policy.dialects)
-        made = [turns_in(part.select(list(SPAN_SCHEMA)))[0] for part in parts]
+        how = (sameness, self.policy.dialects, self.threads)
+        made = [turns_of(part.select(list(SPAN_SCHEMA)), *how)[0] for part in parts]
         turns = numbered(with_decisions(pl.concat(made), self.resolutions, sameness))
         detection = detect(turns, self.policy)
         for read in buckets:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +16,6 @@ from looptrace.analyzer.text.digests import digest
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.parquet import BUCKETS, STORED_SPAN_SCHEMA, read_bucket
 from looptrace.collector.store.tables.replacement import replace_rows
-from looptrace.processes import Engine
 
 # More than enough to spread tasks evenly over the buckets.
 _BUCKET_HASH_BYTES = 8
@@ -67,7 +65,6 @@ class _Added:
 def place(
     store_dir: Path,
     spool: SpanSpool,
-    engine: Engine = map,
     on_touched: Callable[[Mapping[int, Traces]], None] = lambda _: None,
     known: pl.DataFrame | None = None,
 ) -> Placed:
@@ -79,11 +76,11 @@ def place(
     ties of the last one. With these `known` only what is tied to the given spans is looked at.
     `on_touched` gets the traces of each bucket that may change, before anything is written.
 
-    Memory holds one table of the spool, the ties, the rows that an engine works on, and the traces
-    that move.
+    Memory holds the tables of the spool that are not in files, the ties, the spans of a bucket, and
+    the traces that move.
     """
     placed = Placed({}, 0, 0, [])
-    ties = pl.concat(spool.each(tie_rows, engine)).unique()
+    ties = pl.concat(map(tie_rows, spool.tables())).unique()
     came, is_first = ties["trace_id"].unique(), True
     while True:
         stored = stored_ties(store_dir) if known is None else known
@@ -98,13 +95,13 @@ def place(
         touched = _touched(buckets, pl.concat([came, strays["trace_id"]]), left)
         on_touched(touched)
         places = buckets.drop("group")
-        given = spool.split(places, engine) if is_first else {}
+        given = spool.split(places) if is_first else {}
         arriving = {bucket: _Arriving(bucket, spans) for bucket, spans in given.items()}
         for bucket, traces in left.items():
             moved = read_bucket(store_dir, "spans", bucket, which=Having("trace_id", traces))
             for target, part in split_spans(moved, places):
                 arriving.setdefault(target, _Arriving(target)).moved.append(part)
-        added = list(engine(partial(_add, store_dir), arriving.values()))
+        added = [_add(store_dir, each) for each in arriving.values()]
         for bucket, traces in left.items():
             _replace_spans(store_dir, bucket, traces, STORED_SPAN_SCHEMA.to_frame())
         placed = _placed(placed, added, touched)

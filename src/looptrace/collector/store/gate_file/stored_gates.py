@@ -57,6 +57,7 @@ class StoredGate:
     note: str | None
     resolved_by: str | None = None  # the name from the token or the form
     agent_state: AgentState | None = None  # of an open gate, where it was asked for
+    unless_decided: str = ""  # what happens to an open gate, where a server sees to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +84,6 @@ class StoredGates(Identities):
         """Return the state of a task; an unknown one is active."""
         rows = self._rows("SELECT state FROM tasks WHERE task = ?", task)
         return read_json(rows[0][0], TaskState, self.path, GATES) if rows else TaskState(task)
-
-    def last_seq(self) -> int:
-        """Return the number of the last event, 0 where there is none."""
-        return int(self._rows("SELECT coalesce(max(seq), 0) FROM events")[0][0])
 
     def events(
         self, after_seq: int = 0, task: str | None = None
@@ -157,6 +154,10 @@ class StoredGates(Identities):
         for finding, task in self._rows(sql, gate_id):
             return replace(read_json(finding, Finding, self.path, GATES), task=task)
         return None
+
+    def waits(self) -> dict[str, tuple[int, int]]:
+        """Return since when gates wait in a server's sight, and the steps that were taken."""
+        return {gate: (since_ns, steps) for gate, since_ns, steps in self._rows(queries.WAITS)}
 
     def opinions(self, gate_id: str | None = None) -> dict[str, Opinion | NoOpinion]:
         """Return the opinions of judges by gate, for one gate or all."""

@@ -67,6 +67,15 @@ _ALIASES = """
         of TEXT NOT NULL
     ) STRICT, WITHOUT ROWID
 """
+# How long an open gate has waited in a server's sight, and what was said meanwhile.
+_WAITS = """
+    CREATE TABLE waits (
+        gate TEXT PRIMARY KEY REFERENCES gates (id),
+        since_ns INTEGER NOT NULL,
+        steps INTEGER NOT NULL, -- done: 1 for a reminder, 2 where it was passed on
+        passed_to TEXT NOT NULL -- names of webhooks, as JSON
+    ) STRICT, WITHOUT ROWID
+"""
 # A gate is shown with the person who resolved it, and with the newest notes of other gates.
 _INDEXES_OF_GATES = (
     "CREATE INDEX resolutions_of_gate ON resolutions (gate, at_ns)",
@@ -146,6 +155,7 @@ _TABLES = (
     *_SESSION_NAMES,
     _TASK_ALIASES,
     _ALIASES,
+    _WAITS,
 )
 
 # The statements that bring a file of a version to the next one.
@@ -167,11 +177,12 @@ _STEPS = {
     6: _INDEXES_OF_GATES,
     7: _SESSION_NAMES,
     8: (_TASK_ALIASES, _ALIASES),
+    9: (_WAITS,),
 }
 
 GATES = Schema(
     application_id=0x6C6F6F70,  # "loop"
-    version=9,
+    version=10,
     tables=_TABLES,
     steps=_STEPS,
     if_damaged=f"move it away, with its -wal and -shm, and to find the gates again, {EVALUATE}",
@@ -198,6 +209,11 @@ SENT_NAMES = """
     SELECT body ->> 'task_before', body ->> 'agent_before' FROM events
     WHERE type = 'gate_renamed' AND body ->> 'gate' = ?
 """
+PASSED_TO = "SELECT value FROM waits, json_each(passed_to) WHERE gate = ?"
+WAITS = "SELECT gate, since_ns, steps FROM waits"
+BEGIN_WAIT = "INSERT INTO waits VALUES (?, ?, 0, '[]') ON CONFLICT DO NOTHING"
+END_WAIT = "DELETE FROM waits WHERE gate = ?"
+SET_WAIT = "UPDATE waits SET steps = ?, passed_to = ? WHERE gate = ?"
 # Where two open gates come to one task, the task's state says which is open.
 PARK_GATE = """
     UPDATE gates SET status = 'withdrawn'
@@ -248,6 +264,15 @@ END_OF_GATE = """
 """
 OPEN_GATES = "SELECT id FROM gates WHERE task = ? AND status = 'open' AND id <> ?"
 WITHDRAWN_GATE = "SELECT id FROM gates WHERE id = ? AND status = 'withdrawn'"
+# The endpoints that have not heard yet that a gate was withdrawn, and no longer will.
+TAKE_BACK = """
+    DELETE FROM outbox WHERE tries = 0 AND next_try_ns > ?2 AND EXISTS (
+        SELECT 1 FROM events WHERE id = outbox.event AND type = 'gate_resolved'
+            AND body ->> 'gate' = ?1 AND body ->> 'decision' = 'withdrawn'
+    )
+    RETURNING endpoint
+"""
+ENDED_GATE = "SELECT id FROM gates WHERE id = ? AND status <> 'open'"
 WITHDRAW_GATE = "UPDATE gates SET status = 'withdrawn' WHERE id = ?"
 OPEN_GATE = """
     UPDATE gates
@@ -256,7 +281,8 @@ OPEN_GATE = """
 """
 EVENTS = "SELECT seq, body FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?3"
 EVENTS_OF_TASK = """
-    SELECT seq, body FROM events WHERE seq > ?1 AND task = ?2 AND type <> 'gate_renamed'
+    SELECT seq, body FROM events WHERE seq > ?1 AND task = ?2
+        AND type NOT IN ('gate_renamed', 'gate_unanswered')
     ORDER BY seq LIMIT ?3
 """
 PENDING = """

@@ -1,0 +1,13 @@
+//! One task as its turns arrive: those that may still move, and the settled ones that rules look
+//! back on.
+
+pub mod block;
+mod lookback;
+pub mod needs;
+pub mod numbers;
+mod rest;
+#[cfg(test)]
+mod tests;
+pub mod turns;
+pub mod values;
+pub mod waiting;

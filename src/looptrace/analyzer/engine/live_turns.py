@@ -1,0 +1,170 @@
+"""What rules, loops and gates see of the turns that the core holds for a live engine.
+
+The core counts turns, keeps them in order, and says which rules may fire at them (`core/src/task`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from itertools import accumulate, chain
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import polars as pl
+from msgspec.structs import astuple
+
+from looptrace import _core
+from looptrace._core import LiveTurns, LiveWatch
+from looptrace.analyzer.detect.evaluate import Seen, kinds_read
+from looptrace.analyzer.detect.loop_rows import LoopRow
+from looptrace.analyzer.detect.ruleset import Override, RuleSet
+from looptrace.analyzer.fingerprint.similarity import meanings_of
+from looptrace.analyzer.schema import columns as schema
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.rules.needs import ALWAYS
+from looptrace.rules.turns import KINDS, Codes, Flags, Turns
+
+# The columns that rules see, as they stand in a row of numbers.
+_COLUMNS = dict(_core.COLUMNS[: _core.COLUMNS_SEEN])
+_SIZES = [np.dtype(kind).itemsize for kind in _COLUMNS.values()]
+_ROW = np.dtype(
+    {
+        "names": [*_COLUMNS],
+        "formats": [*_COLUMNS.values()],
+        "offsets": [*accumulate(_SIZES[:-1], initial=0)],
+        "itemsize": _core.ROW_BYTES,
+    }
+)
+# With more rows than fit into a processor's cache, columns are read faster one by one.
+_FEW_ROWS = 1_000
+
+# What a loop keeps of a turn: columns that are the same for the whole turn, and what is counted.
+_KEPT = LoopRow.__struct_fields__
+_COUNTED = ("epoch", "resets_seen", "turn", *(name for name in _KEPT if "_tokens_" in name))
+_SAME = [name for name in _KEPT if name not in (*_COUNTED, "phase_before")]
+_in_order = itemgetter(*((*_SAME, *_COUNTED, "phase_before").index(name) for name in _KEPT))
+
+
+def watch_of(rule_set: RuleSet, limits: tuple[int, int, int, int, int]) -> LiveWatch:
+    """Return how the core counts turns and asks about the rules, by their places in `forms()`.
+
+    `limits` are those of `LiveWatch`.
+    """
+    every = rule_set.forms()
+    lookbacks: dict[Any, int] = {}
+    for forms in every:
+        lookbacks[forms.lane] = max(lookbacks.get(forms.lane, 1), forms.lookback)
+    lanes = [
+        (
+            spec.kinds,
+            None if spec.by == "task" else spec.by,
+            spec.once,
+            spec.required,
+            "resets_seen" if spec.outlasts_completion else "epoch",
+            lookback,
+        )
+        for spec, lookback in lookbacks.items()
+    ]
+    bounds = [
+        (place, [*lookbacks].index(forms.lane), needs.of(rule))
+        for place, forms in enumerate(every)
+        for rule in forms.rules
+        # What means the same need not have come before in the same words.
+        for needs in [ALWAYS if rule_set.meaning and rule.compares_meaning else rule.needs]
+    ]
+    names = (TURN_SCHEMA.names(), _SAME, [*kinds_read(every)])
+    return LiveWatch(rule_set.counting.compiled, names, lanes, bounds, limits)
+
+
+class HeldRows:
+    """Reads the turns that are held of several tasks, one after the other."""
+
+    def __init__(self, held: Sequence[LiveTurns], since: Sequence[int]) -> None:
+        """Read by rows, which count on from task to task, from a turn of each on."""
+        self._held, self._since = held, since
+        counts = (len(turns) - begin for turns, begin in zip(held, since, strict=True))
+        self._begins = [0, *accumulate(counts)]
+        self._known: dict[int, LoopRow] = {}
+
+    def column(self, name: str, rows: Codes) -> list[Any]:
+        """Return a column of the turns at these rows."""
+        return [getattr(row, name) for row in self.turns(rows)]
+
+    def turns(self, rows: Codes) -> Sequence[LoopRow]:
+        """Return the turns at these rows."""
+        return [self[row] for row in rows.tolist()]
+
+    def __getitem__(self, row: int) -> LoopRow:
+        known = self._known.get(row)
+        if known is None:
+            task = bisect_right(self._begins, row) - 1
+            place = row - self._begins[task] + self._since[task]
+            values = self._held[task].evidence(place)
+            known = self._known[row] = LoopRow(*_in_order(values))
+        return known
+
+    def all(self) -> list[LoopRow]:
+        """Return all turns."""
+        return [self[row] for row in range(self._begins[-1])]
+
+
+def frame_of(held: LiveTurns) -> pl.DataFrame:
+    """Return a table of the columns of turns that findings and gates show."""
+    names = {column.name: column.dtype for column in schema.COUNTED} | dict(TURN_SCHEMA)
+    shown = {name: names[name] for name in _KEPT}
+    return pl.DataFrame(list(map(astuple, HeldRows([held], [0]).all())), shown, orient="row")
+
+
+def seen_of(
+    held: Sequence[LiveTurns],
+    since: Sequence[int],
+    fresh: Flags,
+    rule_set: RuleSet,
+    kinds: Collection[str],
+    reader: HeldRows,
+) -> Seen:
+    """Return what the rules see of several tasks, from a turn of each on; some are `fresh`.
+
+    `kinds` are the kinds of turn with texts that the rules read.
+    """
+    parts = [*zip(held, since, strict=True)]
+    table = np.frombuffer(b"".join(turns.numbers(begin) for turns, begin in parts), _ROW)
+    columns: dict[str, Any] = {name: table[name] for name in _COLUMNS if name != "searches"}
+    if len(table) > _FEW_ROWS:
+        columns = {name: np.ascontiguousarray(column) for name, column in columns.items()}
+    columns["texts"] = ()
+    if any(
+        KINDS[kind] in kinds for kind in np.bincount(table["kind"][fresh]).nonzero()[0].tolist()
+    ):
+        columns["texts"] = tuple(chain.from_iterable(turns.texts(begin) for turns, begin in parts))
+    fits: list[Flags] = []
+    if rule_set.meaning or rule_set.overrides:
+        rows = reader.all()
+        if rule_set.meaning:
+            columns["meanings"] = meanings_of(_requests(rows, table), rule_set.meaning)
+        fits = [_fits(rows, table, override) for override in rule_set.overrides]
+    counts = [len(turns) - begin for turns, begin in parts]
+    return Seen(Turns(task=np.repeat(np.arange(len(counts)), counts), **columns), fits)
+
+
+def _requests(rows: Sequence[LoopRow], table: Any) -> pl.DataFrame:
+    names = ("kind", "name", "arguments")
+    columns = {name: [getattr(row, name) for row in rows] for name in names}
+    coded = {name: table[name].copy() for name in ("searches", "external")}
+    coded["outcome_code"] = table["outcome"].copy()
+    return pl.DataFrame(
+        columns | coded, schema_overrides={name: TURN_SCHEMA[name] for name in names}
+    )
+
+
+def _fits(rows: Sequence[LoopRow], table: Any, override: Override) -> Flags:
+    """Mark the turns that an override is for; an unknown value of a turn fits none."""
+    fits = np.ones(len(rows), dtype=np.bool_)
+    for selector, value in override.selectors.items():
+        if selector == "tool":
+            fits &= np.array([row.kind == "tool" and row.name == value for row in rows])
+        else:
+            fits &= table[selector] == _core.code_of(value)
+    return fits
