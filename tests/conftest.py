@@ -171,8 +171,6 @@ MARKS = {
         "tests/test_quality.py",
         "tests/test_recordings.py",
         "tests/test_requirements.py",
-        "tests/test_runbook.py",
-        "tests/test_schema_page.py",
         "tests/test_tidy.py::test_generated_pages_are_fresh",
         "tests/test_layout.py::test_wheel_holds_every_file",
     ),

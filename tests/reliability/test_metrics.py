@@ -121,7 +121,7 @@ def test_otlp_is_sent_what_prometheus_reads(
     sent = {metric.name: metric for scope in scopes for metric in scope.metrics}
     assert sent["looptrace.detection.tasks"].gauge.data_points[0].as_double == 3
     for name in sent:
-        assert {name.replace(".", "_"), name.replace(".", "_") + "_total"} & shown
+        assert {name.replace(".", "_") + ending for ending in ("", "_total", "_bucket")} & shown
 
 
 @pytest.mark.parametrize(
