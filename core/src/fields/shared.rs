@@ -1,5 +1,6 @@
 //! Values that many spans share, which are held once.
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use foldhash::HashSet;
@@ -19,29 +20,34 @@ pub struct Shared {
 impl Shared {
     /// A name, the same one as before if it is known.
     pub fn name(&mut self, text: &str) -> Name {
-        if let Some(name) = self.names.get(text) {
-            return Arc::clone(name);
-        }
-        if self.names.len() >= KEPT_MAX {
-            self.names.clear();
-        }
-        let name = Name::from(text);
-        self.names.insert(Arc::clone(&name));
-        name
+        name_in(&mut self.names, text)
     }
 
     /// A shape, the same one as before if it is known.
-    pub fn shape(&mut self, shape: Shape) -> Arc<Shape> {
-        if let Some(shape) = self.shapes.get(&shape) {
-            return Arc::clone(shape);
-        }
-        if self.shapes.len() >= KEPT_MAX {
-            self.shapes.clear();
-        }
-        let shape = Arc::new(shape);
-        self.shapes.insert(Arc::clone(&shape));
-        shape
+    pub fn shape(&mut self, shape: &Shape) -> Arc<Shape> {
+        held_once(&mut self.shapes, shape, || Arc::new(shape.clone()))
     }
+}
+
+/// A name, the same one as before if it is among these.
+pub fn name_in(names: &mut HashSet<Name>, text: &str) -> Name {
+    held_once(names, text, || Name::from(text))
+}
+
+fn held_once<T: Eq + Hash + ?Sized>(
+    known: &mut HashSet<Arc<T>>,
+    value: &T,
+    made: impl FnOnce() -> Arc<T>,
+) -> Arc<T> {
+    if let Some(held) = known.get(value) {
+        return Arc::clone(held);
+    }
+    if known.len() >= KEPT_MAX {
+        known.clear();
+    }
+    let held = made();
+    known.insert(Arc::clone(&held));
+    held
 }
 
 #[cfg(test)]

@@ -150,7 +150,7 @@ impl<'s, 'a> One<'s, 'a> {
         let tokens = || tokens_of(self.seen, self.dialect, self.span.name, scope);
         SpanFields {
             kind,
-            shape: self.shape(kind).map(|shape| shared.shape(shape)),
+            shape: self.shape(kind).map(|shape| shared.shape(&shape)),
             session: self.named(Field::Session).map(|name| shared.name(&name)),
             agent: self.agent(kind, &name).map(|name| shared.name(&name)),
             rare: apart(self.rare()),

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use foldhash::{HashMap, HashSet};
 
 use super::turn::{Key, Kind, Turn};
+use crate::fields::shared::name_in;
 use crate::fields::span_fields::Name;
 
 /// The content of a turn that is told again, whatever it is; a hash is hardly ever this.
@@ -102,7 +103,7 @@ impl Known {
                     let before = Name::clone(&told.task);
                     told.content = turn.content;
                     if !told.stays {
-                        told.task = named(&mut self.tasks, &turn.task);
+                        told.task = name_in(&mut self.tasks, &turn.task);
                     }
                     (&*told, Some(before.to_string()))
                 }
@@ -113,7 +114,7 @@ impl Known {
                         kind: turn.kind,
                         stays: false,
                         round: self.round,
-                        task: named(&mut self.tasks, &turn.task),
+                        task: name_in(&mut self.tasks, &turn.task),
                         content: turn.content,
                     };
                     (&*entry.insert(told), None)
@@ -187,7 +188,7 @@ impl Known {
             }
             each.turn.task = moved.before.clone().into();
             if let Some(told) = self.turns.get_mut(&each.turn.key_hash()) {
-                told.task = named(&mut self.tasks, &moved.before);
+                told.task = name_in(&mut self.tasks, &moved.before);
                 told.stays = true;
             }
         }
@@ -204,14 +205,4 @@ impl Known {
     pub fn forget(&mut self, spans: &HashSet<String>) {
         self.turns.retain(|_, told| !spans.contains(&*told.span_id));
     }
-}
-
-/// A task's name, which the turns in it share.
-fn named(tasks: &mut HashSet<Name>, text: &str) -> Name {
-    if let Some(name) = tasks.get(text) {
-        return Name::clone(name);
-    }
-    let name = Name::from(text);
-    tasks.insert(Name::clone(&name));
-    name
 }

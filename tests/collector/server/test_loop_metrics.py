@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.live_detector import DetectorCounts, Shown
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
-from looptrace.collector.server.metrics import Metrics
+from looptrace.collector.server.metrics import Metrics, of_store
+from looptrace.collector.server.receiver.receiver_metrics import Durations
 from looptrace.collector.store import reader, writer
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.store.test_writer import looping, spans_of
 from tests.reliability.test_metrics import samples
+
+HOOK = Webhook("a", "https://127.0.0.1/", secrets=("env:SECRET",))
 
 
 def shown(store: Path) -> dict[str, float]:
@@ -74,3 +78,21 @@ def test_a_line_of_the_log_has_ids_alone(tmp_path: Path, caplog: pytest.LogCaptu
     assert any(line.startswith("gate_opened: rule ") for line in lines)
     assert "secret-task" not in "".join(lines)
     assert "total is" not in "".join(lines)
+
+
+def test_durations_are_counted_up_to_each_bound() -> None:
+    """A bound belongs to its bucket, each bucket has those before, and the last one has all."""
+    durations = Durations((0.01, 0.1))
+    for duration_s in (0.01, 0.02, 5.0):
+        durations.add(duration_s)
+    assert durations.read() == {("0.01",): 1, ("0.1",): 2, ("+Inf",): 3, ("sum",): 5.03}
+
+
+def test_a_store_says_what_room_it_has_and_what_waits(tmp_path: Path) -> None:
+    """The oldest event that waits for an endpoint has an age; a store without any has none."""
+    store = tmp_path / "s"
+    writer.ingest(spans_of(looping("s1")), store, webhooks=[HOOK])
+    values = {each.name: each.read() for each in of_store(store)}
+    assert values["looptrace.store.free_bytes"][()] > 0
+    assert values["looptrace.webhooks.waiting"]["a",] >= 1
+    assert values["looptrace.webhooks.oldest_waiting_seconds"]["a",] > 0
