@@ -38,8 +38,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
+from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.store import reader, writer
+from looptrace.collector.store.layout import LOG_FILE
 
 Protocol = Literal["http", "grpc"]
 
@@ -372,7 +373,7 @@ def _behind(address: str, spans: int) -> tuple[float, float]:
 
 def _logged(store_dir: Path) -> pl.DataFrame:
     """Return what the server had acknowledged and not stored yet when it ended."""
-    log = IngestLog(store_dir / FILE_NAME, 1 << 40)
+    log = IngestLog(store_dir / LOG_FILE, 1 << 40)
     logged = log.read(0, 1 << 30)
     log.close()
     return logged.spans if logged else SPAN_SCHEMA.to_frame()

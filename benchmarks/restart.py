@@ -27,7 +27,7 @@ from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import Bounds
+from looptrace.collector.otlp.span_rows import DecodingBounds
 from looptrace.collector.otlp.span_table import joined_table
 from looptrace.collector.store.writer import writing
 from looptrace.rules.vocabulary import NS_PER_S
@@ -38,7 +38,7 @@ AGE_S = 4 * 3_600  # of the oldest turns
 STARTED = 2  # calls of the loop that the store has
 CALLS = 6
 DEADLINE_S = 120
-_BOUNDS = Bounds(99, 1 << 20)
+_BOUNDS = DecodingBounds(99, 1 << 20)
 _ADDRESS = re.compile(r"http://[^\s,]+")
 
 

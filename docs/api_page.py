@@ -32,15 +32,15 @@ _HEAD = """# The Python API
 
 <!-- Made from the docstrings by `make docs`; edit them there. -->
 
-These names are public, and only these, imported from the modules named here. Everything else may
-change in any release. `looptrace` and `looptrace.collector` need the base installation alone, but
-for `open`, `analyze` and what they return; these and the other modules need `looptrace[analyzer]`.
-A time in `…_ns` is nanoseconds since 1970, one in `…_s` seconds.
+Only these names are public, imported from these modules; all else may change in any release.
+`help(NAME)` shows the whole text of each. `looptrace` and `looptrace.collector` need the base
+installation, but `open`, `analyze`, what they return, and the other modules need
+`looptrace[analyzer]`. A time in `…_ns` is nanoseconds since 1970, one in `…_s` seconds.
 """
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-_RAISED = re.compile(r"(?P<error>\w+): (?P<why>.+(?:\n {8,}.+)*)")
+_RAISED = re.compile(r"^ *(?P<error>[A-Z]\w+): ", re.MULTILINE)
 _SHOWN_DUNDERS = ("__init__", "__call__")
 
 
@@ -103,17 +103,40 @@ def signature(module: str, node: Definition) -> list[str]:
     lines = [f"class {node.name}({bases})" if bases else f"class {node.name}"]
     for item in _statements(node.body):
         if isinstance(item, ast.AnnAssign) and not _targets(item)[0].startswith("_"):
-            lines += [f"    {line}" for line in module_of(module).source(item).split("\n")]
+            lines += [f"    {line}" for line in _field(module, item).split("\n")]
     for method in _methods(node):
-        lines += [f"    {line}" for line in _header(module, method).split("\n")]
+        header = _property(method) if _is_property(method) else _header(module, method)
+        lines += [f"    {line}" for line in header.split("\n")]
     return lines
+
+
+def _field(module: str, item: ast.AnnAssign) -> str:
+    """Return a field; of a setting its type and default, because its page has the rest."""
+    text = module_of(module).source(item)
+    if "setting(" not in text and "Annotated[" not in text:
+        return text
+    plain = _Plain().visit(ast.parse(ast.unparse(item)))
+    return ast.unparse(plain)
+
+
+class _Plain(ast.NodeTransformer):
+    """Leaves of an annotated type the type, and of a setting its default."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        if ast.unparse(node.value) == "Annotated" and isinstance(node.slice, ast.Tuple):
+            return node.slice.elts[0]
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        return node.args[0] if ast.unparse(node.func) == "setting" and node.args else node
 
 
 def page() -> str:
     """Return the page."""
     parts = [_HEAD]
     for name in PUBLIC:
-        about = inspect.cleandoc(ast.get_docstring(module_of(name).tree) or "")
+        about = (ast.get_docstring(module_of(name).tree) or "").partition("\n\n")[0]
         parts.append(f"## {name}\n\n{about}\n")
         parts += [_entry(*definition(name, public), public) for public in public_names(name)]
     return "\n".join(parts)
@@ -121,20 +144,32 @@ def page() -> str:
 
 def _entry(module: str, node: Definition, name: str) -> str:
     code = "\n".join(signature(module, node))
-    texts = [_docstring(node)] if isinstance(node, Function | ast.ClassDef) else []
+    texts = []
+    if isinstance(node, Function | ast.ClassDef) and ast.get_docstring(node):
+        texts = [f"{_summary(node)}\n"]
     if isinstance(node, ast.ClassDef):
-        texts += [
-            f"`{method.name}`: {text}" for method in _methods(node) if (text := _docstring(method))
-        ]
-    return "\n\n".join([f"### {name}", f"```python\n{code}\n```", *filter(None, texts)]) + "\n"
+        called = (each for each in _methods(node) if not _is_property(each))
+        methods = [f"- `{each.name}`: {text}" for each in called if (text := _summary(each))]
+        texts += [*methods, *([""] if methods else [])]
+    return "\n".join([f"### {name}", "", f"```python\n{code}\n```", "", *texts])
 
 
-def _docstring(node: Function | ast.ClassDef) -> str:
-    """Return a docstring as Markdown, with its errors in one paragraph."""
-    text = ast.get_docstring(node) or ""
-    about, _, errors = text.partition("Raises:\n")
-    raised = [f"- `{match['error']}` {match['why']}" for match in _RAISED.finditer(errors)]
-    return "\n".join([about.strip(), *(["\nRaises:\n"] if raised else []), *raised])
+def _summary(node: Function | ast.ClassDef) -> str:
+    """Return the first sentence of a docstring, with the errors that are raised."""
+    about, _, errors = (ast.get_docstring(node) or "").partition("Raises:\n")
+    sentence = " ".join(about.partition("\n\n")[0].split())
+    raised = ", ".join(f"`{error}`" for error in dict.fromkeys(_RAISED.findall(errors)))
+    return f"{sentence} Raises {raised}." if raised else sentence
+
+
+def _is_property(method: Function) -> bool:
+    return any(ast.unparse(each) == "property" for each in method.decorator_list)
+
+
+def _property(method: Function) -> str:
+    """Return a property as a field, with its docstring as the comment."""
+    kind = ast.unparse(method.returns) if method.returns else ""
+    return f"{method.name}: {kind}  # {_summary(method).rstrip('.')}"
 
 
 def _methods(node: ast.ClassDef) -> Iterator[Function]:

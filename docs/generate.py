@@ -10,8 +10,9 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -20,7 +21,7 @@ from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]
 from starlette.routing import Route
 
 from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED, WRITTEN, Dialect
-from looptrace.analyzer.settings.docs_page import page, schema
+from looptrace.analyzer.settings.docs_page import page, rule_tables, schema
 from looptrace.analyzer.settings.file_tables import EXAMPLES
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.server.access import Access
@@ -36,45 +37,42 @@ _DIALECTS_HEAD = """# Dialects
 
 <!-- Made from analyzer/fields/dialects.toml by `make docs`; edit it there. -->
 
-Which spans and attributes of which producer are read as what. The table is one file,
-`analyzer/fields/dialects.toml`; your own keys go into `looptrace.toml`, in the same form.
+Which spans and attributes of which producer are read as what.
 
 ## Spans that are not understood
 
-A report says how many spans became turns, parts of turns, agents or structure, and how those look
-that no dialect knows: scope, name and attributes. Below one half, or where no call has a result,
-this is its first line, and a process with `local()` or `instrument()` warns of it.
-`looptrace analyze PATH --explain-span ID` shows what a span is read as, and by which keys. Keys of
-your own are [settings](settings.md#attributes), for files, stores, servers and `local()`:
+A report counts the spans that became turns, parts of turns, agents or structure, and shows the
+scope, name and attributes of those that no dialect knows. Below one half, or where no call has a
+result, this is its first line, and `local()` and `instrument()` warn of it.
+`looptrace analyze PATH --explain-span ID` shows what a span is read as, and by which keys. Your
+own keys are [settings](settings.md#attributes), for files, stores, servers and `local()`; with
+`forward(settings="looptrace.toml")` for a process that forwards its spans:
 
 ```toml
 {own}```
 
-A process that forwards its spans knows your keys by `forward(settings="looptrace.toml")`. A store
-derives its turns anew where they change, but a new key of `session` or `task` joins only what is
+If they change, a store derives its turns anew; a new key of `session` or `task` joins only what is
 stored from then on.
 
 ## What is read
 
-Each row is tested with a recorded example. *Not written*: the producer's source writes it nowhere.
-`mcp.session.id` is the session where traces begin in a server of MCP and name no other: its client
-is not instrumented, and each call has a trace of its own. Where a span with a parent has that id
-too, traces stay apart, because clients of several agents may share a connection.
+Calls, results, messages, tokens, errors, session and agent, but for what the table says. A
+recorded example tests each row; dialects.toml names the producer's sources. `mcp.session.id` is
+the session only where traces begin in a server of MCP and name no other.
 """
 _KINDS_HEAD = """## Kinds
 
 A span is what the first dialect says whose conditions it meets. `structure` is a known span that is
-no turn by itself. A `part` adds what it tells to the call around it. A `step` is a call if it shows
-what it was given and how it ended, and nothing known lies within it. A span of no dialect is *not
-understood*.
+no turn. A `part` adds to the call around it. A `step` is a call if it has arguments and an outcome,
+and nothing known lies within it.
 
 | dialect | a span with | is |
 | --- | --- | --- |"""
 _BESIDE_HEAD = """## Tokens
 
-The input of a turn has what was cached in it, and the output what was thought, as the conventions
-want it. Producers of these rows count such parts beside the rest. Others show it: by a part that is
-larger than the whole, or by a total with room for the parts.
+The input of a turn includes cached tokens and the output includes reasoning, as the conventions
+want it. Producers of these rows count such parts beside the rest; others are recognised by a part
+that is larger than the whole, or by a total.
 
 | dialect | a span with | counts parts beside |
 | --- | --- | --- |"""
@@ -84,34 +82,28 @@ A field is read from the first key that is present, the keys of the span's diale
 is a part of a JSON object, `key.*` are flat numbered messages, `@name#a` is an attribute of the
 span event of that name, and `key#a*|b*` is the sum of the counts with such names.
 
-| field | dialect | keys |
-| --- | --- | --- |"""
+| field | keys |
+| --- | --- |"""
 
 
 def dialects_page() -> str:
     """Return the page of the dialects and their keys."""
     dialects = SHIPPED.dialects
     kinds = [
-        f"| {dialect.name} | {row.condition} | {row.kind} |"
+        f"| {dialect.name} | {'; '.join(row.condition for row in rows)} | {kind} |"
         for dialect in dialects
-        for row in dialect.kinds
+        for kind, rows in groupby(dialect.kinds, key=lambda row: row.kind)
     ]
-    keys = [
-        f"| {name} | {dialect.name} | {_keys(dialect.fields[name])} |"
-        for name in FIELDS
-        for dialect in dialects
-        if name in dialect.fields
-    ]
+    keys = [f"| {name} | {'; '.join(_keys(name))} |" for name in FIELDS]
     beside = [
         f"| {dialect.name} | {row.condition} | {row.kind} |"
         for dialect in dialects
         for row in dialect.beside
     ]
-    head = "| producer | version | read from | " + " | ".join(WRITTEN) + " |"
-    rule = "| --- | --- | --- |" + " --- |" * len(WRITTEN)
+    head = "| producer | version | not read | never written |\n| --- | --- | --- | --- |"
     read = [_read(dialect) for dialect in dialects if dialect.writes]
     parts = [
-        [_DIALECTS_HEAD.replace("{own}", EXAMPLES["attributes"]), head, rule, *read],
+        [_DIALECTS_HEAD.replace("{own}", EXAMPLES["attributes"]), head, *read],
         [_KINDS_HEAD, *kinds],
         [_BESIDE_HEAD, *beside],
         [_FIELDS_HEAD, *keys],
@@ -119,14 +111,18 @@ def dialects_page() -> str:
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
-def _keys(keys: Iterable[str]) -> str:
-    return ", ".join(f"`{key}`" for key in keys).replace("|", "\\|")
+def _keys(field: str) -> Iterator[str]:
+    """Yield the keys of a field, dialect by dialect."""
+    for dialect in SHIPPED.dialects:
+        if keys := dialect.fields.get(field):
+            text = ", ".join(f"`{key}`" for key in keys).replace("|", "\\|")
+            yield f"{dialect.name}: {text}"
 
 
 def _read(dialect: Dialect) -> str:
-    said = dict.fromkeys(dialect.writes, "yes") | dict.fromkeys(dialect.unread, "no")
-    cells = [dialect.producer, dialect.version, "; ".join(dialect.source)]
-    return f"| {' | '.join(cells + [said.get(name, 'not written') for name in WRITTEN])} |"
+    never = [name for name in WRITTEN if name not in {*dialect.writes, *dialect.unread}]
+    cells = (", ".join(dialect.unread), ", ".join(never))
+    return f"| {' | '.join([dialect.producer, dialect.version, *cells])} |"
 
 
 _RECEIVER_HEAD = """# The receiver
@@ -135,47 +131,41 @@ _RECEIVER_HEAD = """# The receiver
 
 `looptrace[server]` takes OTLP 1.x: `/v1/traces` and `/v1/logs` over HTTP, as protobuf or JSON,
 plain or packed (gzip, deflate, zstd), with a length or in chunks, and the same services over gRPC.
-`/v1/metrics` is acknowledged and ignored, so that agents that export everything need no second
-address.
+`/v1/metrics` is acknowledged and ignored.
 
-- A request is acknowledged when its spans are on disk, and not before.
-- A bad span is rejected alone: the others are kept, and `partial_success` has the number of
-  rejected spans and the reason. A request without one good span is refused with 400.
-- Every refusal over OTLP's paths is a `google.rpc.Status` in the form of the request. If
-  another try may succeed, it is 503 with `Retry-After`, and `UNAVAILABLE` with `RetryInfo`. No
-  input of a client causes another 5xx.
-- JSON is read as OTLP has it: ids in hex of either case, 64-bit integers as numbers or strings,
-  unknown fields ignored. Names of enums and half surrogate pairs, which some exporters write, are
-  accepted.
-- There is no CORS: the preflight request of a page of another origin gets 405, and the page may
-  not send.
+- A request is acknowledged when its spans are on disk.
+- A bad span is rejected alone: `partial_success` has the number and the reason. A request without
+  one good span is refused with 400.
+- A refusal over OTLP's paths is a `google.rpc.Status` in the form of the request. If another try
+  may succeed, it is 503 with `Retry-After`, and `UNAVAILABLE` with `RetryInfo`. No input of a
+  client causes another 5xx.
+- JSON is read as OTLP has it; names of enums and half surrogate pairs, which some exporters write,
+  are accepted.
+- There is no CORS.
+
+Clients that send large prompts should compress. A batch that is too large is lost, because OTLP
+forbids to send it again: set `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, or the collector's
+`send_batch_max_size`, to what fits the limits.
 
 ## Log records
 
 `/v1/logs` takes the [log events of coding agents](coding_agents.md#without-files-otlp-logs), and
 [GenAI events of spans](inputs.md#log-records-of-spans); other log records are acknowledged and
-ignored. An event may come before its span or after it, also after a restart. One that comes first
-waits for its span in memory, for an hour at least and up to 16 MiB of them; the last 16 MiB of
-spans can still get events, and a task whose turns had settled is evaluated anew. In the store an
-event stays without a limit of time until its span comes. A span gets at most 8 MiB of events.
-Events that name no span are counted as `events_placeless` and logged once; those whose span did
-not come in time are `looptrace_detection_events_alone_total`. With [several
-servers](scale.md#several-servers) an event goes by its trace, because it seldom has a session:
-set `shards.by = "trace"`, or let the agent's exporters send both to one address.
-
-Clients that send large prompts should compress. A batch that is refused as too large is lost, since
-OTLP forbids to send it again, so set `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, or the collector's
-`send_batch_max_size`, to what fits the limits.
+ignored. An event may come before its span or after it, also after a restart. In memory an event
+waits for an hour at least (up to 16 MiB), and the last 16 MiB of spans can still get events; in the
+store it waits without a limit. A span gets at most 8 MiB of events. Events that name no span are
+counted as `events_placeless`; those whose span did not come in time are
+`looptrace_detection_events_alone_total`. With [several servers](scale.md#several-servers), set
+`shards.by = "trace"`, or let the agent's exporters send both to one address, because an event
+seldom has a session.
 
 ## Limits
 
-The section [`[server]`](settings.md#server) of the settings has the limits. They apply to gRPC,
-too: a message is read when there is room for `body_bytes_max` in `in_flight_bytes_max`, one at a
-time for each three `body_bytes_max` of it, because gRPC copies a message twice, and unpacked as a
-body of HTTP is; without a token none is read. Where there are `connections_max`
-connections, the oldest one without an accepted request is closed for a new one, whatever its
-address; where all have one, requests on new connections get 503. Calls of gRPC above
-`connections_max` get `RESOURCE_EXHAUSTED`.
+The section [`[server]`](settings.md#server) of the settings has the limits. Of gRPC, which copies a
+message twice, one message is read at a time for each three `body_bytes_max` in
+`in_flight_bytes_max`, none without a token, and calls above `connections_max` get
+`RESOURCE_EXHAUSTED`. At `connections_max` the oldest connection without an accepted request is
+closed for a new one; where all have one, new connections get 503.
 """
 
 
@@ -246,20 +236,17 @@ _EXAMPLES_HEAD = """# Examples
 <!-- Made from the scripts in examples/ by `make docs`; edit them there. -->
 
 One small agent for each of the five sources of the requirements, and the output of looptrace for
-it: the task, the turn, the action and its rule, and the reason. Each script records its agent with
-the OpenTelemetry SDK, as its author would. [`recorder.py`](../examples/recorder.py) starts and ends
-the spans, and fixes their ids and times so that every run is the same.
+it. Each script records its agent with the OpenTelemetry SDK, through
+[`recorder.py`](../examples/recorder.py), with fixed ids and times.
 
-An agent is the span `invoke_agent NAME`, a tool call `execute_tool NAME`, and a model's response
-`chat MODEL`, all with the attributes of the GenAI conventions. On the agent's span the scripts add
-what these have no word for: `looptrace.task.id`, `looptrace.task.parent_id`,
-`looptrace.task.status`, `looptrace.blockers`, `looptrace.completed_work`; on a tool's
+Spans have the attributes of the GenAI conventions: `invoke_agent NAME`, `execute_tool NAME`,
+`chat MODEL`. The agent's span adds `looptrace.task.id`, `looptrace.task.parent_id`,
+`looptrace.task.status`, `looptrace.blockers` and `looptrace.completed_work`; a tool's
 `looptrace.phase`. A person who steps in is the span event `looptrace.human_intervention` with
 `looptrace.note`.
 
-A script writes its spans to `build/examples/NAME.json`, which is OTLP: `looptrace analyze` and
-`looptrace explain` read it too. Run the commands in the project's root, in its environment
-(`make test` makes one in `.venv`).
+A script writes OTLP to `build/examples/NAME.json`. Run the commands in the project's root, in its
+environment (`make test` makes one in `.venv`).
 """
 
 
@@ -329,7 +316,7 @@ def installing() -> list[Path]:
 
 def stale() -> dict[Path, str]:
     """Return the pages that differ from the code, with the text that they should have."""
-    wanted = {DOCS / "rules" / name: text for name, text in pages().items()}
+    wanted = {DOCS / "rules" / name: text for name, text in pages(rule_tables()).items()}
     wanted[DOCS / "api.md"] = api_page()
     wanted[DOCS / "commands.md"] = _import("docs.commands_page").page()
     wanted[DOCS / "dialects.md"] = dialects_page()

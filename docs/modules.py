@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from itertools import takewhile
 from pathlib import Path
 
@@ -42,6 +43,12 @@ FLOW = (
     "testing",
     ".",
 )
+# The first five words or more of a sentence, up to what it adds.
+_ADDING = (
+    "which|so|whose|where|while|because|with|without|from|as|by|for|but|also|until|if|when|in|on|at|"
+    "each|one|the|and (?:what|how|which|a|the|whether)"
+)
+_ADDED = re.compile(rf"^((?:\S+ ){{3,}}?\S+?)(?:[;:] |, (?:{_ADDING}) )")
 _HEAD = """# Modules
 
 <!-- Made by `make docs` from the first sentence of each module. -->
@@ -93,8 +100,16 @@ def core_modules(folder: Path) -> list[Path]:
 
 
 def _part(folder: str, about: str, paths: list[Path]) -> list[str]:
-    rows = [f"- `{path.stem}`: {_sentence(path)}" for path in paths]
+    rows = [f"- `{path.stem}`: {_clause(_sentence(path))}" for path in paths]
+    if folder.startswith("rules/"):
+        rows = [", ".join(f"`{path.stem}`" for path in paths)]
     return [f"## {folder}", "", about, "", *rows, *([""] if rows else [])]
+
+
+def _clause(sentence: str) -> str:
+    """Return a long sentence up to its first clause that only adds to it."""
+    head = next((each[1] for each in _ADDED.finditer(sentence)), sentence)
+    return head.rstrip(".") + "."
 
 
 def _place(folder: Path) -> int:

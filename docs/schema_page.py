@@ -10,7 +10,6 @@ import polars as pl
 
 from looptrace import queries
 from looptrace.analyzer.schema.column import Column
-from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.analyzer.schema.findings import FINDING_COLUMNS, LOOP_COLUMNS
 from looptrace.analyzer.schema.spans import SPAN_COLUMNS, SPAN_SCHEMA, SPAN_TIES_COLUMNS
 from looptrace.analyzer.schema.turns import TURN_COLUMNS
@@ -26,10 +25,8 @@ _HEAD = f"""# Schema of the store
 collector/store/gate_views.py. -->
 
 A store is a folder. Spans, turns and findings are Parquet files by day and bucket:
-`TABLE/day=YYYY-MM-DD/bucket=NN/data*.parquet`, of which a busy day has several, and a table without
-rows may have none. Events, gates, pivots, opinions and tasks are in `{GATES_FILE}`,
-which is SQLite; SQL sees them as the views below, and programs should read them there, because the
-tables of the file may change. Read everything with
+`TABLE/day=YYYY-MM-DD/bucket=NN/data*.parquet`. The other tables are in `{GATES_FILE}`, a file of
+SQLite whose tables may change; the views below do not. Read everything with
 [`looptrace query`](commands.md#looptrace-query):
 
 ```sh
@@ -37,11 +34,14 @@ looptrace ingest examples/traces --store store
 looptrace query --store store --sql "SELECT rule, task, loop_count FROM findings"
 ```
 
-Types are DuckDB's. Times are integers in nanoseconds since 1970 (UTC);
-`make_timestamp(at_ns // 1000)` makes a timestamp of one. A column named `…_s` or `seconds` is in
-seconds.
+Types are DuckDB's. A time `…_ns` is nanoseconds since 1970 (UTC);
+`make_timestamp(at_ns // 1000)` makes a timestamp of it. `…_s` and `seconds` are seconds.
 """  # noqa: S608 - It is a page.
 
+# Units that the type or the meaning says already.
+_PLAIN_UNITS = frozenset(
+    ("id", "ids", "text", "name", "flag", "times", "turns", "ns since 1970, UTC")
+)
 _PARTITIONS = (
     Column("day", pl.String(), "date, UTC", "folder of the row: the day on which it starts"),
     Column("bucket", pl.String(), "00 to 15", "folder of the row: a hash of its task"),
@@ -60,6 +60,7 @@ TABLES: dict[str, tuple[str, tuple[Column, ...]]] = {
     "findings": ("One row a finding.", (*FINDING_COLUMNS, *_PARTITIONS, *LOOP_COLUMNS)),
     "events": ("One row a gate event. Rows are added and never deleted.", ()),
     "gates": ("One row a gate, in its state now.", ()),
+    "incidents": ("One row an incident: the gates of the same loop. Made from the gates.", ()),
     "pivots": ("One row a pivot.", ()),
     "opinions": ("One row a gate that a [judge](judge.md) was asked about.", ()),
     "tasks": ("One row a task with an event, in its state now.", ()),
@@ -68,8 +69,8 @@ TABLES |= {name: (TABLES[name][0], view.columns) for name, view in GATE_VIEWS.it
 
 
 def page() -> str:
-    """Return the page of all tables, the queries that ship, and the computed columns."""
-    return "\n".join([*_stored(), *_shipped(), *_computed()])
+    """Return the page of all tables and of the queries that ship."""
+    return "\n".join([*_stored(), *_shipped()])
 
 
 def described() -> dict[str, dict[str, str]]:
@@ -92,46 +93,37 @@ def _stored() -> Iterator[str]:
     for table, types in sorted(described().items(), key=lambda item: list(TABLES).index(item[0])):
         about, columns = TABLES[table]
         by_name = {column.name: column for column in columns}
-        rows = [(name, kind, *by_name[name][2:]) for name, kind in types.items()]
+        rows = [(name, kind, _meaning(by_name[name])) for name, kind in types.items()]
         yield from [f"## `{table}`", "", about, ""]
-        yield from _table(("column", "type", "unit", "meaning", "null"), rows)
+        yield from _table(("column", "type", "meaning"), rows)
+
+
+def _meaning(column: Column) -> str:
+    """Return what a column means, with a unit that says more, and what null means in it."""
+    unit = f" ({column.unit})" if column.unit not in _PLAIN_UNITS else ""
+    return f"{column.meaning}{unit}{f'; null: {column.null}' if column.null else ''}"
 
 
 def _shipped() -> Iterator[str]:
     yield """## Queries that ship
 
-`looptrace query NAME --store STORE` answers these, and the page of a server shows some. Their
-columns, each with DuckDB's type:
+`looptrace query NAME --store STORE` answers these, and the page of a server shows some. `$` marks
+a parameter.
 """
     for name in queries.names():
         query = queries.load(name)
         yield from [f"### `{name}`", "", query.purpose, ""]
         fields = [
-            *(
-                (f"${each.name}", each.type, f"parameter: {each.meaning}")
-                for each in query.parameters
-            ),
-            *((each.name, each.type, each.meaning) for each in query.columns),
+            *((f"${each.name}", each.meaning) for each in query.parameters),
+            *((each.name, each.meaning) for each in query.columns),
         ]
-        yield from _table(("column", "type", "meaning"), fields)
+        yield from [*(f"- `{name}`: {meaning}" for name, meaning in fields), ""]
 
 
-def _computed() -> Iterator[str]:
-    yield """## Computed columns
-
-No store holds these: detection adds them to turns in memory, and rules read them
-([writing a rule](writing-a-rule.md)). Codes compare for equality only; 0 is unknown.
-"""
-    for title, columns in (("Codes and marks", CODED), ("Counters", COUNTED)):
-        yield from [f"### {title}", ""]
-        rows = [(name, str(kind), *rest) for name, kind, *rest in columns]
-        yield from _table(("column", "type", "unit", "meaning", "null"), rows)
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str | None, ...]]) -> Iterator[str]:
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield f"| {' | '.join('---' for _ in head)} |"
     for name, *rest in rows:
-        cells = [f"`{name}`", *((each or "never").replace("|", r"\|") for each in rest)]
+        cells = [f"`{name}`", *(each.replace("|", r"\|") for each in rest)]
         yield f"| {' | '.join(cells)} |"
     yield ""

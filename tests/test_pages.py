@@ -23,7 +23,7 @@ NOT_RUN = {
     "README.md": 1,
     "docs/architecture.md": 2,
     "docs/benchmarks.md": 1,
-    "docs/coding_agents.md": 2,
+    "docs/coding_agents.md": 3,
     "docs/frameworks_live.md": 22,
     "docs/gates.md": 1,
     "docs/inputs.md": 1,

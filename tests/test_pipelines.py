@@ -197,6 +197,14 @@ def test_the_page_uses_the_action() -> None:
     assert words.items() <= rows.items()
 
 
+def test_actions_of_others_are_pinned() -> None:
+    """A tag can be moved to other code, which then runs with the rights of the job."""
+    others = [step["uses"] for step in STEPS if "OWNER/" not in step.get("uses", "OWNER/")]
+
+    assert len(others) == 3
+    assert [each for each in others if not re.search(r"@[0-9a-f]{40}$", each)] == []
+
+
 def test_the_hook_checks_settings(repository: Path) -> None:
     """It takes every file of the name, and says in which line what is wrong."""
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))

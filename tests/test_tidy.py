@@ -68,6 +68,27 @@ def test_rules_hold_no_thresholds(rule: type[Rule]) -> None:
     assert thresholds == []
 
 
+def test_a_type_has_one_module() -> None:
+    """One word means one thing; who searches for a type finds it once."""
+    modules: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if (name := type_name(node)) and not name.startswith("_"):
+                modules.setdefault(name, []).append(str(path.relative_to(ROOT)))
+
+    assert len(modules) > 400
+    assert {name: paths for name, paths in modules.items() if len(paths) > 1} == {}
+
+
+def type_name(node: ast.stmt) -> str | None:
+    """Return the name of the type that a statement defines, None where it defines none."""
+    if isinstance(node, ast.ClassDef):
+        return node.name
+    if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias":
+        return ast.unparse(node.target)
+    return None
+
+
 def test_generated_pages_are_fresh() -> None:
     """A page that lags behind its rule tells lies."""
     assert list(stale()) == []

@@ -12,7 +12,7 @@ use crate::fields::figures::Figures;
 use crate::fields::message::Message;
 use crate::fields::numbers::Messages;
 use crate::fields::reading::{Reading, reading, ties};
-use crate::fields::rows::{Row, attributes_in, events_in};
+use crate::fields::rows::{Row, events_in};
 use crate::fields::span::Reader;
 use crate::fields::span_fields::{Intervention, Role, Shape, SpanFields};
 use crate::fields::table::{SHIPPED, Table};
@@ -120,10 +120,13 @@ impl FieldReader {
                 let events = Column::of(block, "events")?;
                 guarded(|| {
                     for at in 0..block.num_rows() {
-                        let attributes = attributes_in(attributes.at(at).unwrap_or_default());
-                        let events = events_in(events.at(at).unwrap_or_default());
-                        let is_root = parents.at(at).is_none();
-                        let ties = ties(&attributes, &events, is_root, &table);
+                        let row = Row {
+                            parent_span_id: parents.at(at),
+                            attributes: attributes.at(at).unwrap_or_default(),
+                            events: events.at(at).unwrap_or_default(),
+                            ..Row::default()
+                        };
+                        let ties = ties(&row, &table);
                         for (column, name) in named.iter_mut().zip(ties) {
                             column.push(name);
                         }

@@ -144,8 +144,8 @@ def test_a_wrong_token_says_so(token: str | None, words: str) -> None:
     """In one line, with the address and where a good one comes from."""
     with guarded(Access(tokens=("a-token-of-20-letters",))) as port:
         url = f"http://127.0.0.1:{port}"
-        for arguments in (("list",), ("show", "4c7c"), ("watch",)):
-            command = ["gates", *arguments, "--server", url]
+        for arguments in (("gates", "list"), ("gates", "show", "4c7c"), ("watch",)):
+            command = [*arguments, "--server", url]
             result = CliRunner().invoke(main, command, env={"LOOPTRACE_TOKEN": token})
             assert result.exit_code == 2
             assert f"{url} {words}; set LOOPTRACE_TOKEN" in result.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from looptrace.cli.main import COMMANDS, main, run
+from looptrace.cli.main import _GROUPS, COMMANDS, EXAMPLES, main, run
 from looptrace.cli.shared.stores import StorePath
 from tests.paths import ROOT
 
@@ -36,7 +37,15 @@ def test_nothing_heavy_is_imported_before_a_command(arguments: list[str]) -> Non
 
 
 # What the report of files at a terminal does not need.
-NEEDLESS = "duckdb", "jinja2", "tomlkit", "rapidfuzz", "asyncio", "opentelemetry", "sklearn"
+NEEDLESS = (
+    *("duckdb", "jinja2", "tomlkit", "rapidfuzz", "asyncio", "opentelemetry", "sklearn"),
+    *("http.client", "urllib.request", "xml", "sqlite3", "rich.status", "rich.progress"),
+    *("looptrace.collector.importers.forms", "looptrace.collector.coding_agents"),
+    *("looptrace.collector.store.reader", "looptrace.collector.store.tables.parquet"),
+    *("looptrace.collector.store_analysis", "looptrace.collector.server"),
+    *("looptrace.analyzer.report.html", "looptrace.analyzer.report.json"),
+    "looptrace.analyzer.tuning",
+)
 
 
 def test_files_are_analysed_without_what_they_do_not_need(tmp_path: Path) -> None:
@@ -99,12 +108,54 @@ def test_every_command_is_listed_and_found(name: str) -> None:
     assert COMMANDS[name].endswith(".")
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_an_example(name: str) -> None:
+    """Its options exist, and the command's help and its page show it."""
+    shown = CliRunner().invoke(main, [name, "--help"]).stdout
+    program, *words = shlex.split(EXAMPLES[name])
+    command = main.get_command(click.Context(main), words[0])
+    if isinstance(command, click.Group):
+        command = command.commands[words[1]]
+    assert command is not None
+    options = {option for param in command.params for option in param.opts}
+
+    assert program == "looptrace"
+    assert words[0] == name
+    assert {word for word in words if word.startswith("-")} <= options
+    assert EXAMPLES[name] in " ".join(shown.split())
+
+
+def test_the_help_has_each_command_once_and_names_completion() -> None:
+    """A command without a group would be found by nobody."""
+    grouped = [name for names in _GROUPS.values() for name in names]
+    shown = CliRunner().invoke(main, ["--help"]).stdout
+
+    assert sorted(grouped) == sorted(COMMANDS)
+    assert "_LOOPTRACE_COMPLETE=bash_source" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["analyse", "x"], "Did you mean 'analyze'?"),
+        (["gate"], "Did you mean 'gates'?"),
+        (["analyze", "--formt", "json", "x"], "Did you mean '--format'?"),
+    ],
+)
+def test_a_mistyped_word_gets_the_right_one(arguments: list[str], hint: str) -> None:
+    """The list of nineteen commands is not read for a typing error."""
+    result = CliRunner().invoke(main, arguments)
+
+    assert result.exit_code == 2
+    assert hint in result.stderr
+
+
 def test_every_module_with_a_command_is_listed() -> None:
     """A new file with a command that is not listed would never be found."""
     folder = ROOT / "src/looptrace/cli"
     modules = {
         path.stem
-        for pattern in ("*.py", "tuning/*.py", "services/*.py")
+        for pattern in ("*.py", "tuning/*.py", "services/*.py", "stores/*.py", "incidents/*.py")
         for path in folder.glob(pattern)
     }
     assert modules - {"__init__", "main"} == set(COMMANDS)

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.settings.sections import default
 from looptrace.cli.main import main
-from looptrace.cli.shared.gate_sources import GatesOfSeveral, StoredGates, source_of
+from looptrace.cli.shared.gate_sources import GatesOfSeveral, GatesOnDisk, source_of
 from looptrace.collector.store import writer
 from looptrace.errors import UnavailableError
 from tests.collector.store.test_writer import looping, spans_of
@@ -69,7 +69,7 @@ def test_a_decision_goes_to_the_store_that_has_the_gate(stores: list[Path], tmp_
     assert several.gate(gate.id[:-2]).gate == gate
     several.resolve(gate.id, "continue", "Ask Ada.", who="Eve")
 
-    decided = StoredGates(parts[2], default()).gate(gate.id).gate
+    decided = GatesOnDisk(parts[2], default()).gate(gate.id).gate
     assert (decided.decision, decided.resolved_by) == ("continue", "Eve")
     with pytest.raises(GateError):
         several.gate("no such gate")
@@ -95,7 +95,7 @@ def test_a_source_that_is_away_is_named_and_hinders_no_decision_elsewhere(
         with pytest.raises(UnavailableError, match=away):
             several.gate(gate.id[:-2])
         several.resolve(gate.id, "continue", "Ask Ada.")
-    assert StoredGates(parts[2], default()).gate(gate.id).gate.decision == "continue"
+    assert GatesOnDisk(parts[2], default()).gate(gate.id).gate.decision == "continue"
 
 
 def test_stores_in_one_option_of_a_query_are_told_apart(stores: list[Path]) -> None:
@@ -110,7 +110,7 @@ def test_stores_in_one_option_of_a_query_are_told_apart(stores: list[Path]) -> N
 def test_watch_begins_with_the_open_gates_of_all(stores: list[Path]) -> None:
     """Each once, whichever is read first."""
     whole, *parts = stores
-    count = len(StoredGates(whole, default()).gates("open"))
+    count = len(GatesOnDisk(whole, default()).gates("open"))
     told = islice(source_of(parts, (), default()).watch(), count)
     assert {notice.task for notice in told} == set(SESSIONS)
 

@@ -266,6 +266,20 @@ def test_what_was_decided_can_be_asked(folder: Path) -> None:
     assert typed(folder, joined) == [(len(gates),)]
 
 
+def test_the_same_loop_in_several_stores_is_one_incident(folder: Path, decided: Path) -> None:
+    """Gates lead to their incidents, and those of several stores are added up."""
+    alone = rows_of(folder, "incidents")
+    assert sum(row["gates"] for row in alone) == len(rows_of(folder, "gates"))
+    joined = "SELECT count(*) FROM gates JOIN incidents ON incidents.id = gates.incident"
+    assert typed(folder, joined) == [(len(rows_of(folder, "gates")),)]
+    (one,) = rows_of(decided, "incidents")
+    assert (one["gates"], one["tasks"], one["tool"], one["state"]) == (3, 2, "run", "back_again")
+    with ask([folder, decided], queries.load("incidents").sql, {}) as both:
+        gates = both.columns.index("gates")
+        found = {row[0]: row[gates] for batch in both.batches for row in batch}
+    assert found == {row["incident"]: row["gates"] for row in [*alone, one]}
+
+
 def test_findings_by_rule_and_agent(folder: Path) -> None:
     """It must name the rule and the agent with the most loops first, with their cost.
 

@@ -37,7 +37,7 @@ OK = 200
 SERVE = [sys.executable, "-m", "looptrace", "serve"]
 EARLY = [sys.executable, "-m", "tests.reliability.serving", "early"]
 STUCK = [sys.executable, "-m", "tests.reliability.serving", "stuck"]
-_ADDRESSES = re.compile(r"http://([^\s,]+)(?:.* gRPC at (\S+))?")
+_ADDRESSES = re.compile(r"https?://([^\s,]+)(?:.* gRPC at (\S+))?")
 
 
 class Served:

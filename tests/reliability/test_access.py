@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,22 @@ from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.sdk.server_watch import reason_of
 from looptrace.collector.server.access import (
     Access,
-    AccessError,
     AccessInterceptor,
     AccessMiddleware,
     Scope,
     Send,
     check_access,
-    grpc_certificates,
-    read_tokens,
     tls_options,
+)
+from looptrace.collector.server.receiver.grpc_certificates import grpc_certificates
+from looptrace.collector.server.tokens.roles import ROLES
+from looptrace.collector.server.tokens.token_file import (
+    HASHED,
+    AccessError,
+    Holder,
+    add_token,
+    read_tokens,
+    revoke_token,
 )
 from looptrace.collector.store.locks import StoreError
 from tests.reliability.asgi import serving
@@ -44,6 +52,7 @@ from tests.reliability.serving import SERVE, served, until
 
 GOOD, SHORT, OTHER = "a-token-of-20-letters", "only-15-letters", "another-token-of-letters"
 START_S = 10.0
+EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 ANY = "0.0.0.0"  # noqa: S104 - that such a server does not start unasked is what is tested.
 
 
@@ -57,24 +66,6 @@ async def app(scope: Scope, _receive: Any, send: Send) -> None:
 def guarded(access: Access) -> AbstractContextManager[int]:
     """Serve with this access; return the port."""
     return serving(AccessMiddleware(app, access), access.host, **tls_options(access))
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a folder with an authority, and a server's and a client's certificate of it."""
-    folder = tmp_path_factory.mktemp("certificates")
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-    new = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    openssl(*new, "-x509", "-subj", "/CN=test", "-keyout", "ca.key", "-out", "ca.pem", "-days", "2")
-    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1")
-    for name in ("server", "client"):
-        openssl(*new, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
-        authority = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names")
-        openssl("x509", "-req", "-in", f"{name}.csr", *authority, "-out", f"{name}.pem")
-    return folder
 
 
 def mutual(access: Access, folder: Path) -> Access:
@@ -384,17 +375,128 @@ def test_tokens_are_read_from_where_others_do_not_look(tmp_path: Path) -> None:
     environ = {"LOOPTRACE_TOKENS": f"{GOOD} {OTHER}"}
     file.write_text(f"{OTHER}\n\n{SHORT}\n")
 
-    assert read_tokens(None, environ) == {GOOD: "", OTHER: ""}
+    assert read_tokens(None, environ) == {GOOD: Holder(), OTHER: Holder()}
     assert read_tokens(None, {}) == {}
-    assert read_tokens(file, environ) == {OTHER: "", SHORT: ""}
+    assert read_tokens(file, environ) == {OTHER: Holder(), SHORT: Holder()}
     file.write_text(f"{OTHER}\nAda Lovelace {GOOD}\n")
-    assert read_tokens(file, environ) == {OTHER: "", GOOD: "Ada Lovelace"}
+    assert read_tokens(file, environ) == {OTHER: Holder(), GOOD: Holder("Ada Lovelace")}
 
     file.write_text("\n")
     with pytest.raises(AccessError, match="holds no token"):
         read_tokens(file, environ)
     with pytest.raises(AccessError, match="cannot be read"):
         read_tokens(tmp_path / "nowhere", environ)
+
+
+ALLOWED = [
+    ("POST", "/v1/traces", "agent admin"),
+    ("GET", "/v1/gates", "viewer decider admin"),
+    ("GET", "/metrics", "viewer decider admin"),
+    ("POST", "/v1/gates/none/resolve", "decider admin"),
+    ("GET", "/v1/gates/stream", "agent viewer decider admin"),
+    ("GET", "/", "viewer decider admin"),
+    ("GET", "/settings", "viewer decider admin"),
+    ("POST", "/webhooks/none/test", "decider admin"),
+    ("POST", "/sign-out", "agent viewer decider admin"),
+]
+
+
+def test_a_token_allows_what_its_role_does(tmp_path: Path) -> None:
+    """P18: an agent cannot decide on its own gates, nor a viewer on those of others."""
+    file = tmp_path / "tokens"
+    given = {role: add_token(file, Holder(f"a {role}", role)) for role in ROLES}
+    assert not any(token in file.read_text() for token in given.values())
+    with served(tmp_path / "store", "--token-file", str(file)) as server, httpx.Client() as client:
+        for method, path, allowed in ALLOWED:
+            for role, token in given.items():
+                headers = {"authorization": f"Bearer {token}"}
+                url = f"http://{server.address}{path}"
+                with client.stream(method, url, headers=headers) as got:
+                    # Streams go on until somebody leaves.
+                    said = got.read().decode() if got.status_code == 403 else ""
+                is_refused = f"this token is that of a {role}" in said
+                assert is_refused == (role not in allowed.split()), (method, path, role)
+        for role, token in given.items():
+            code = code_of_export(server.grpc, token)
+            assert code == ("OK" if role in ("agent", "admin") else "PERMISSION_DENIED")
+
+
+def is_allowed(authorization: list[str], access: Access) -> bool:
+    """Return whether a header lets a request in."""
+    return access.asking({"authorization": authorization}, "127.0.0.1") is not None
+
+
+def code_of_export(address: str, token: str) -> str:
+    """Return the name of the status of an export of nothing over gRPC."""
+    with grpc.insecure_channel(address) as channel:
+        send = channel.unary_unary(EXPORT)
+        try:
+            send(b"", metadata=[("authorization", f"Bearer {token}")], timeout=START_S)
+        except grpc.RpcError as error:
+            return str(error.code().name)
+    return "OK"
+
+
+def test_a_proxy_in_front_names_who_asks(tmp_path: Path) -> None:
+    """P18: only the proxy's own address may name somebody, once; everybody else needs a token."""
+    header = ("--user-header", "X-Forwarded-User", "--user-header-from")
+    decider = ("--user-header-role", "decider")
+    named = {"x-forwarded-user": "Ada Lovelace"}
+    for address, allowed in (("127.0.0.1", 200), ("127.0.0.0/8", 200), ("10.1.2.3", 401)):
+        with (
+            served(tmp_path / "store", *header, address, *decider) as server,
+            httpx.Client(base_url=f"http://{server.address}") as client,
+        ):
+            assert client.get("/v1/gates").status_code == 401
+            assert client.get("/v1/gates", headers=named).status_code == allowed
+            assert client.get("/", headers=named).status_code == (200 if allowed == 200 else 303)
+            lies = {**named, "x-forwarded-for": "10.1.2.3"}
+            assert client.get("/v1/gates", headers=lies).status_code == allowed
+            two = [*named.items(), *named.items()]
+            assert client.get("/v1/gates", headers=two).status_code == 401
+            if allowed == 200:
+                sent = client.post("/v1/traces", headers=named, json={})
+                assert "this token is that of a decider" in sent.text
+    for options in (header[:2], ("--user-header-from", "10.0.0.1"), (*header, "nowhere")):
+        refused = CliRunner().invoke(main, ["serve", "--store", str(tmp_path / "x"), *options])
+        assert refused.exit_code == 2, refused.output
+
+
+def test_a_token_ends_on_its_day_and_by_a_command(tmp_path: Path) -> None:
+    """P18: nobody has to remember who had a token."""
+    file, today = tmp_path / "tokens", datetime.now(UTC).date()
+    ended = add_token(file, Holder("Ada", "viewer", today - timedelta(days=1)))
+    valid = add_token(file, Holder("Grace", "viewer", today + timedelta(days=1)))
+    holders = read_tokens(file, {})
+    access = Access(tokens=tuple(holders), holders=holders)
+    assert not is_allowed([f"Bearer {ended}"], access)
+    assert is_allowed([f"Bearer {valid}"], access)
+    with pytest.raises(AccessError, match="has a token of Ada"):
+        add_token(file, Holder("Ada"))
+    revoke_token(file, "Grace")
+    access.renew(read_tokens(file, {}))
+    assert not is_allowed([f"Bearer {valid}"], access)
+    with pytest.raises(AccessError, match="has no token of Grace; there are: Ada"):
+        revoke_token(file, "Grace")
+    assert file.stat().st_mode & 0o077 == 0
+    for line, why in (("role=boss", "boss is none of"), ("until=soon", "no day")):
+        file.write_text(f"Ada {line} {GOOD}")
+        with pytest.raises(AccessError, match=why):
+            read_tokens(file, {})
+
+
+def test_tokens_are_made_listed_and_revoked_by_commands(tmp_path: Path) -> None:
+    """P18: the token is printed once, and the file has its hash."""
+    file = tmp_path / "tokens"
+    of_file, run = ("--token-file", str(file)), CliRunner().invoke
+    made = run(main, ["tokens", "add", "Ada Lovelace", "--role", "decider", *of_file])
+    token = made.stdout.strip()
+    assert is_allowed([f"Bearer {token}"], Access(tokens=tuple(read_tokens(file, {}))))
+    assert HASHED in file.read_text()
+    listed = run(main, ["tokens", "list", *of_file]).stdout
+    assert listed == "Ada Lovelace: decider, without an end\n"
+    assert run(main, ["tokens", "revoke", "Ada Lovelace", *of_file]).exit_code == 0
+    assert file.read_text() == ""
 
 
 def test_tokens_are_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:

@@ -27,8 +27,9 @@ from looptrace.collector.content.secret_forms import COMMANDS, ISSUED
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
-from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
+from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.store.key import content_key
+from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import open_gates
 from looptrace.collector.store.writer import ingest
@@ -179,7 +180,7 @@ def test_no_secret_outlives_its_arrival(tmp_path: Path, capfd: pytest.CaptureFix
 
 def logged_spans(store: Path) -> str:
     """Return the contents of a server's log."""
-    log = IngestLog(store / FILE_NAME, bytes_max=1 << 30)
+    log = IngestLog(store / LOG_FILE, bytes_max=1 << 30)
     logged = log.read(0, 1_000)
     log.close()
     return "" if logged is None else logged.spans.write_json()

@@ -20,9 +20,10 @@ from click.testing import CliRunner
 
 from looptrace.cli.main import main
 from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import Bounds
+from looptrace.collector.otlp.span_rows import DecodingBounds
 from looptrace.collector.otlp.span_table import span_table
-from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
+from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import read_spans
 from looptrace.collector.store.writer import ingest
@@ -174,7 +175,7 @@ def test_a_server_starts_on_a_full_file_system(disk: Path, *, is_killed: bool) -
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a log with 12 requests as a killed server leaves it."""
     folder = tmp_path_factory.mktemp("damage")
-    log = IngestLog(folder / FILE_NAME, BYTES_MAX)
+    log = IngestLog(folder / LOG_FILE, BYTES_MAX)
     for _ in range(12):
         _commit(log, _spans())
     shutil.copytree(folder, folder / "copy")  # While it is open, as a killed process leaves it.
@@ -189,10 +190,10 @@ def test_damage_loses_no_more_than_what_it_hit(whole: Path, tmp_path: Path, how:
     for seed in range(100):
         chance, folder = random.Random(seed), tmp_path / str(seed)
         folder.mkdir()
-        for path in whole.glob(f"{FILE_NAME}*"):
+        for path in whole.glob(f"{LOG_FILE}*"):
             if not path.name.endswith("-shm"):
                 shutil.copy(path, folder)
-        hit = folder / f"{FILE_NAME}-wal"
+        hit = folder / f"{LOG_FILE}-wal"
         data = bytearray(hit.read_bytes())
         at = chance.randrange(len(data))
         if how == "cut":
@@ -201,7 +202,7 @@ def test_damage_loses_no_more_than_what_it_hit(whole: Path, tmp_path: Path, how:
             data[at] ^= 1 << chance.randrange(8)
         hit.write_bytes(data)
         try:
-            log = IngestLog(folder / FILE_NAME, BYTES_MAX)
+            log = IngestLog(folder / LOG_FILE, BYTES_MAX)
         except StoreError as error:
             refused.append(str(error))
             continue
@@ -215,7 +216,7 @@ def test_damage_loses_no_more_than_what_it_hit(whole: Path, tmp_path: Path, how:
 
 def test_a_row_that_is_damaged_is_set_aside_and_the_others_are_read(tmp_path: Path) -> None:
     """P2: it is kept for a person to look at, and counted."""
-    log = IngestLog(tmp_path / FILE_NAME, BYTES_MAX)
+    log = IngestLog(tmp_path / LOG_FILE, BYTES_MAX)
     for _ in range(3):
         _commit(log, _spans())
     with closing(sqlite3.connect(log.path)) as other, other:
@@ -230,7 +231,7 @@ def test_a_row_that_is_damaged_is_set_aside_and_the_others_are_read(tmp_path: Pa
 
 def _spans() -> pl.DataFrame:
     requests = json.dumps(looping("s1", 6).request()).encode()
-    return span_table(decoded_rows(decode_request(requests, Bounds(100, 1 << 20))))
+    return span_table(decoded_rows(decode_request(requests, DecodingBounds(100, 1 << 20))))
 
 
 def _commit(log: IngestLog, spans: pl.DataFrame) -> None:
@@ -243,7 +244,7 @@ def test_whoever_reads_a_store_is_told_what_is_only_in_the_log(tmp_path: Path) -
     query = ["query", "--store", str(tmp_path), "--sql", "SELECT count(*) AS n FROM spans"]
     commands = [[*query, "--format", "csv"], ["analyze", str(tmp_path), "--format", "json"]]
     before = [CliRunner().invoke(main, command) for command in commands]
-    log = IngestLog(tmp_path / FILE_NAME, BYTES_MAX)
+    log = IngestLog(tmp_path / LOG_FILE, BYTES_MAX)
     _commit(log, _spans())
     log.close()
     for command, past in zip(commands, before, strict=True):

@@ -14,8 +14,9 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.engine.span_spool import SpanSpool
-from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
+from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.store import reader
+from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.writer import writing
 from tests.collector.store.test_writer import late_ties
@@ -43,7 +44,7 @@ def work(folder: Path) -> None:
     said = os.open(folder / ACKNOWLEDGED, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     with SpanSpool() as none, writing(store) as writer:
         writer.ingest(none)
-        log, seq = IngestLog(store / FILE_NAME, LOG_BYTES_MAX), 0
+        log, seq = IngestLog(store / LOG_FILE, LOG_BYTES_MAX), 0
         for number, block in enumerate(blocks()):
             asyncio.run(log.accept(block))
             os.write(said, bytes([number]))
@@ -56,7 +57,7 @@ def work(folder: Path) -> None:
 def recovered(store: Path) -> list[tuple[str, str]]:
     """Start on what is there, as a server does; returns the ids of the spans that it has."""
     with SpanSpool() as spool, writing(store) as writer:
-        log = IngestLog(store / FILE_NAME, LOG_BYTES_MAX)
+        log = IngestLog(store / LOG_FILE, LOG_BYTES_MAX)
         logged = log.read(0, 1_000)
         spool.add(spans := logged.spans if logged else late_ties().clear())
         writer.ingest(spool) if writer.needs_ingest() else writer.add(spans)

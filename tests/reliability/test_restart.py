@@ -16,7 +16,7 @@ import pytest
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import Bounds
+from looptrace.collector.otlp.span_rows import DecodingBounds
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.detection.backlog import Backlog, names_of
 from looptrace.collector.store import reader
@@ -160,7 +160,11 @@ def test_what_is_stored_is_read_when_more_of_it_comes(tmp_path: Path) -> None:
         assert server.number("looptrace_detection_tasks") == 1
         assert server.number("looptrace_detection_traces") == 1
         until(lambda: server.number("looptrace_detection_spans_total") == 7)
-    rows = [row for each in sent for row in decoded_rows(decode_request(each, Bounds(99, 1 << 20)))]
+    rows = [
+        row
+        for each in sent
+        for row in decoded_rows(decode_request(each, DecodingBounds(99, 1 << 20)))
+    ]
     whole = analyse(span_table(rows))
     assert events_of(store_dir) == sorted((event.id, event.type) for event in whole.events)
 
@@ -173,7 +177,7 @@ def test_the_newest_tasks_come_first_and_whole() -> None:
         for _ in range(2):  # Two traces of one session.
             trace = looping(f"s{number}", 2, at=at)
             rows += decoded_rows(
-                decode_request(json.dumps(trace.request()).encode(), Bounds(99, 1 << 20))
+                decode_request(json.dumps(trace.request()).encode(), DecodingBounds(99, 1 << 20))
             )
     spans = span_table(rows)
     backlog = Backlog(spans)

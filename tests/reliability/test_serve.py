@@ -394,12 +394,12 @@ def _next_event(server: Served, headers: dict[str, str]) -> tuple[str, str]:
 
 
 def test_gates_are_watched_until_the_server_ends(tmp_path: Path) -> None:
-    """`looptrace gates watch` prints the open gates, and later events."""
+    """`looptrace watch` prints the open gates, and later events."""
     with served(tmp_path / "store") as server:
         assert server.send(looping("s1", 6).request()) == OK
         until(lambda: gates(server))
         url = f"http://{server.address}"
-        command = [sys.executable, "-m", "looptrace", "gates", "watch", "--server", url]
+        command = [sys.executable, "-m", "looptrace", "watch", "--server", url]
         watch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         with watch:
             assert watch.stdout is not None

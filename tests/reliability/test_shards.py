@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from looptrace.analyzer.normalize.span_ties import with_ties
 from looptrace.cli.main import main
 from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import Bounds
+from looptrace.collector.otlp.span_rows import DecodingBounds
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.store import reader
 from tests.otlp import Trace, decoded_rows
@@ -103,7 +103,7 @@ def joined(batch: list[Request]) -> Request:
 
 def session_of(request: Request) -> str:
     """Return the session that the one span of a request names."""
-    rows = decoded_rows(decode_request(json.dumps(request).encode(), Bounds()))
+    rows = decoded_rows(decode_request(json.dumps(request).encode(), DecodingBounds()))
     return str(with_ties(span_table(rows))["session"][0])
 
 

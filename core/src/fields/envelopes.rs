@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::payloads::{Held, is_text, parsed};
+use super::payloads::{Held, is_text, owned, parsed};
 use super::plain::{has_any, is_true, some_in, true_in};
 use crate::wire::value::{Map, Value};
 
@@ -110,14 +110,16 @@ fn is_tool(map: &Map<'_>) -> bool {
     map.get("name").is_some() && has_any(map, DEFINING_KEYS) && !has_any(map, GIVEN_KEYS)
 }
 
-/// An answer whose streamed pieces, each a message of Google's, are one message.
+/// An answer, read if it is a text of JSON; streamed pieces, each a message of Google's, are one
+/// message.
 #[must_use]
 pub fn answer_of<'a>(value: &'a Value<'a>) -> Held<'a> {
     let pieces = parsed(value);
-    match one_message(&pieces) {
-        Some(message) => Held::Made(super::payloads::owned(&message)),
-        None => Held::Given(value),
-    }
+    let whole = one_message(&pieces).map(|message| Held::Made(owned(&message)));
+    whole.unwrap_or(match *pieces {
+        Value::List(_) | Value::Map(_) => pieces,
+        _ => Held::Given(value),
+    })
 }
 
 fn one_message<'a>(pieces: &Value<'a>) -> Option<Value<'a>> {

@@ -1,5 +1,7 @@
 //! Patterns of names as in shells: `*`, `?`, `[a-z]`, `[!a]`.
 
+use crate::same::text::next_place;
+
 /// A compiled pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Glob {
@@ -97,10 +99,9 @@ fn class_at(chars: &[char], at: usize) -> Option<(Step, usize)> {
 }
 
 fn walk(steps: &[Step], text: &str) -> bool {
-    let chars: Vec<char> = text.chars().collect();
     let (mut step, mut at) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
-    while at < chars.len() {
+    while let Some(found) = text[at..].chars().next() {
         let fits = match steps.get(step) {
             Some(Step::Any) => {
                 star = Some((step, at));
@@ -108,18 +109,18 @@ fn walk(steps: &[Step], text: &str) -> bool {
                 continue;
             }
             Some(Step::One) => true,
-            Some(Step::Char(c)) => *c == chars[at],
+            Some(Step::Char(c)) => *c == found,
             Some(Step::Class(ranges, is_negative)) => {
-                let is_in = ranges.iter().any(|(a, b)| (*a..=*b).contains(&chars[at]));
+                let is_in = ranges.iter().any(|(a, b)| (*a..=*b).contains(&found));
                 is_in != *is_negative
             }
             None => false,
         };
         if fits {
-            (step, at) = (step + 1, at + 1);
+            (step, at) = (step + 1, at + found.len_utf8());
         } else if let Some((before, begun)) = star {
-            (step, at) = (before + 1, begun + 1);
-            star = Some((before, begun + 1));
+            (step, at) = (before + 1, next_place(text, begun));
+            star = Some((before, at));
         } else {
             return false;
         }

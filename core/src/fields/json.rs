@@ -16,15 +16,36 @@ const REPLACEMENT: char = '\u{fffd}';
 /// Half of a surrogate pair becomes U+FFFD: JavaScript writes it where it cuts an emoji.
 #[must_use]
 pub fn parse(text: &str) -> Option<Value<'_>> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader::of(text);
     let value = reader.value(0)?;
     reader.ends().then_some(value)
+}
+
+/// The fields of a text that is an object of JSON, without those that are not wanted.
+#[must_use]
+pub fn parse_some<'a>(text: &'a str, wanted: impl Fn(&str) -> bool) -> Option<Map<'a>> {
+    let mut reader = Reader::of(text);
+    let mut map = Map::default();
+    reader.space();
+    if !reader.takes(b'{') {
+        return None;
+    }
+    reader.fields(0, |reader, key| {
+        reader.passes = !wanted(&key);
+        let value = reader.value(1)?;
+        if !reader.passes {
+            map.put(key, value);
+        }
+        reader.passes = false;
+        Some(())
+    })?;
+    reader.ends().then_some(map)
 }
 
 /// The items of a list whose opening bracket was before this text.
 #[must_use]
 pub fn parse_rest(text: &str) -> Option<Vec<Value<'_>>> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader::of(text);
     let items = reader.items(0)?;
     reader.ends().then_some(items)
 }
@@ -32,9 +53,22 @@ pub fn parse_rest(text: &str) -> Option<Vec<Value<'_>>> {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    // Whether values are only passed over; then what is read of them is empty.
+    passes: bool,
 }
 
+// A string with escapes has room for as much at first.
+const STRING_BYTES: usize = 500;
+
 impl<'a> Reader<'a> {
+    fn of(text: &'a str) -> Self {
+        Self {
+            text,
+            at: 0,
+            passes: false,
+        }
+    }
+
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -94,7 +128,10 @@ impl<'a> Reader<'a> {
             return Some(items);
         }
         loop {
-            items.push(self.value(depth + 1)?);
+            let item = self.value(depth + 1)?;
+            if !self.passes {
+                items.push(item);
+            }
             self.space();
             if self.takes(b']') {
                 return Some(items);
@@ -106,13 +143,29 @@ impl<'a> Reader<'a> {
     }
 
     fn object(&mut self, depth: usize) -> Option<Map<'a>> {
+        let mut map = Map::default();
+        self.fields(depth, |reader, key| {
+            let value = reader.value(depth + 1)?;
+            if !reader.passes {
+                map.put(key, value);
+            }
+            Some(())
+        })?;
+        Some(map)
+    }
+
+    /// The fields of an object after its opening brace; their values are read by `take`.
+    fn fields(
+        &mut self,
+        depth: usize,
+        mut take: impl FnMut(&mut Self, Cow<'a, str>) -> Option<()>,
+    ) -> Option<()> {
         if depth >= DEPTH_MAX {
             return None;
         }
-        let mut map = Map::default();
         self.space();
         if self.takes(b'}') {
-            return Some(map);
+            return Some(());
         }
         loop {
             self.space();
@@ -124,10 +177,10 @@ impl<'a> Reader<'a> {
             if !self.takes(b':') {
                 return None;
             }
-            map.put(key, self.value(depth + 1)?);
+            take(self, key)?;
             self.space();
             if self.takes(b'}') {
-                return Some(map);
+                return Some(());
             }
             if !self.takes(b',') {
                 return None;
@@ -142,7 +195,11 @@ impl<'a> Reader<'a> {
         if self.takes(b'"') {
             return Some(Cow::Borrowed(&self.text[from..self.at - 1]));
         }
-        let mut made = String::from(&self.text[from..self.at]);
+        let mut made = String::new();
+        if !self.passes {
+            made.reserve(STRING_BYTES.min(self.text.len() - from).max(self.at - from));
+            made.push_str(&self.text[from..self.at]);
+        }
         loop {
             if self.takes(b'"') {
                 return Some(Cow::Owned(made));
@@ -151,7 +208,11 @@ impl<'a> Reader<'a> {
             self.escape(&mut made)?;
             let from = self.at;
             self.plain()?;
-            made.push_str(&self.text[from..self.at]);
+            if self.passes {
+                made.clear();
+            } else {
+                made.push_str(&self.text[from..self.at]);
+            }
         }
     }
 

@@ -1,12 +1,12 @@
 //! What a span was read as, and by which keys: for people whose spans are not understood.
 
-use super::names::{FIELDS, Field};
+use super::names::{FIELDS, Field, TIES};
 use super::plain::canonical;
+use super::rows::{Row, events_in, some_attributes_in};
 use super::seen::Seen;
 use super::span_fields::Given;
 use super::table::Table;
-use crate::wire::span::Event;
-use crate::wire::value::{Map, Value};
+use crate::wire::value::Value;
 
 /// What a span was read as: the number of the row of the table that says so; each field that has a
 /// value, with its name, the key that it was read from, and the value as text; and the attributes
@@ -39,15 +39,13 @@ pub fn reading(span: Given<'_>, table: &Table) -> Reading {
 /// Session, task and task above it of a span. A connection may be the session of a trace that begins
 /// with it.
 #[must_use]
-pub fn ties(
-    attributes: &Map<'_>,
-    events: &[Event<'_>],
-    is_root: bool,
-    table: &Table,
-) -> [Option<String>; 3] {
-    let seen = Seen::new(attributes, events, table);
+pub fn ties(row: &Row<'_>, table: &Table) -> [Option<String>; 3] {
+    let fields = [TIES[0], TIES[1], TIES[2], Field::Connection];
+    let attributes = some_attributes_in(row.attributes, |key| table.is_read(key, &fields));
+    let events = events_in(row.events);
+    let seen = Seen::new(&attributes, &events, table);
     let name = |field| seen.name(field, None);
-    let connection = || name(Field::Connection).filter(|_| is_root);
+    let connection = || name(Field::Connection).filter(|_| row.parent_span_id.is_none());
     let session = name(Field::Session).or_else(connection);
     [session, name(Field::Task), name(Field::TaskParent)]
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::json::parse;
+use super::json::{parse, parse_some};
 use super::plain::{as_text, bounded_name};
 use super::span::Reader;
 use super::span_fields::{Given, SpanFields};
@@ -94,6 +94,12 @@ pub fn attributes_in(text: &str) -> Map<'_> {
         Some(Value::Map(map)) => map,
         _ => Map::default(),
     }
+}
+
+/// Those attributes in a row that are wanted by their names.
+#[must_use]
+pub fn some_attributes_in(text: &str, wanted: impl Fn(&str) -> bool) -> Map<'_> {
+    parse_some(text, wanted).unwrap_or_default()
 }
 
 /// The events in a row.

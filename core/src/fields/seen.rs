@@ -9,7 +9,7 @@ use super::glob::Glob;
 use super::names::Field;
 use super::payloads::{Held, owned, parsed, parsed_text};
 use super::plain::{as_text, bounded_name};
-use super::table::{Key, Part, Table};
+use super::table::{Asked, Key, Part, Table};
 use super::table_rows::{Kind, Row};
 use crate::wire::span::Event;
 use crate::wire::value::{Map, Value};
@@ -26,6 +26,8 @@ pub struct Seen<'a> {
     is_flat: Vec<bool>,
     // By number of the table: the place of the attribute.
     places: Vec<u32>,
+    // What the attributes that are there may be read for.
+    asked: Asked,
     flats: Vec<(usize, Vec<Item>)>,
     // What the texts of entries are as JSON.
     parsed: Vec<OnceCell<Option<Value<'a>>>>,
@@ -52,21 +54,27 @@ impl<'a> Seen<'a> {
         }
         let mut is_flat = vec![false; entries.len()];
         let mut places = vec![NONE; table.slots()];
+        let mut asked = table.slotless.clone();
         let mut gathered = Gathered::default();
         for (place, (key, _)) in entries.iter().enumerate() {
             if gathered.add(key, place, &table.prefixes) {
                 is_flat[place] = true;
             } else if let Some(slot) = table.slot(key) {
                 places[slot] = u32::try_from(place).unwrap_or(NONE);
+                asked.add(&table.asked[slot]);
             }
         }
         let flats = gathered.messages();
+        flats
+            .iter()
+            .for_each(|(slot, _)| asked.add(&table.asked[*slot]));
         let parsed = entries.iter().map(|_| OnceCell::new()).collect();
         Self {
             table,
             entries,
             is_flat,
             places,
+            asked,
             flats,
             parsed,
         }
@@ -101,11 +109,9 @@ impl<'a> Seen<'a> {
     pub fn row_of_kind(&self, name: &str, scope: &str) -> Option<usize> {
         let mut structure = None;
         let mut settled: Vec<usize> = Vec::new();
-        for (place, row) in self.table.rows.iter().enumerate() {
-            if !self.may_fit(row) || settled.contains(&row.dialect) {
-                continue;
-            }
-            if !row.is_named(name, scope) || !self.fits(row) {
+        for place in self.asked.rows() {
+            let row = &self.table.rows[place];
+            if settled.contains(&row.dialect) || !row.is_named(name, scope) || !self.fits(row) {
                 continue;
             }
             if row.kind != Kind::Structure {
@@ -115,10 +121,6 @@ impl<'a> Seen<'a> {
             structure = structure.or(Some(place));
         }
         structure
-    }
-
-    fn may_fit<K>(&self, row: &Row<K>) -> bool {
-        row.slot().is_none_or(|slot| self.places[slot] != NONE)
     }
 
     /// Whether the condition of a row on the attributes holds.
@@ -138,15 +140,24 @@ impl<'a> Seen<'a> {
     /// Whether a key of a field is there.
     #[must_use]
     pub fn has(&self, field: Field, dialect: Option<usize>) -> bool {
-        let mut keys = self.table.keys(field, dialect).iter();
+        let mut keys = self.keys_of(field, dialect);
         keys.any(|key| self.place(key.slot).is_some() || self.flat(key.slot).is_some())
     }
 
     /// The value of a field and the key that it is read from.
     #[must_use]
     pub fn read(&self, field: Field, dialect: Option<usize>) -> Option<(&'a Key, Found<'_>)> {
-        let keys = self.table.keys(field, dialect).iter();
-        keys.filter_map(|key| Some((key, self.at(key)?))).next()
+        let mut keys = self.keys_of(field, dialect);
+        keys.find_map(|key| Some((key, self.at(key)?)))
+    }
+
+    /// The keys of a field; none where the span has no attribute for it.
+    fn keys_of(&self, field: Field, dialect: Option<usize>) -> std::slice::Iter<'a, Key> {
+        if self.asked.has(field) {
+            self.table.keys(field, dialect).iter()
+        } else {
+            [].iter()
+        }
     }
 
     fn at(&self, key: &Key) -> Option<Found<'_>> {

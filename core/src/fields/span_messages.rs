@@ -58,12 +58,13 @@ impl One<'_, '_> {
             .seen
             .read(Field::Answer, self.dialect)
             .and_then(|(_, found)| {
-                let joined = match &found {
-                    Found::One(value) => answer_of(value),
-                    Found::Flat(_) => return checked(&found, read(self.seen, &found, "assistant")),
+                let messages = match &found {
+                    Found::One(value) => {
+                        read(self.seen, &Found::One(answer_of(value)), "assistant")
+                    }
+                    Found::Flat(_) => read(self.seen, &found, "assistant"),
                 };
-                let joined = Found::One(joined);
-                checked(&joined, read(self.seen, &joined, "assistant"))
+                checked(&found, messages)
             });
         (given, self.with_calls(answer))
     }

@@ -29,6 +29,42 @@ pub struct Key {
     pub part: Part,
 }
 
+/// What attributes are read for: fields, and rows that say what a span is.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    fields: u64, // a bit each
+    rows: Vec<u64>,
+}
+
+const _: () = assert!(FIELDS.len() <= u64::BITS as usize);
+
+impl Asked {
+    /// Add what another attribute is read for.
+    pub fn add(&mut self, other: &Self) {
+        self.fields |= other.fields;
+        for (bits, more) in self.rows.iter_mut().zip(&other.rows) {
+            *bits |= more;
+        }
+    }
+
+    /// Whether a field is among them.
+    #[must_use]
+    pub fn has(&self, field: Field) -> bool {
+        self.fields >> field as u64 & 1 == 1
+    }
+
+    /// The numbers of the rows, in their order.
+    pub fn rows(&self) -> impl Iterator<Item = usize> {
+        let words = self.rows.iter().enumerate();
+        words.flat_map(|(word, bits)| {
+            let without_first = |bits: &u64| Some(bits & bits.wrapping_sub(1));
+            let rests = std::iter::successors(Some(*bits), without_first);
+            let set = rests.take_while(|bits| *bits != 0);
+            set.map(move |bits| word * 64 + bits.trailing_zeros() as usize)
+        })
+    }
+}
+
 /// Dialects in the order in which they are asked, with what follows from them.
 #[derive(Debug)]
 pub struct Table {
@@ -46,6 +82,10 @@ pub struct Table {
     pub events: HashSet<String>,
     /// By attribute, whether a field is read from it.
     pub is_field: Vec<bool>,
+    /// By attribute, what it is read for.
+    pub asked: Vec<Asked>,
+    /// The rows that ask for no attribute.
+    pub slotless: Asked,
     slots: HashMap<String, usize>,
     names: Vec<String>,
     // By dialect, and last for spans of none: the keys of each field.
@@ -87,6 +127,8 @@ impl Table {
             prefixes: Vec::new(),
             events: HashSet::default(),
             is_field: Vec::new(),
+            asked: Vec::new(),
+            slotless: Asked::default(),
             slots: HashMap::default(),
             names: Vec::new(),
             keys: Vec::new(),
@@ -108,13 +150,46 @@ impl Table {
                 table.beside.push(row);
             }
         }
+        table.note_asked();
         Ok(table)
+    }
+
+    fn note_asked(&mut self) {
+        let none = Asked {
+            fields: 0,
+            rows: vec![0; self.rows.len().div_ceil(64)],
+        };
+        self.asked = vec![none.clone(); self.names.len()];
+        self.slotless = none;
+        for (place, row) in self.rows.iter().enumerate() {
+            let slotless = &mut self.slotless;
+            let asked = row.slot.map_or(slotless, |slot| &mut self.asked[slot]);
+            asked.rows[place / 64] |= 1 << (place % 64);
+        }
+        for keys in &self.keys {
+            for (field, key) in keys
+                .iter()
+                .enumerate()
+                .flat_map(|(n, keys)| keys.iter().map(move |key| (n, key)))
+            {
+                self.asked[key.slot].fields |= 1 << field;
+            }
+        }
     }
 
     /// The number of an attribute, if the table knows it.
     #[must_use]
     pub fn slot(&self, attribute: &str) -> Option<usize> {
         self.slots.get(attribute).copied()
+    }
+
+    /// Whether one of these fields may be read from an attribute.
+    #[must_use]
+    pub fn is_read(&self, attribute: &str, fields: &[Field]) -> bool {
+        let flat = self.prefixes.iter();
+        let flat = flat.filter(|(prefix, _)| attribute.starts_with(prefix.as_str()));
+        let mut slots = flat.map(|(_, slot)| *slot).chain(self.slot(attribute));
+        slots.any(|slot| fields.iter().any(|field| self.asked[slot].has(*field)))
     }
 
     /// How many attributes the table knows.

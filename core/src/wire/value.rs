@@ -33,8 +33,12 @@ pub struct Map<'a> {
     fields: Vec<(Cow<'a, str>, Value<'a>)>,
     // Which short hashes of keys there are: most keys need not be compared.
     seen: u64,
-    // The places of the keys, where there are many.
-    places: HashMap<Cow<'a, str>, usize>,
+    // The places of the keys beyond the first, where there are many.
+    #[allow(
+        clippy::box_collection,
+        reason = "few maps have any, and all are half as large"
+    )]
+    places: Option<Box<HashMap<Cow<'a, str>, usize>>>,
 }
 
 // More fields are looked up by a hash, so that a million of them do not take a day.
@@ -48,28 +52,26 @@ impl<'a> Map<'a> {
             None => {
                 self.seen |= mark(&key);
                 if self.fields.len() >= COMPARED_MAX {
-                    self.places.insert(key.clone(), self.fields.len());
+                    let places = self.places.get_or_insert_default();
+                    places.insert(key.clone(), self.fields.len());
                 }
                 self.fields.push((key, value));
             }
         }
     }
 
-    fn place(&mut self, key: &str) -> Option<usize> {
+    fn place(&self, key: &str) -> Option<usize> {
         if self.seen & mark(key) == 0 {
             return None;
         }
-        if let Some(place) = self.places.get(key) {
-            return Some(*place);
-        }
-        let first = self.fields.iter().take(COMPARED_MAX);
-        first.into_iter().position(|(known, _)| known == key)
+        let first = &self.fields[..self.fields.len().min(COMPARED_MAX)];
+        let place = first.iter().position(|(known, _)| known == key);
+        place.or_else(|| self.places.as_ref()?.get(key).copied())
     }
 
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&Value<'a>> {
-        let found = self.fields.iter().find(|(known, _)| known == key);
-        found.map(|(_, value)| value)
+        self.place(key).map(|place| &self.fields[place].1)
     }
 
     /// The fields, each key once.

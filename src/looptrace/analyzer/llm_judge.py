@@ -117,7 +117,7 @@ NOBODY_ASKED: Opinions = MappingProxyType({})
 
 @runtime_checkable
 class Judge(Protocol):
-    """Whoever can be asked. It answers in bounded time, and need not catch its own errors."""
+    """The party that is asked. It answers in bounded time, and need not catch its own errors."""
 
     def opinion(self, question: Question) -> Opinion | NoOpinion:
         """Answer a question."""

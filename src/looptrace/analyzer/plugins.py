@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
-from importlib.metadata import EntryPoint, entry_points
-from typing import TypeVar
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from looptrace.analyzer.text.display import plain
 from looptrace.errors import InstallError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
 
@@ -20,8 +25,24 @@ class PluginError(InstallError):
 
 def offered(group: str) -> tuple[EntryPoint, ...]:
     """Return the entry points of a group by name; a distribution twice on the path counts once."""
+    if not _may_be_offered(group):
+        return ()
+    # Its import, and its reading of every distribution, take longer than that of a small trace.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
     points = {(point.name, point.value): point for point in entry_points(group=group)}
     return tuple(points[key] for key in sorted(points))
+
+
+def _may_be_offered(group: str) -> bool:
+    """Return whether some distribution on the path names the group, or may in a place unknown."""
+    if any(hasattr(each, "find_distributions") for each in sys.meta_path if each != PathFinder):
+        return True
+    folders = list(map(Path, sys.path))
+    if any(path.suffix == ".egg" or path.is_file() for path in folders):
+        return True
+    names = (path for folder in folders for path in folder.glob("*-info/entry_points.txt"))
+    return any(group.encode() in path.read_bytes() for path in names)
 
 
 def make(point: EntryPoint, kind: type[T], must: str, *given: object) -> T:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import click
 
 from looptrace.analyzer.detect.prices import Prices
+from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.llm_judge import Opinions
 from looptrace.analyzer.report.ci import (
     Loops,
@@ -25,14 +26,11 @@ from looptrace.analyzer.report.ci import (
     markdown_report,
     sarif_report,
 )
-from looptrace.analyzer.report.html import html_report
-from looptrace.analyzer.report.json import json_report_parts
 from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.report.terminal import print_report
 from looptrace.analyzer.settings import prices
 from looptrace.analyzer.settings.given import selected
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.analyzer.tuning.loop_money import loop_money
 from looptrace.cli import EXIT_FOUND, EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
@@ -83,7 +81,7 @@ _WITHOUT_COSTS = "markdown"
 @click.option(
     "--explain-span",
     "span_id",
-    help="Show what the span with this id, or the start of one, is read as, and by which keys.",
+    help="Show how the span with this id, or the start of one, is read, and by which keys.",
 )
 @select_option
 @ignore_option
@@ -121,11 +119,11 @@ def analyze(
     known = None if baseline is None else baseline_of(baseline)
     table = _prices(prices_file, form) or settings.policy.rule_set.counting.prices
     asked = judge_of(judge, settings)
-    with engine_of(engine, address, paths) as judging:
+    with engine_of(engine, address, paths) as evaluating:
         with_turns = form in _WITH_TURNS or asked is not None or table is not None
-        analysis = traces.analysis(paths, settings, jobs, judging, with_turns=with_turns)
+        analysis = traces.analysis(paths, settings, jobs, evaluating, with_turns=with_turns)
     if table:
-        analysis = replace(analysis, money=loop_money(analysis.findings, analysis.turns, table))
+        analysis = _with_money(analysis, table)
     answers = opinions(asked, analysis, analysis.events, traces.store_of(paths))
     loops = loops_of(analysis, known)
     must_check = fail_on != "never" and not analysis.skipped
@@ -149,6 +147,13 @@ def _prices(file: Path | None, form: str) -> Prices | None:
     return prices.load(file) if file else None
 
 
+def _with_money(analysis: Analysis, table: Prices) -> Analysis:
+    # Few have prices.
+    from looptrace.analyzer.tuning.loop_money import loop_money  # noqa: PLC0415
+
+    return replace(analysis, money=loop_money(analysis.findings, analysis.turns, table))
+
+
 def _common(paths: Sequence[str]) -> str:
     """Return the common path of all input: a loop may have its spans in several files."""
     if is_object_url(paths[0]):
@@ -162,9 +167,14 @@ def _common(paths: Sequence[str]) -> str:
 def _report(
     loops: Loops, answers: Opinions, form: str, settings: Settings, source: str
 ) -> str | Iterator[str]:
+    # Each form has its modules, of which a report needs one.
     if form == "html":
+        from looptrace.analyzer.report.html import html_report  # noqa: PLC0415
+
         return html_report(loops.analysis, answers)
     if form == "json":
+        from looptrace.analyzer.report.json import json_report_parts  # noqa: PLC0415
+
         parts = json_report_parts(loops.analysis, answers, settings.directives)
         # A user's template may fail; then nothing is written.
         return parts if settings.directives.folder is None else "".join(parts)

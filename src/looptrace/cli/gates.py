@@ -41,7 +41,7 @@ _OF_LIKE: Mapping[Likeness, str] = {
 
 Stores = Sequence[Path | str]
 Servers = Sequence[str]
-_format = click.option(
+format_option = click.option(
     "--format",
     "form",
     type=click.Choice(["terminal", "json"]),
@@ -62,7 +62,7 @@ def gates() -> None:
 @gates.command(name="list")
 @source_options
 @click.option("--all", "every", is_flag=True, help="Also gates that are no longer open.")
-@_format
+@format_option
 def list_gates(stores: Stores, servers: Servers, every: bool, form: str) -> None:
     """List the open gates, the newest first."""
     gates = source_of(stores, servers, default()).gates(None if every else "open")
@@ -79,7 +79,7 @@ def list_gates(stores: Stores, servers: Servers, every: bool, form: str) -> None
 @gates.command()
 @click.argument("gate_id", metavar="ID")
 @source_options
-@_format
+@format_option
 @config_option
 def show(stores: Stores, servers: Servers, gate_id: str, form: str, settings: Settings) -> None:
     """Show the gate ID: why it opened, what failed before, and notes that worked.
@@ -124,19 +124,7 @@ def resolve(
 
 @gates.command()
 @source_options
-@_format
-def watch(stores: Stores, servers: Servers, form: str) -> None:
-    """Print events as they happen, until the server ends or Ctrl-C.
-
-    The openings of the gates that are open now come first.
-    """
-    for notice in source_of(stores, servers, default()).watch():
-        click.echo(msgspec.json.encode(notice).decode() if form == "json" else notice_line(notice))
-
-
-@gates.command()
-@source_options
-@_format
+@format_option
 def metrics(stores: Stores, servers: Servers, form: str) -> None:
     """Print how often tasks of a store or a server loop, and how often they are stopped."""
     counts = source_of(stores, servers, default()).metrics()

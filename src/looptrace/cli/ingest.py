@@ -80,8 +80,8 @@ def ingest(
         with uncollected(), SpanSpool() as spool:
             read = traces.spooled(paths, spool)
             how = (store_dir, settings.policy, settings.webhooks)
-            with traces.judging() as on_judged, writer.writing(*how, jobs) as writing:
-                done = writing.ingest(spool, content, on_judged)
+            with traces.evaluating() as on_evaluated, writer.writing(*how, jobs) as writing:
+                done = writing.ingest(spool, content, on_evaluated)
         if asked and _judged(store_dir, asked, settings):
             again = writer.ingest(SPAN_SCHEMA.to_frame(), *how)
             done = replace(done, gates_open=again.gates_open)

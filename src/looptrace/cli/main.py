@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -29,10 +30,16 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "calibrate": "Propose thresholds from tasks that went well.",
         "train": "Train a model that predicts loops, from a store.",
         "ingest": "Add traces to a store, with turns, findings and gates.",
-        "copy": "Copy a store to object storage, and keep the copy up to date.",
+        "copy": "Copy a store to object storage or a folder, and keep the copy up to date.",
+        "restore": "Make a store of its copy.",
+        "forget": "Erase what a store has of a session, a task, a user or a service.",
         "serve": "Receive traces, find loops as they happen, and stop them.",
+        "tokens": "Make, list and revoke the tokens of a server.",
         "gates": "Show gates, and record people's decisions.",
+        "incidents": "Show the same loop in many sessions as one, and decide on it.",
+        "silences": "Hold gates back from webhooks for a while.",
         "watch": "Show gates as they open, full screen, and resolve them by keys.",
+        "hook": "Stop coding agents by their own hooks.",
         "mcp": "Let coding agents ask a store whether they loop.",
         "webhooks": "Test receivers of webhooks, and list, send and replay their events.",
         "export": "Send the gates of a store as spans into the agents' traces.",
@@ -43,11 +50,57 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# The commands that fit settings to traces, and those that run until they are ended, have folders.
+# In the order of the help: what commands are for, and their names. The first has the example.
+_GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "Find loops in traces": ("analyze", "demo", "explain", "escalation"),
+        "Keep a store": ("ingest", "query", "export", "copy", "restore", "forget"),
+        "Stop agents, and decide": (
+            *("serve", "watch", "gates", "incidents", "silences", "webhooks", "hook", "mcp"),
+            "tokens",
+        ),
+        "Choose settings": ("config", "rule", "backtest", "calibrate", "train"),
+        "Check the installation": ("doctor",),
+    }
+)
+EXAMPLES: Mapping[str, str] = MappingProxyType(
+    {
+        "demo": "looptrace demo --into traces/",
+        "analyze": "looptrace analyze traces/ --format html -o loops.html",
+        "explain": "looptrace explain traces/ --task ticket-42",
+        "escalation": "looptrace escalation traces/ --task ticket-42",
+        "backtest": "looptrace backtest store/ --a balanced --b looptrace.toml",
+        "calibrate": "looptrace calibrate store/ --alarms-per-day 1 --write",
+        "train": "looptrace train store/ -o model.json",
+        "ingest": "looptrace ingest traces/ --store store/",
+        "copy": "looptrace copy s3://bucket/agents --store store/",
+        "restore": "looptrace restore s3://bucket/agents --store again/",
+        "forget": "looptrace forget --session 4f1c --store store/",
+        "tokens": "looptrace tokens add Ada --role decider --token-file tokens",
+        "incidents": "looptrace incidents list --store store/",
+        "silences": "looptrace silences list --store store/",
+        "hook": "looptrace hook install claude-code",
+        "serve": "looptrace serve --store store/",
+        "gates": "looptrace gates list --store store/",
+        "watch": "looptrace watch --server http://localhost:4318",
+        "mcp": "looptrace mcp --store store/",
+        "webhooks": "looptrace webhooks test on-call",
+        "export": "looptrace export --store store/ --to http://localhost:4318",
+        "query": "looptrace query agents_that_loop --store store/",
+        "rule": "looptrace rule repeated_call",
+        "config": "looptrace config check",
+        "doctor": "looptrace doctor --store store/",
+    }
+)
+
+# The commands that fit settings to traces, those of services, of whole stores
+# and of many gates have folders.
 _FOLDERS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("backtest", "calibrate", "train"), "looptrace.cli.tuning"),
-        **dict.fromkeys(("mcp", "serve", "watch"), "looptrace.cli.services"),
+        **dict.fromkeys(("incidents", "silences"), "looptrace.cli.incidents"),
+        **dict.fromkeys(("mcp", "serve", "tokens", "watch"), "looptrace.cli.services"),
+        **dict.fromkeys(("copy", "forget", "restore"), "looptrace.cli.stores"),
     }
 )
 
@@ -68,12 +121,31 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return super().get_command(context, cmd_name)
         folder = _FOLDERS.get(cmd_name, "looptrace.cli")
-        command: click.Command = getattr(import_module(f"{folder}.{cmd_name}"), cmd_name)
+        # Only here, so that `--help` is fast.
+        from looptrace.engines import uncollected  # noqa: PLC0415
+
+        with uncollected():
+            command: click.Command = getattr(import_module(f"{folder}.{cmd_name}"), cmd_name)
+        command.epilog = f"Example: {EXAMPLES[cmd_name]}"
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            close = get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if not close or args[0].startswith("-"):
+                raise
+            text = f"{error.message} Did you mean {close[0]!r}?"
+            raise click.UsageError(text, ctx) from error
+
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([*COMMANDS.items()])
+        width = max(map(len, COMMANDS))
+        for title, names in _GROUPS.items():
+            with formatter.section(f"{title} ({EXAMPLES[names[0]]})"):
+                formatter.write_dl([(name.ljust(width), COMMANDS[name]) for name in names])
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
         named = [(name, doc) for name, doc in COMMANDS.items() if name.startswith(incomplete)]
@@ -105,6 +177,10 @@ def _end_without_reader() -> NoReturn:
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=(
+        "\b\nlooptrace COMMAND --help has the options and an example of a command. Completion:\n"
+        '  eval "$(_LOOPTRACE_COMPLETE=bash_source looptrace)"   (or zsh_source, fish_source)'
+    ),
 )
 @click.version_option(__version__, prog_name="looptrace")
 def main() -> None:

@@ -45,8 +45,8 @@ def query(
 ) -> None:
     """Run the query NAME on a store; with neither NAME nor --sql, list the queries.
 
-    SQL reads spans, turns, findings, events, gates, pivots and tasks. "DESCRIBE turns" shows the
-    columns of a table.
+    SQL reads spans, turns, findings, events, gates, incidents, pivots and tasks. "DESCRIBE turns"
+    shows the columns of a table.
     """
     if name is None and sql is None:
         _list_queries()

@@ -48,7 +48,7 @@ def webhooks() -> None:
     "--allow-private",
     multiple=True,
     metavar="NETWORK",
-    help="Network that is not public in which the receiver of a URL may be.",
+    help="Private network in which the receiver of a URL may be.",
 )
 @config_option
 def test(
@@ -173,6 +173,7 @@ def _line(endpoint: Endpoint) -> str:
     counts = (
         f"pending {endpoint.pending}, dead {endpoint.dead}, delivered {endpoint.delivered}, "
         f"dropped {endpoint.dropped}"
+        + (f", silenced {endpoint.silenced}" if endpoint.silenced else "")
     )
     state = ""
     if endpoint.disabled_ns is not None:

@@ -10,8 +10,11 @@ from msgspec import Meta
 
 from looptrace.analyzer.gates.decisions import Decision
 from looptrace.analyzer.gates.events import GateEvent, TaskStatus
+from looptrace.analyzer.gates.incidents import SAID
 from looptrace.analyzer.gates.notes import ResolutionNote
+from looptrace.analyzer.gates.silences import Silence
 from looptrace.collector.api_paths import STREAM_NAMES_MAX
+from looptrace.collector.store.gate_file.incidents import Incident
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
 
 
@@ -62,6 +65,66 @@ class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
     who: Annotated[
         str | None,
         Meta(description="Who decides; if the token has a name, that one is recorded."),
+    ] = None
+
+
+class IncidentList(msgspec.Struct):
+    """At most 1,000 incidents: those that need somebody first, then the newest."""
+
+    incidents: list[Incident]
+    total: Annotated[int, Meta(description="Number of all incidents.")]
+
+
+class IncidentAnswer(msgspec.Struct):
+    """An incident, with what was said of it."""
+
+    incident: Incident
+
+
+class WordBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What a person says of an incident."""
+
+    state: Annotated[str | None, Meta(extra_json_schema={"enum": [*SAID, None]})] = None
+    until_ns: Annotated[int | None, Meta(description="End of a mute.")] = None
+    owner: Annotated[str | None, Meta(description="Its owner; empty for nobody.")] = None
+    why: Annotated[str | None, Meta(description="The reason, for people.")] = None
+    who: Annotated[
+        str | None,
+        Meta(description="Who says so; if the token has a name, that one is recorded."),
+    ] = None
+
+
+class DecidedGates(msgspec.Struct):
+    """The gates that a decision on an incident ended."""
+
+    gates: Annotated[list[str], Meta(description="Their ids.")]
+
+
+class SilenceList(msgspec.Struct):
+    """The silences that hold, the first to end first."""
+
+    silences: list[Silence]
+
+
+class SilenceAnswer(msgspec.Struct):
+    """A silence."""
+
+    silence: Silence
+
+
+class SilenceBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A silence to make. A gate must match all that is given, and something must be."""
+
+    ends_ns: Annotated[int, Meta(description="Its end.")]
+    why: Annotated[str, Meta(description="The reason, for people.")]
+    rule: Annotated[str, Meta(description="Only gates of this rule.")] = ""
+    tool: Annotated[str, Meta(description="Only gates of loops that call this tool.")] = ""
+    agent: Annotated[str, Meta(description="Only gates of this agent.")] = ""
+    service: Annotated[str, Meta(description="Only gates of this service (service.name).")] = ""
+    incident: Annotated[str, Meta(description="Only gates of the incident with this id.")] = ""
+    who: Annotated[
+        str | None,
+        Meta(description="Who makes it; if the token has a name, that one is recorded."),
     ] = None
 
 

@@ -14,3 +14,6 @@ GATE_METRICS_PATH = "/v1/gates/metrics"
 
 RESOLVE_PATH = "/v1/gates/{id}/resolve"
 WARMING_PATH = "/v1/warming"
+
+INCIDENTS_PATH = "/v1/incidents"
+SILENCES_PATH = "/v1/silences"

@@ -30,7 +30,8 @@ from looptrace.analyzer.text.digests import digest
 from looptrace.collector.gate_attributes import SAMPLED, attributes_of
 from looptrace.collector.store import reader
 from looptrace.collector.store.locks import NAME, StoreError, reading
-from looptrace.collector.store.tables.parquet import BUCKETS, read_bucket
+from looptrace.collector.store.tables.file_names import BUCKETS
+from looptrace.collector.store.tables.parquet import read_bucket
 from looptrace.collector.worker import Worker
 from looptrace.errors import InputError, UnavailableError
 from looptrace.semconv import GATE_EVENT, SCOPE

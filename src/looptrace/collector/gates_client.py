@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from http import HTTPStatus
 from http.client import HTTPException
 from ssl import SSLCertVerificationError
@@ -15,19 +15,34 @@ import msgspec
 
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.decisions import GateError
+from looptrace.analyzer.gates.incidents import IncidentState, IncidentWord
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.analyzer.gates.silences import Matchers, Silence
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.api_bodies import (
     ApiError,
+    DecidedGates,
     DecisionBody,
     GateAnswer,
     GateList,
+    IncidentAnswer,
+    IncidentList,
+    SilenceAnswer,
+    SilenceBody,
+    SilenceList,
     WarmingList,
     WarmingTask,
+    WordBody,
 )
-from looptrace.collector.api_paths import GATE_METRICS_PATH, WARMING_PATH
+from looptrace.collector.api_paths import (
+    GATE_METRICS_PATH,
+    INCIDENTS_PATH,
+    SILENCES_PATH,
+    WARMING_PATH,
+)
 from looptrace.collector.sdk.gate_stream import SILENCE_S_MAX, Server, events_of
 from looptrace.collector.sdk.server_watch import TokenError, reason_of
+from looptrace.collector.store.gate_file.incidents import Incident, IncidentDetails
 from looptrace.collector.store.gate_file.stored_gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.gate_metrics import GateMetrics
 from looptrace.collector.store.locks import StoreError
@@ -67,6 +82,44 @@ class RemoteGates:
         body = msgspec.json.encode(DecisionBody(decision, note, who)).decode()
         path = f"{_GATES}/{quote(gate_id, safe='')}/resolve"
         return self._asked("POST", path, GateAnswer, body).gate
+
+    def incidents(self, state: IncidentState | None = None) -> list[Incident]:
+        """Return incidents: those that need somebody first, then those with the newest gates."""
+        query = f"?{urlencode({'state': state})}" if state else ""
+        return self._asked("GET", INCIDENTS_PATH + query, IncidentList).incidents
+
+    def incident(self, incident: str) -> IncidentDetails:
+        """Return an incident with its gates."""
+        return self._asked("GET", _path_of(incident), IncidentDetails)
+
+    def say(self, incident: str, word: IncidentWord) -> Incident:
+        """Record what a person says of an incident."""
+        said = WordBody(word.state, word.until_ns, word.owner, word.why, word.who)
+        body = msgspec.json.encode(said).decode()
+        return self._asked("POST", _path_of(incident), IncidentAnswer, body).incident
+
+    def resolve_incident(
+        self, incident: str, decision: str, note: str | None, who: str | None = None
+    ) -> list[str]:
+        """Record one decision on all open gates of an incident; return their ids."""
+        body = msgspec.json.encode(DecisionBody(decision, note, who)).decode()
+        return self._asked("POST", _path_of(incident) + "/decide", DecidedGates, body).gates
+
+    def silences(self) -> list[Silence]:
+        """Return the silences that hold now."""
+        return self._asked("GET", SILENCES_PATH, SilenceList).silences
+
+    def silence(
+        self, matchers: Matchers, ends_ns: int, why: str, who: str | None = None
+    ) -> Silence:
+        """Hold the openings of matching gates back from webhooks until a time."""
+        made = SilenceBody(ends_ns, why, **asdict(matchers), who=who)
+        body = msgspec.json.encode(made).decode()
+        return self._asked("POST", SILENCES_PATH, SilenceAnswer, body).silence
+
+    def end_silence(self, silence: str) -> None:
+        """End a silence."""
+        self._asked("DELETE", f"{SILENCES_PATH}/{quote(silence, safe='')}", SilenceList)
 
     def metrics(self) -> GateMetrics:
         """Return how often tasks loop, and how often they are stopped."""
@@ -117,3 +170,7 @@ class RemoteGates:
             f"{self._server.url}: gates cannot be read ({why}); is `looptrace serve` running "
             f"there, {tls} TLS?"
         )
+
+
+def _path_of(incident: str) -> str:
+    return f"{INCIDENTS_PATH}/{quote(incident, safe='')}"

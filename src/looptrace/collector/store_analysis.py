@@ -32,7 +32,7 @@ from looptrace.analyzer.schema.compaction import compacted
 from looptrace.analyzer.schema.turns import IS_STEP, TOKEN_COLUMNS, TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.store import reader
-from looptrace.collector.store.buckets.judged import is_judged_by
+from looptrace.collector.store.buckets.evaluated import is_evaluated_by
 from looptrace.collector.store.objects.snapshot import snapshot_of
 from looptrace.collector.store.tables.parquet import read_bucket, scan_bucket
 from looptrace.engines import Engine
@@ -105,8 +105,8 @@ def _analysis_of_bucket(
     """Find the loops of a bucket; only these columns of the turns are kept."""
     source = detection_source(settings.policy)
     with reader.reading_bucket(bucket) as bucket:
-        if is_judged_by(bucket.store_dir, bucket.number, source):
-            return _of_judged(bucket, settings, columns)
+        if is_evaluated_by(bucket.store_dir, bucket.number, source):
+            return _of_evaluated(bucket, settings, columns)
         parts, sessions = [], [pl.Series("session", dtype=pl.String)]
         failures = [failures_of(TURN_SCHEMA.to_frame())]
         for turns in reader.compared_parts(bucket, settings.policy.sameness):
@@ -117,7 +117,7 @@ def _analysis_of_bucket(
         return _BucketAnalysis(analysis, pl.concat(sessions).unique(), pl.concat(failures))
 
 
-def _of_judged(
+def _of_evaluated(
     bucket: reader.Bucket, settings: Settings, columns: Sequence[str]
 ) -> _BucketAnalysis:
     """Find the loops of a bucket for which the store says which tasks have some."""

@@ -47,7 +47,7 @@ _GATE_SCHEMA = pl.Schema(
     dict.fromkeys(("id", "task", "rule", "signature", "why", "agent", "reason"), pl.String())
     | {"loop_count": pl.Int64(), "opened_ns": pl.Int64(), "status": pl.String()}
     | {"resolved_ns": pl.Int64()}
-    | dict.fromkeys(("decision", "note", "resolved_by"), pl.String())
+    | dict.fromkeys(("decision", "note", "resolved_by", "incident"), pl.String())
 )
 
 
@@ -164,7 +164,8 @@ class TraceStore:
     def sql(self, sql: str) -> pl.DataFrame:
         """Return the result of one statement of DuckDB's SQL, which can only read.
 
-        Its tables: `spans`, `turns`, `findings`, `events`, `gates`, `pivots`, `opinions`, `tasks`.
+        Its tables: `spans`, `turns`, `findings`, `events`, `gates`, `incidents`, `pivots`,
+        `opinions`, `tasks`.
 
         Raises:
             InputError: if DuckDB refuses the statement, or it takes too much time or memory.

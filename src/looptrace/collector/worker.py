@@ -84,7 +84,7 @@ class Worker:
             steps = self._body()
             if steps is not None:
                 self._take(steps)
-        # The thread ends by it; the owner may ask for it, and whoever reads the logs sees it.
+        # The error ends the thread; its owner may ask for it, and the log names it.
         except BaseException as error:
             self.error = error
             if not self._starter_waits:

@@ -2,7 +2,7 @@
 
 The header is made of comment lines `-- purpose: TEXT`, `-- parameter: NAME (TYPE) TEXT` and
 `-- column: NAME (TYPE) TEXT`, the types being DuckDB's. A parameter is bound as `$NAME`. The
-queries read `spans`, `turns` and `findings`, and `events`, `gates`, `pivots`,
+queries read `spans`, `turns` and `findings`, and `events`, `gates`, `incidents`, `pivots`,
 `opinions` and `tasks`.
 """
 

@@ -165,12 +165,12 @@ class Rule(ABC):
 
     name: ClassVar[str]
     lane: ClassVar[LaneSpec]
-    # What a turn of the lane needs for the rule to fire at it; elsewhere it is not asked.
+    # The needs of a turn at which the rule may fire; other turns are not evaluated.
     needs: ClassVar[Need] = ALWAYS
     # Whether its findings are exact matches. A judge may be asked about other findings.
     exact: ClassVar[bool] = True
-    # Whether, where the settings ask for it, what means the same is the same; then what it finds is
-    # exact only where it is the same word by word.
+    # Whether the rule may treat paraphrases as equal. Such a finding is exact only if the texts are
+    # identical.
     compares_meaning: ClassVar[bool] = False
     # Whether it is on by default.
     on_by_default: ClassVar[bool] = True

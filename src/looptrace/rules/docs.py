@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
 
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES, family_of
@@ -15,12 +16,8 @@ _WHOSE = {
     "subtask": "each sub-task",
 }
 _GENERATED = "<!-- Made from the rule's docstring by `make docs`; edit it there. -->"
-_LADDERS = (
-    "The last column is the rule's ladder by default: what follows from how many attempts on. "
-    "An identical failure is a gate at the third attempt, with nothing before it: the agent has "
-    "read the same answer twice and done the same again, so that a further message would be one "
-    "more of those that it did not act upon."
-)
+_LADDERS = "The last column is the rule's default ladder: what follows from how many attempts on."
+_NOTATION = "[Notation](../writing-a-rule.md). The rule looks at"
 _JUDGED = (
     "Its findings are not exact matches: looptrace may ask a [judge](../judge.md), if there is one."
 )
@@ -38,14 +35,10 @@ def examples(rule: type[Rule], heading: str) -> list[str]:
     return [match["turns"] for match in _EXAMPLE.finditer(section)]
 
 
-def page(rule: type[Rule]) -> str:
-    """Return the Markdown page of a rule."""
-    settings = [
-        f"| `{name}` | {value} | {about['ge']} to {about['le']} | {about['doc']} |"
-        for name, (value, about) in rule().settings().items()
-    ]
-    ladder = [f"| {rung.attempts} | `{rung.action}` |" for rung in rule().ladder]
-    judged = [] if rule.exact else ["", _JUDGED]
+def page(rule: type[Rule], settings: str) -> str:
+    """Return the Markdown page of a rule, with the table of its settings."""
+    lane = f"the {' and '.join(rule.lane.kinds)} turns of {_WHOSE[rule.lane.by]}, in their order."
+    off = [] if rule.on_by_default else ["It is off unless switched on."]
     lines = [
         f"# `{rule.name}`",
         "",
@@ -53,21 +46,10 @@ def page(rule: type[Rule]) -> str:
         "",
         about(rule),
         "",
-        "The notation is explained in [writing a rule](../writing-a-rule.md).",
-        "",
-        "## Looks at",
-        f"The {' and '.join(rule.lane.kinds)} turns of {_WHOSE[rule.lane.by]}, in their order.",
-        *judged,
+        " ".join([f"{_NOTATION} {lane}", *([] if rule.exact else [_JUDGED]), *off]),
         "",
         "## Settings",
-        "| setting | default | bounds | meaning |",
-        "| --- | --- | --- | --- |",
-        *settings,
-        "",
-        "## Actions",
-        "| from attempts | action |",
-        "| --- | --- |",
-        *ladder,
+        settings,
         "",
     ]
     return "\n".join(lines)
@@ -98,14 +80,13 @@ def ladders() -> str:
 
 def index() -> str:
     """Return the page that lists the rules."""
-    families = {family_of(rule).__name__.rpartition(".")[2]: family_of(rule) for rule in RULES}
-    lines = [f"- **{name}**: {about.__doc__}" for name, about in sorted(families.items())]
-    return "\n".join(["# Rules", "", _GENERATED, "", *lines, "", _LADDERS, "", table()])
+    return "\n".join(["# Rules", "", _GENERATED, "", _LADDERS, "", table()])
 
 
-def pages() -> dict[str, str]:
-    """Return every page by its file name."""
-    return {"README.md": index()} | {f"{rule.name}.md": page(rule) for rule in RULES}
+def pages(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return every page by its file name; `settings` has a table by rule."""
+    made = {f"{rule.name}.md": page(rule, settings[rule.name]) for rule in RULES}
+    return {"README.md": index()} | made
 
 
 def about(rule: type[Rule]) -> str:

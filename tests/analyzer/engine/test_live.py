@@ -24,7 +24,6 @@ from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S, LiveTask
 from looptrace.analyzer.engine.live_turns import watch_of
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
-from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.schema.turns import AT, STEP_SPREAD_S, TURN_KEY, TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.profiles import rules_of_profile
 from looptrace.rules.attempts.degradation import Degradation
@@ -466,8 +465,8 @@ def test_a_late_turn_has_only_the_last_turns_evaluated_again(
     evaluated: list[int] = []
     go_back = LiveTask.go_back
 
-    def noted(self: LiveTask, begin: int, recovery: Recovery) -> tuple[int, Standing]:
-        since = go_back(self, begin, recovery)
+    def noted(self: LiveTask, begin: int) -> tuple[int, Standing]:
+        since = go_back(self, begin)
         evaluated.append(len(self.turns) - self.turns.settled - since[0])
         return since
 

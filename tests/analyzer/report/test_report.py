@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
-from looptrace.analyzer.detect.loops import Loop, loops_in
+from looptrace.analyzer.detect.loops import CountedLoop, loops_in
 from looptrace.analyzer.detect.prices import Price, Prices
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.gates.events import EventType, Failure, GateEvent
@@ -249,7 +249,7 @@ def test_rules_that_see_the_same_loop_are_one_block() -> None:
 
     shown = loops_in([signature, response, call])
 
-    assert shown == [Loop(call, (response, signature))]
+    assert shown == [CountedLoop(call, (response, signature))]
     assert shown[0].also == "response_repeat, signature_repeat"
 
 

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from looptrace.analyzer.engine.policy import DEFAULT
 from looptrace.cli.shared.keyboard import keys_in
-from looptrace.cli.shared.watch_screen import BACKSPACE, ENTER, ESCAPE, Resolution, WatchScreen
+from looptrace.cli.shared.watch_screen import BACKSPACE, ENTER, ESCAPE, ScreenDecision, WatchScreen
 from looptrace.collector.api_bodies import WarmingTask
 from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store import reader, writer
@@ -52,9 +52,9 @@ def test_keys_choose_a_gate_and_resolve_it_with_a_note() -> None:
     pressed = [screen.press(key) for key in ["j", "c", *"Ask Adq", BACKSPACE, "a", ENTER]]
 
     assert pressed[:-1] == [None] * (len(pressed) - 1)
-    assert pressed[-1] == Resolution("g2", "continue", "Ask Ada")
+    assert pressed[-1] == ScreenDecision("g2", "continue", "Ask Ada")
     assert [screen.press(key) for key in ("x", ESCAPE, ENTER)] == [None] * 3
-    assert [screen.press(key) for key in ("k", "n", ENTER)][-1] == Resolution(
+    assert [screen.press(key) for key in ("k", "n", ENTER)][-1] == ScreenDecision(
         "g1", "not_a_loop", None
     )
 
@@ -67,8 +67,8 @@ def test_to_go_on_needs_a_note() -> None:
     assert "write one" in drawn(screen)
     assert screen.press("A") is None
     assert "write one" not in drawn(screen)
-    assert screen.press(ENTER) == Resolution("g1", "continue", "A")
-    assert [screen.press(key) for key in ("x", ENTER)][-1] == Resolution("g1", "cancel", None)
+    assert screen.press(ENTER) == ScreenDecision("g1", "continue", "A")
+    assert [screen.press(key) for key in ("x", ENTER)][-1] == ScreenDecision("g1", "cancel", None)
 
 
 @pytest.mark.parametrize("pressed", ["x", "", "rnxc"])

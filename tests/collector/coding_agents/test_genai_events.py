@@ -24,7 +24,7 @@ from looptrace.collector.content.policy import Content, with_content
 from looptrace.collector.files.reader import SpansRead, read_spans
 from looptrace.collector.otlp.json import decode_request
 from looptrace.collector.otlp.json_request import json_request
-from looptrace.collector.otlp.span_rows import Bounds
+from looptrace.collector.otlp.span_rows import DecodingBounds
 from looptrace.collector.otlp.span_table import span_table
 from tests.collector.coding_agents.logs import shown
 from tests.collector.conftest import Write
@@ -399,7 +399,7 @@ def test_records_that_wait_are_forgotten() -> None:
 
 def read_spans_of(request: Request) -> pl.DataFrame:
     """Return the spans of a request."""
-    return span_table(decoded_rows(decode_request(json.dumps(request).encode(), Bounds())))
+    return span_table(decoded_rows(decode_request(json.dumps(request).encode(), DecodingBounds())))
 
 
 def test_a_step_of_its_own_is_healthy(write: Write) -> None:
@@ -464,7 +464,7 @@ def test_events_are_forwarded_to_other_servers_as_they_are() -> None:
     """One of several servers may get the records of another one's spans."""
     rows = decode_json(json.dumps(logs(*session()[1])).encode()).rows
 
-    assert decoded_rows(decode_request(json_request(span_table(rows)), Bounds())) == rows
+    assert decoded_rows(decode_request(json_request(span_table(rows)), DecodingBounds())) == rows
 
 
 def test_events_of_one_moment_stay_in_their_order() -> None:

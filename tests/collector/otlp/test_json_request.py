@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.otlp.json import decode_request
 from looptrace.collector.otlp.json_request import json_request
-from looptrace.collector.otlp.span_rows import Bounds
+from looptrace.collector.otlp.span_rows import DecodingBounds
 from looptrace.collector.otlp.span_table import span_table
 from tests.otlp import Trace, decoded_rows
 
@@ -31,8 +31,8 @@ VALUES = st.recursive(
 
 def again(request: bytes) -> None:
     """Check that a request and the request made from it have the same content."""
-    spans = span_table(decoded_rows(decode_request(request, Bounds())))
-    decoded = decode_request(json_request(spans), Bounds())
+    spans = span_table(decoded_rows(decode_request(request, DecodingBounds())))
+    decoded = decode_request(json_request(spans), DecodingBounds())
     assert decoded.problems == []
     assert span_table(decoded_rows(decoded)).sort(KEY).equals(spans.sort(KEY))
 
@@ -40,7 +40,7 @@ def again(request: bytes) -> None:
 def test_the_examples_come_through() -> None:
     """Spans of several services and scopes, in one request."""
     spans = read_spans(EXAMPLES).spans
-    rows = decoded_rows(decode_request(json_request(spans), Bounds()))
+    rows = decoded_rows(decode_request(json_request(spans), DecodingBounds()))
     assert spans.height > 50
     assert span_table(rows).sort(KEY).equals(spans.sort(KEY))
 

@@ -13,6 +13,7 @@ from tests.reliability.serving import OK, Served, looping, served, until
 
 TOKEN = "a-token-of-20-letters"  # noqa: S105
 NAMED = "another-token-of-letters"
+LOOKS = "a-token-for-a-visitor"
 SETTINGS = """
 [server]
 retention_days = 36500
@@ -55,7 +56,7 @@ def signed_in(address: str, token: str = TOKEN) -> Iterator[Browser]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Serve a store with a gate that is open."""
     folder = tmp_path_factory.mktemp("page")
-    (folder / "tokens").write_text(f"{TOKEN}\nAda Lovelace {NAMED}\n")
+    (folder / "tokens").write_text(f"{TOKEN}\nAda Lovelace {NAMED}\nGrace role=viewer {LOOKS}\n")
     (folder / "looptrace.toml").write_text(SETTINGS)
     files = ("--token-file", str(folder / "tokens"), "--config", str(folder / "looptrace.toml"))
     with served(folder / "store", *files) as found:

@@ -31,7 +31,17 @@ WIDTHS = (390, 1440, 2560)
 SCHEMES = ("light", "dark")
 # What is promised: from a gate's span to the page, and from the decision to the agent.
 GATE_S, DECISION_S = 2.0, 1.0
-PATHS = ["/", "/tasks", "/task?id=pair", "/overview", "/rules", "/webhooks", "/settings", "/health"]
+PATHS = [
+    "/",
+    "/incidents",
+    "/tasks",
+    "/task?id=pair",
+    "/overview",
+    "/rules",
+    "/webhooks",
+    "/settings",
+    "/health",
+]
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: `apt install chromium`")
 

@@ -16,7 +16,7 @@ import pytest
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.page import overview
 from looptrace.collector.page.rendering import ASSETS, HEADERS, PAGES, asset_url
-from looptrace.collector.page.sessions import FORM_COOKIE, SESSION_COOKIE, Sessions
+from looptrace.collector.page.sessions import FORM_COOKIE, SESSION_COOKIE, SignIns
 from looptrace.collector.page.site import Site
 from looptrace.collector.server.access import Access
 from looptrace.collector.server.receiver.receiver_metrics import Instrument
@@ -25,7 +25,7 @@ from looptrace.collector.store import reader
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.sql import ask_each
 from tests.analyzer.report.test_report import Page
-from tests.collector.page.conftest import TOKEN, Browser, gate_ids, signed_in
+from tests.collector.page.conftest import LOOKS, TOKEN, Browser, gate_ids, signed_in
 from tests.reliability.serving import Served, looping, served
 
 HOURS_S = 168 * 3600
@@ -185,6 +185,21 @@ def test_whoever_signs_out_is_out(browser: Browser) -> None:
 
     assert (answer.status_code, answer.headers["location"]) == (303, "/sign-in")
     assert browser.get("/").status_code == 303
+
+
+def test_who_may_only_look_is_shown_no_form_and_told_so(server: Served, browser: Browser) -> None:
+    """A form that would be refused misleads; a decider's token sees it."""
+    (gate,) = gate_ids(browser)[:1]
+    assert 'class="looks"' not in browser.get(f"/gates/{gate}").text
+    with signed_in(server.address, LOOKS) as visitor:
+        shown = visitor.get(f"/gates/{gate}").text
+        assert 'class="looks"' in shown
+        assert "Your token lets you look." in shown
+        path = f"/gates/{gate}/resolve"
+        refused = visitor.submit(f"/gates/{gate}", path, decision="cancel", note="")
+        assert refused.status_code == 403
+        assert "this token is that of a viewer" in refused.text
+        assert visitor.submit("/", "/sign-out").status_code == 303
 
 
 def test_another_site_sends_no_form(browser: Browser) -> None:
@@ -423,7 +438,7 @@ def test_figures_that_cannot_be_computed_are_logged(
 def test_a_form_outlives_a_restart() -> None:
     """A note written during a restart of the server is not lost: the key is the store's."""
     before, after, other = (
-        Sessions(Access(), key, hours=1).form_sign("nonce") for key in (b"a", b"a", b"b")
+        SignIns(Access(), key, hours=1).form_sign("nonce") for key in (b"a", b"a", b"b")
     )
 
     assert before == after != other

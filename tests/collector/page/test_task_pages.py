@@ -14,7 +14,7 @@ import pytest
 from looptrace.analyzer.detect.ruleset import DEFAULT
 from looptrace.analyzer.gates.agent_states import Heard
 from looptrace.analyzer.settings.page import PageSettings
-from looptrace.collector.page.task_list import ROWS_A_PAGE, TaskFilter, TaskList
+from looptrace.collector.page.task_list import ROWS_A_PAGE, TaskFilter, TaskIndex
 from looptrace.collector.page.task_pages import LANES_MAX, TURNS_A_PAGE
 from looptrace.collector.store import reader, writer
 from looptrace.collector.trace_links import TraceLinks
@@ -30,7 +30,7 @@ from tests.reliability.serving import Served, until
 
 def found(store_dir: Path, **query: str) -> list[str]:
     """Return the tasks that fit."""
-    tasks = TaskList(store_dir, DEFAULT)
+    tasks = TaskIndex(store_dir, DEFAULT)
     return [row["task"] for row in tasks.find(TaskFilter.of(query), 1, NOW_NS).rows]
 
 
@@ -106,7 +106,7 @@ def test_tasks_are_found(store_dir: Path, query: dict[str, str], tasks: list[str
 
 def test_a_task_that_warms_up_says_how_far_it_is(store_dir: Path) -> None:
     """Two of three attempts are no loop yet, and worth a look."""
-    rows = TaskList(store_dir, DEFAULT).find(TaskFilter(), 1, NOW_NS).rows
+    rows = TaskIndex(store_dir, DEFAULT).find(TaskFilter(), 1, NOW_NS).rows
     row = next(row for row in rows if row["task"] == "warming@shop")
 
     assert row["warming"] == "repeated_call 2 of 3"
@@ -153,7 +153,7 @@ def test_a_task_that_waits_is_listed_without_its_turns(
     """Somebody must decide on its gate, also where the days of its turns were deleted."""
     kept = reader.read_tasks(store_dir).filter(pl.col("task") != "stopped")
     monkeypatch.setattr(reader, "read_tasks", lambda _: kept)
-    rows = TaskList(store_dir, DEFAULT).find(TaskFilter(state="waiting"), 1, NOW_NS).rows
+    rows = TaskIndex(store_dir, DEFAULT).find(TaskFilter(state="waiting"), 1, NOW_NS).rows
 
     assert [(row["task"], row["turns"]) for row in rows] == [("stopped", 0)]
     assert "test_cart.py" in rows[0]["reason"]
@@ -164,7 +164,7 @@ def test_a_task_whose_agent_has_ended_does_not_wait(tmp_path: Path) -> None:
     """A process says that it ended when the store has all turns; the end of a call says nothing."""
     writer.ingest(spans_of(looping("stopped")), tmp_path)
     heard = Heard()
-    tasks = TaskList(tmp_path, DEFAULT, lambda: heard)
+    tasks = TaskIndex(tmp_path, DEFAULT, lambda: heard)
 
     def states() -> dict[str, int]:
         return {
@@ -179,7 +179,7 @@ def test_a_task_whose_agent_has_ended_does_not_wait(tmp_path: Path) -> None:
 def test_the_list_is_made_anew_when_the_store_changes(tmp_path: Path) -> None:
     """And not before, because that takes as long as the store is large."""
     writer.ingest(spans_of(healthy("one")), tmp_path)
-    tasks = TaskList(tmp_path, DEFAULT)
+    tasks = TaskIndex(tmp_path, DEFAULT)
     assert tasks.find(TaskFilter(), 1).total == 1
     writer.ingest(spans_of(healthy("two")), tmp_path)
 
@@ -191,7 +191,7 @@ def test_long_lists_have_pages(tmp_path: Path) -> None:
     """Every task is on one page and no other."""
     count = ROWS_A_PAGE + 1
     writer.ingest(spans_of(*(healthy(f"t{n:03}") for n in range(count))), tmp_path)
-    tasks = TaskList(tmp_path, DEFAULT)
+    tasks = TaskIndex(tmp_path, DEFAULT)
 
     pages = [tasks.find(TaskFilter(page=page), 1) for page in (1, 2)]
 

@@ -9,7 +9,8 @@ import pytest
 
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.server.archiver import MANY_SPANS, QUIET_S, SOME_SPANS, Archiver
-from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
+from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.store.layout import LOG_FILE
 
 ROUND_S = 0.4
 
@@ -37,7 +38,7 @@ def test_a_round_begins_when_others_can_spare_the_time(
     is_due: bool,
 ) -> None:
     """A round took a while and ended some time ago."""
-    log = IngestLog(tmp_path / FILE_NAME, 1 << 30)
+    log = IngestLog(tmp_path / LOG_FILE, 1 << 30)
     now_s = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     log.spans, log.appended_s = spans, now_s - came_s_ago

@@ -21,19 +21,19 @@ from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.settings.sections import default
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import Bounds
+from looptrace.collector.otlp.span_rows import DecodingBounds
 from looptrace.collector.otlp.span_table import span_table
-from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
+from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.store import reader
-from looptrace.collector.store.layout import GATES_FILE
+from looptrace.collector.store.layout import GATES_FILE, LOG_FILE
 from looptrace.collector.store.writer import writing
 from tests.otlp import Trace, decoded_rows
 from tests.seeds import seeds
 
 LOG_BYTES_MAX = 1 << 30
 DEADLINE_S = 30
-BOUNDS = Bounds(99, 1 << 20)
+BOUNDS = DecodingBounds(99, 1 << 20)
 CALLS = 6
 PAGER = Webhook("pager", "https://pager.example/", "slack", actions=("gate",))
 SETTINGS = replace(default(), webhooks=(PAGER,))
@@ -82,7 +82,7 @@ def logging(folder: Path) -> Iterator[IngestLog]:
     """Open the log of a store."""
     with SpanSpool() as none, writing(folder, SETTINGS.policy) as writer:
         writer.ingest(none)
-    log = IngestLog(folder / FILE_NAME, LOG_BYTES_MAX)
+    log = IngestLog(folder / LOG_FILE, LOG_BYTES_MAX)
     try:
         yield log
     finally:

@@ -18,6 +18,7 @@ from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.streams.hearing import Hearing
 from looptrace.collector.store import layout, writer
 from looptrace.collector.store.reader import open_gates
+from tests.collector.store.test_incidents import UNDO_11
 from tests.collector.store.test_writer import call, looping, spans_of, working
 from tests.otlp import Trace
 
@@ -87,6 +88,8 @@ def test_a_gate_of_the_version_before_is_shown_as_it_was(
         sql.execute("DROP TABLE task_aliases")
         sql.execute("DROP TABLE aliases")
         sql.execute("DROP TABLE waits")
+        for statement in UNDO_11:
+            sql.execute(statement)
         sql.execute("DROP INDEX resolutions_of_gate")
         sql.execute("DROP INDEX gates_with_note")
         sql.execute("ALTER TABLE resolutions DROP COLUMN who")

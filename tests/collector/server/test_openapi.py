@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def test_every_path_and_method_is_described(tmp_path: Path) -> None:
     names = [
         about["operationId"] for path in DESCRIBED["paths"].values() for about in _operations(path)
     ]
-    assert len(names) == len(set(names)) == 14
+    assert len(names) == len(set(names)) == 21
 
 
 def _operations(path: dict[str, Any]) -> list[dict[str, Any]]:
@@ -116,17 +117,36 @@ def test_answers_are_as_described(tmp_path: Path) -> None:
         check("ShownTask", "GET", "/v1/tasks/s1")
         check("WarmingList", "GET", "/v1/warming")
         assert problems(event(server.address), "GateNotice") == []
+        incident = f"/v1/incidents/{gate['incident']}"
+        check("IncidentList", "GET", "/v1/incidents?state=open")
+        check("IncidentDetails", "GET", incident)
+        muted = b'{"state": "muted", "until_ns": 9000000000000000000, "why": "known"}'
+        assert problems(json.loads(muted), "WordBody") == []
+        check("IncidentAnswer", "POST", incident, muted)
         decided = b'{"decision": "continue", "note": "The cart is empty."}'
         assert problems(json.loads(decided), "DecisionBody") == []
         check("GateAnswer", "POST", f"/v1/gates/{gate['id']}/resolve", decided)
         check("ApiError", "POST", f"/v1/gates/{gate['id']}/resolve", b"{}")
+        check("ApiError", "POST", f"{incident}/decide", decided)
+        ends_ns = time.time_ns() + 10**12
+        silence = f'{{"tool": "run_tests", "ends_ns": {ends_ns}, "why": "known"}}'.encode()
+        assert problems(json.loads(silence), "SilenceBody") == []
+        made = check("SilenceAnswer", "POST", "/v1/silences", silence)["silence"]["id"]
+        check("SilenceList", "DELETE", f"/v1/silences/{made}")
         check("ApiError", "GET", "/v1/gates?status=shut")
         check("ApiError", "GET", "/v1/gates/none")
         check("ApiError", "GET", "/v1/tasks/none")
         check("Readiness", "GET", "/readyz")
         assert server.ask("GET", "/openapi.json") == (OK, DESCRIBED)
     lists, shown_bodies = {"GateList", "WarmingList"}, {"ShownGate", "ShownTask", "GateAnswer"}
-    assert checked == {*lists, *shown_bodies, "ApiError", "Readiness"}
+    incidents = {
+        "IncidentList",
+        "IncidentDetails",
+        "IncidentAnswer",
+        "SilenceAnswer",
+        "SilenceList",
+    }
+    assert checked == {*lists, *shown_bodies, *incidents, "ApiError", "Readiness"}
 
 
 def event(address: str) -> Any:

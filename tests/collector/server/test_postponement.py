@@ -17,13 +17,14 @@ import pytest
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import Bounds
+from looptrace.collector.otlp.span_rows import DecodingBounds
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server import postponement
 from looptrace.collector.server.archiver import Archiver
-from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog, spans_waiting
+from looptrace.collector.server.ingest_log import IngestLog, spans_waiting
 from looptrace.collector.server.packed_spans import Postponed, packed
 from looptrace.collector.store import reader
+from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.writer import Writer, ingest, writing
 from tests.otlp import Trace, decoded_rows
 from tests.seeds import seeds
@@ -53,7 +54,8 @@ def spans_of(*traces: Trace) -> pl.DataFrame:
     """Return the spans of traces."""
     bodies = [json.dumps(request).encode() for trace in traces for request in trace.requests()]
     return pl.concat(
-        span_table(decoded_rows(decode_request(each, Bounds(99, 1 << 20)))) for each in bodies
+        span_table(decoded_rows(decode_request(each, DecodingBounds(99, 1 << 20))))
+        for each in bodies
     )
 
 
@@ -67,7 +69,7 @@ class Server:
 
     def __init__(self, folder: Path, writer: Writer) -> None:
         self._writer = writer
-        self.log = IngestLog(folder / FILE_NAME, LOG_BYTES_MAX)
+        self.log = IngestLog(folder / LOG_FILE, LOG_BYTES_MAX)
         last_seq = self.log.last_seq
         self.archiver = Archiver(folder, default(), self.log, last_seq, lambda _: None)
 
@@ -200,7 +202,7 @@ def test_a_restart_loses_nothing_that_waits(tmp_path: Path) -> None:
 
 def test_a_full_disk_loses_nothing_that_waits(tmp_path: Path) -> None:
     """The log cannot write the spans that wait; their request stays until it can."""
-    path, spans = tmp_path / FILE_NAME, spans_of(trace_of("s", "1"))
+    path, spans = tmp_path / LOG_FILE, spans_of(trace_of("s", "1"))
     log = IngestLog(path, LOG_BYTES_MAX)
     with closing(sqlite3.connect(path)) as sql, sql:
         sql.execute(
@@ -221,7 +223,7 @@ def test_a_full_disk_loses_nothing_that_waits(tmp_path: Path) -> None:
 
 def test_a_log_of_an_earlier_version_is_taken_over(tmp_path: Path) -> None:
     """An update meets a log with acknowledged spans."""
-    path, spans = tmp_path / FILE_NAME, spans_of(trace_of("s", "1"))
+    path, spans = tmp_path / LOG_FILE, spans_of(trace_of("s", "1"))
     log = IngestLog(path, LOG_BYTES_MAX)
     accept(log, spans)
     log.close()

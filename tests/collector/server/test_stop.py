@@ -14,11 +14,12 @@ import pytest
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import Bounds
+from looptrace.collector.otlp.span_rows import DecodingBounds
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.archiver import Archiver
-from looptrace.collector.server.ingest_log import FILE_NAME, IngestLog
+from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
+from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.writer import writing
 from tests.otlp import Trace, decoded_rows
@@ -32,12 +33,14 @@ def log(tmp_path: Path) -> IngestLog:
     """Return the log of a store, with a few requests."""
     with SpanSpool() as none, writing(tmp_path, default().policy) as writer:
         writer.ingest(none)
-    log = IngestLog(tmp_path / FILE_NAME, 1 << 30)
+    log = IngestLog(tmp_path / LOG_FILE, 1 << 30)
     for number in range(ROWS):
         trace = Trace(f"s{number}")
         trace.span("call")
         body = json.dumps(trace.request()).encode()
-        asyncio.run(log.accept(span_table(decoded_rows(decode_request(body, Bounds(99, 1 << 20))))))
+        asyncio.run(
+            log.accept(span_table(decoded_rows(decode_request(body, DecodingBounds(99, 1 << 20)))))
+        )
     return log
 
 

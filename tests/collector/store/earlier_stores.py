@@ -34,7 +34,10 @@ COMMITS = {
     "gates_7": "d94a0d2",
     "gates_8": "a84fc3d",
     "gates_8_many_files": "0db74d1",
+    "gates_10": "341f26f",
 }
+# The first schema of these whose commands take the store by --store, and need a compiled core.
+COMPILED = ("gates_10",)
 APPLIED, WAITING = "failing-0", "failing-1"  # tasks with a decision that an ingest has read, or not
 NOTE = "The fixture is in conftest.py."
 _LEAVE_ONE = "DELETE FROM outbox WHERE event <> (SELECT min(event) FROM outbox)"
@@ -72,11 +75,15 @@ def traces() -> list[Trace]:
     return [*failing, polling, cycle, varied]
 
 
-def _make(commit: str, store: Path, folder: Path) -> None:
-    """Make a store by a commit."""
+def _make(schema: str, store: Path, folder: Path) -> None:
+    """Make a store by the commit of a schema."""
+    commit, is_compiled = COMMITS[schema], schema in COMPILED
     tree = folder / commit
     subprocess.run(["git", "worktree", "add", "-q", "--detach", tree, commit], check=True, cwd=ROOT)
     try:
+        if is_compiled:
+            (core,) = (ROOT / "src/looptrace").glob("_core.*.so")
+            shutil.copy(core, tree / "src/looptrace")
 
         def run(*arguments: Any) -> None:
             command = [sys.executable, "-m", "looptrace", *map(str, arguments)]
@@ -88,9 +95,10 @@ def _make(commit: str, store: Path, folder: Path) -> None:
         with closing(sqlite3.connect(path)) as sql:
             ids = dict(sql.execute("SELECT task, id FROM gates WHERE status = 'open'").fetchall())
         decided = ["--decision", "reviewed", "--note", NOTE]
-        run("gates", "resolve", store, ids[APPLIED], *decided)
+        at = ("--store", store) if is_compiled else (store,)
+        run("gates", "resolve", *at, ids[APPLIED], *decided)
         run("ingest", "traces", "--store", store)
-        run("gates", "resolve", store, ids[WAITING], *decided)
+        run("gates", "resolve", *at, ids[WAITING], *decided)
         with closing(sqlite3.connect(path)) as sql, sql:
             has_endpoints = sql.execute("SELECT 1 FROM pragma_table_list('endpoints')").fetchone()
             if has_endpoints:
@@ -108,8 +116,8 @@ def main() -> None:
         for number, trace in enumerate(traces()):
             text = json.dumps(trace.request())
             (folder / "traces" / f"{number}.json").write_text(text, encoding="utf-8")
-        for schema, commit in COMMITS.items():
-            _make(commit, folder / "stores" / schema, folder)
+        for schema in COMMITS:
+            _make(schema, folder / "stores" / schema, folder)
         base = str(ARCHIVE).removesuffix(".tar.xz")
         shutil.make_archive(base, "xztar", folder / "stores")
 

@@ -116,7 +116,7 @@ def assert_sound(path: Path, hooks: int = 0) -> None:
         (opened if kind == "gate_opened" else resolved if gate else set()).add(gate)
     stand = {task: msgspec.json.decode(state) for task, _, _, _, state, _ in found["tasks"]}
     assert {task: state["pivots"] for task, state in stand.items()} == {t: since[t] for t in stand}
-    status = {gate: status for gate, *_, status, _, _, _, _ in found["gates"]}
+    status = {gate: status for gate, *_, status, _, _, _, _, _ in found["gates"]}
     assert set(status) == opened
     assert {gate for gate in status if status[gate] == "resolved"} == resolved
     open_gates = {state["gate"]["id"] for state in stand.values() if state["gate"]}
@@ -315,7 +315,7 @@ def test_sigkill_at_fifty_moments_leaves_no_decision_in_parts(tmp_path: Path) ->
     found = content(tmp_path / "killed.db")
     assert len(found["pivots"]) == 4 * TASKS
     assert len(found["gates"]) == 2 * TASKS
-    assert {status for *_, status, _, _, _, _ in found["gates"]} == {"open", "resolved"}
+    assert {status for *_, status, _, _, _, _, _ in found["gates"]} == {"open", "resolved"}
 
 
 def test_the_kills_find_a_pivot_that_is_written_before_its_decision(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from looptrace.analyzer.normalize.span_ties import with_ties
 from looptrace.analyzer.schema.distinct_spans import whole_spans
 from looptrace.collector.coding_agents.otlp_logs import decode_json
 from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import Bounds
+from looptrace.collector.otlp.span_rows import DecodingBounds
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.store import reader
 from looptrace.collector.store.writer import ingest, writing
@@ -28,7 +28,7 @@ def rows() -> tuple[pl.DataFrame, pl.DataFrame]:
     request = json.dumps(spans(*both[0], *both[2])).encode()
     said = json.dumps(logs(*both[1], *both[3])).encode()
     return (
-        span_table(decoded_rows(decode_request(request, Bounds()))),
+        span_table(decoded_rows(decode_request(request, DecodingBounds()))),
         span_table(decode_json(said).rows),
     )
 

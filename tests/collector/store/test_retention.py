@@ -19,7 +19,7 @@ from looptrace.collector.store import reader, retention, writer
 from looptrace.collector.store.layout import RETENTION_FILE
 from looptrace.collector.store.retention import Retention, read_retention
 from looptrace.collector.store.sql import ask_typed
-from looptrace.collector.store.tables import parquet, replacement
+from looptrace.collector.store.tables import file_names, parquet, replacement
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.replacement import replace_rows
 from looptrace.collector.store.tables.writing import Content, write_files
@@ -162,7 +162,7 @@ def test_arrival_outlives_merges_new_rules_and_copies(
     for number in range(7):
         arrive(folder, monkeypatch, now_ns + number, FIRST, name=f"s{number % 2}-{number}")
     arrive(folder, monkeypatch, now_ns + 40 * DAY_NS, LAST)
-    for bucket in range(parquet.BUCKETS):  # Rows that go leave the others as they were.
+    for bucket in range(file_names.BUCKETS):  # Rows that go leave the others as they were.
         rows = parquet.read_bucket(folder, "spans", bucket)
         some = rows.join(rows[:1], on="trace_id", how="semi")
         which = Having("trace_id", some["trace_id"].unique())
@@ -234,7 +234,7 @@ def test_an_empty_file_of_an_earlier_version_is_no_day(
     assert look(tmp_path, time.time_ns() + 90 * DAY_NS)[0] == [FIRST]
     with ask_typed(tmp_path, "SELECT DISTINCT day::VARCHAR FROM spans ORDER BY ALL") as answer:
         assert next(answer.batches) == [(FIRST,), (LAST,)]
-    noted = {parquet.bucket_made_with(tmp_path, "turns", n) for n in range(parquet.BUCKETS)}
+    noted = {parquet.bucket_made_with(tmp_path, "turns", n) for n in range(file_names.BUCKETS)}
     assert len(noted - {None}) == 1
     late = spans_of(looping("late", at="1970-01-01T09:00:00+00:00"))
     writer.ingest(late, tmp_path)

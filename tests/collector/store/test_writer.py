@@ -35,7 +35,7 @@ from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.store import layout, reader, sql, writer
 from looptrace.collector.store.locks import StoreError, reading
 from looptrace.collector.store.sql import ask_typed, connect
-from looptrace.collector.store.tables import parquet, removal, replacement
+from looptrace.collector.store.tables import file_names, parquet, removal, replacement
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.file_names import covered, range_of
 from looptrace.collector.store.writer import writing
@@ -214,7 +214,7 @@ def test_an_ingest_tells_how_far_it_is(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     with SpanSpool() as spool, writing(tmp_path / "s") as writer:
         spool.add(late_ties())
-        writer.ingest(spool, on_judged=lambda *counts: told.append(counts))
+        writer.ingest(spool, on_evaluated=lambda *counts: told.append(counts))
     assert [done for done, _ in told] == list(range(1, len(told) + 1))
     assert {count for _, count in told} == {len(told)} != {0}
 
@@ -479,8 +479,8 @@ def test_a_bucket_with_fingerprints_of_two_kinds_is_fingerprinted_anew(
         writer.ingest(spans_of(*sessions[:20]), folder)
     writer.ingest(spans_of(*sessions[20:]), folder)
 
-    noted = [parquet.bucket_made_with(folder, "turns", n) for n in range(parquet.BUCKETS)]
-    turns = [reader.read_turns_in(folder, n).height for n in range(parquet.BUCKETS)]
+    noted = [parquet.bucket_made_with(folder, "turns", n) for n in range(file_names.BUCKETS)]
+    turns = [reader.read_turns_in(folder, n).height for n in range(file_names.BUCKETS)]
     other = sum(
         height
         for height, made in zip(turns, noted, strict=True)
@@ -546,7 +546,7 @@ def test_a_kill_at_any_write_loses_nothing_and_is_repaired(
             else:
                 finished = True
         stored = pl.concat(
-            parquet.read_bucket(folder, "spans", bucket) for bucket in range(parquet.BUCKETS)
+            parquet.read_bucket(folder, "spans", bucket) for bucket in range(file_names.BUCKETS)
         )
         assert ids <= set(stored.select("trace_id", "span_id").rows())
         # An ingest of something else repairs as well.

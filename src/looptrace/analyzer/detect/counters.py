@@ -40,15 +40,15 @@ class Counting:
         30,
         ge=1,
         le=86_400,
-        doc="Seconds of idle time after which a call that only looks again is a poll; "
-        "the time of the call itself counts, too.",
+        doc="Seconds of idle time, with the call's own, after which a call that only looks again "
+        "is a poll.",
     )
     pending_wait_s: int = setting(
         3,
         ge=1,
         le=86_400,
-        doc="Seconds between two looks after which the second is a poll if its result says that "
-        "something is running, pending or queued, or if its call waits for something.",
+        doc="Seconds between two looks after which the second is a poll, if its result is running, "
+        "pending or queued, or if its call waits.",
     )
     run_pause_s: int = setting(
         60,
@@ -61,7 +61,7 @@ class Counting:
         3_600,
         ge=60,
         le=2_592_000,
-        doc="Seconds of idle time after which a new run of the task begins, whatever comes.",
+        doc="Seconds of idle time after which a new run of the task begins in any case.",
     )
     persons: Persons = field(default_factory=Persons)
     prices: Prices | None = None  # None where money does not count

@@ -18,7 +18,7 @@ GUARDS = frozenset(rule.name for rule in RULES if family_of(rule).__name__.endsw
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class CountedLoop:
     """One loop: the finding under which it is counted, and the other findings about it."""
 
     lead: Finding
@@ -56,11 +56,13 @@ class LoopPart(NamedTuple):
         return (-strength, *size, self.rule, self.task, self.turn_first, self.id)
 
 
-def loops_in(findings: Iterable[Finding]) -> list[Loop]:
+def loops_in(findings: Iterable[Finding]) -> list[CountedLoop]:
     """Return the loops of findings, the strongest first."""
     by_part = {part_of(finding): finding for finding in findings}
     loops = joined(by_part)
-    return [Loop(by_part[lead], tuple(by_part[each] for each in rest)) for lead, *rest in loops]
+    return [
+        CountedLoop(by_part[lead], tuple(by_part[each] for each in rest)) for lead, *rest in loops
+    ]
 
 
 def joined(parts: Iterable[LoopPart]) -> list[list[LoopPart]]:

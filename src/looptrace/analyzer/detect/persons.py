@@ -26,9 +26,8 @@ class Persons:
     messages: Annotated[
         Literal["new", "all", "none"],
         Meta(
-            description="Which messages are a person's: `new` for those in other words than the "
-            "earlier ones of the task, `all`, or `none`, so that only decisions and "
-            "`looptrace.human_intervention` count."
+            description="Messages of a person: `new` for other words than in earlier ones of the "
+            "task, `all`, or `none` (only decisions and `looptrace.human_intervention`)."
         ),
     ] = "new"
     messages_kept: int = setting(

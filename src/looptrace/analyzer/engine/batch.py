@@ -11,19 +11,25 @@ import polars as pl
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
-from looptrace.analyzer.detect.loop_rows import LoopRow, TableReader
+from looptrace.analyzer.detect.loop_rows import LoopRow
 from looptrace.analyzer.detect.stretches import Growth, Stretch
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.state_machine import TaskState, advance
-from looptrace.analyzer.gates.timeline import moments_of, resets_of, with_history
+from looptrace.analyzer.gates.timeline import (
+    GateTurns,
+    gate_turns,
+    moments_of,
+    resets_of,
+    with_history,
+)
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.normalize.understanding import summed
 from looptrace.analyzer.schema.distinct_spans import alone_text, whole_spans
 from looptrace.analyzer.schema.spans import Skipped
-from looptrace.analyzer.schema.turns import IS_STEP, IS_USER, TOKEN_COLUMNS, TURN_SCHEMA
+from looptrace.analyzer.schema.turns import IS_STEP, TOKEN_COLUMNS, TURN_SCHEMA
 from looptrace.analyzer.text.times import is_known
 
 # Tasks are evaluated in parts of about this many turns, so memory does not grow with the input.
@@ -119,7 +125,7 @@ def detect(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Detection:
         part_states, part_events = decide_tasks(rows, stretches, policy.recovery)
         states += part_states
         events += part_events
-        openings |= openings_of(part_events, _growths(stretches), rows)
+        openings |= openings_of(part_events, _growths(stretches), gate_turns(part_events, rows))
     return Detection(tuple(in_order(findings)), tuple(events), tuple(states), openings)
 
 
@@ -134,7 +140,7 @@ def decide_tasks(
         state, task_events = advance(TaskState(task), moments, recovery)
         states.append(state)
         events += task_events
-    return states, with_history(events, looping, recovery.history_max)
+    return states, with_history(events, gate_turns(events, looping), recovery.history_max)
 
 
 def _growths(stretches: Iterable[Stretch]) -> Iterator[Growth]:
@@ -152,11 +158,11 @@ def finding_of(stretch: Stretch) -> Finding:
 
 
 def openings_of(
-    events: Iterable[GateEvent], grown: Iterable[Growth], rows: pl.DataFrame
+    events: Iterable[GateEvent], grown: Iterable[Growth], seen: GateTurns
 ) -> dict[str, Finding]:
     """Return by gate, for gates that opened, the finding as it was at that turn.
 
-    `grown` has the growths that the events come from, and `rows` (counted turns) their turns.
+    `grown` has the growths that the events come from, and `seen` their turns.
     """
     gates = {(e.task, e.turn, e.rule, e.finding): e.gate for e in events if e.type == "gate_opened"}
     if not gates:
@@ -167,16 +173,8 @@ def openings_of(
         place = (growth.loop.task, growth.fired.turn, growth.loop.rule.name)
         if place in places and (gate := gates.get((*place, growth.loop.id))):
             opened[gate] = growth
-    at = pl.DataFrame(
-        [(growth.loop.task, growth.fired.turn) for growth in opened.values()],
-        {"task": pl.String, "turn": rows.schema["turn"]},
-        orient="row",
-    )
-    turns = rows.select("task", "turn", IS_USER.alias("is_user")).with_row_index("row")
-    rows_at = at.join(
-        turns.filter(~pl.col("is_user")), on=["task", "turn"], how="left", maintain_order="left"
-    )
-    lasts = TableReader(rows).turns(rows_at["row"].to_numpy())
+    at = seen.places
+    lasts = seen.read([at[each.loop.task, each.fired.turn] for each in opened.values()])
     return {
         gate: _finding_at(growth, last)
         for (gate, growth), last in zip(opened.items(), lasts, strict=True)

@@ -12,18 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from looptrace.analyzer.detect.evaluate import kinds_read, stretches_in
 from looptrace.analyzer.detect.findings import Finding
-from looptrace.analyzer.detect.stretches import Stretch
+from looptrace.analyzer.detect.stretches import Growth, Stretch
 from looptrace.analyzer.engine import live_task
 from looptrace.analyzer.engine.batch import finding_of, in_order, openings_of
 from looptrace.analyzer.engine.live_moments import Happened, Standing, passage
 from looptrace.analyzer.engine.live_task import HORIZON_S, Group, LiveTask, by_task
-from looptrace.analyzer.engine.live_turns import HeldRows, frame_of, seen_of, watch_of
+from looptrace.analyzer.engine.live_turns import HeldRows, gate_turns_of, seen_of, watch_of
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import TaskState
@@ -60,13 +61,21 @@ class Fed:
         return in_order([finding_of(loop) for loop in self.loops])
 
 
+class _Group(NamedTuple):
+    """Turns that are evaluated together, by their places among all that may move."""
+
+    begin: int
+    end: int
+    happened: Happened
+
+
 @dataclass(slots=True)
 class _Part:
     """Turns of one task that are evaluated, and how the task stood before them."""
 
     task: LiveTask
     since: Standing
-    groups: list[Group]
+    groups: list[_Group]
     asked: Collection[int]  # places of the rules that may fire at them
     settling: int  # turns that can no longer move
 
@@ -159,7 +168,7 @@ class LiveEngine:
         self._evaluate([part for part in parts if part.asked])
         for part in parts:
             self._advance(part, fed)
-            part.task.settle(part.settling, self._watch, self._recovery)
+            part.task.settle(part.settling, self._watch)
         self._let_rest(names)
         over = len(self._tasks) - (self._tasks_max or len(self._tasks))
         if over > 0:
@@ -206,12 +215,15 @@ class LiveEngine:
             self._awake.pop(name, None)
             self._awake[name] = self._round
         self._round += 1
+        fed_before = self._round - QUIET_ROUNDS
+        if next(iter(self._awake.values()), fed_before) >= fed_before:
+            return
         ended_ns = [self._tasks[name].turns.settled_ns(self._watch) for name in fed]
         since_ns = max(ended_ns, default=0) - QUIET_S * NS_PER_S
         for name in list(islice(self._awake, max(RESTING_A_ROUND, len(fed)))):
             turns = self._tasks[name].turns
             is_new = turns.settled_ns(self._watch) > since_ns
-            if is_new or self._awake[name] >= self._round - QUIET_ROUNDS:
+            if is_new or self._awake[name] >= fed_before:
                 return
             del self._awake[name]
             turns.rest()
@@ -243,17 +255,17 @@ class LiveEngine:
             self.late_tasks[name] = None
         if changed is None:
             return None
-        begin, since = task.go_back(changed, self._recovery)
+        begin, since = task.go_back(changed)
         task.judged = waiting
         asked, resets = task.turns.look(begin, self._watch)
         if since is task.now and not asked and not resets:
             fed.states.append(since.state)
-            task.settle(settling, self._watch, self._recovery)
+            task.settle(settling, self._watch)
             return None
         settled = task.turns.settled
         size = max(GROUP_TURNS, -(-(task.judged - begin) // GROUPS_MAX))
         borders = [*range(begin, task.judged, size), task.judged]
-        groups = [Group(*ends, Happened([], [])) for ends in pairwise(borders)]
+        groups = [_Group(*ends, Happened([], [])) for ends in pairwise(borders)]
         reader = HeldRows([task.turns], [0])
         for place, reason in resets:
             row = reader[place]
@@ -293,11 +305,17 @@ class LiveEngine:
         if part.since is before and not groups:
             fed.states.append(before.state)
             return
-        task.groups += groups
-        happened = (group.happened for group in groups)
-        passed = passage(task.name, part.since, happened, self._recovery)
-        task.now = passed.standing
-        task.ended_now += passed.ended
+        task.now = part.since
+        every: list[GateEvent] = []
+        grown: list[Growth] = []
+        for begin, end, happened in groups:
+            passed = passage(task.name, task.now, happened, self._recovery)
+            task.groups.append(Group(begin, end, passed))
+            task.now = passed.standing
+            task.ended_now += passed.ended
+            fed.loops.extend(loop for loop in passed.ended if loop not in before.loops.values())
+            grown += passed.grown
+            every += passed.events
         # An agent that is named late changes an event that was sent; it is not a new event.
         # A gate that is open again may have been another one meanwhile.
         gate, gate_before = task.now.state.gate, before.state.gate
@@ -305,18 +323,17 @@ class LiveEngine:
         sent = task.emitted
         new = {
             each.id: each
-            for each in passed.events
+            for each in every
             if each.gate == opened or sent.get(each.id) != each.agent
         }
         moved = {key for key in new if key in task.emitted_elsewhere or key in sent}
         sent |= {key: event.agent for key, event in new.items()}
         events = list(new.values())
         if any(event.type == "gate_opened" for event in events):
-            rows = frame_of(task.turns)
-            events = with_history(events, rows, self._recovery.history_max)
-            fed.openings.update(openings_of(events, passed.grown, rows))
+            seen = gate_turns_of(task.turns)
+            events = with_history(events, seen, self._recovery.history_max)
+            fed.openings.update(openings_of(events, grown, seen))
         known = before.loops
-        fed.loops.extend(loop for loop in passed.ended if loop not in known.values())
         fed.loops.extend(loop for key, loop in task.now.loops.items() if loop != known.get(key))
         fed.states.append(task.now.state)
         for event in events:

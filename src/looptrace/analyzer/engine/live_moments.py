@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from looptrace.analyzer.detect.stretches import Growth, Key, Stretch, continue_stretches
@@ -25,31 +25,29 @@ class Standing(NamedTuple):
     loops: dict[Key, Stretch]
     state: TaskState
 
+    def without(self, ended: Set[Key]) -> Standing:
+        """Return it without loops that have ended."""
+        if ended.isdisjoint(self.loops):
+            return self
+        loops = {key: loop for key, loop in self.loops.items() if key not in ended}
+        return Standing(loops, self.state)
+
 
 class Passage(NamedTuple):
     """A task after some turns: how it stands, and the ended loops, the growth and the events."""
 
     standing: Standing
-    ended: Sequence[Stretch] = ()
-    grown: Sequence[Growth] = ()
-    events: Sequence[GateEvent] = ()
+    ended: Sequence[Stretch]
+    grown: Sequence[Growth]
+    events: Sequence[GateEvent]
 
 
-def passage(name: str, since: Standing, every: Iterable[Happened], recovery: Recovery) -> Passage:
-    """Advance a task through what happened at some turns, and then at others."""
-    standing = since
-    ended, grown, events = list[Stretch](), list[Growth](), list[GateEvent]()
-    for happened in every:
-        if not any(happened):
-            continue
-        update = continue_stretches(standing.loops, happened.loops)
-        moments = moments_of(happened.resets, update.grown).get(name, ())
-        state, emitted = advance(standing.state, moments, recovery)
-        standing = Standing(update.opened, state)
-        ended += update.ended
-        grown += update.grown
-        events += emitted
-    return Passage(standing, ended, grown, events)
+def passage(name: str, since: Standing, happened: Happened, recovery: Recovery) -> Passage:
+    """Advance a task through what happened at some turns."""
+    update = continue_stretches(since.loops, happened.loops)
+    moments = moments_of(happened.resets, update.grown).get(name, ())
+    state, events = advance(since.state, moments, recovery)
+    return Passage(Standing(update.opened, state), update.ended, update.grown, events)
 
 
 def still_open(

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from looptrace._core import LiveTurns, LiveWatch
 from looptrace.analyzer.detect.stretches import Stretch
-from looptrace.analyzer.engine.live_moments import Happened, Standing, passage, still_open
-from looptrace.analyzer.gates.recovery import Recovery
+from looptrace.analyzer.engine.live_moments import Passage, Standing, still_open
 from looptrace.analyzer.gates.state_machine import EVENTS_KEPT_MAX, TaskState
 from looptrace.analyzer.normalize.trace_buffer import Move
 from looptrace.analyzer.schema.turns import AT, STEP_SPREAD_S, TURN_KEY, Turn, TurnKey
@@ -38,7 +37,7 @@ class Group(NamedTuple):
 
     begin: int
     end: int
-    happened: Happened
+    passed: Passage  # through what happened at them
 
 
 @dataclass(slots=True)
@@ -75,7 +74,7 @@ class LiveTask:
             if turn[AT["kind"]] == "user" and turn[AT["name"]] is not None:
                 self.decisions.append(turn)
 
-    def go_back(self, begin: int, recovery: Recovery) -> tuple[int, Standing]:
+    def go_back(self, begin: int) -> tuple[int, Standing]:
         """Forget what happened from a turn on that may move, or some turns before.
 
         Return the place of the first turn to be evaluated, and how the task stood before it.
@@ -84,11 +83,10 @@ class LiveTask:
             return begin, self.now
         begin = min([group.begin for group in self.groups if group.end > begin] + [begin])
         self.groups = [group for group in self.groups if group.end <= begin]
-        passed = passage(self.name, self.settled, self._happened(self.groups), recovery)
-        self.ended_now = [*passed.ended]
-        return begin, passed.standing
+        self.ended_now = [loop for group in self.groups for loop in group.passed.ended]
+        return begin, self.groups[-1].passed.standing if self.groups else self.settled
 
-    def settle(self, count: int, watch: LiveWatch, recovery: Recovery) -> None:
+    def settle(self, count: int, watch: LiveWatch) -> None:
         """Settle turns that can no longer move; what was found in them is final."""
         if count < SETTLED_AT_ONCE:
             return
@@ -97,24 +95,22 @@ class LiveTask:
         if count < SETTLED_AT_ONCE:
             return
         done = [group for group in self.groups if group.end <= count]
-        passed = passage(self.name, self.settled, self._happened(done), recovery)
-        self._settle_events(event.id for event in passed.events)
-        opened, over = still_open(passed.standing.loops, *self.turns.settle(count, watch))
-        self.settled = Standing(opened, passed.standing.state)
-        self.ended += [*passed.ended, *over]
-        del self.ended_now[: len(passed.ended)]  # The first of them, as groups are in order.
+        self._settle_events(event.id for group in done for event in group.passed.events)
+        standing = done[-1].passed.standing if done else self.settled
+        opened, over = still_open(standing.loops, *self.turns.settle(count, watch))
+        self.settled = Standing(opened, standing.state)
+        ended = [loop for group in done for loop in group.passed.ended]
+        self.ended += [*ended, *over]
+        del self.ended_now[: len(ended)]  # The first of them, as groups are in order.
         ends = {loop.key for loop in over}
-        loops = {key: loop for key, loop in self.now.loops.items() if key not in ends}
-        self.now = Standing(loops, self.now.state)
+        self.now = self.now.without(ends)
         self.judged -= count
         self.groups = [
-            Group(begin - count, end - count, happened)
-            for begin, end, happened in self.groups[len(done) :]
+            Group(
+                begin - count, end - count, passed._replace(standing=passed.standing.without(ends))
+            )
+            for begin, end, passed in self.groups[len(done) :]
         ]
-
-    @staticmethod
-    def _happened(groups: Iterable[Group]) -> Iterator[Happened]:
-        return (group.happened for group in groups)
 
     def _settle_events(self, ids: Iterable[str]) -> None:
         """Note the events that were sent for settled moments, which come only once."""

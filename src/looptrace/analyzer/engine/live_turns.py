@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from msgspec.structs import astuple
 
 from looptrace import _core
 from looptrace._core import LiveTurns, LiveWatch
@@ -21,7 +20,7 @@ from looptrace.analyzer.detect.evaluate import Seen, kinds_read
 from looptrace.analyzer.detect.loop_rows import LoopRow
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.fingerprint.similarity import meanings_of
-from looptrace.analyzer.schema import columns as schema
+from looptrace.analyzer.gates.timeline import GateTurns
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.rules.needs import ALWAYS
 from looptrace.rules.turns import KINDS, Codes, Flags, Turns
@@ -110,11 +109,11 @@ class HeldRows:
         return [self[row] for row in range(self._begins[-1])]
 
 
-def frame_of(held: LiveTurns) -> pl.DataFrame:
-    """Return a table of the columns of turns that findings and gates show."""
-    names = {column.name: column.dtype for column in schema.COUNTED} | dict(TURN_SCHEMA)
-    shown = {name: names[name] for name in _KEPT}
-    return pl.DataFrame(list(map(astuple, HeldRows([held], [0]).all())), shown, orient="row")
+def gate_turns_of(held: LiveTurns) -> GateTurns:
+    """Return what gates show of the turns of a task."""
+    rows = [row for row in HeldRows([held], [0]).all() if row.kind != "user"]
+    turns = [(row.task, row.turn, row.epoch, row.failed) for row in rows]
+    return GateTurns(turns, lambda places: [rows[place] for place in places])
 
 
 def seen_of(

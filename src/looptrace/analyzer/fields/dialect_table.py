@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
@@ -121,18 +121,36 @@ class Dialect:
 
 
 class DialectTable:
-    """Dialects in the order in which they are asked, with what follows from them."""
+    """Dialects in the order in which they are asked, with what follows from them.
 
-    def __init__(self, dialects: Sequence[Dialect]) -> None:
-        """Ask the dialects in this order."""
-        self.dialects = tuple(dialects)
-        rows = [(row, dialect.name) for dialect in dialects for row in dialect.kinds]
-        self.rows = rows  # what spans are, each with its dialect
+    The shipped ones are read when they are asked for: the compiled core has its own.
+    """
+
+    def __init__(self, own: Dialect | None = None) -> None:
+        """Ask the user's own keys first, if there are some, and then the shipped dialects."""
+        self.own = own
         self._relevant: BoundedDict[tuple[tuple[str, ...], str, str | None], _Rows]
         self._relevant = BoundedDict(_NAMES_KEPT)
-        # The attributes that say what a span is.
-        self.markers = frozenset(row.key for row, _ in rows if row.key)
-        self.named_by_span = frozenset(d.name for d in dialects if d.named_by_span)
+
+    @cached_property
+    def dialects(self) -> tuple[Dialect, ...]:
+        """The dialects in their order."""
+        return _shipped() if self.own is None else (self.own, *_shipped())
+
+    @cached_property
+    def rows(self) -> _Rows:
+        """What spans are, each with its dialect."""
+        return [(row, dialect.name) for dialect in self.dialects for row in dialect.kinds]
+
+    @cached_property
+    def markers(self) -> frozenset[str]:
+        """The attributes that say what a span is."""
+        return frozenset(row.key for row, _ in self.rows if row.key)
+
+    @cached_property
+    def named_by_span(self) -> frozenset[str]:
+        """The dialects in which an agent has the name of its span."""
+        return frozenset(d.name for d in self.dialects if d.named_by_span)
 
     def __repr__(self) -> str:
         """Return the user's own keys; the others belong to the code."""
@@ -140,16 +158,11 @@ class DialectTable:
 
     def __eq__(self, other: object) -> bool:
         """Return whether the other table has the same dialects."""
-        return isinstance(other, DialectTable) and self.dialects == other.dialects
+        return isinstance(other, DialectTable) and self.own == other.own
 
     def __hash__(self) -> int:
-        """Return a hash by the names of the dialects."""
-        return hash(tuple(dialect.name for dialect in self.dialects))
-
-    @property
-    def own(self) -> Dialect | None:
-        """The dialect of a user's own keys, if there is one."""
-        return self.dialects[0] if self.dialects[0].name == OWN else None
+        """Return a hash: a process has few tables."""
+        return hash(self.own is None)
 
     def with_own(
         self, kinds: Iterable[KindRow], fields: Mapping[str, tuple[str, ...]]
@@ -158,8 +171,7 @@ class DialectTable:
 
         A span with an own key for the name of a tool or a model is one, unless a row says more.
         """
-        own = Dialect(OWN, kinds=(*kinds, *rows_of_names(fields)), fields=fields)
-        return DialectTable([own, *self.dialects])
+        return DialectTable(Dialect(OWN, kinds=(*kinds, *rows_of_names(fields)), fields=fields))
 
     def kind_of(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> Said:
         """Return what a span is, and the dialect that says so; `UNKNOWN` if none does."""
@@ -267,11 +279,6 @@ def _fits(text: str, patterns: tuple[str, ...]) -> bool:
     return not patterns or any(fnmatchcase(text, pattern) for pattern in patterns)
 
 
-_document: Mapping[str, Any] = tomllib.loads(
-    files(__package__).joinpath("dialects.toml").read_text(encoding="utf-8")
-)
-
-
 def _dialect(given: dict[str, Any]) -> Dialect:
     lists = ("source", "name_prefixes", "name_suffixes", "writes", "unread")
     fields = {name: tuple(keys) for name, keys in given.pop("fields", {}).items()}
@@ -281,6 +288,12 @@ def _dialect(given: dict[str, Any]) -> Dialect:
     beside = tuple(kind_row({**row, "kind": row["of"]}, WHOLES) for row in given.pop("beside", ()))
     given |= {name: tuple(given[name]) for name in lists if name in given}
     return Dialect(kinds=kinds, fields=fields, beside=beside, **given)
+
+
+@cache
+def _shipped() -> tuple[Dialect, ...]:
+    text = files(__package__).joinpath("dialects.toml").read_text(encoding="utf-8")
+    return tuple(map(_dialect, tomllib.loads(text)["dialects"]))
 
 
 def table_of_file(path: str | os.PathLike[str]) -> DialectTable:
@@ -298,4 +311,4 @@ def table_of_file(path: str | os.PathLike[str]) -> DialectTable:
     return SHIPPED.with_own(rows, fields) if rows or fields else SHIPPED
 
 
-SHIPPED = DialectTable([_dialect(dict(given)) for given in _document["dialects"]])
+SHIPPED = DialectTable()

@@ -77,8 +77,8 @@ class Results:
         tuple[Name, ...],
         Meta(
             max_length=TOOL_KEYS_MAX,
-            description="Keys that looptrace ignores by default but that do count: of what a call "
-            "sends or makes, of counters of calls, or of these: "
+            description="Keys that count although looptrace ignores them by default: of what a "
+            "call sends or makes, of counters of calls, or of these: "
             f"{', '.join(sorted(VOLATILE_RESULT_KEYS))}.",
         ),
     ] = ()

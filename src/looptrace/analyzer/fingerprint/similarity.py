@@ -91,9 +91,8 @@ class Meaning:
     measure: Annotated[
         Measure,
         Meta(
-            description="sentences: embeddings of a language model, which need the extra "
-            "`semantic`; letters: three letters in a row, which only finds the same words in "
-            "another order or form."
+            description="sentences: embeddings of a language model (extra `semantic`); letters: "
+            "three letters in a row, for the same words in another order or form."
         ),
     ]
     similar_percent: int = setting(

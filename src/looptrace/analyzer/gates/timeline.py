@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
-from typing import Any
+from operator import itemgetter
+from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
+from looptrace.analyzer.detect.loop_rows import LoopRow, TableReader
 from looptrace.analyzer.detect.stretches import Growth
 from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.gates.state_machine import Moment, Reset
 from looptrace.analyzer.schema.turns import IS_USER
-from looptrace.analyzer.text.display import label
 
 # A task, the kind of its turn, and the reset there.
 TaskReset = tuple[str, str, Reset]
@@ -96,44 +98,59 @@ def reset_of(
     )
 
 
-def with_history(events: Sequence[GateEvent], rows: pl.DataFrame, count: int) -> list[GateEvent]:
-    """Add to each gate the last failures before it in its task, since the last reset.
+class GateTurns(NamedTuple):
+    """Turns of tasks: at least those that failed and those at which gates opened, in their order.
 
-    `rows` are counted turns, those of a task in their order.
+    Each has its task, number and epoch, and whether it failed. No turn is a person's. `read` gives
+    what a loop keeps of the turns at these places.
     """
+
+    turns: Sequence[tuple[str, int, int, bool | None]]
+    read: Callable[[Sequence[int]], Iterable[LoopRow]]
+
+    @property
+    def places(self) -> dict[tuple[str, int], int]:
+        """The place of each turn, by its task and its number."""
+        return {turn[:2]: place for place, turn in enumerate(self.turns)}
+
+
+def gate_turns(events: Iterable[GateEvent], rows: pl.DataFrame) -> GateTurns:
+    """Return the turns of tasks with gates from counted turns."""
+    gates = [event for event in events if event.type == "gate_opened"]
+    of_gates = pl.col("task").is_in({gate.task for gate in gates})
+    is_shown = pl.col("failed") | pl.col("turn").is_in({gate.turn for gate in gates})
+    turns = rows.filter(~IS_USER & of_gates & is_shown)
+    read = TableReader(turns).turns
+    return GateTurns(
+        turns.select("task", "turn", "epoch", "failed").rows(),
+        lambda places: read(np.array(places, dtype=np.int64)),
+    )
+
+
+def with_history(events: Sequence[GateEvent], seen: GateTurns, count: int) -> list[GateEvent]:
+    """Add to each gate the last failures before it in its task, since the last reset."""
     gates = [event for event in events if event.type == "gate_opened"]
     if not gates:
         return list(events)
-    turns = rows.filter(~IS_USER & pl.col("task").is_in({gate.task for gate in gates}))
-    failures = turns.filter("failed").with_row_index("row")
-    since_reset = failures.group_by("task", "epoch").agg("turn", "row").iter_rows()
-    by_epoch = {(task, epoch): (turn, row) for task, epoch, turn, row in since_reset}
-    chosen: list[list[int]] = []
-    for gate, epoch in zip(gates, _epochs(gates, turns), strict=True):
-        turn, row = by_epoch.get((gate.task, epoch), ((), ()))
-        before = bisect_right(turn, gate.turn)
-        chosen.append(list(row[max(0, before - count) : before]))
-    shown = map(_failure, failures[[*chain.from_iterable(chosen)]].iter_rows(named=True))
-    history = {
-        gate.id: tuple(islice(shown, len(of_gate)))
-        for gate, of_gate in zip(gates, chosen, strict=True)
-    }
+    places = seen.places
+    failures: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+    for place, (task, turn, epoch, failed) in enumerate(seen.turns):
+        if failed:
+            failures[task, epoch].append((turn, place))
+    chosen: dict[str, list[int]] = {}
+    for gate in gates:
+        at = places.get((gate.task, gate.turn))
+        mine = [] if at is None else failures[gate.task, seen.turns[at][2]]
+        end = bisect_right(mine, gate.turn, key=itemgetter(0))
+        chosen[gate.id] = [place for _, place in mine[max(0, end - count) : end]]
+    shown = map(_failure, seen.read([*chain.from_iterable(chosen.values())]))
+    history = {gate: tuple(islice(shown, len(of_gate))) for gate, of_gate in chosen.items()}
     return [
         replace(event, history=history[event.id]) if event.id in history else event
         for event in events
     ]
 
 
-def _epochs(gates: Sequence[GateEvent], turns: pl.DataFrame) -> list[int | None]:
-    """Return in which epoch of its task each gate opened."""
-    at = pl.DataFrame(
-        {"task": [gate.task for gate in gates], "turn": [gate.turn for gate in gates]},
-        {name: turns.schema[name] for name in ("task", "turn")},
-    )
-    first = turns.select("task", "turn", "epoch").unique(["task", "turn"], keep="first")
-    return at.join(first, on=["task", "turn"], how="left", maintain_order="left")["epoch"].to_list()
-
-
-def _failure(row: dict[str, Any]) -> Failure:
-    own = {name: row[name] for name in Failure.__slots__ if name in row}
-    return Failure(**own, at_ns=row["end_ns"], label=label(row))
+def _failure(row: LoopRow) -> Failure:
+    own = {name: getattr(row, name) for name in Failure.__slots__ if name != "at_ns"}
+    return Failure(**own, at_ns=row.end_ns)

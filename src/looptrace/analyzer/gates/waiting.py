@@ -40,7 +40,7 @@ class Waiting:
         tuple[Name, ...],
         Meta(
             max_length=FILTER_MAX,
-            description="Names of the webhooks that are told then, whatever their filters say.",
+            description="Names of the webhooks notified then, regardless of their filters.",
         ),
     ] = ()
     decide_minutes: int = setting(

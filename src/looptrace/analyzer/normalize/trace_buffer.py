@@ -1,8 +1,8 @@
 """Spans in as they arrive; turns out that are new, changed or gone.
 
 A span makes turns only together with the other spans of its trace. The core holds these while the
-trace is at work, makes the turns of the trace again, and tells of those that differ from what it
-has told (`core/src/trace/buffer.rs`).
+trace is at work, makes the turns of the trace again, and returns those that have changed
+(`core/src/trace/buffer.rs`).
 """
 
 from __future__ import annotations

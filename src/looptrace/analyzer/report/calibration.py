@@ -13,6 +13,7 @@ from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, counted
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.tuning.calibrate import FINISHED_AFTER_S, TASKS_MIN, Calibration
 from looptrace.analyzer.tuning.certificates import Certificate
+from looptrace.analyzer.tuning.limits import Limit
 
 _OTHERS = "all others"
 _RADIUS_PX = (3, 14)  # of the fewest and of the most turns
@@ -98,8 +99,33 @@ def print_certificates(made: Sequence[Certificate], share: float, console: Conso
     _print_lines([_promise(each, share) for each in made], console)
 
 
+def print_limits(learned: Sequence[Limit], share: float, console: Console) -> None:
+    """Print which rules would save more as gates, at which limit, and what that promises."""
+    _print_lines([limit_text(each, share) for each in learned], console)
+
+
+def limit_text(limit: Limit, share: float) -> str:
+    """Return in words what a learned limit would do, and what it promises."""
+    made, alone = limit.together, limit.alone
+    seen = (
+        f"{_name_of(made)}: a gate where {limit.rule} counts more than {limit.most:,}, which "
+        f"{counted(limit.chosen_on, 'solved run')} chose. Of {made.losable:,} others {made.lost:,} "
+        f"would be lost ({alone.lost:,} by the gates in force), so at most {made.at_most:.1%}; "
+        f"{made.stopped:,} of {made.others:,} that were not solved would be stopped, which saves "
+        f"{made.saved:.1%} of their steps ({alone.saved:.1%} by the gates in force)."
+    )
+    if limit.is_kept(share):
+        return f"{seen} --write puts it into the settings."
+    needed = "no number of runs does" if made.needed is None else f"{made.needed:,} would"
+    return f"{seen} That does not promise {share:.3g}; {needed}, so let the rule warn."
+
+
+def _name_of(made: Certificate) -> str:
+    return " / ".join(plain(part, NAME_LENGTH_MAX) for part in made.kind if part) or "all runs"
+
+
 def _promise(made: Certificate, share: float) -> str:
-    name = " / ".join(plain(part, NAME_LENGTH_MAX) for part in made.kind if part) or "all runs"
+    name = _name_of(made)
     runs = counted(made.losable, "solved run")
     seen = f"{name}: of {runs} that can be lost, gates would have stopped {made.lost:,}"
     if made.at_most <= share:

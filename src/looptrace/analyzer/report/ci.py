@@ -6,14 +6,13 @@ import json  # people read SARIF, too
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from looptrace import __version__
 from looptrace.analyzer.detect.findings import Finding
-from looptrace.analyzer.detect.loops import Loop, loops_in
+from looptrace.analyzer.detect.loops import CountedLoop, loops_in
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.report.templating import template
 from looptrace.analyzer.report.verdict import nothing_text, verdict, warning_text
@@ -30,6 +29,9 @@ from looptrace.analyzer.text.display import plain
 from looptrace.errors import InputError
 from looptrace.rules.docs import summary
 from looptrace.rules.registry import RULES
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 SARIF_VERSION = "2.1.0"
 _SARIF_SCHEMA = (
@@ -63,15 +65,15 @@ class Loops:
     """The loops of an analysis, and which of them are in a baseline."""
 
     analysis: Analysis
-    groups: tuple[Loop, ...]
+    groups: tuple[CountedLoop, ...]
     known: frozenset[LoopKey] | None = None  # None where there is no baseline
 
-    def is_known(self, group: Loop) -> bool:
+    def is_known(self, group: CountedLoop) -> bool:
         """Return whether the baseline has this loop."""
         return self.known is not None and _key(group.lead) in self.known
 
     @property
-    def new(self) -> tuple[Loop, ...]:
+    def new(self) -> tuple[CountedLoop, ...]:
         """The loops that the baseline does not have."""
         return tuple(group for group in self.groups if not self.is_known(group))
 
@@ -112,7 +114,14 @@ def baseline_of(file: Path) -> frozenset[LoopKey]:
 
 def junit_report(loops: Loops) -> str:
     """Write a test case for each task; it fails where the task has a new loop."""
-    of_task: dict[str, list[Loop]] = {}
+    # The other forms are no XML.
+    from xml.etree.ElementTree import Element, SubElement, indent, tostring  # noqa: PLC0415
+
+    def case_of(name: str) -> Element:
+        name = plain(name, NAME_LENGTH_MAX)
+        return SubElement(suite, "testcase", classname="looptrace", name=name)
+
+    of_task: dict[str, list[CountedLoop]] = {}
     for group in loops.new:
         of_task.setdefault(group.lead.task, []).append(group)
     tasks = loops.analysis.tasks
@@ -121,13 +130,13 @@ def junit_report(loops: Loops) -> str:
     suites = Element("testsuites", {name: str(count) for name, count in counts.items()})
     suite = SubElement(suites, "testsuite", {"name": "looptrace", **suites.attrib})
     for task in tasks:
-        case = _case(suite, task)
+        case = case_of(task)
         if groups := of_task.get(task):
             failure = SubElement(case, "failure", type=groups[0].lead.rule)
             failure.set("message", _message(groups[0].lead))
             failure.text = "\n".join(_sentence(group, loops.analysis) for group in groups)
     for part in skipped:
-        error = SubElement(_case(suite, part.where), "error", type="skipped")
+        error = SubElement(case_of(part.where), "error", type="skipped")
         error.set("message", plain(part.why, SENTENCE_LENGTH_MAX))
     indent(suites)
     head = '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -159,7 +168,7 @@ def _rule(name: str, text: str) -> dict[str, Any]:
     return {"id": name, "shortDescription": about, "fullDescription": about, "help": how}
 
 
-def _result(group: Loop, loops: Loops, names: Sequence[str], source: str) -> dict[str, Any]:
+def _result(group: CountedLoop, loops: Loops, names: Sequence[str], source: str) -> dict[str, Any]:
     lead, known = group.lead, loops.is_known(group)
     place: dict[str, Any] = {
         # GitHub accepts no result without a line, and the spans of a task are on many lines.
@@ -240,20 +249,16 @@ def _key(finding: Finding | _KnownFinding) -> LoopKey:
     return finding.rule, finding.signature or f"task {finding.task}"
 
 
-def _level(group: Loop) -> str:
+def _level(group: CountedLoop) -> str:
     gated = any(finding.action == "gate" for finding in group.findings)
     return "error" if gated else "warning"
-
-
-def _case(suite: Element, name: str) -> Element:
-    return SubElement(suite, "testcase", classname="looptrace", name=plain(name, NAME_LENGTH_MAX))
 
 
 def _message(finding: Finding) -> str:
     return plain(finding.reason, SENTENCE_LENGTH_MAX)
 
 
-def _sentence(group: Loop, analysis: Analysis) -> str:
+def _sentence(group: CountedLoop, analysis: Analysis) -> str:
     lead = group.lead
     task = plain(lead.task, NAME_LENGTH_MAX)
     cost = cost_text(lead.cost, loop_money_text(analysis, lead))

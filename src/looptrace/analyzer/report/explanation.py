@@ -21,7 +21,7 @@ from looptrace.analyzer.report.tables import PIPED_COLUMNS
 from looptrace.analyzer.report.terminal import ACTION_STYLE
 from looptrace.analyzer.report.wording import place_of, told_text
 from looptrace.analyzer.text.display import label, plain
-from looptrace.analyzer.tuning.counterfactuals import Change, Move, MovedGate
+from looptrace.analyzer.tuning.counterfactuals import Change, GateMove, MovedGate
 from looptrace.analyzer.tuning.explain import Explanation, Progress
 
 _CELL_LENGTH_MAX = 60
@@ -83,7 +83,7 @@ def print_explanation(
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class ExplainedResult:
     """The result of a rule or a gate, and the settings that would change it, a line each."""
 
     text: Text
@@ -91,10 +91,10 @@ class Reason:
     is_loop: bool
 
 
-def reasons_of(turns: pl.DataFrame, explanation: Explanation) -> list[Reason]:
+def reasons_of(turns: pl.DataFrame, explanation: Explanation) -> list[ExplainedResult]:
     """Return how far each rule got in a task (numbered turns), and what would change it."""
     return [
-        Reason(
+        ExplainedResult(
             _furthest(rule, rule.furthest, turns),
             _changes(rule, explanation.changes[rule.rule])
             if rule.rule in explanation.changes
@@ -106,10 +106,10 @@ def reasons_of(turns: pl.DataFrame, explanation: Explanation) -> list[Reason]:
     ]
 
 
-def gate_reasons_of(explanation: Explanation) -> list[Reason]:
+def gate_reasons_of(explanation: Explanation) -> list[ExplainedResult]:
     """Return the gates of a task, and the settings by which they would open later or never."""
     return [
-        Reason(
+        ExplainedResult(
             Text(f"turn {gate.event.turn}: {told_text(gate.event)}", style="bold red"),
             [*map(_move, gate.moves), _without_rule(gate)],
             is_loop=True,
@@ -145,7 +145,7 @@ def _changes(rule: Progress, changes: tuple[Change, ...]) -> list[str]:
     return [f"{effect} with {_setting(change)}" for change in changes]
 
 
-def _move(move: Move) -> str:
+def _move(move: GateMove) -> str:
     came = "would not have come" if move.turn is None else f"would have come at turn {move.turn}"
     return f"{came} with {_setting(move.change)}"
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from looptrace import __version__
 from looptrace.analyzer.detect.findings import Finding
-from looptrace.analyzer.detect.loops import Loop, loops_in
+from looptrace.analyzer.detect.loops import CountedLoop, loops_in
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, Opinions
@@ -98,7 +98,7 @@ class _Section:
     """One loop, ready for the template."""
 
     anchor: str
-    group: Loop
+    group: CountedLoop
     strip: Strip
     cycle: tuple[CycleStep, ...]
     cost: str
@@ -159,7 +159,7 @@ def html_report(analysis: Analysis, opinions: Opinions = NOBODY_ASKED) -> str:
 
 def _sections(
     analysis: Analysis,
-    shown: Sequence[Loop],
+    shown: Sequence[CountedLoop],
     events_by_tasks: dict[str, TaskEvents],
     opinions: Opinions,
 ) -> list[_Section]:
@@ -182,7 +182,7 @@ def _sections(
     return sections
 
 
-def _by_rule(groups: Sequence[Loop]) -> list[_OfRule]:
+def _by_rule(groups: Sequence[CountedLoop]) -> list[_OfRule]:
     """Return the number of loops for each rule and agent, the most frequent first."""
     leads: dict[tuple[str, str], list[Finding]] = {}
     for group in groups:
@@ -256,7 +256,7 @@ def _decided(events: TaskEvents, opinions: Opinions) -> _Decided:
 
 def _section(
     anchor: str,
-    group: Loop,
+    group: CountedLoop,
     turns: pl.DataFrame,
     events: Sequence[GateEvent],
     places: EventPlaces,
@@ -271,7 +271,7 @@ def _section(
 
 
 def _rows_around(
-    group: Loop, turns: pl.DataFrame, roles: dict[int, Any], events: EventPlaces
+    group: CountedLoop, turns: pl.DataFrame, roles: dict[int, Any], events: EventPlaces
 ) -> tuple[list[TurnRow], int, list[TurnRow]]:
     """Return the turns of the loop and some around it; a long loop has only its start and end."""
     first = min(finding.turn_first for finding in group.findings)
@@ -289,7 +289,7 @@ def _rows_around(
     return head, turns_between, tail
 
 
-def places_in_round(group: Loop) -> dict[int, str]:
+def places_in_round(group: CountedLoop) -> dict[int, str]:
     """Name the turns of a cycle by their place in the round: A, B, A, B."""
     if group.lead.period == 1:
         return {}

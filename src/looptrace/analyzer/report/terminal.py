@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Console
+from rich.segment import Segment, Segments
 from rich.text import Text
 
 from looptrace.analyzer.detect.findings import Finding
-from looptrace.analyzer.detect.loops import Loop, loops_in
+from looptrace.analyzer.detect.loops import CountedLoop, loops_in
 from looptrace.analyzer.engine.analysis import Analysis, Summary
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, Opinions
@@ -38,6 +39,8 @@ from looptrace.analyzer.text.display import plain
 from looptrace.rules.contract import Action
 
 _INDENT_COLUMNS = 2
+_CELLS_MAX = 2  # The most columns of a terminal that a character takes.
+_BREAKS = frozenset("\n\t")
 ACTION_STYLE: dict[Action, str] = {
     "warn": "yellow",
     "retry_later": "yellow",
@@ -50,41 +53,43 @@ ACTION_STYLE: dict[Action, str] = {
 
 def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBODY_ASKED) -> None:
     """Print the counts, the loops and events of each task, and what could not be compared."""
+    page = ReportPage(console)
     groups = loops_in(analysis.own)
     shown, left_over = shown_of(groups)
     events_of_task = events_by_task(analysis.events)
     if warning := warning_text(analysis):
-        _print_line(Text(warning, style="bold yellow"), console)
+        page.add(Text(warning, style="bold yellow"))
     if analysis.summary.turns:
-        _print_line(_counts(analysis.summary), console)
-    _print_line(Text(verdict(analysis, groups), style="bold"), console)
-    _print_outages(analysis, console)
-    by_task: dict[str, list[Loop]] = {}
+        page.add(_counts(analysis.summary))
+    page.add(Text(verdict(analysis, groups), style="bold"))
+    _add_outages(analysis, page)
+    by_task: dict[str, list[CountedLoop]] = {}
     for group in shown:
         by_task.setdefault(group.lead.task, []).append(group)
     for task, groups in by_task.items():
-        _print_task(task, groups, analysis, console)
-        _print_strip(task, groups, analysis, console)
+        _add_task(task, groups, analysis, page)
+        _add_strip(task, groups, analysis, page)
         if task in events_of_task:
-            print_paragraph(_event_lines(events_of_task[task], opinions), console, _INDENT_COLUMNS)
+            page.add_paragraph(_event_lines(events_of_task[task], opinions), _INDENT_COLUMNS)
     if left_over:
-        print_paragraph([Text(left_over_text(left_over))], console)
+        page.add_paragraph([Text(left_over_text(left_over))])
     if analysis.summary.turns:
-        print_paragraph([Text(line) for line in understood_lines(analysis)], console)
+        page.add_paragraph([Text(line) for line in understood_lines(analysis)])
     if analysis.summary.turns:
         lines = [Text(f"To look closer: {HOW_TO_LOOK_CLOSER}", style="dim")]
         if any(events.gate for events in events_of_task.values()):
             lines.append(Text(f"For a report on a gate: {HOW_TO_HAND_ON}", style="dim"))
-        print_paragraph(lines, console)
+        page.add_paragraph(lines)
+    page.print()
 
 
-def _print_outages(analysis: Analysis, console: Console) -> None:
+def _add_outages(analysis: Analysis, page: ReportPage) -> None:
     for outage in analysis.outages:
         lines = [Text(outage_text(outage), style="bold")]
         lines.append(
             Text.assemble(("outage", "bold yellow"), f" {outage_more(outage, analysis.events)}")
         )
-        print_paragraph(lines, console)
+        page.add_paragraph(lines)
 
 
 def _counts(summary: Summary) -> Text:
@@ -103,30 +108,29 @@ def _counts(summary: Summary) -> Text:
     return Text(", ".join(counts))
 
 
-def _print_task(task: str, groups: list[Loop], analysis: Analysis, console: Console) -> None:
+def _add_task(task: str, groups: list[CountedLoop], analysis: Analysis, page: ReportPage) -> None:
     sessions = dict.fromkeys(group.lead.session for group in groups)
     others = ", ".join(session for session in sessions if session != task)
-    console.print()
-    _print_line(Text.assemble("task ", (plain(task, NAME_LENGTH_MAX), "bold")), console)
+    page.add_paragraph([Text.assemble("task ", (plain(task, NAME_LENGTH_MAX), "bold"))])
     if others:
-        _print_line(Text(f"session {plain(others, NAME_LENGTH_MAX)}", style="dim"), console)
+        page.add(Text(f"session {plain(others, NAME_LENGTH_MAX)}", style="dim"))
     for group in groups:
         lines = _group_lines(group, loop_money_text(analysis, group.lead))
-        print_paragraph(lines, console, _INDENT_COLUMNS)
+        page.add_paragraph(lines, _INDENT_COLUMNS)
 
 
-def _print_strip(task: str, groups: list[Loop], analysis: Analysis, console: Console) -> None:
+def _add_strip(task: str, groups: list[CountedLoop], analysis: Analysis, page: ReportPage) -> None:
     strip = text_strip(
         analysis.turns.filter(task=task),
         [group.lead for group in groups],
         [event for event in analysis.events if event.task == task],
-        console.width - _INDENT_COLUMNS,
-        ascii_only=console.options.ascii_only,
+        page.width - _INDENT_COLUMNS,
+        ascii_only=page.ascii_only,
     )
-    print_paragraph(map(Text, strip), console, _INDENT_COLUMNS)
+    page.add_paragraph(map(Text, strip), _INDENT_COLUMNS)
 
 
-def _group_lines(group: Loop, money: str) -> list[Text]:
+def _group_lines(group: CountedLoop, money: str) -> list[Text]:
     lead = group.lead
     style = ACTION_STYLE[lead.action]
     lines = [
@@ -170,22 +174,49 @@ def _agent(finding: Finding) -> str:
     return f", agent {plain(finding.agent, NAME_LENGTH_MAX)}"
 
 
-def print_paragraph(lines: Iterable[Text], console: Console, indent_columns: int = 0) -> None:
+def print_paragraph(lines: Iterable[Text], console: Console) -> None:
     """Print an empty line and these lines, or nothing if there are none."""
-    for number, line in enumerate(lines):
-        if not number:
-            console.print()
-        _print_line(line, console, indent_columns)
+    page = ReportPage(console)
+    page.add_paragraph(lines)
+    page.print()
 
 
 def wrapped(line: Text, console: Console, width: int) -> list[Text]:
     """Wrap a line here, because rich would leave spaces at the ends of wrapped lines."""
-    parts = list(line.wrap(console, width))
+    short = len(line.plain) * _CELLS_MAX <= width and _BREAKS.isdisjoint(line.plain)
+    parts = [line] if short else list(line.wrap(console, width))
     for part in parts:
         part.rstrip()
     return parts
 
 
-def _print_line(line: Text, console: Console, indent_columns: int = 0) -> None:
-    for part in wrapped(line, console, console.width - indent_columns):
-        console.print(Text(" " * indent_columns) + part)
+class ReportPage:
+    """Lines for a console, which are printed at once.
+
+    Rich asks for the size of the terminal, and wraps what was wrapped, whenever something is
+    printed.
+    """
+
+    def __init__(self, console: Console) -> None:
+        """Ask the console for its width."""
+        self.width = console.width
+        self.ascii_only = console.options.ascii_only
+        self._console = console
+        self._segments: list[Segment] = []
+
+    def add(self, line: Text, indent_columns: int = 0) -> None:
+        """Add a line, wrapped."""
+        for part in wrapped(line, self._console, self.width - indent_columns):
+            indented = Text(" " * indent_columns) + part
+            self._segments += indented.render(self._console, end="\n")
+
+    def add_paragraph(self, lines: Iterable[Text], indent_columns: int = 0) -> None:
+        """Add an empty line and these lines, or nothing if there are none."""
+        for number, line in enumerate(lines):
+            if not number:
+                self._segments.append(Segment.line())
+            self.add(line, indent_columns)
+
+    def print(self) -> None:
+        """Print the lines."""
+        self._console.print(Segments(self._segments), end="", crop=False)

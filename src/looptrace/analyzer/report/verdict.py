@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from looptrace.analyzer.detect.loops import Loop
+from looptrace.analyzer.detect.loops import CountedLoop
 from looptrace.analyzer.engine.analysis import Analysis, Unknown
 from looptrace.analyzer.normalize.understanding import Understood
 from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, counted, events_by_task
@@ -62,7 +62,7 @@ def little_text(seen: Understood) -> str:
     )
 
 
-def verdict(analysis: Analysis, groups: Sequence[Loop]) -> str:
+def verdict(analysis: Analysis, groups: Sequence[CountedLoop]) -> str:
     """Write the result in one line."""
     if nothing := nothing_text(analysis):
         return nothing

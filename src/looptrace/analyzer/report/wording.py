@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from looptrace.analyzer.detect.findings import Cost, Finding
-from looptrace.analyzer.detect.loops import Loop
+from looptrace.analyzer.detect.loops import CountedLoop
 from looptrace.analyzer.detect.rule_plugins import every_rule
 from looptrace.analyzer.engine.analysis import Analysis, Outage
 from looptrace.analyzer.gates.events import GateCause, GateEvent
@@ -66,7 +66,7 @@ _SHORTEST_SECONDS = 0.1
 _UNITS = {"G": 1_000_000_000, "M": 1_000_000, "k": 1_000}
 
 
-def shown_of(groups: Sequence[Loop]) -> tuple[Sequence[Loop], int]:
+def shown_of(groups: Sequence[CountedLoop]) -> tuple[Sequence[CountedLoop], int]:
     """Return the groups that a report shows, and how many loops it leaves out."""
     return groups[:GROUPS_SHOWN_MAX], max(0, len(groups) - GROUPS_SHOWN_MAX)
 

@@ -18,7 +18,7 @@ FINDING_COLUMNS = (
     Column("task", _TEXT, "id", "task that loops"),
     Column("session", _TEXT, "id", "session of the first turn of the loop"),
     Column("trace_id", _TEXT, "id", "trace of the first turn of the loop"),
-    Column("agent", _TEXT, "name", 'agent that loops; "" where the rule looks at the whole task'),
+    Column("agent", _TEXT, "name", 'agent that loops; "" for rules over the whole task'),
     Column("turn_first", _TURN, "turns", "first turn of the loop"),
     Column("turn_last", _TURN, "turns", "last turn of the loop"),
     Column("attempts", _INT, "times", "occurrences of what repeats"),

@@ -38,7 +38,7 @@ TURN_COLUMNS = (
         "phase_start_ns",
         _INT,
         _NS,
-        "start of the span that declares the phase for those within",
+        "start of the span that declares the phase for its children",
         "a call or a response declares its own phase, or none is declared",
     ),
     Column("iteration", _TEXT, "name", "declared iteration of an orchestrator", _UNTOLD),

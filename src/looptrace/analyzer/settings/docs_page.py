@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,13 +30,13 @@ from looptrace.analyzer.settings.tables import Setting, settings_in
 from looptrace.analyzer.settings.toml_reader import FILE_BYTES_MAX
 from looptrace.analyzer.settings.toml_writer import item, values_of, values_of_rule
 
-_PAGE_HEAD = f"""# Settings
+_PAGE_HEAD = f"""# All settings
 
 <!-- Made from the rules and profiles by `make docs`; edit it in analyzer/settings/docs_page.py. -->
 
-This page lists every setting with its default, its bounds and its meaning. `looptrace analyze`,
-`explain`, `ingest` and `serve` read one file, `{FILE_NAME}`, from the current directory, or the
-file that `--config` names. It starts from a profile and lists the differences:
+Start with [the ten settings you need](ten_settings.md). looptrace reads one file, `{FILE_NAME}`,
+from the current directory, or the file that `--config` names. The file names a profile and the
+differences from it:
 
 ```toml
 profile = "conservative"
@@ -54,44 +54,37 @@ enabled = false
 | --- | --- |
 | `looptrace config init` | writes a file with every setting, its bounds and its meaning |
 | `looptrace config check` | checks a file, and names each error with its line |
-| `looptrace config show` | prints the settings in force, as a file with all of them |
+| `looptrace config show` | prints the settings in force |
 
-These are errors: an unknown key, a value of the wrong type or outside its bounds, a threshold that
-cannot be reached, an override that changes nothing or never applies, a file of more than
-{FILE_BYTES_MAX // 1024} KiB. Editors complete and check the file with
+Errors are an unknown key, a value of the wrong type or outside its bounds, a threshold that
+cannot be reached, an override without effect, and a file of more than
+{FILE_BYTES_MAX // 1024} KiB. Editors check the file with
 [looptrace.schema.json](looptrace.schema.json).
 
-Two variables, read once at the start, override the file. `{THRESHOLD_VARIABLE}`, from
-{THRESHOLD_LEAST} to {THRESHOLD_MOST}, sets `attempts_min` of every rule that has one, in overrides
-too, and does not change ladders. A rule with narrower bounds uses the nearest allowed value, and
-`looptrace config show` says which. `{PIVOTS_VARIABLE}` sets `max_pivots`.
+Two variables override the file at the start. `{THRESHOLD_VARIABLE}`, from {THRESHOLD_LEAST} to
+{THRESHOLD_MOST}, sets `attempts_min` of every rule, in overrides too, but no ladder; a rule
+with narrower bounds takes the nearest allowed value. `{PIVOTS_VARIABLE}` sets `max_pivots`.
 
-A ladder counts attempts since the last reset (a person, a completion, a day without turns) or the
-last `force_next`; a pivot does not reset them. A task gets its next pivot after as many further
-attempts as the rung names. After `max_pivots` pivots, a gate follows. A rung that no loop can reach
-is an error, for example a rung above `force_next`, above a gate, or above the gate that follows the
-last pivot.
+An ingest with other settings evaluates the whole store again. `looptrace analyze STORE` and
+`explain STORE` use their own settings, so their findings may differ from those stored.
 
-Findings in a store were made with the settings of its last ingest; an ingest with other settings
-evaluates the whole store again. `looptrace analyze STORE` and `explain STORE` evaluate the stored
-turns with their own settings, so their findings may differ from those of `looptrace query`.
+## At the top of the file
 
-`{ENABLED} = false` at the top of the file is the master switch: no rule runs.
+| key | meaning |
+| --- | --- |
+| `profile` | The [profile](#profiles) that all else differs from. |
+| `{ENABLED}` | The master switch: with `false` no rule runs. |
+| `{MODEL}` | A file of [`looptrace train`](prediction.md), for the rule `likely_loop`. |
+| `{PRICES}` | A file with [prices](backtest.md#prices) of models, for budgets and costs in money. |
+| `{DIRECTIVES}` | A folder of your own texts for agents. |
 
-`{DIRECTIVES} = "folder"` at the top names a folder, relative to the file, with your own templates
-for directives. A template is a Jinja file `NAME.txt.j2`. NAME is an action (`warn`, `retry_later`,
-`pivot`, `force_next`, `unblock_authority`, `gate`), a rule (for its warnings and pivots), or
-`resolved` (for a person's decision). A template may use `task`, `rule`, `action`, `attempts`,
+Paths are relative to the file. A text in `{DIRECTIVES}` is a Jinja template `NAME.txt.j2`, where
+NAME is an action (`warn`, `retry_later`, `pivot`, `force_next`, `unblock_authority`, `gate`), a
+rule, or `resolved` (a decision). Templates may use `task`, `rule`, `action`, `attempts`,
 `loop_count`, `entropy_count` (attempts since the last pivot), `pivots`, `max_pivots`, `blockers`,
 `tools` (those that repeat), `retry_after_s`, `decision`, `note`, `unless_decided` (of a gate,
 as `within 60 minutes, the task is cancelled`) and `unanswered` (whether a default decided).
-looptrace has a text for each missing template.
-
-`{MODEL} = "model.json"` at the top names a file of [`looptrace train`](prediction.md) for the rule
-`likely_loop`.
-
-`{PRICES} = "prices.toml"` at the top names a file with the [prices](backtest.md#prices) of
-models, by which budgets in money are kept, and costs are shown where a command has no `--prices`.
+Where a template is missing, looptrace's own text is used.
 
 ## Profiles
 
@@ -100,22 +93,35 @@ models, by which budgets in money are kept, and costs are shown where a command 
 """
 
 _OVERRIDES_WORDS = """
-At least one of the first four must be given. A turn matches if all given values are its own; a
-value that the turn does not have matches nothing. The settings at a turn decide whether a rule
-fires there. Earlier turns count under any settings, even if the rule was off for them. A loop that
-continues under another override stays one finding, unless no turn fired for longer than the rule
-looks back; its text and its action are those of the last turn that fired."""
+At least one of the first four must be given. A turn matches if it has all given values. The
+settings at a turn decide whether a rule fires there; earlier turns count under any settings, even
+if the rule was off for them. A loop that continues under another override stays one finding,
+with the text and action of the last turn that fired."""
+_RULES_WORDS = """
+## `[rules.NAME]`
+
+Each rule has `enabled`, its thresholds, and a `ladder`: the actions by number of attempts, in 1
+to 8 entries; attempts rise, and no action gets weaker. The page of a rule has its values by
+profile, bounds and meanings.
+
+A ladder counts attempts since the last reset (a person, a completion, a day without turns) or the
+last `force_next`; a pivot does not reset them. The next pivot comes after as many further attempts
+as its rung names, and after `max_pivots` pivots a gate. A rung that no loop can reach is an error.
+
+| rule | thresholds |
+| --- | --- |"""
+# Settings of every rule, which `_RULES_WORDS` explains.
+_OF_EVERY_RULE = ("enabled", "ladder")
 
 
 def page() -> str:
-    """Return the Markdown page: each section, and the rules with the values of each profile."""
+    """Return the Markdown page: each section, and where each rule has its thresholds."""
     file = {setting.name: setting for setting in settings_in(file_table(every_rule()))}
     parts = [
         _PAGE_HEAD + "\n".join(f"| `{name}` | {about.doc} |" for name, about in PROFILES.items()),
+        *_head(file["recovery"], "[recovery]"),
         *_profiles_table(
-            "recovery",
-            file["recovery"],
-            [values_of(profile.recovery) for profile in PROFILES.values()],
+            file["recovery"], [values_of(each.recovery) for each in PROFILES.values()]
         ),
         *_table(file["persons"]),
         *_table(file["outages"]),
@@ -134,13 +140,28 @@ def page() -> str:
         *_listed_table(file["page"], "[page]"),
         *_listed_table(file["shards"], "[shards]"),
         *_table(file["server"]),
+        _RULES_WORDS,
     ]
-    profiles = [rules_of_profile(name) for name in PROFILES]
-    for index, (rule, section) in enumerate(zip(known_rules(), file["rules"].inner, strict=True)):
-        doc = f"{section.doc} [More](rules/{rule.name}.md)"
-        values = [values_of_rule(rules[index]) for rules in profiles]
-        parts += _profiles_table(f"rules.{rule.name}", section, values, doc)
+    for rule, section in _rules():
+        names = [f"`{each.name}`" for each in section.inner if each.name not in _OF_EVERY_RULE]
+        parts.append(f"| [`{rule}`](rules/{rule}.md) | {', '.join(names)} |")
     return "\n".join([*parts, ""])
+
+
+def rule_tables() -> dict[str, str]:
+    """Return by rule the table of its settings, with the values of each profile."""
+    profiles = [rules_of_profile(name) for name in PROFILES]
+    return {
+        rule: "\n".join(
+            _profiles_table(section, [values_of_rule(each[index]) for each in profiles])
+        )
+        for index, (rule, section) in enumerate(_rules())
+    }
+
+
+def _rules() -> list[tuple[str, Setting]]:
+    (rules,) = (each for each in settings_in(file_table(every_rule())) if each.name == "rules")
+    return [(rule.name, part) for rule, part in zip(known_rules(), rules.inner, strict=True)]
 
 
 def schema() -> str:
@@ -161,43 +182,49 @@ def schema() -> str:
     return f"{text}\n"
 
 
-def _profiles_table(
-    header: str, section: Setting, profiles: Iterable[Mapping[str, Any]], doc: str = ""
-) -> list[str]:
-    """Return a table with a column for each profile."""
-    names = list(PROFILES)
+def _head(section: Setting, header: str) -> list[str]:
+    return ["", f"## `{header}`", "", section.doc, ""]
+
+
+def _profiles_table(section: Setting, profiles: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a table with the values of the profiles in a cell, one where they are equal."""
     lines = [
-        *("", f"## `[{header}]`", "", doc or section.doc, ""),
-        f"| setting | {' | '.join(names)} | bounds | meaning |",
-        f"| --- |{' --- |' * len(names)} --- | --- |",
+        f"| setting | {' / '.join(PROFILES)} | bounds | meaning |",
+        "| --- | --- | --- | --- |",
     ]
     for setting in section.inner:
         values = [_value(values.get(setting.name, setting.default)) for values in profiles]
-        lines.append(_row(setting, values))
+        if setting.name != "enabled":
+            lines.append(_row(setting, values[:1] if len(set(values)) == 1 else values))
     return lines
 
 
 def _table(section: Setting) -> list[str]:
-    lines = ["", f"## `[{section.name}]`", "", section.doc, ""]
+    lines = [*_head(section, f"[{section.name}]")]
     lines += ["| setting | default | bounds | meaning |", "| --- | --- | --- | --- |"]
     return lines + [_row(setting, [_value(setting.default)]) for setting in section.inner]
 
 
 def _row(setting: Setting, values: Iterable[str]) -> str:
-    return f"| `{setting.name}` | {' | '.join(values)} | {setting.bounds} | {setting.doc} |"
+    ladder = setting.name == "ladder"
+    bounds = (
+        ("", "what follows from how many attempts on") if ladder else (setting.bounds, setting.doc)
+    )
+    return f"| `{setting.name}` | {' / '.join(values)} | {' | '.join(bounds)} |"
 
 
 def _value(value: Any) -> str:
     if isinstance(value, tuple):
-        return ", ".join(f"`{rung.action}` from {rung.attempts}" for rung in value)
+        return ", ".join(f"{rung.attempts} `{rung.action}`" for rung in value)
     return item(value).as_string()
 
 
 def _listed_table(section: Setting, header: str) -> list[str]:
     most = section.about.get("max_length", 1)
+    count = f" There may be {most}." if most > 1 else ""
     rows = [f"| `{setting.name}` | {setting.doc} |" for setting in section.inner]
     return [
-        *("", f"## `{header}`", "", f"{section.doc} There may be {most}.", ""),
+        *("", f"## `{header}`", "", f"{section.doc}{count}", ""),
         *("```toml", f"{EXAMPLES[section.name]}```", "", "| setting | meaning |", "| --- | --- |"),
         *rows,
     ]

@@ -83,8 +83,8 @@ _WAITING = (
 _PAGE = "The page of `looptrace serve`; [more](page.md)."
 _SHARDS = "Several servers that share the sessions; the same on each. [More](scale.md)"
 _ATTRIBUTES = (
-    "Your own attributes, by the fields that they stand for, asked before those that looptrace "
-    "knows; a span with a key of `tool` or `model` is one. [More](dialects.md)"
+    "Your own attributes, by field, read before the known ones; a span with a key of `tool` or "
+    "`model` is one. [More](dialects.md)"
 )
 _KINDS = (
     "What spans are: the first entry whose conditions all hold. At least one of `key`, `name` and "

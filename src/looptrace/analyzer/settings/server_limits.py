@@ -89,7 +89,7 @@ class Limits:
         ge=MIB,
         le=1 << 60,
         doc="Bytes of spans, turns and findings; beyond, the days that arrived first are deleted, "
-        "a day after that is announced.",
+        "announced a day before.",
     )
 
     def __post_init__(self) -> None:

@@ -27,15 +27,15 @@ class ShardSettings:
         tuple[_Text, ...],
         Meta(
             max_length=SHARDS_MAX,
-            description="The address of each server; `serve --shard` says which one it is.",
+            description="The address of each server; `serve --shard` names its own.",
         ),
     ] = ()
     names: Annotated[
         tuple[_Text, ...],
         Meta(
             max_length=SHARDS_MAX,
-            description="Names of the servers at a load balancer, in the same order, if they are "
-            "not host and port of the address. They decide which server has which session.",
+            description="Names of the servers at a load balancer, in the same order, if not host "
+            "and port of the address. They decide the server of a session.",
         ),
     ] = ()
     by: Annotated[

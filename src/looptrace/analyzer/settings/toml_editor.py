@@ -10,7 +10,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT
 
-from looptrace.analyzer.detect.ruleset import SELECTORS, RuleSet
+from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.settings.profiles import rules_of_profile
 from looptrace.analyzer.settings.sections import Settings, parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
@@ -35,6 +35,31 @@ def with_thresholds(text: str, name: str, wanted: Settings) -> str | None:
     except (TOMLKitError, SettingsError, _CannotBeKeptError):
         return None
     return changed if _in_effect(rule_set) == _in_effect(wanted.policy.rule_set) else None
+
+
+def with_override(text: str, name: str, override: Override, said: str) -> str:
+    """Return the text of a settings file with one more override, below a comment; the last wins.
+
+    Without a selector the rules are those of all turns.
+
+    Raises:
+        SettingsError: if the file cannot be used, before or after.
+    """
+    rule_set = parsed(text.encode(), name).policy.rule_set
+    document = tomlkit.parse(text)
+    bases = {rule.name: rule for rule in rule_set.rules}
+    if override.selectors:
+        added: Any = item({**override.selectors, "rules": {}})
+        _say(added, override.rules, bases)
+        tables = document.setdefault("overrides", tomlkit.aot())
+        tables.append(added)
+    else:
+        _say(document, override.rules, bases)
+        added = document["rules"][next(iter(override.rules))]
+    added.comment(said)
+    changed = tomlkit.dumps(document)
+    parsed(changed.encode(), name)
+    return changed
 
 
 class _CannotBeKeptError(LooptraceError):

@@ -18,12 +18,15 @@ from looptrace.rules.contract import Action, SettingError, check_bounds, numbers
 Format = Literal["standard", "cloudevents", "slack", "pagerduty", "alertmanager"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
+Grouping = Literal["gate", "incident"]
+
 # A value with such a prefix names the place of a secret, and is not a secret itself.
 VARIABLE, FILE = "env:", "file:"
 
 # Two, so that a receiver can accept a new one before the old one ends.
 SECRETS_MAX = 2
 FILTER_MAX = 50
+MINUTES_MAX = 7 * 24 * 60
 _PRIVATE_MAX = 20  # networks of one webhook
 # The settings of a webhook that choose events, and the field of an event for each.
 FILTERS = {"rules": "rule", "actions": "action", "agents": "agent", "services": "service"}
@@ -89,11 +92,25 @@ class Webhook:
         bool,
         Meta(description="Whether it hears only of gates that are passed on to it."),
     ] = False
+    group_by: Annotated[
+        Grouping,
+        Meta(
+            description="`gate` tells of each gate; `incident` tells of the first gate of an "
+            "incident, with the number of those that wait, and of the end of the last one."
+        ),
+    ] = "gate"
+    repeat_minutes: int = setting(
+        0,
+        ge=0,
+        le=MINUTES_MAX,
+        doc='With `group_by = "incident"`, minutes until further gates of an incident are told, '
+        "all together; 0 for never.",
+    )
     allow_private: Annotated[
         tuple[Name, ...],
         Meta(
             max_length=_PRIVATE_MAX,
-            description="Networks that are not public in which the receiver may be.",
+            description="Private networks in which the receiver may be.",
         ),
     ] = ()
     rules: Annotated[
@@ -132,6 +149,8 @@ class Webhook:
                 f"webhooks.secrets must name the place of each secret: {VARIABLE}VARIABLE or "
                 f"{FILE}PATH, never the secret itself."
             )
+        if self.repeat_minutes and self.group_by != "incident":
+            yield 'webhooks.repeat_minutes needs group_by = "incident".'
         if self.format in ("standard", "pagerduty") and not self.secrets:
             yield f"webhooks.secrets must name one: {_WHY_SECRET[self.format]}."
         for network in self.allow_private:

@@ -126,43 +126,43 @@ def backtest_part(
     return PartBacktest(
         tasks=turns["task"].n_unique(),
         turns=turns.filter(IS_STEP).height,
-        a=_judged(as_a, a, prices),
-        b=_judged(as_b, b, prices),
+        a=_side_of(as_a, a, prices),
+        b=_side_of(as_b, b, prices),
     )
 
 
 def joined(parts: Iterable[PartBacktest], prices: Prices | None = None) -> Backtest:
     """Join parts that share no task."""
     tasks = turns = 0
-    judged_a, judged_b = _Judged(), _Judged()
+    side_a, side_b = _Side(), _Side()
     for part in parts:
         tasks += part.tasks
         turns += part.turns
-        judged_a.add(part.a)
-        judged_b.add(part.b)
-    places = sorted({*judged_a.gates, *judged_b.gates})
+        side_a.add(part.a)
+        side_b.add(part.b)
+    places = sorted({*side_a.gates, *side_b.gates})
     return Backtest(
         tasks=tasks,
         turns=turns,
         currency=prices.currency if prices else None,
-        a=judged_a.total(),
-        b=judged_b.total(),
+        a=side_a.total(),
+        b=side_b.total(),
         rows=tuple(
-            BacktestRow(place[0], judged_a.gates.get(place), judged_b.gates.get(place))
+            BacktestRow(place[0], side_a.gates.get(place), side_b.gates.get(place))
             for place in places
         ),
     )
 
 
 @dataclass(slots=True)
-class _Judged:
+class _Side:
     """The totals of one of the two settings, part by part."""
 
     findings: int = 0
     actions: Counter[Action] = field(default_factory=Counter)
     gates: dict[Place, Opened] = field(default_factory=dict)
 
-    def add(self, part: _Judged) -> None:
+    def add(self, part: _Side) -> None:
         """Add another part."""
         self.findings += part.findings
         self.actions.update(part.actions)
@@ -180,16 +180,16 @@ class PartBacktest:
 
     tasks: int
     turns: int
-    a: _Judged
-    b: _Judged
+    a: _Side
+    b: _Side
 
 
-def _judged(turns: pl.DataFrame, settings: Settings, prices: Prices | None) -> _Judged:
-    judged = detect(turns, settings.policy)
-    gates = [event for event in judged.events if event.type == "gate_opened"]
-    return _Judged(
-        findings=len(judged.findings),
-        actions=Counter(event.action for event in judged.events if event.action),
+def _side_of(turns: pl.DataFrame, settings: Settings, prices: Prices | None) -> _Side:
+    detection = detect(turns, settings.policy)
+    gates = [event for event in detection.events if event.type == "gate_opened"]
+    return _Side(
+        findings=len(detection.findings),
+        actions=Counter(event.action for event in detection.events if event.action),
         gates=_opened(gates, turns, settings, prices),
     )
 

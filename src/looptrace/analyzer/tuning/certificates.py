@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import starmap
 from math import exp, lgamma, log, log1p
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,9 @@ from typing import NamedTuple
 import msgspec
 import polars as pl
 
+from looptrace.analyzer.detect.counters import add_counters
+from looptrace.analyzer.detect.evaluate import evaluate_rules
+from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.sections import Settings
@@ -31,6 +35,8 @@ CONFIDENCE = 0.95
 _PRECISION = 1e-6
 # More solved runs of one kind nobody has; a smaller share cannot be promised.
 _NEEDED_MAX = 1 << 24
+# The rules whose limit may be learned: those that count without asking what is the same.
+COUNTERS = ("max_iterations", "consecutive_errors", "no_news", "same_result", "persistent_failure")
 # What two runs share that are one: all that their turns show but ids and times.
 SHOWN = ("kind", "agent", "name", "arguments", "result", "failed", "error", "text")
 
@@ -60,9 +66,19 @@ class Kind(NamedTuple):
     model: str
 
 
+class Peak(NamedTuple):
+    """What a counter reached in a run for the first time, and the steps of the run after that."""
+
+    reached: int
+    later: int
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run with a known outcome: its steps, and those after the first gate (0 without one)."""
+    """A run with a known outcome: its steps, and those after the first gate (0 without one).
+
+    `peaks` has by rule what it counted, each time that it was more than before.
+    """
 
     kind: Kind
     problem: str
@@ -70,6 +86,7 @@ class Run:
     solved: bool
     steps: int
     later: int
+    peaks: Mapping[str, tuple[Peak, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +182,36 @@ def runs_of(turns: pl.DataFrame, settings: Settings, outcomes: Sequence[Outcome]
         if event.type == "gate_opened":
             gates[event.task] = min(event.turn, gates.get(event.task, event.turn))
     steps = own.filter(IS_STEP).with_columns(shown=pl.struct(SHOWN).hash())
+    peaks = peaks_of(own, settings.policy.rule_set)
     return [
-        _run(str(task), part, known[str(task)], gates.get(str(task)))
+        replace(
+            _run(str(task), part, known[str(task)], gates.get(str(task))), peaks=peaks[str(task)]
+        )
         for (task,), part in steps.partition_by("task", as_dict=True, maintain_order=True).items()
     ]
+
+
+def peaks_of(turns: pl.DataFrame, rule_set: RuleSet) -> Mapping[str, dict[str, tuple[Peak, ...]]]:
+    """Return by task what each of `COUNTERS` counted in turns (`TURN_SCHEMA`) of whole tasks."""
+    found: dict[str, dict[str, tuple[Peak, ...]]] = defaultdict(dict)
+    rows = add_counters(turns, rule_set.counting)
+    after = IS_STEP.cast(pl.Int64).sum().over("task") - IS_STEP.cast(pl.Int64).cum_sum().over(
+        "task"
+    )
+    told = rows.select("task", later=after)
+    for rule in rule_set.rules:
+        if rule.name not in COUNTERS:
+            continue
+        for lane in evaluate_rules(rows, replace(rule_set, rules=(rule,), overrides=())):
+            seen = told[lane.lane.rows].with_columns(
+                reached=pl.Series(lane.evaluation.reached, dtype=pl.Int64), at=lane.lane.rows
+            )
+            before = pl.col("reached").cum_max().shift(1, fill_value=0).over("task", order_by="at")
+            new = seen.filter(pl.col("reached") > before).sort("at")
+            for (task,), part in new.partition_by("task", as_dict=True).items():
+                peaks = starmap(Peak, part.select("reached", "later").rows())
+                found[str(task)][rule.name] = (*found[str(task)].get(rule.name, ()), *peaks)
+    return found
 
 
 def _outcomes_of(turns: pl.DataFrame, outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
@@ -205,14 +248,20 @@ def _most(names: pl.Series) -> object:
 
 def certificates(runs: Iterable[Run], share: float) -> list[Certificate]:
     """Return the certificate of each kind, the kind with the most solved runs first."""
-    by_kind: dict[Kind, dict[tuple[str, bool], Run]] = defaultdict(dict)
-    for run in runs:
-        by_kind[run.kind].setdefault((run.content, run.solved), run)
-    made = [_certificate(kind, [*distinct.values()], share) for kind, distinct in by_kind.items()]
+    made = [certificate(kind, alike, share) for kind, alike in by_kind(runs).items()]
     return sorted(made, key=lambda each: (-each.losable, each.kind))
 
 
-def _certificate(kind: Kind, runs: Sequence[Run], share: float) -> Certificate:
+def by_kind(runs: Iterable[Run]) -> dict[Kind, list[Run]]:
+    """Return the runs of each kind; those that show the same, and ended alike, are one."""
+    found: dict[Kind, dict[tuple[str, bool], Run]] = defaultdict(dict)
+    for run in runs:
+        found[run.kind].setdefault((run.content, run.solved), run)
+    return {kind: [*distinct.values()] for kind, distinct in found.items()}
+
+
+def certificate(kind: Kind, runs: Sequence[Run], share: float) -> Certificate:
+    """Return what gates would have done to distinct runs of a kind."""
     solved: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         if run.solved:

@@ -39,7 +39,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class GateMove:
     """A change that moves a gate, and the turn at which a gate opens then, if any."""
 
     change: Change
@@ -51,7 +51,7 @@ class MovedGate:
     """A gate, the changes that would move it, and the first gate if its rule were off."""
 
     event: GateEvent
-    moves: tuple[Move, ...]
+    moves: tuple[GateMove, ...]
     without_rule: GateEvent | None
 
 
@@ -109,7 +109,7 @@ def moved_gate(
     for knob in _knobs_of_gate(event, policy):
         for change in _changes(knob, moves):
             gate = opened(knob.turned(change.then))
-            tried_moves.append(Move(change, gate.turn if gate else None))
+            tried_moves.append(GateMove(change, gate.turn if gate else None))
     return MovedGate(event, tuple(tried_moves), opened(_without(event.rule, policy)))
 
 

@@ -67,8 +67,8 @@ def _serve(app: Starlette, port: int, token_file: Path | None) -> None:
         Access,
         AccessMiddleware,
         check_access,
-        read_tokens,
     )
+    from looptrace.collector.server.tokens.token_file import read_tokens  # noqa: PLC0415 - an extra
 
     tokens = read_tokens(token_file, os.environ)
     access = Access(_HOST, tuple(tokens), tokens)

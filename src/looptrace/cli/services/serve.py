@@ -5,17 +5,26 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from looptrace.analyzer.settings.sections import Settings, in_force
+from looptrace.analyzer.settings.toml_writer import toml_of
+from looptrace.analyzer.text.digests import digest
 from looptrace.cli.config import CONFIG_PATH, config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.judge_option import judge_of, judge_option
 from looptrace.cli.shared.stores import store_option
+from looptrace.collector.store import audit
+from looptrace.collector.store.sqlite_file import is_read_only
+
+if TYPE_CHECKING:
+    from looptrace.collector.server.access import Access
+    from looptrace.collector.server.tokens.token_file import Holder
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _PORT = click.IntRange(0, 65_535)
@@ -36,6 +45,22 @@ _PORT = click.IntRange(0, 65_535)
 @click.option("--tls-key", type=_FILE, help="Its key.")
 @click.option(
     "--client-ca", type=_FILE, help="Authority that must have signed the certificates of clients."
+)
+@click.option(
+    "--user-header", metavar="NAME", help="Header in which a proxy names who it signed in."
+)
+@click.option(
+    "--user-header-from",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Address or network of the proxy; the header of others says nothing.",
+)
+@click.option(
+    "--user-header-role",
+    type=click.Choice(["viewer", "decider", "admin"]),
+    default="viewer",
+    show_default=True,
+    help="What those may do whom the proxy names.",
 )
 @click.option("--allow-host", multiple=True, help="Another name of this machine in requests.")
 @click.option(
@@ -67,23 +92,17 @@ def serve(settings: Settings, store: Path, judge: str | None, **options: Any) ->
         # Only here, because they are an extra.
         from looptrace.collector import gate_exporter  # noqa: PLC0415
         from looptrace.collector.page.site import Site  # noqa: PLC0415
-        from looptrace.collector.server import access, logs, process, service  # noqa: PLC0415
+        from looptrace.collector.server import logs, process, service  # noqa: PLC0415
+        from looptrace.collector.server.tokens import token_file  # noqa: PLC0415
 
     def ready(at: service.Addresses) -> None:
         grpc = f", OTLP over gRPC at {at.grpc}" if at.grpc else ""
+        _note(store, "started", settings=digest(toml_of(settings)), tokens=len(tokens))
         click.echo(f"looptrace listens: OTLP over HTTP and gates at {at.http}{grpc}")
 
-    read_tokens = partial(access.read_tokens, options["token_file"], os.environ)
+    read_tokens = partial(token_file.read_tokens, options["token_file"], os.environ)
     tokens = read_tokens()
-    listening = access.Access(
-        options["host"],
-        tuple(tokens),
-        tokens,
-        options["tls_cert"],
-        options["tls_key"],
-        options["client_ca"],
-        options["allow_host"],
-    )
+    listening = _access(options, tokens)
     read_settings = partial(in_force, click.get_current_context().meta[CONFIG_PATH], os.environ)
     serving = service.Options(
         store,
@@ -96,8 +115,38 @@ def serve(settings: Settings, store: Path, judge: str | None, **options: Any) ->
         shard=options["shard"],
         export_to=gate_exporter.Target(options["export_to"]) if options["export_to"] else None,
         page=Site,
-        reload=process.Reload(listening, settings, read_tokens, read_settings),
+        reload=process.Reload(
+            listening,
+            settings,
+            read_tokens,
+            read_settings,
+            lambda result: _note(store, "reloaded", result=result),
+        ),
     )
     logs.log_to(sys.stderr)
     asyncio.run(service.serve(serving, ready))
     process.end()
+
+
+def _access(options: Mapping[str, Any], tokens: Mapping[str, Holder]) -> Access:
+    """Return who may do what, by the options of the command."""
+    from looptrace.collector.server.access import Access  # noqa: PLC0415 - an extra
+    from looptrace.collector.server.tokens.proxy import signing_proxy  # noqa: PLC0415 - an extra
+
+    named = (options[f"user_header{part}"] for part in ("", "_from", "_role"))
+    return Access(
+        options["host"],
+        tuple(tokens),
+        tokens,
+        options["tls_cert"],
+        options["tls_key"],
+        options["client_ca"],
+        options["allow_host"],
+        signing_proxy(*named),
+    )
+
+
+def _note(store: Path, what: str, **about: str | int) -> None:
+    """Add a line to the audit log of a store that can be written."""
+    if not is_read_only(store):
+        audit.note(store, f"server {what}", None, **about)

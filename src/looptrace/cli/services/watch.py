@@ -9,15 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import msgspec
 from rich.console import Console
 from rich.live import Live
 
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli.config import config_option
-from looptrace.cli.gates import notice_line
+from looptrace.cli.gates import format_option, notice_line
 from looptrace.cli.shared.gate_sources import LOOK_S, GateSource, source_of, source_options
 from looptrace.cli.shared.keyboard import keyboard
-from looptrace.cli.shared.watch_screen import QUIT, Resolution, WatchScreen
+from looptrace.cli.shared.watch_screen import QUIT, ScreenDecision, WatchScreen
 from looptrace.errors import LooptraceError
 
 # The longest time for a key, or until the next look at the source.
@@ -26,17 +27,24 @@ _TICK_S = 0.25
 
 @click.command()
 @source_options
+@format_option
 @config_option
-def watch(stores: Sequence[Path | str], servers: Sequence[str], settings: Settings) -> None:
+def watch(
+    stores: Sequence[Path | str], servers: Sequence[str], form: str, settings: Settings
+) -> None:
     """Show the open gates, and the tasks one attempt short of a loop, until q is pressed.
 
     A store is read again every 2 s. A key begins a decision about the selected gate, and enter
-    sends it. If standard output is not a terminal, each event is a line.
+    sends it. If standard output is not a terminal, each event is a line; with `--format json` it
+    is an object in a line in any case. The openings of the gates that are open come first.
     """
     source = source_of(stores, servers, settings)
     where = ", ".join(map(str, (*stores, *servers)))
     console = Console()
-    if console.is_terminal and sys.stdin.isatty():
+    if form == "json":
+        for notice in source.watch():
+            click.echo(msgspec.json.encode(notice).decode())
+    elif console.is_terminal and sys.stdin.isatty():
         _watch_screen(source, where, console)
     else:
         for notice in source.watch():
@@ -90,7 +98,7 @@ def _look(source: GateSource, screen: WatchScreen) -> None:
         screen.message = str(error)
 
 
-def _resolved(source: GateSource, resolution: Resolution) -> str:
+def _resolved(source: GateSource, resolution: ScreenDecision) -> str:
     try:
         gate = source.resolve(*resolution)
     except LooptraceError as error:

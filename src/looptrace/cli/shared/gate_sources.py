@@ -39,7 +39,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # The time between two looks at a store.
 LOOK_S = 2.0
 # Tries to record a decision where other writers are first; each takes a moment.
-_TRIES = 5
+TRIES = 5
 
 
 class GateSource(Protocol):
@@ -90,7 +90,7 @@ def source_of(
         UsageError: if none is named, or an address is not one.
     """
     stored = (
-        StoredGates(store, settings) if isinstance(store, Path) else ObjectGates(store, settings)
+        GatesOnDisk(store, settings) if isinstance(store, Path) else ObjectGates(store, settings)
         for store in stores
     )
     sources: list[GateSource] = [*stored, *(RemoteGates(server_at(url)) for url in servers)]
@@ -112,7 +112,7 @@ def server_at(url: str) -> Server:
         raise click.UsageError(str(error)) from error
 
 
-class StoredGates:
+class GatesOnDisk:
     """The gates of a store on disk, which is opened again for each look."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
@@ -163,7 +163,7 @@ class StoredGates:
             seq = told[-1][0] if told else seq
 
 
-class ObjectGates(StoredGates):
+class ObjectGates(GatesOnDisk):
     """The gates of a store on object storage, as they are when they are first asked for."""
 
     def __init__(self, url: str, settings: Settings) -> None:
@@ -174,10 +174,10 @@ class ObjectGates(StoredGates):
         self, gate_id: str, decision: str, note: str | None, *, who: str | None = None
     ) -> StoredGate:
         """Record what a person decided, and who; where another writer is first, once more."""
-        for is_last in (*repeat(False, _TRIES - 1), True):
+        for is_last in (*repeat(False, TRIES - 1), True):
             try:
                 with written_store(self._url) as folder:
-                    gates = StoredGates(folder, self._settings)
+                    gates = GatesOnDisk(folder, self._settings)
                     return gates.resolve(gate_id, decision, note, who=who)
             except WrittenMeanwhileError:
                 if is_last:

@@ -13,7 +13,6 @@ from looptrace.analyzer.llm_judge import Judge, NoOpinion, Opinion, Opinions, op
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli.shared import traces
 from looptrace.collector.judge.plugins import judge_named
-from looptrace.collector.store import reader
 
 judge_option = click.option(
     "--judge",
@@ -51,5 +50,7 @@ def opinions(
 def _recorded(store: Path | None) -> dict[str, Opinion | NoOpinion]:
     if store is None:
         return {}
-    with reader.open_gates(store) as gates:
+    from looptrace.collector.store.reader import open_gates  # noqa: PLC0415 - Files have no store.
+
+    with open_gates(store) as gates:
         return gates.opinions()

@@ -14,7 +14,6 @@ from looptrace.analyzer.report.verdict import WHAT_TO_DO
 from looptrace.analyzer.schema.spans import span_rows
 from looptrace.analyzer.text.display import plain
 from looptrace.cli.shared import traces
-from looptrace.collector.store import reader
 from looptrace.errors import InputError
 
 _SPAN_ID_LENGTH_MAX = 32
@@ -44,11 +43,11 @@ def explain_spans(
 
 
 def _readings(paths: Sequence[str], span_id: str, dialects: DialectTable) -> list[SpanReading]:
-    folder = traces.store_of(paths)
-    tables = [traces.read(paths).spans] if folder is None else reader.read_spans(folder)
     begins = pl.col("span_id").str.starts_with(span_id.lower())
     found = [
-        span_reading(row, dialects) for table in tables for row in span_rows(table.filter(begins))
+        span_reading(row, dialects)
+        for table in traces.span_tables(paths)
+        for row in span_rows(table.filter(begins))
     ]
     if not found:
         raise InputError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +13,6 @@ from typing import TypeVar
 import click
 import polars as pl
 from rich.console import Console
-from rich.status import Status
 
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.outages import with_outages
@@ -24,12 +23,11 @@ from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.cli.shared.stores import store_copy
-from looptrace.collector.files.reader import ReadNotes, SpansRead, read_spans, spool_spans
+from looptrace.collector.files import reader as files
+from looptrace.collector.files.reader import ReadNotes, SpansRead, spool_spans
 from looptrace.collector.otlp.span_rows import cut_text
-from looptrace.collector.store import layout, reader
+from looptrace.collector.store import layout
 from looptrace.collector.store.objects.client import is_object_url
-from looptrace.collector.store.objects.snapshot import fetch_tables
-from looptrace.collector.store_analysis import analyse_store, work_on_buckets
 from looptrace.engines import Engine, cores, uncollected
 from looptrace.errors import InputError, InstallError
 from looptrace.installation import how_to_install
@@ -37,6 +35,7 @@ from looptrace.installation import how_to_install
 R = TypeVar("R")
 
 output_option = click.option(
+    "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     help="File to write the report to, instead of standard output.",
@@ -75,6 +74,10 @@ def analysis(
                 whole, failures = analyse_spooled(spool, notes.skipped, settings.policy, jobs)
                 whole = replace(whole, empty=notes.empty)
                 return with_outages(whole, failures, settings.outages)
+    # Files need nothing of the many modules of a store.
+    from looptrace.collector.store.objects.snapshot import fetch_tables  # noqa: PLC0415
+    from looptrace.collector.store_analysis import analyse_store  # noqa: PLC0415
+
     warn_of_waiting(folder)
     if engine is map:  # The machines of a cluster fetch what they judge.
         fetch_tables(folder, "turns", "findings")
@@ -94,6 +97,8 @@ def turns(
                 spans_read.spans, settings.policy.sameness, settings.policy.dialects
             )
         return [table], [*spans_read.skipped, *noted.skipped]
+    from looptrace.collector.store_analysis import work_on_buckets  # noqa: PLC0415 - as above
+
     warn_of_waiting(folder)
     return list(work_on_buckets(folder, settings, pl.DataFrame.clone)), []
 
@@ -104,7 +109,9 @@ def span_tables(paths: Sequence[str]) -> Iterator[pl.DataFrame]:
     if folder is None:
         yield read(paths).spans
     else:
-        yield from reader.read_spans(folder)
+        from looptrace.collector.store.reader import read_spans  # noqa: PLC0415 - as above
+
+        yield from read_spans(folder)
 
 
 def work_on(
@@ -113,6 +120,8 @@ def work_on(
     """Return the results of `work` for the turns of whole tasks, by part, and the skipped input."""
     folder = store_of(paths)
     if folder is not None:
+        from looptrace.collector.store_analysis import work_on_buckets  # noqa: PLC0415 - as above
+
         warn_of_waiting(folder)
         return work_on_buckets(folder, settings, work, engine), []
     parts, skipped = turns(paths, settings)
@@ -136,7 +145,7 @@ def warn_of_waiting(store_dir: Path) -> None:
 def read(paths: Sequence[str]) -> SpansRead:
     """Read spans, with a progress bar if standard error is a terminal."""
     with _reading() as on_bytes:
-        found = read_spans(paths, on_bytes)
+        found = files.read_spans(paths, on_bytes)
     _check_sources(found)
     _warn_of_cut(found.cut)
     return found
@@ -196,18 +205,19 @@ def _warn_of_cut(cut: Sequence[int]) -> None:
 
 
 @contextmanager
-def judging() -> Iterator[Callable[[int, int], None]]:
+def evaluating() -> Iterator[Callable[[int, int], None]]:
     """Show the progress of a store's analysis, if standard error is a terminal.
 
     Yields a function of the buckets done and the total buckets.
     """
-    with _progress("judging", "MofNCompleteColumn") as on_buckets:
+    with _progress("evaluating", "MofNCompleteColumn") as on_buckets:
         yield on_buckets
 
 
-def working(doing: str = "looking for loops") -> Status:
+def working(doing: str = "looking for loops") -> AbstractContextManager[object]:
     """Show on a terminal that reading is done and the work goes on."""
-    return Console(stderr=True).status(doing)
+    console = Console(stderr=True)
+    return console.status(doing) if console.is_terminal else nullcontext()
 
 
 def write(report: str | Iterator[str], output: Path | None) -> None:

@@ -34,7 +34,7 @@ _NAME_LENGTH_MAX, _REASON_LENGTH_MAX = 40, 240
 _LINES_AROUND, _LINES_A_GATE = 9, 2
 
 
-class Resolution(NamedTuple):
+class ScreenDecision(NamedTuple):
     """A decision at the keyboard."""
 
     gate: str
@@ -64,7 +64,7 @@ class WatchScreen:
             if self._decision is not None:
                 self._decision, self.message = None, "The gate is no longer open."
 
-    def press(self, key: str) -> Resolution | None:
+    def press(self, key: str) -> ScreenDecision | None:
         """Handle a key; returns a decision when one is complete."""
         if self._decision is not None:
             return self._type(key)
@@ -82,7 +82,7 @@ class WatchScreen:
         """Whether keys are letters of a note."""
         return self._decision is not None
 
-    def _type(self, key: str) -> Resolution | None:
+    def _type(self, key: str) -> ScreenDecision | None:
         decision, note = self._decision, self._note.strip() or None
         self.message = ""
         if key == ESCAPE:
@@ -93,7 +93,7 @@ class WatchScreen:
             self.message = "Without a note the agent fails in the same way again; write one."
         elif key == ENTER and decision:
             self._decision = None
-            return Resolution(self.chosen, decision, note)
+            return ScreenDecision(self.chosen, decision, note)
         elif len(key) == 1 and key.isprintable():
             self._note = (self._note + key)[:NOTE_CHARS_MAX]
         return None

@@ -71,8 +71,8 @@ def backtest(
     own = settings.policy.rule_set.counting.prices
     table = prices.load(prices_file) if prices_file else own
     work = partial(backtest_part, a=sides[0], b=sides[1], prices=table)
-    with engine_of(engine, address, paths) as judging:
-        parts, skipped = traces.work_on(paths, settings, work, judging)
+    with engine_of(engine, address, paths) as evaluating:
+        parts, skipped = traces.work_on(paths, settings, work, evaluating)
         with traces.working():
             comparison = joined(parts, table)
     names = (a or IN_FORCE, b)

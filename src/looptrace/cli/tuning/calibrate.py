@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
 import click
 
-from looptrace.analyzer.report.calibration import print_calibration, print_certificates
+from looptrace.analyzer.report.calibration import (
+    print_calibration,
+    print_certificates,
+    print_limits,
+)
 from looptrace.analyzer.report.tables import stdout_console
+from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings.sections import (
     FILE_NAME,
     PIVOTS_VARIABLE,
@@ -21,8 +27,9 @@ from looptrace.analyzer.settings.sections import (
     load,
     parsed,
 )
-from looptrace.analyzer.settings.toml_editor import with_thresholds
+from looptrace.analyzer.settings.toml_editor import with_override, with_thresholds
 from looptrace.analyzer.settings.toml_writer import toml_of
+from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.tuning.calibrate import CalibrationError, calibrated_of, sorted_out
 from looptrace.analyzer.tuning.certificates import (
     Outcome,
@@ -32,11 +39,15 @@ from looptrace.analyzer.tuning.certificates import (
     runs_of,
 )
 from looptrace.analyzer.tuning.evaluations import Solved, outcomes_in, solved_where
+from looptrace.analyzer.tuning.limits import Limit, limits
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.engine_option import engine_of, engine_options
+from looptrace.engines import Engine
 from looptrace.semconv import GEN_AI_EVALUATION_RESULT
+
+_NAME_CHARS_MAX = 60  # of a model in a comment
 
 
 class Share(click.ParamType[float]):
@@ -58,7 +69,7 @@ class Share(click.ParamType[float]):
         return share
 
 
-class Evaluation(click.ParamType[Solved]):
+class EvaluationOption(click.ParamType[Solved]):
     """An evaluation, and its label or least value."""
 
     name = "evaluation"
@@ -88,13 +99,14 @@ class Evaluation(click.ParamType[Solved]):
     "--outcomes",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="File that says which runs were solved, a JSON object a line. Then no thresholds are "
-    "proposed: it is shown what the gates in force would have cost and saved, for each kind.",
+    "proposed: it is shown what the gates in force would have cost and saved, for each kind, and "
+    "which rule would save more as a gate, at a limit that these runs chose.",
 )
 @click.option(
     "--evaluation",
-    type=Evaluation(),
-    help="The evaluation in the traces (`gen_ai.evaluation.result`) that says which runs were "
-    "solved: NAME=LABEL, or NAME>=VALUE. It is used as --outcomes is, which goes before.",
+    type=EvaluationOption(),
+    help="The evaluation in the traces (`gen_ai.evaluation.result`) of solved runs: NAME=LABEL, or "
+    "NAME>=VALUE. Outcomes of --outcomes go before it.",
 )
 @click.option(
     "--lost",
@@ -103,7 +115,11 @@ class Evaluation(click.ParamType[Solved]):
     show_default=True,
     help="Share of solved runs that gates may stop; with --outcomes or --evaluation.",
 )
-@click.option("--write", is_flag=True, help=f"Write the proposals into {FILE_NAME}.")
+@click.option(
+    "--write",
+    is_flag=True,
+    help=f"Write the proposals into {FILE_NAME}; with outcomes the limits that keep the promise.",
+)
 @engine_options
 @config_option
 @click.pass_context
@@ -125,26 +141,16 @@ def calibrate(
     solved runs the gates in force would have stopped. Exits with 0, and with 2 if some of the input
     could not be read, or if there are too few finished tasks.
     """
+    judging = partial(engine_of, engine, address, paths)
     if outcomes or evaluation:
-        if write:
-            raise click.UsageError("--write is for thresholds; with outcomes none are proposed.")
         known = _outcomes(paths, outcomes, evaluation)
-        of_part = partial(runs_of, settings=settings, outcomes=known)
-        with engine_of(engine, address, paths) as judging:
-            found, skipped = traces.work_on(paths, settings, of_part, judging)
-            runs = [*chain.from_iterable(found)]
-        traces.warn_of(skipped)
-        if not runs:
-            raise OutcomesError(
-                f"{outcomes or 'the outcomes'}: names no task, session or trace of the input."
-            )
-        print_certificates(certificates(runs, lost), lost, stdout_console())
+        skipped = _certify(paths, settings, known, lost, judging, write=write)
         context.exit(EXIT_UNREADABLE if skipped else 0)
     if write:
         _check_environment()
     work = partial(sorted_out, settings=settings, now_ns=time.time_ns())
-    with engine_of(engine, address, paths) as judging:
-        parts, skipped = traces.work_on(paths, settings, work, judging)
+    with judging() as evaluating:
+        parts, skipped = traces.work_on(paths, settings, work, evaluating)
         try:
             with traces.working("trying thresholds"):
                 calibration = calibrated_of(parts, settings, alarms_per_day)
@@ -156,6 +162,35 @@ def calibrate(
         _write(settings, calibration.settings)
     traces.warn_of(skipped)
     context.exit(EXIT_UNREADABLE if skipped else 0)
+
+
+def _certify(
+    paths: Sequence[str],
+    settings: Settings,
+    known: Sequence[Outcome],
+    lost: float,
+    judging: Callable[[], AbstractContextManager[Engine]],
+    *,
+    write: bool,
+) -> Sequence[Skipped]:
+    """Print, and `write`, what is promised of runs with a known outcome; return what was skipped.
+
+    Raises:
+        OutcomesError: if no outcome is of a run in the input.
+    """
+    with judging() as by:
+        of_part = partial(runs_of, settings=settings, outcomes=known)
+        found, skipped = traces.work_on(paths, settings, of_part, by)
+        runs = [*chain.from_iterable(found)]
+    traces.warn_of(skipped)
+    if not runs:
+        raise OutcomesError("the outcomes name no task, session or trace of the input.")
+    print_certificates(certificates(runs, lost), lost, stdout_console())
+    learned = limits(runs, settings.policy.rule_set, lost)
+    print_limits(learned, lost, stdout_console())
+    if write:
+        _write_limits([each for each in learned if each.is_kept(lost)], settings)
+    return skipped
 
 
 def _outcomes(
@@ -181,6 +216,25 @@ def _check_environment() -> None:
             raise click.UsageError(f"{variable} is set, and overrides the file; unset it first.")
 
 
+def _write_limits(learned: Sequence[Limit], settings: Settings) -> None:
+    """Write learned limits into the file of the settings, each below a comment that says why."""
+    if not learned:
+        click.echo("Nothing is written: no limit keeps the promise.", err=True)
+        return
+    path = Path(FILE_NAME)
+    own = path.exists() and load(path) == settings
+    text = path.read_bytes().decode("utf-8-sig") if own else toml_of(settings)
+    for each in learned:
+        made, of_model = each.together, plain(each.kind.model, _NAME_CHARS_MAX)
+        said = (
+            f"learned from {each.chosen_on + made.losable:,} solved runs of "
+            f"{of_model or 'any model'}: at most {made.at_most:.1%} lost (95 %), "
+            f"{made.saved:.0%} of the other runs' steps saved"
+        )
+        text = with_override(text, FILE_NAME, each.override(settings.policy.rule_set), said)
+    _replace(path, text, keep=path.exists() and not own)
+
+
 def _write(before: Settings, settings: Settings) -> None:
     """Write the file whole or not at all.
 
@@ -194,10 +248,15 @@ def _write(before: Settings, settings: Settings) -> None:
     )
     whole = toml_of(settings)
     parsed(whole.encode(), FILE_NAME)
+    _replace(path, text or whole, keep=path.exists() and text is None)
+
+
+def _replace(path: Path, text: str, *, keep: bool) -> None:
+    """Write the file whole or not at all; `keep` the earlier one under another name."""
     new = path.with_suffix(".toml.new")
     try:
-        new.write_text(text or whole, encoding="utf-8", newline="")
-        if path.exists() and text is None:
+        new.write_text(text, encoding="utf-8", newline="")
+        if keep:
             kept = path.with_suffix(".toml.before")
             path.replace(kept)
             click.echo(f"The earlier {path} is kept as {kept}.", err=True)

@@ -28,7 +28,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help='Labels, one a line: {"task": ..., "loop": true, "turn": 12}.  [default: people\'s'
     " decisions on gates, and finished tasks without a gate]",
 )
-@click.option("--output", type=_FILE, required=True, help="File to write the model to, as JSON.")
+@click.option(
+    "-o", "--output", type=_FILE, required=True, help="File to write the model to, as JSON."
+)
 @click.option("--plot", type=_FILE, help="File to write the calibration to, as SVG.")
 @click.option(
     "--without",

@@ -13,6 +13,7 @@ from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.times import time_ns_of
+from looptrace.collector.coding_agents.hook.asking import OWN_TEXTS
 from looptrace.collector.coding_agents.session_spans import (
     ANSWERED,
     INTERRUPTED,
@@ -37,16 +38,6 @@ _INTERRUPTED = "[Request interrupted by user"
 _REJECTED = ("The user doesn't want to proceed with this", "The user doesn't want to take this")
 _SAID = ("the user said:\n", "provided the following reason for the rejection:")
 _ASKING = ("AskUserQuestion", "ExitPlanMode", "exit_plan_mode")  # Tools that a person answers.
-# The program writes texts with these beginnings, although the log has them as the user's.
-_OWN_TEXTS = (
-    "<local-command-",
-    "<bash-stdout>",
-    "<bash-stderr>",
-    "<system-reminder>",
-    "<task-notification>",
-    "<teammate-message",
-    "Caveat: ",
-)
 _OWN_LINES = ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
 _SHOWN_ID_CHARS = 8
 
@@ -208,7 +199,7 @@ def _word(line: dict[str, Any], text: str) -> Word | None:
     by_person = not isinstance(origin, dict) or origin.get("kind", "human") == "human"
     if not text or not by_person or any(line.get(name) for name in _OWN_LINES):
         return None
-    if text.startswith(_OWN_TEXTS):
+    if text.startswith(OWN_TEXTS):
         return None
     return Word(INTERRUPTED) if text.startswith(_INTERRUPTED) else Word(text=text)
 

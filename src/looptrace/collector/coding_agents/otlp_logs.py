@@ -7,7 +7,6 @@ record with an impossible time or id. All other records are ignored.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any
@@ -18,24 +17,14 @@ import polars as pl
 from looptrace import _core
 from looptrace.collector.coding_agents.genai_events import EventRows
 from looptrace.collector.coding_agents.log_events import LogRecord, event_row
-from looptrace.collector.otlp import protobuf as otlp_proto
-from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import DATA_ERRORS, MEND, words
-from looptrace.collector.otlp.span_rows import BadSpanError, Bounds, DecodedSpans, Problem
+from looptrace.collector.otlp.span_rows import BadSpanError, DecodedSpans, DecodingBounds, Problem
 
 REQUEST = "the request"
-_UNBOUNDED = Bounds()
-
-_LOGS = re.compile(rb'"resource(?:L|_l)ogs"\s*:')
-
+_UNBOUNDED = DecodingBounds()
 
 _decode = msgspec.json.decode
 _decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
-
-def holds_logs(document: bytes) -> bool:
-    """Return whether a JSON document is a request of logs, or holds some."""
-    return _LOGS.search(document) is not None
 
 
 def decode_document(data: bytes, where: str) -> DecodedSpans:
@@ -50,7 +39,9 @@ def decode_document(data: bytes, where: str) -> DecodedSpans:
     return reduce(DecodedSpans.with_more, parts, DecodedSpans())
 
 
-def decode_json(data: bytes, where: str = REQUEST, bounds: Bounds = _UNBOUNDED) -> DecodedSpans:
+def decode_json(
+    data: bytes, where: str = REQUEST, bounds: DecodingBounds = _UNBOUNDED
+) -> DecodedSpans:
     """Return the rows of a request in OTLP/JSON, and what is wrong with it.
 
     Raises OverBoundsError.
@@ -62,7 +53,9 @@ def decode_json(data: bytes, where: str = REQUEST, bounds: Bounds = _UNBOUNDED) 
     return _decoded(_records(read), where, bounds)
 
 
-def decode_proto(data: bytes, where: str = REQUEST, bounds: Bounds = _UNBOUNDED) -> DecodedSpans:
+def decode_proto(
+    data: bytes, where: str = REQUEST, bounds: DecodingBounds = _UNBOUNDED
+) -> DecodedSpans:
     """Return the rows of a request in OTLP/protobuf, and what is wrong with it.
 
     Raises OverBoundsError.
@@ -74,20 +67,8 @@ def decode_proto(data: bytes, where: str = REQUEST, bounds: Bounds = _UNBOUNDED)
     return _decoded(_records(read), where, bounds)
 
 
-def decode_spans_or_logs(
-    name: str, message: Frame, piece: tuple[int, int, int] | None = None
-) -> DecodedSpans:
-    """Return the rows of a protobuf message of spans or of logs, which differ in their records."""
-    decoded = otlp_proto.decode_message(name, message, piece)
-    if decoded.spans is not None or not decoded.problems:
-        return decoded
-    data = message.data[piece[0] : piece[1]] if piece else message.data
-    logged = decode_proto(data, name)
-    return logged if logged.rows or logged.placeless else decoded
-
-
 def _decoded(
-    records: Iterable[Callable[[], LogRecord]], where: str, bounds: Bounds
+    records: Iterable[Callable[[], LogRecord]], where: str, bounds: DecodingBounds
 ) -> DecodedSpans:
     out = DecodedSpans.within(bounds)
     events = EventRows()

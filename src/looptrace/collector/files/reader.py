@@ -14,16 +14,15 @@ from looptrace._core import begins_json, begins_protobuf
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.schema.distinct_spans import distinct_spans
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped
-from looptrace.collector.coding_agents.otlp_logs import decode_spans_or_logs
 from looptrace.collector.files.sources import Source, find_sources, unpacked, unpacked_message
 from looptrace.collector.importers.console.lines import with_printed_spans
 from looptrace.collector.importers.documents import decoded_documents, empty_text
-from looptrace.collector.importers.tables import begins_table, decode_table
 from looptrace.collector.otlp.frames import DamagedError, Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.otlp.json_documents import documents
 from looptrace.collector.otlp.protobuf import (
     begins_prefixed,
+    decode_message,
     message_pieces,
     prefixed_messages,
     whole_message,
@@ -40,6 +39,7 @@ HEAD_BYTES = 4096
 OnBytes = Callable[[int, int], None]
 Keep = Callable[[pl.DataFrame], None]
 
+_PARQUET = b"PAR1"  # So a Parquet file begins.
 _EMPTY = "the file is empty; check that the exporter was flushed before its process ended"
 
 
@@ -61,7 +61,7 @@ class SpansRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadNotes:
-    """What was remarked while spans were read: what `SpansRead` says beside them."""
+    """Remarks on the spans that were read, beside them in `SpansRead`."""
 
     skipped: tuple[Skipped, ...]
     cut: tuple[int, ...] = ()
@@ -166,7 +166,10 @@ def _sniff(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes], str | None]
 def _decode_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator[DecodedSpans]:
     """Decode a stream by what it begins with, not by its name; as JSON where in doubt."""
     is_text = begins_json(head) or head.isspace()
-    if begins_table(head):
+    if head.startswith(_PARQUET):
+        # Exports as tables are rare, and so are the forms of records that this imports.
+        from looptrace.collector.importers.tables import decode_table  # noqa: PLC0415
+
         yield from decode_table(name, chunks)
     elif not is_text and begins_protobuf(head):
         yield from _decode_message(name, whole_message(chunks))
@@ -180,7 +183,21 @@ def _decode_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator
 def _decode_message(name: str, message: Frame) -> Iterator[DecodedSpans]:
     """Decode a protobuf message; a large one piece by piece."""
     for piece in message_pieces(message):
-        yield decode_spans_or_logs(name, message, piece)
+        yield _decode_spans_or_logs(name, message, piece)
+
+
+def _decode_spans_or_logs(
+    name: str, message: Frame, piece: tuple[int, int, int] | None
+) -> DecodedSpans:
+    """Return the rows of a protobuf message of spans or of logs, which differ in their records."""
+    decoded = decode_message(name, message, piece)
+    if decoded.spans is not None or not decoded.problems:
+        return decoded
+    # Most sources hold spans alone.
+    from looptrace.collector.coding_agents.otlp_logs import decode_proto  # noqa: PLC0415
+
+    logged = decode_proto(message.data[piece[0] : piece[1]] if piece else message.data, name)
+    return logged if logged.rows or logged.placeless else decoded
 
 
 def _decode_prefixed(name: str, message: Frame) -> Iterator[DecodedSpans]:

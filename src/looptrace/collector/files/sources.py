@@ -20,13 +20,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from looptrace.analyzer.schema.spans import Skipped
-from looptrace.collector.importers.apis import (
-    ApiAddress,
-    BadAddressError,
-    answers,
-    is_address,
-    parse_address,
-)
 from looptrace.collector.otlp.frames import (
     FRAME_BYTES_MAX,
     GZIP_MAGIC,
@@ -37,6 +30,8 @@ from looptrace.collector.otlp.frames import (
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+    from looptrace.collector.importers.apis import ApiAddress
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -66,6 +61,7 @@ _TRACE_NAME = re.compile(
     ),
     re.IGNORECASE,
 )
+_ADDRESS = re.compile(r"(?:[a-z]+\+)?https?://.")
 _MAGICAL = re.compile(r"[*?\[]")
 _NO_FILES = (
     f"no trace files in this folder: looked for names ending in {' '.join(TRACE_ENDINGS)}, also "
@@ -104,6 +100,8 @@ def unpacked(source: Source, on_read: Callable[[int], None]) -> Iterator[bytes]:
     after the last chunk that could be read.
     """
     if source.api is not None:
+        from looptrace.collector.importers.apis import answers  # noqa: PLC0415 - as below
+
         yield from answers(source.api, on_read)
         return
     try:
@@ -130,12 +128,8 @@ def _sources_of(path: str) -> list[Source | Skipped]:
     """Find what one argument names."""
     if path == STANDARD_INPUT:
         return [Source("<stdin>")]
-    if is_address(path):
-        try:
-            # Two addresses are never the same source.
-            return [Source(path, identity=(-1, hash(path)), api=parse_address(path))]
-        except BadAddressError as error:
-            return [Skipped(path, str(error))]
+    if _ADDRESS.match(path):
+        return _at_address(path)
     try:
         state = Path(path).stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the path.
@@ -147,6 +141,17 @@ def _sources_of(path: str) -> list[Source | Skipped]:
     except OSError as error:
         return [Skipped(path, _trouble(error))]
     return _in_folder(path) if stat.S_ISDIR(state.st_mode) else [_file(path, state)]
+
+
+def _at_address(path: str) -> list[Source | Skipped]:
+    # The libraries of HTTP and TLS take longer to import than a small file to read.
+    from looptrace.collector.importers.apis import BadAddressError, parse_address  # noqa: PLC0415
+
+    try:
+        # Two addresses are never the same source.
+        return [Source(path, identity=(-1, hash(path)), api=parse_address(path))]
+    except BadAddressError as error:
+        return [Skipped(path, str(error))]
 
 
 def _file(path: str, state: os.stat_result) -> Source:

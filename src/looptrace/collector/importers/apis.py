@@ -64,11 +64,6 @@ class ApiAddress:
     project: str | None = None
 
 
-def is_address(path: str) -> bool:
-    """Return whether a path is a URL."""
-    return _URL.fullmatch(path) is not None
-
-
 def parse_address(path: str) -> ApiAddress:
     """Read a URL.
 

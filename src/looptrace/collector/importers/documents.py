@@ -8,137 +8,29 @@ that is not JSON is reported.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
 from looptrace._core import with_whole_escapes
-from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.coding_agents import (
-    atif,
-    claude_code,
-    claude_stream,
-    codex,
-    codex_events,
-    gemini_cli,
-    openhands,
-    otlp_logs,
-    swe_agent,
-)
-from looptrace.collector.importers import (
-    any_agent,
-    braintrust,
-    jaeger,
-    langfuse,
-    langsmith,
-    mlflow,
-    phoenix,
-    tempo,
-    weave,
-    zipkin,
-)
-from looptrace.collector.importers.console import printed
 from looptrace.collector.importers.records import (
     ENVELOPES,
     LEVELS_MAX,
-    NO_NESTING,
     RECORD_ERRORS,
-    IsRecord,
-    Nesting,
     Reader,
-    RecordReader,
     UnreadList,
     records_in,
-    spans_of,
     wrong,
 )
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import DATA_ERRORS, MEND, decode_document
 from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 
+if TYPE_CHECKING:
+    from looptrace.collector.importers.forms import RecordForm
 
-class Log(Protocol):
-    """The state of reading one log of an agent."""
-
-    def read(self, line: dict[str, Any]) -> list[SpanRow]:
-        """Return the rows that a line completes. Raises BadSpanError."""
-
-    def rest(self) -> list[SpanRow]:
-        """Return the rows that the end of the log completes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """A form of records: the name of one, the test of its fields, its reader, those within it."""
-
-    name: str
-    is_record: IsRecord
-    reader: Callable[[], Reader]
-    nesting: Nesting | None = None  # None: a record holds no others
-
-
-class _LogReader:
-    """The reader of the lines of an agent's log."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-
-    def read(self, record: dict[str, Any], _where: str) -> DecodedSpans:
-        return DecodedSpans(self._log.read(record))
-
-    def rest(self) -> list[SpanRow]:
-        return self._log.rest()
-
-
-def _log(make: Callable[[], Log]) -> Callable[[], Reader]:
-    return lambda: _LogReader(make())
-
-
-# Forms are tried in this order.
-FORMS = (
-    Form("line of a session log", claude_code.is_line, _log(claude_code.ClaudeCodeLog)),
-    Form("line of a session log", codex.is_line, _log(codex.CodexLog)),
-    Form("event of a stream", claude_stream.is_line, _log(claude_stream.ClaudeStream)),
-    Form("event of a stream", codex_events.is_line, _log(codex_events.CodexEvents)),
-    Form("chat of Gemini CLI", gemini_cli.is_chat, _log(gemini_cli.GeminiChat)),
-    Form("trajectory", swe_agent.is_trajectory, _log(swe_agent.Trajectory)),
-    Form("trajectory", atif.is_trajectory, _log(atif.AtifTrajectory)),
-    Form("event of OpenHands", openhands.is_event, _log(openhands.OpenHandsEvents)),
-    Form("trace of Tempo", tempo.is_record, tempo.TempoReader),
-    Form(
-        "trace of Jaeger",
-        jaeger.is_record,
-        lambda: RecordReader(jaeger.parts),
-        Nesting(lists=("spans",)),
-    ),
-    Form("trace of any-agent", any_agent.is_record, lambda: RecordReader(any_agent.parts)),
-    Form(
-        "trace of MLflow",
-        mlflow.is_record,
-        lambda: RecordReader(mlflow.parts),
-        Nesting(lists=("spans",)),
-    ),
-    Form(
-        "record of Langfuse",
-        langfuse.is_record,
-        lambda: RecordReader(langfuse.parts),
-        langfuse.NESTING,
-    ),
-    Form("span of Phoenix", phoenix.is_record, spans_of(phoenix.row_of), NO_NESTING),
-    Form("run of LangSmith", langsmith.is_record, spans_of(langsmith.row_of), langsmith.NESTING),
-    Form(
-        "call of Weave",
-        weave.is_record,
-        spans_of(weave.row_of),
-        Nesting("trace_id", "id", "parent_id"),
-    ),
-    Form("span of Braintrust", braintrust.is_record, spans_of(braintrust.row_of), NO_NESTING),
-    Form("printed record", printed.is_record, printed.PrintedReader, NO_NESTING),
-    Form("span of Zipkin", zipkin.is_record, spans_of(zipkin.row_of), NO_NESTING),
-)
 
 # An export request begins like this; it has a reader of its own.
 _REQUESTS = (b'{"resourceSpans"', b'{"resource_spans"')
@@ -151,6 +43,7 @@ _NO_NUMBER = re.compile(rb'("(?:[^"\\]|\\.)*+"?)|-?(?:NaN|Infinity)\b', re.DOTAL
 
 _EMPTY_VALUES = {b"[]": "an empty list", b"{}": "an empty object"}
 # The first field of an export request says what it holds.
+_LOGS = re.compile(rb'"resource(?:L|_l)ogs"\s*:')
 _SPANS = re.compile(rb'"resource(?:S|_s)pans"\s*:')
 _SIGNAL = re.compile(rb'\{\s*"resource_?([a-z]+)"', re.IGNORECASE)
 _OTHER_SIGNALS = {
@@ -169,7 +62,7 @@ def decoded_documents(name: str, documents: Iterable[Frame]) -> Iterator[Decoded
 
     Documents of no known form are reported; the first of a known form decides for the source.
     """
-    form: Form | None = None
+    form: RecordForm | None = None
     reader: Reader | None = None
     is_otlp = False
     for document in documents:
@@ -197,7 +90,10 @@ def empty_text(head: bytes) -> str:
 
 def _decoded_request(name: str, document: Frame, *, is_first: bool) -> Iterator[DecodedSpans]:
     where = f"{name}:{document.number}"
-    if document.problem is None and otlp_logs.holds_logs(document.data):
+    if document.problem is None and _LOGS.search(document.data):
+        # Most sources hold spans alone.
+        from looptrace.collector.coding_agents import otlp_logs  # noqa: PLC0415
+
         yield otlp_logs.decode_document(document.data, where)
         if not _SPANS.search(document.data):
             return
@@ -208,12 +104,7 @@ def _decoded_request(name: str, document: Frame, *, is_first: bool) -> Iterator[
     yield decode_document(name, document)
 
 
-def form_of(names: Collection[str]) -> Form | None:
-    """Return the form of a record by the names of its fields; None where it is unknown."""
-    return next((form for form in FORMS if form.is_record(names)), None)
-
-
-def _form_of_document(document: Frame) -> Form | None:
+def _form_of_document(document: Frame) -> RecordForm | None:
     """Return the form of the first record of a document; None where it is unknown."""
     if document.data.startswith(_REQUESTS):
         return None
@@ -223,7 +114,7 @@ def _form_of_document(document: Frame) -> Form | None:
         return None
 
 
-def _form_within(data: bytes | Raw, levels: int, *, is_inner: bool = False) -> Form | None:
+def _form_within(data: bytes | Raw, levels: int, *, is_inner: bool = False) -> RecordForm | None:
     first = bytes(memoryview(data)[:1])
     if first == b"[" and levels:
         items = _decode_items(data)
@@ -233,8 +124,12 @@ def _form_within(data: bytes | Raw, levels: int, *, is_inner: bool = False) -> F
     fields = _decode_fields(data)
     # A plain export request is read by columns; one that another system wraps is not.
     is_request = not is_inner and not {"resourceSpans", "resource_spans"}.isdisjoint(fields)
-    if not is_request and (form := form_of(fields)):
-        return form
+    if not is_request:
+        # The modules of the forms are many, and OTLP needs none.
+        from looptrace.collector.importers.forms import form_of  # noqa: PLC0415
+
+        if form := form_of(fields):
+            return form
     held = next((fields[name] for name in ENVELOPES if name in fields), None)
     return None if held is None or not levels else _form_within(held, levels - 1, is_inner=True)
 
@@ -251,7 +146,7 @@ def readable(document: bytes) -> bytes:
 
 
 def _decoded_records(
-    name: str, document: Frame, form: Form, reader: Reader
+    name: str, document: Frame, form: RecordForm, reader: Reader
 ) -> Iterator[DecodedSpans]:
     where = f"{name}:{document.number}"
     try:
@@ -267,7 +162,7 @@ def _decoded_records(
         yield DecodedSpans(problems=[Problem(where, document.problem)])
 
 
-def decoded_record(where: str, record: Any, form: Form, reader: Reader) -> DecodedSpans:
+def decoded_record(where: str, record: Any, form: RecordForm, reader: Reader) -> DecodedSpans:
     """Return the spans of a record, and what is wrong with it."""
     if isinstance(record, UnreadList):
         return DecodedSpans(problems=[Problem(where, _UNREAD.format(record.count))])

@@ -7,21 +7,16 @@ from io import BytesIO
 
 import polars as pl
 
-from looptrace.collector.importers.documents import decoded_record, form_of
+from looptrace.collector.importers.documents import decoded_record
+from looptrace.collector.importers.forms import form_of
 from looptrace.collector.importers.records import records_in
 from looptrace.collector.otlp.frames import FRAME_BYTES_MAX, DamagedError, too_long
 from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 
-_MAGIC = b"PAR1"
 _NO_EXPORT = "a Parquet file, but not an export that looptrace reads (docs/inputs.md)"
 _SHOWN_MAX = 8  # The most columns in a message.
 # Polars panics over some damaged files; a panic is not an Exception.
 _BAD_PARQUET = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
-
-
-def begins_table(head: bytes) -> bool:
-    """Return whether these bytes begin a Parquet file."""
-    return head.startswith(_MAGIC)
 
 
 def decode_table(name: str, chunks: Iterable[bytes]) -> Iterator[DecodedSpans]:

@@ -16,7 +16,7 @@ import msgspec
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.spans import span_id, trace_id
 from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import Bounds, DecodedSpans
+from looptrace.collector.otlp.span_rows import DecodedSpans, DecodingBounds
 
 _RESOURCE_SPANS = ("resourceSpans", "batches", "resource_spans")
 _SCOPE_SPANS = ("scopeSpans", "instrumentationLibrarySpans", "scope_spans")
@@ -42,7 +42,7 @@ class TempoReader:
         held = next((name for name in _RESOURCE_SPANS if name in record), None)
         found = [record] if held is None else record[held] or ()
         groups = [_resource_spans(group) for group in found]
-        decoded = decode_request(msgspec.json.encode({"resourceSpans": groups}), Bounds())
+        decoded = decode_request(msgspec.json.encode({"resourceSpans": groups}), DecodingBounds())
         problems = [replace(problem, where=where) for problem in decoded.problems]
         return replace(decoded, problems=problems)
 

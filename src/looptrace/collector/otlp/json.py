@@ -9,7 +9,7 @@ import msgspec
 from looptrace import _core
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json_documents import DEPTH_MAX
-from looptrace.collector.otlp.span_rows import BadSpanError, Bounds, DecodedSpans
+from looptrace.collector.otlp.span_rows import BadSpanError, DecodedSpans, DecodingBounds
 
 MEND = "correct it or export it again"
 DATA_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadSpanError)
@@ -31,7 +31,7 @@ _TYPE_WORDS = {
 _DUE_WORDS = _TYPE_WORDS | {"int": "a whole number"}
 
 
-def decode_request(data: bytes, bounds: Bounds) -> DecodedSpans:
+def decode_request(data: bytes, bounds: DecodingBounds) -> DecodedSpans:
     """Return the spans of a complete request, and its problems.
 
     Raises UndecodableError and OverBoundsError.

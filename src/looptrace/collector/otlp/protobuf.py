@@ -16,7 +16,7 @@ from looptrace.collector.otlp.frames import (
     Frame,
     too_long,
 )
-from looptrace.collector.otlp.span_rows import Bounds, DecodedSpans, Problem
+from looptrace.collector.otlp.span_rows import DecodedSpans, DecodingBounds, Problem
 
 # Larger messages are decoded piece by piece.
 PIECE_BYTES = 4 << 20
@@ -78,7 +78,7 @@ def prefixed_messages(chunks: Iterable[bytes]) -> Iterator[Frame]:
         yield Frame(number, bytes(rest[_PREFIX_BYTES:]), problem)
 
 
-def decode_request(data: bytes, bounds: Bounds) -> DecodedSpans:
+def decode_request(data: bytes, bounds: DecodingBounds) -> DecodedSpans:
     """Return the spans of a whole request, and its problems.
 
     Raises OverBoundsError.

@@ -51,7 +51,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class DecodingBounds:
     """How much of one request is decoded; files are read whole."""
 
     spans_max: int = sys.maxsize
@@ -78,7 +78,7 @@ class DecodedSpans:
     placeless: list[int] = field(default_factory=list)  # 1 for each event that names no span
     spans: Spans | None = None  # before the rows; None for none
     empty: str = ""
-    bounds: Bounds = field(default_factory=Bounds, compare=False)
+    bounds: DecodingBounds = field(default_factory=DecodingBounds, compare=False)
     pieces_left: Iterator[object] = field(default_factory=partial(repeat, None), compare=False)
 
     @property
@@ -93,7 +93,7 @@ class DecodedSpans:
         return cls(problems=problems, cut=read.cut, spans=read if len(read) else None)
 
     @classmethod
-    def within(cls, bounds: Bounds) -> DecodedSpans:
+    def within(cls, bounds: DecodingBounds) -> DecodedSpans:
         """Return an empty result for a request with bounds."""
         pieces = iter(range(PIECES_A_SPAN * bounds.spans_max))
         return cls(bounds=bounds, pieces_left=pieces)

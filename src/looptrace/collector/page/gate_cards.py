@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Cost
-from looptrace.analyzer.detect.loops import Loop, loops_in
+from looptrace.analyzer.detect.loops import CountedLoop, loops_in
 from looptrace.analyzer.gates.directives import Directives
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notes import ResolutionNote
@@ -118,7 +118,7 @@ def cards_of(api: GatesApi, gates: Sequence[StoredGate]) -> list[GateCard]:
 def _card(
     store: GateStore,
     details: GateDetails,
-    loops: Mapping[str, Loop],
+    loops: Mapping[str, CountedLoop],
     turns: pl.DataFrame,
     directives: Directives,
 ) -> GateCard:

@@ -24,15 +24,15 @@ from looptrace.collector.page.other_servers import OtherServers
 from looptrace.collector.page.refusals import (
     NOT_REFUSED,
     DecisionForm,
-    Refusal,
     Refusals,
+    RefusedDecision,
     why_late,
 )
 from looptrace.collector.page.rendering import Renderer, url
 from looptrace.collector.server.access import WHO
 from looptrace.collector.server.gates_api import GatesApi
+from looptrace.collector.store.gate_file.silences import WHO_CHARS_MAX
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
-from looptrace.collector.store.gates import WHO_CHARS_MAX
 from looptrace.collector.trace_links import TraceLinks
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -129,14 +129,14 @@ class GatePages:
             gate = self.api.gate_details(gate_id).gate
             is_over = gate.status != "open" or gate.decision is not None
             why = why_late(gate, sent.decision) if is_over else str(error)
-            return self.refusals.keep(gate_id, Refusal(why, sent))
+            return self.refusals.keep(gate_id, RefusedDecision(why, sent))
         return ""
 
     async def to_gate(self, request: Request) -> Response:
         """Redirect a visit to the address of a form to the gate of the form."""
         return RedirectResponse(f"/gates/{request.path_params['id']}", HTTPStatus.SEE_OTHER)
 
-    def refusal(self, request: Request) -> Refusal:
+    def refusal(self, request: Request) -> RefusedDecision:
         """Return the refusal that led to a page."""
         key = request.query_params.get("refused", "")
         return self.refusals.of(request.path_params["id"], key)

@@ -50,31 +50,31 @@ class DecisionForm:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedDecision:
     """The reason why a decision was refused, and its form."""
 
     why: str = ""
     form: DecisionForm = field(default_factory=DecisionForm)
 
 
-NOT_REFUSED = Refusal()
+NOT_REFUSED = RefusedDecision()
 
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
     """The last refusals, each under a key that only the sending browser gets."""
 
-    _kept: BoundedDict[tuple[str, str], Refusal] = field(
+    _kept: BoundedDict[tuple[str, str], RefusedDecision] = field(
         default_factory=lambda: BoundedDict(_KEPT_MAX)
     )
 
-    def keep(self, gate_id: str, refusal: Refusal) -> str:
+    def keep(self, gate_id: str, refusal: RefusedDecision) -> str:
         """Keep a refusal for the page of its gate; return its key."""
         key = secrets.token_urlsafe(_KEY_BYTES)
         self._kept[gate_id, key] = refusal
         return key
 
-    def of(self, gate_id: str, key: str) -> Refusal:
+    def of(self, gate_id: str, key: str) -> RefusedDecision:
         """Return a refusal; an empty one where it is no longer kept."""
         return self._kept.get((gate_id, key), NOT_REFUSED)
 

@@ -36,7 +36,7 @@ from looptrace.analyzer.report.wording import (
 )
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import is_known, utc_s
-from looptrace.collector.page.sessions import Sessions
+from looptrace.collector.page.sessions import SignIns
 from looptrace.collector.store.retention import Retention, texts_of
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -51,6 +51,7 @@ HEADERS = {
 }
 PAGES = {
     "Gates": "/",
+    "Incidents": "/incidents",
     "Tasks": "/tasks",
     "Overview": "/overview",
     "Rules": "/rules",
@@ -73,7 +74,7 @@ _LAYOUT = re.compile(r"[\n\t]")
 class Renderer:
     """Renders pages for visitors who may see them."""
 
-    sessions: Sessions
+    sessions: SignIns
     state: Callable[[], str]  # the current state, as one text
     retention: Callable[[], Retention]
     understood: Callable[[], Understood]
@@ -87,6 +88,7 @@ class Renderer:
         shared = {
             "sign": self.sessions.form_sign(nonce),
             "signs_out": self.sessions.is_asked,
+            "decides": self.sessions.may_decide(request, time.time()),
             "state": "",
             "path": request.scope["path"],
             "now_ns": time.time_ns(),

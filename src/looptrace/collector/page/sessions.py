@@ -1,8 +1,8 @@
 """Sign-in and forms of browsers: two cookies, neither of which contains a token.
 
-The cookie of a sign-in has its end, signed with a key from the token: removing a token signs out
-all browsers that used it. A form has the signature of a cookie that no other site can read or set,
-so that no other site can send the form.
+The cookie of a sign-in has its end, signed with a key from the token and the store: removing a
+token signs out all browsers that used it. A form has the signature of a cookie that no other site
+can read or set, so that no other site can send the form.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from looptrace.analyzer.text.display import plain
-from looptrace.collector.server.access import Access, known_token, token_of
-from looptrace.collector.store.gates import WHO_CHARS_MAX
+from looptrace.collector.server.access import Access, address_of, known_token, token_of
+from looptrace.collector.server.tokens.roles import roles_for
+from looptrace.collector.server.tokens.token_file import Holder
+from looptrace.collector.store.gate_file.silences import WHO_CHARS_MAX
 
 SESSION_COOKIE, FORM_COOKIE = "looptrace_session", "looptrace_form"
 # The cookie of the name typed with a decision, which the next form shows.
@@ -34,7 +36,7 @@ _FORM_S = 400 * 24 * _HOUR_S
 
 
 @dataclass(frozen=True, slots=True)
-class Sessions:
+class SignIns:
     """Signs browsers in and out, and recognises its own forms.
 
     `key` is the store's, so that a form can be sent after a restart of the server.
@@ -47,15 +49,31 @@ class Sessions:
     @property
     def is_asked(self) -> bool:
         """Whether the server requires a token at all."""
-        return bool(self.access.tokens)
+        return self.access.is_asked
 
     def may_enter(self, request: Request, now_s: float) -> bool:
         """Return whether a request has a token, as for the API, or is signed in."""
-        return not self.is_asked or self._token(request, now_s) is not None
+        return self._asking(request, now_s) is not None
 
     def who(self, request: Request, now_s: float) -> str | None:
         """Return the name of a request's token, None where it has none."""
-        return self.access.names.get(self._token(request, now_s) or "") or None
+        return self.holder(request, now_s).name or None
+
+    def holder(self, request: Request, now_s: float) -> Holder:
+        """Return whose the token of a request is."""
+        return self._asking(request, now_s) or Holder()
+
+    def may_decide(self, request: Request, now_s: float) -> bool:
+        """Return whether a visitor may decide; who sees only what needs no token may sign in."""
+        asking = self._asking(request, now_s)
+        return asking is None or asking.role in roles_for("POST", request.scope["path"])
+
+    def _asking(self, request: Request, now_s: float) -> Holder | None:
+        token = self._token(request, now_s)
+        if token is not None:
+            return self.access.holder(token)
+        headers = {name: request.headers.getlist(name) for name in request.headers}
+        return self.access.asking(headers, address_of(request.scope))
 
     def _token(self, request: Request, now_s: float) -> str | None:
         """Return the token of a request, or the one that its browser signed in with."""
@@ -68,10 +86,8 @@ class Sessions:
         # All tokens are compared, so that the time reveals nothing.
         same = [
             token
-            for token in self.access.tokens
-            if hmac.compare_digest(
-                sign.encode(), _sign(token.encode(), _SESSION_USE, until).encode()
-            )
+            for token in self.access.valid
+            if hmac.compare_digest(sign.encode(), self._session_sign(token, until).encode())
         ]
         return same[0] if same else None
 
@@ -81,9 +97,13 @@ class Sessions:
         if own is None:
             return False
         until = str(int(now_s) + self.hours * _HOUR_S)
-        value = f"{until}.{_sign(own.encode(), _SESSION_USE, until)}"
+        value = f"{until}.{self._session_sign(own, until)}"
         response.set_cookie(SESSION_COOKIE, value, self.hours * _HOUR_S, **self._attributes())
         return True
+
+    def _session_sign(self, token: str, until: str) -> str:
+        """Return the signature of a sign-in; who knows the file of tokens cannot make it."""
+        return _sign(self.key + token.encode(), _SESSION_USE, until)
 
     def sign_out(self, response: Response) -> None:
         """Delete the personal cookies."""

@@ -20,18 +20,19 @@ from starlette.routing import Route
 
 from looptrace.collector import decision_links
 from looptrace.collector.decision_links import DecisionLinks
-from looptrace.collector.page import rendering
+from looptrace.collector.page import incident_pages, rendering
 from looptrace.collector.page.changes import ChangeStream
 from looptrace.collector.page.decision_pages import DecisionPages
 from looptrace.collector.page.gate_pages import GatePages
+from looptrace.collector.page.incident_pages import IncidentPages
 from looptrace.collector.page.operations import Operations
 from looptrace.collector.page.other_servers import OtherServers
 from looptrace.collector.page.overview import Overview
 from looptrace.collector.page.rendering import Renderer, url
-from looptrace.collector.page.sessions import Sessions
-from looptrace.collector.page.task_list import TaskFilter, TaskList
+from looptrace.collector.page.sessions import SignIns
+from looptrace.collector.page.task_list import TaskFilter, TaskIndex
 from looptrace.collector.page.task_pages import TaskPages
-from looptrace.collector.server.access import WHO, Receive, Scope, Send
+from looptrace.collector.server.access import WHO, Receive, Scope, Send, may_not
 from looptrace.collector.server.api_responses import bounded_body
 from looptrace.collector.server.receiver.strangers import accepted
 from looptrace.collector.server.service import Options, Service
@@ -67,7 +68,7 @@ class Site:
         key = content_key(options.store_dir)
         hours = options.settings.page.sign_in_hours
         self._on_store_error = service.on_store_error
-        self._sessions = Sessions(options.access, key, hours)
+        self._sessions = SignIns(options.access, key, hours)
         senders = service.shards.senders.values() if service.shards else ()
         self._others = OtherServers([sender.server for sender in senders])
         self._changes = ChangeStream(service, self._others)
@@ -78,7 +79,7 @@ class Site:
             lambda: service.detector.shown.understood,
             options.settings.page.url,
         )
-        self._listed = TaskList(
+        self._listed = TaskIndex(
             options.store_dir, options.settings.policy.rule_set, service.feed.hearing.heard
         )
         self._overview = Overview(service.gates, self._renderer, self._changes.version)
@@ -118,13 +119,22 @@ class Site:
         may_enter = self._sessions.may_enter(request, time.time())
         if may_enter and self._preparing is None:
             self._preparing = asyncio.create_task(self._prepare())
-        if may_enter or path.startswith(_OPEN):
+        if may_enter and (why := self._may_not(request, path)):
+            refused = self._renderer.error(request, HTTPStatus.FORBIDDEN, f"Not done: {why}.")
+            await refused(scope, receive, send_guarded)
+        elif may_enter or path.startswith(_OPEN):
             scope[WHO] = self._sessions.who(request, time.time())
             if may_enter:
                 accepted(scope)
             await self._app(scope, receive, send_guarded)
         else:
             await self._turned_away(request)(scope, receive, send_guarded)
+
+    def _may_not(self, request: Request, path: str) -> str | None:
+        """Return why the role of a visitor does not allow a request; None where it does."""
+        if path == SIGN_OUT or path.startswith(_OPEN):
+            return None
+        return may_not(self._sessions.holder(request, time.time()).role, request.method, path)
 
     def _turned_away(self, request: Request) -> Response:
         """Ask for a token; reload a page first that another site links to.
@@ -159,6 +169,7 @@ class Site:
             _get("/gates/{id}", gates.gate),
             _get("/gates/{id}/resolve", gates.to_gate),
             self._post("/gates/{id}/resolve", gates.resolve),
+            *self._of_incidents(service, gates),
             _get("/tasks", tasks.all),
             _get("/task", tasks.task),
             _get("/task/turn", tasks.turn),
@@ -174,6 +185,21 @@ class Site:
             self._post(SIGN_IN, self._sign_in),
             self._post(SIGN_OUT, self._sign_out),
             Route(ASSETS, rendering.asset, methods=["GET"]),
+        ]
+
+    def _of_incidents(self, service: Service, gates: GatePages) -> list[Route]:
+        api = service.gates
+        incidents = IncidentPages(api.incidents, api.silences, gates, self._renderer)
+        one = f"{incident_pages.PATH}/{{id}}"
+        return [
+            _get(incident_pages.PATH, incidents.all),
+            _get(one, incidents.one),
+            self._post(one, incidents.say),
+            _get(f"{one}/decide", incidents.to_incident),
+            self._post(f"{one}/decide", incidents.decide),
+            _get("/silences", incidents.to_list),
+            self._post("/silences", incidents.silence),
+            self._post("/silences/{id}/end", incidents.end_silence),
         ]
 
     def _is_empty(self) -> bool:

@@ -85,7 +85,7 @@ class TaskPage:
 
 
 @dataclass(slots=True)
-class TaskList:
+class TaskIndex:
     """The tasks of a store; they are read again when its `version` has changed."""
 
     store_dir: Path

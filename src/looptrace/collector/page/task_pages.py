@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from looptrace.analyzer.detect.loops import Loop, loops_in
+from looptrace.analyzer.detect.loops import CountedLoop, loops_in
 from looptrace.analyzer.gates.decisions import decision_text
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.escalation import Role
@@ -43,7 +43,7 @@ from looptrace.collector.agent_states import left_tasks
 from looptrace.collector.api_bodies import ShownTask
 from looptrace.collector.page.gate_cards import TOKENS_UNKNOWN
 from looptrace.collector.page.rendering import Renderer, url
-from looptrace.collector.page.task_list import PERIODS_H, STATES, TaskFilter, TaskList
+from looptrace.collector.page.task_list import PERIODS_H, STATES, TaskFilter, TaskIndex
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.streams.asked_tasks import tasks_of
 from looptrace.collector.server.warming import QUIET_S, read_ended
@@ -84,7 +84,7 @@ class TaskPages:
     api: GatesApi
     renderer: Renderer
     links: TraceLinks
-    tasks: TaskList
+    tasks: TaskIndex
     version: Callable[[], Hashable]  # of the store's state
     _explaining: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
@@ -191,7 +191,7 @@ class TaskPages:
         first: int,
         last: int,
         agents: list[str],
-        groups: Sequence[Loop],
+        groups: Sequence[CountedLoop],
         events: list[GateEvent],
         who: Mapping[str, str | None],
     ) -> list[TurnLine]:

@@ -23,6 +23,7 @@ class OpenSpans:
 
     def __init__(self, spans_max: int, dialects: DialectTable = SHIPPED) -> None:
         self.dialects = dialects  # by which spans are read
+        _ = dialects.rows  # The file of the dialects is read here, and not in an agent's span.
         self.untracked = 0  # spans that began when there were too many
         self.service: str | None = None  # of the process, from its spans
         self._spans_max = spans_max

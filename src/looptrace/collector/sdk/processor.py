@@ -58,7 +58,7 @@ ENDPOINT = "http://localhost:4318"
 NoticeSink = Callable[[list[GateNotice]], None]
 
 
-class Engine(Protocol):
+class SpanEngine(Protocol):
     """The consumer of spans: it looks for loops in them, or sends them on."""
 
     dialects: DialectTable  # by which it reads spans
@@ -151,7 +151,7 @@ class LoopSpanProcessor(SpanProcessor):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: SpanEngine,
         *,
         limits: QueueLimits | None = None,
         emit: Emit = "span_event",

@@ -10,9 +10,9 @@ so are requests with a foreign host name to a server that only this machine reac
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
@@ -27,13 +27,21 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from starlette.routing import BaseRoute, Match
 
 from looptrace.collector.server.receiver.strangers import accepted
-from looptrace.errors import InputError
+from looptrace.collector.server.tokens.proxy import SigningProxy
+from looptrace.collector.server.tokens.roles import Role, refusal, roles_for
+from looptrace.collector.server.tokens.token_file import (
+    TOKENS_VARIABLE,
+    AccessError,
+    Holder,
+    is_same,
+)
 
 TOKEN_CHARS_MIN = 16
-TOKENS_VARIABLE = "LOOPTRACE_TOKENS"
 # The key of the name of a request's token, in its scope.
 WHO = "looptrace.who"
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+_SENT_BY_GRPC = "/v1/traces"
+_WRONG_ROLE = "this token is that of a person; spans take one of an agent or admin"
 _OPEN_SERVICE = "/grpc.health.v1.Health/"
 _HTTP_STATUS = {
     PERMISSION_DENIED: HTTPStatus.FORBIDDEN,
@@ -51,10 +59,6 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class AccessError(InputError):
-    """The server may not start like this; the message is one line that says why, and what to do."""
-
-
 @dataclass(slots=True)
 class Access:
     """The address on which the server listens, and what it requires.
@@ -67,52 +71,52 @@ class Access:
 
     host: str = "127.0.0.1"
     tokens: tuple[str, ...] = field(default=(), repr=False)
-    names: Mapping[str, str] = field(default_factory=dict, repr=False)  # names by token
+    holders: Mapping[str, Holder] = field(default_factory=dict, repr=False)  # by token
     cert_file: Path | None = None
     key_file: Path | None = None
     client_ca_file: Path | None = None
     hosts: tuple[str, ...] = ()
+    proxy: SigningProxy | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a request needs a token, or a proxy that names a person."""
+        return bool(self.tokens) or self.proxy is not None
 
     @property
     def is_local(self) -> bool:
         """Whether only this machine can reach the server."""
         return is_loopback(self.host)
 
-    def renew(self, tokens: Mapping[str, str]) -> None:
-        """Require one of these tokens from now on; each has its name.
+    @property
+    def valid(self) -> list[str]:
+        """The tokens that may be used now."""
+        now_s = time.time()
+        return [each for each in self.tokens if self.holder(each).is_valid(now_s)]
+
+    def asking(self, headers: Mapping[str, Sequence[str]], address: str) -> Holder | None:
+        """Return who asks, by the headers (in lower case) of a request; None for a stranger."""
+        token = token_of(headers.get("authorization", []), self)
+        if token is not None or not self.is_asked:
+            return self.holder(token)
+        return self.proxy.holder(headers, address) if self.proxy else None
+
+    def holder(self, token: str | None) -> Holder:
+        """Return whose a token is; who needs none may do everything."""
+        return self.holders.get(token or "", Holder())
+
+    def renew(self, tokens: Mapping[str, Holder]) -> None:
+        """Require one of these tokens from now on; each has its holder.
 
         Raises:
             AccessError: if the server may not run with them; then the earlier ones stay.
         """
-        check_access(replace(self, tokens=tuple(tokens), names=tokens))
-        self.names = {**self.names, **tokens}  # A request that is being checked finds its name.
-        self.tokens, self.names = tuple(tokens), tokens
-
-
-def read_tokens(file: Path | None, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the tokens of a file, or else those of the environment, each with its name.
-
-    A line of a file has a token, or a name and a token; the environment has tokens between blanks.
-
-    Raises:
-        AccessError: if the file cannot be read or holds none.
-    """
-    if file is None:
-        return dict.fromkeys(environ.get(TOKENS_VARIABLE, "").split(), "")
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise AccessError(f"{file}: the tokens cannot be read ({_reason(error)}).") from error
-    tokens: dict[str, str] = {}
-    for line in lines:
-        *name, token = line.split() or [""]
-        if token:
-            tokens[token] = " ".join(name)
-    if not tokens:
-        raise AccessError(
-            f"{file}: holds no token; write one per line, with or without a name before it."
-        )
-    return tokens
+        check_access(replace(self, tokens=tuple(tokens), holders=tokens))
+        self.holders = {
+            **self.holders,
+            **tokens,
+        }  # A request that is being checked finds its holder.
+        self.tokens, self.holders = tuple(tokens), tokens
 
 
 def check_access(access: Access) -> None:
@@ -133,7 +137,7 @@ def check_access(access: Access) -> None:
         raise AccessError(
             "certificates of clients need TLS; give the server's own and its key too."
         )
-    if not (access.is_local or access.tokens or access.client_ca_file):
+    if not (access.is_local or access.is_asked or access.client_ca_file):
         raise AccessError(
             f"{access.host} is reached from other machines and would let everyone in; give "
             f"tokens in a file or in {TOKENS_VARIABLE}, or the authority of clients' certificates, "
@@ -188,48 +192,9 @@ def tls_options(access: Access) -> dict[str, Any]:
     }
 
 
-class GrpcCertificates:
-    """The certificates of a gRPC server, which can be read again while it runs.
-
-    Raises:
-        AccessError: by each method, if a file cannot be read.
-    """
-
-    def __init__(self, cert_file: Path, key_file: Path, client_ca_file: Path | None) -> None:
-        self._files = (cert_file, key_file, client_ca_file)
-        self._new: grpc.ServerCertificateConfiguration | None = None  # for the next connection
-
-    def credentials(self) -> grpc.ServerCredentials:
-        """Return the credentials of the server."""
-        needs_client = self._files[2] is not None
-        return grpc.dynamic_ssl_server_credentials(self._read(), self._take_new, needs_client)
-
-    def renew(self) -> None:
-        """Read the files again, for new connections."""
-        self._new = self._read()
-
-    def _take_new(self) -> grpc.ServerCertificateConfiguration | None:
-        new, self._new = self._new, None
-        return new
-
-    def _read(self) -> grpc.ServerCertificateConfiguration:
-        try:
-            cert, key, roots = (file.read_bytes() if file else None for file in self._files)
-        except OSError as error:
-            raise AccessError(f"{error.filename}: cannot be read ({_reason(error)}).") from error
-        return grpc.ssl_server_certificate_configuration([(key, cert)], roots)
-
-
-def grpc_certificates(access: Access) -> GrpcCertificates | None:
-    """Return the certificates of a gRPC server; None where there is none."""
-    if access.cert_file is None or access.key_file is None:
-        return None
-    return GrpcCertificates(access.cert_file, access.key_file, access.client_ca_file)
-
-
-def is_allowed(authorization: Iterable[str], access: Access) -> bool:
-    """Return whether the `Authorization` header holds one of the tokens, where one is needed."""
-    return not access.tokens or token_of(authorization, access) is not None
+def address_of(scope: Scope) -> str:
+    """Return the address that a request comes from, "" where it has none."""
+    return str((scope.get("client") or ("",))[0])
 
 
 def token_of(authorization: Iterable[str], access: Access) -> str | None:
@@ -241,10 +206,15 @@ def token_of(authorization: Iterable[str], access: Access) -> str | None:
 
 def known_token(given: str, access: Access) -> str | None:
     """Return a token; None where the server does not know it."""
-    data = given.encode("utf-8", "surrogateescape")
-    # All tokens are compared in full, so that the time reveals nothing.
-    same = [token for token in access.tokens if hmac.compare_digest(data, token.encode())]
+    # All tokens are compared, so that the time reveals nothing.
+    same = [token for token in access.valid if is_same(given, token)]
     return same[0] if same else None
+
+
+def may_not(role: Role, method: str, path: str) -> str | None:
+    """Return why a role may not make a request; None where it may."""
+    allowed = roles_for(method, path)
+    return None if role in allowed else refusal(role, allowed)
 
 
 def foreign(headers: Mapping[str, list[str]], access: Access) -> str | None:
@@ -304,12 +274,14 @@ class AccessMiddleware:
             await _refuse(send, headers, Status(code=PERMISSION_DENIED, message=why))
         elif self._page and self._is_for_people(scope, headers):
             await self._page(scope, receive, send)
-        elif not is_allowed(headers.get("authorization", []), self._access):
+        elif (holder := self._access.asking(headers, address_of(scope))) is None:
             await _refuse(send, headers, Status(code=UNAUTHENTICATED, message=_WHO))
         else:
             accepted(scope)
-            token = token_of(headers.get("authorization", []), self._access)
-            scope[WHO] = self._access.names.get(token or "")
+            if why := may_not(holder.role, scope["method"], scope["path"]):
+                await _refuse(send, headers, Status(code=PERMISSION_DENIED, message=why))
+                return
+            scope[WHO] = holder.name
             await self._app(scope, receive, send)
 
     def _is_for_people(self, scope: Scope, headers: Mapping[str, list[str]]) -> bool:
@@ -352,15 +324,23 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         """Pass a call to its handler, or to a handler that refuses it."""
         said = handler_call_details.invocation_metadata
         given = [str(value) for name, value in said if name == "authorization"]
-        is_open = handler_call_details.method.startswith(_OPEN_SERVICE)
-        if is_open or is_allowed(given, self._access):
+        holder = self._access.asking({"authorization": given}, "")
+        if handler_call_details.method.startswith(_OPEN_SERVICE):
             return await continuation(handler_call_details)
+        if holder and not may_not(holder.role, "POST", _SENT_BY_GRPC):
+            return await continuation(handler_call_details)
+        if holder:
+            return grpc.stream_unary_rpc_method_handler(_refuse_role)
         # A handler of streams neither reads nor unpacks the message.
         return grpc.stream_unary_rpc_method_handler(_refuse_call)
 
 
 async def _refuse_call(_messages: object, context: grpc.aio.ServicerContext) -> None:
     await context.abort(grpc.StatusCode.UNAUTHENTICATED, _WHO)
+
+
+async def _refuse_role(_messages: object, context: grpc.aio.ServicerContext) -> None:
+    await context.abort(grpc.StatusCode.PERMISSION_DENIED, _WRONG_ROLE)
 
 
 async def _refuse(send: Send, headers: Mapping[str, list[str]], status: Status) -> None:
@@ -385,7 +365,3 @@ def _hostname(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
-
-
-def _reason(error: OSError | UnicodeDecodeError) -> str:
-    return str(error.strerror) if isinstance(error, OSError) else "it is not UTF-8"

@@ -22,7 +22,7 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.times import utc_s
 from looptrace.collector.server.ingest_log import IngestLog
-from looptrace.collector.server.postponement import Asked, Waiting
+from looptrace.collector.server.postponement import AskedTraces, WaitingSpans
 from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store.locks import DamagedFileError, StoreError
 from looptrace.collector.store.retention import CAUSES, Retention, texts_of
@@ -96,10 +96,10 @@ class Archiver:
         self._limits = settings.server
         self._detected_seq = detected_seq
         self._on_ready = on_ready
-        self._asked = Asked()
+        self._asked = AskedTraces()
         self._read_seq = 0  # row of the log up to which all spans are stored or wait
         self._dialects = settings.policy.dialects
-        self._waiting = Waiting(self._dialects)
+        self._waiting = WaitingSpans(self._dialects)
         self._worker = Worker("looptrace-archiver", self._run)
 
     def version(self) -> tuple[int, int]:

@@ -55,6 +55,8 @@ from looptrace.collector.server.api_responses import (
     described,
     wrong,
 )
+from looptrace.collector.server.incidents.incidents_api import IncidentsApi
+from looptrace.collector.server.incidents.silences_api import SilencesApi
 from looptrace.collector.server.openapi import JSON, Answer, Parameter, operation
 from looptrace.collector.server.streams.asked_tasks import asked_of, tasks_of
 from looptrace.collector.server.streams.event_feed import EventFeed
@@ -91,6 +93,16 @@ class GatesApi:
     decided: Callable[[], None]
     stored: Callable[[], Awaitable[None]]
 
+    @property
+    def incidents(self) -> IncidentsApi:
+        """The routes of incidents."""
+        return IncidentsApi(self.store_dir, self.decided)
+
+    @property
+    def silences(self) -> SilencesApi:
+        """The routes of silences."""
+        return SilencesApi(self.store_dir, self.decided)
+
     def routes(self) -> list[Route]:
         """Return the routes; the stream and metrics come before gates, whose ids they might be."""
         return [
@@ -99,6 +111,8 @@ class GatesApi:
             Route(GATES_PATH, self.gates, methods=["GET"]),
             Route(GATES_PATH + "/{id}", self.gate, methods=["GET"]),
             Route(RESOLVE_PATH, self.resolve, methods=["POST"]),
+            *self.incidents.routes(),
+            *self.silences.routes(),
             Route(TASKS_PATH, self.tasks, methods=["GET"]),
             Route(WARMING_PATH, self.warming, methods=["GET"]),
             Route(TASK_PATH, self.task, methods=["GET"]),

@@ -28,14 +28,13 @@ from looptrace.collector.server.packed_spans import LOG, Postponed, packed, unpa
 from looptrace.collector.server.receiver.receiver_metrics import Instrument
 from looptrace.collector.server.receiver.sink import SinkFull
 from looptrace.collector.server.reserve import Reserve
-from looptrace.collector.store.layout import read_evaluated, write_evaluated
-from looptrace.collector.store.locks import NAME, StoreError
+from looptrace.collector.store.layout import LOG_FILE, read_evaluated, write_evaluated
+from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.sqlite_file import connect, explained, is_read_only
 from looptrace.collector.worker import Worker
 
 _logger = logging.getLogger(__name__)
 
-FILE_NAME = f"{NAME}.log.db"
 # Blocks that share a transaction; more would make the first of them wait.
 _BLOCKS_A_COMMIT = 256
 # The most bytes of one read, as they are packed.
@@ -106,7 +105,7 @@ def spans_waiting(store_dir: Path) -> int:
     Raises:
         StoreError: if the log cannot be read.
     """
-    path = store_dir / FILE_NAME
+    path = store_dir / LOG_FILE
     if not path.exists():
         return 0
     with explained(path, LOG), closing(connect(path, LOG, create=False)) as sql:
@@ -120,7 +119,7 @@ def log_of(store_dir: Path, bytes_max: int) -> IngestLog:
     Raises:
         StoreError: if the file is something else or cannot be used.
     """
-    path, noted = store_dir / FILE_NAME, read_evaluated(store_dir)
+    path, noted = store_dir / LOG_FILE, read_evaluated(store_dir)
     if noted.is_served and not (path.is_file() and path.stat().st_size):
         _logger.warning(
             "%s: was lost; spans that were acknowledged and not stored yet cannot be found again",

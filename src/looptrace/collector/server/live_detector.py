@@ -196,7 +196,7 @@ class _Judge:
         store_dir: Path,
         settings: Settings,
         log: IngestLog,
-        judged: DetectorCounts,
+        counts: DetectorCounts,
         shown: Shown,
         pause: Callable[[float], bool],
         on_events: Callable[[Sequence[GateEvent]], None],
@@ -205,7 +205,7 @@ class _Judge:
         self._dir = store_dir
         self._log = log
         self._gates = gates
-        self._judged = judged
+        self._counts = counts
         self._shown, self._shown_s = shown, 0.0
         self._pause = pause
         self._on_events = on_events
@@ -252,8 +252,8 @@ class _Judge:
         The log is read in pieces. In the last one the newest tasks come first, and new spans are
         evaluated beside it.
         """
-        end_seq, read_seq = self._log.last_seq(), self._judged.seq
-        self._judged.backlog_spans = self._log.spans
+        end_seq, read_seq = self._log.last_seq(), self._counts.seq
+        self._counts.backlog_spans = self._log.spans
         _logger.info("catching up with %d spans of the log", self._log.spans)
         stored = self._read_touched(logged_names(self._log, read_seq, end_seq, self._dialects))
         yield
@@ -268,15 +268,15 @@ class _Judge:
                 came = self._log.read(read_seq, SPANS_A_TICK) if is_last else None
                 self._replay(backlog, came, is_last=is_last)
                 read_seq = came.seq if came else read_seq
-                self._judged.backlog_spans = backlog.spans_left
+                self._counts.backlog_spans = backlog.spans_left
                 yield
             piece = self._log.read(read_seq, BACKLOG_SPANS, end_seq)
         self._record_later()
         self._record_left()
         # The others are of tasks that were quiet for long, and are evaluated as new ones.
         self._seen.update(each.id for each in self._pending if each.trace_id in self._touched)
-        self._judged.seq = max(read_seq, self._judged.seq)
-        self._judged.is_current = 1
+        self._counts.seq = max(read_seq, self._counts.seq)
+        self._counts.is_current = 1
         self._on_events([])  # The evaluated spans may be stored now.
 
     def _read_touched(self, names: set[str]) -> pl.DataFrame:
@@ -307,7 +307,7 @@ class _Judge:
         self._stored.note_read(ties)
         with self._replaying(set(turns["trace_id"])):
             self._note(self._live.feed(with_decisions(turns, decided, self._sameness)).states)
-        if not self._judged.is_current:
+        if not self._counts.is_current:
             self._replayed.add(turns)
         self._live.know(spans)
 
@@ -323,17 +323,17 @@ class _Judge:
         """Process some of the backlog, with all known turns of its tasks, and then new spans."""
         new = came.spans if came else SPAN_SCHEMA.to_frame()
         spans = backlog.take(SPANS_A_TICK, new).sort("end_ns")
-        with self._failing(self._judged.seq), self._replaying(self._touched):
+        with self._failing(self._counts.seq), self._replaying(self._touched):
             rows = self._live.replay(spans.iter_slices(SPANS_A_TICK))
             turns = pl.DataFrame(rows, TURN_SCHEMA, orient="row")
             fed = self._live.feed(with_decisions(turns, self._gates.resolutions(), self._sameness))
             self._note_fed(len(rows), fed, is_whole=is_last)
             self._replayed.replace(turns)
             self._tell_outages(rows)
-        with self._failing(self._judged.seq):
+        with self._failing(self._counts.seq):
             news = self._note_taken(new)
             self._replayed.add(pl.DataFrame(news, TURN_SCHEMA, orient="row"))
-        self._judged.spans += spans.height + new.height
+        self._counts.spans += spans.height + new.height
 
     def _attend(self) -> None:
         """See to gates on which nobody decides."""
@@ -349,7 +349,7 @@ class _Judge:
         """Process the waiting spans; return whether there are more than fit in one step."""
         self._attend()
         said = [each for each in self._gates.resolutions() if each.id not in self._seen]
-        logged = self._log.read(self._judged.seq, SPANS_A_TICK)
+        logged = self._log.read(self._counts.seq, SPANS_A_TICK)
         if said:
             self._read_stored({each.trace_id for each in said})
             turns = resolution_turns(said, self._sameness)
@@ -359,7 +359,7 @@ class _Judge:
             self._take(logged)
         if self._live.engine.late_tasks and time.monotonic() > self._mend_s:
             began_s = time.monotonic()
-            with self._failing(self._judged.seq):
+            with self._failing(self._counts.seq):
                 self._note_fed(0, self._live.mend())
             ended_s = time.monotonic()
             self._mend_s = ended_s + (ended_s - began_s) * (1 / MEND_SHARE_MAX - 1)
@@ -377,8 +377,8 @@ class _Judge:
     def _take(self, logged: Logged) -> None:
         with self._failing(logged.seq):
             self._note_taken(logged.spans)
-        self._judged.seq = logged.seq
-        self._judged.spans += logged.spans.height
+        self._counts.seq = logged.seq
+        self._counts.spans += logged.spans.height
 
     @contextmanager
     def _failing(self, seq: int) -> Iterator[None]:
@@ -389,7 +389,7 @@ class _Judge:
             raise
         except Exception:
             _logger.exception("the rules failed on rows up to %d of the log", seq)
-            self._judged.failed += 1
+            self._counts.failed += 1
 
     def _note_taken(self, spans: pl.DataFrame) -> Sequence[Turn]:
         if self._stored.has_more:
@@ -406,7 +406,7 @@ class _Judge:
             self._later.append(replace(fed, states=changed))
         elif fed.events or fed.moved or changed or self._names_anew():
             self._record(fed, changed)
-        self._judged.turns += turns
+        self._counts.turns += turns
         self._show()
 
     def _record_later(self) -> None:
@@ -446,7 +446,7 @@ class _Judge:
                     raise
                 _logger.warning("%s", error)
         self._renamed.clear()
-        self._judged.events += len(new)
+        self._counts.events += len(new)
         if self._gates.last_seq() > seq:  # Gates may have been withdrawn beside what is new.
             self._on_events(new)
 
@@ -466,7 +466,7 @@ class _Judge:
         for outage in self._outages.feed(failures):
             if outage.id not in self._outages_emitted:
                 self._outages_emitted[outage.id] = outage.known_ns
-                self._judged.outages += 1
+                self._counts.outages += 1
                 about = (len(outage.sessions), outage.id, outage.error_kind)
                 # The text of the failure is content, and stays in the store.
                 _logger.warning("an outage in %d sessions at once: %s, %s", *about)
@@ -487,7 +487,7 @@ class _Judge:
         return changed
 
     def _show(self) -> None:
-        judged, live, traces = self._judged, self._live.engine, self._live.traces
-        judged.late, judged.tasks, judged.tasks_evicted = live.late, len(live), live.evicted
-        judged.traces, judged.traces_dropped = len(traces), traces.dropped
-        judged.events_alone = self._live.log_events.lost
+        counts, live, traces = self._counts, self._live.engine, self._live.traces
+        counts.late, counts.tasks, counts.tasks_evicted = live.late, len(live), live.evicted
+        counts.traces, counts.traces_dropped = len(traces), traces.dropped
+        counts.events_alone = self._live.log_events.lost

@@ -89,7 +89,7 @@ class LoopMetrics:
             ),
             Instrument(
                 "looptrace.detection.lag_seconds",
-                "Age of the oldest request that was acknowledged and on which no rule has run.",
+                "Age of the oldest acknowledged request that the rules have not run on.",
                 self._lag,
                 "gauge",
             ),

@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.collector.api_bodies import ApiError, DecisionBody
+from looptrace.collector.api_bodies import ApiError, DecisionBody, SilenceBody, WordBody
 from looptrace.collector.server.access import OPEN_PATHS
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -32,6 +32,7 @@ _ABOUT = {
     "which is not described here. If access is refused, the answer is a google.rpc.Status, "
     "with 401 or 403.",
 }
+_BODIES = {body.__name__ for body in (DecisionBody, WordBody, SilenceBody)}
 _TOKEN = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
 
 
@@ -125,7 +126,7 @@ def _schemas(operations: Iterable[Operation]) -> tuple[dict[Any, Any], dict[str,
         for key, field in component["properties"].items():
             if key.endswith("_ns"):
                 field["description"] = "Nanoseconds since 1970, UTC."
-        if name != DecisionBody.__name__:  # Answers have all fields.
+        if name not in _BODIES:  # Answers have all fields.
             component["required"] = list(component["properties"])
             for field in component["properties"].values():
                 field.pop("default", None)

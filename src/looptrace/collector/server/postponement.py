@@ -23,7 +23,7 @@ from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.server.packed_spans import Postponed, packed
 
 # The turns of a stored span take some 0.1 ms, so that a session of up to 6,000 spans takes 0.2
-# percent of a core. A longer one takes more, because nobody should miss its end for longer.
+# percent of a core. Longer sessions cost more, because the wait is capped at five minutes.
 WAIT_S_A_SPAN = 0.05
 WAIT_S_MAX = 300.0
 # Spans that wait are in memory, too, packed to 200 to 600 bytes each. With more, none waits.
@@ -61,7 +61,7 @@ class Plan:
     stored: list[int]  # numbers of parts
 
 
-class Waiting:
+class WaitingSpans:
     """The spans that wait, and when the turns of each trace were last made."""
 
     def __init__(self, dialects: DialectTable = SHIPPED) -> None:
@@ -152,7 +152,7 @@ class Waiting:
         return set(groups.values()) - waiting | {groups[each] for each in asked if each in groups}
 
 
-class Asked:
+class AskedTraces:
     """Traces whose spans do not wait, because somebody wants to look at them in the store."""
 
     def __init__(self) -> None:
@@ -179,8 +179,8 @@ class Asked:
     def done(self) -> None:
         """Note that a round worked.
 
-        The names are for the next one, too: the rules may have told of spans a moment before this
-        round could see that they had.
+        The names are kept for the next one, because an event may name spans that this round could
+        not read yet.
         """
         self._before = [names for names in self._taken if names is not None]
         self._taken = []

@@ -21,7 +21,9 @@ from typing import Any, NoReturn
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.analyzer.settings.toml_writer import toml_of
-from looptrace.collector.server.access import Access, GrpcCertificates, check_tls
+from looptrace.collector.server.access import Access, check_tls
+from looptrace.collector.server.receiver.grpc_certificates import GrpcCertificates
+from looptrace.collector.server.tokens.token_file import Holder
 from looptrace.errors import LooptraceError
 
 if sys.platform != "win32":
@@ -74,7 +76,7 @@ def end_within(seconds: float) -> None:
 
     def watch() -> None:
         time.sleep(seconds)
-        # Whoever should read the logs may hang, too.
+        # The reader of the logs may hang, too.
         last = "the stop took %.1f s, and was cut off; the next start does what is left"
         saying = Thread(target=_logger.warning, args=(last, seconds), daemon=True)
         saying.start()
@@ -116,8 +118,9 @@ class Reload:
 
     access: Access
     settings: Settings  # in force
-    read_tokens: Callable[[], Mapping[str, str]]
+    read_tokens: Callable[[], Mapping[str, Holder]]
     read_settings: Callable[[], Settings]
+    on_result: Callable[[str], None] = lambda _: None
     http: ssl.SSLContext | None = None
     grpc: GrpcCertificates | None = None
     client_ca: bytes = b""  # in force
@@ -141,7 +144,9 @@ class Reload:
                 results.append(renew())
             except (LooptraceError, OSError) as error:
                 results.append(f"the {what} stay as they were: {error}")
-        _logger.warning("SIGHUP: %s", "; ".join(result.rstrip(".") for result in results))
+        result = "; ".join(result.rstrip(".") for result in results)
+        self.on_result(result)
+        _logger.warning("SIGHUP: %s", result)
 
     def _renew_tokens(self) -> str:
         before = self.access.tokens

@@ -33,7 +33,6 @@ from looptrace.collector.server.access import (
     Page,
     check_access,
     check_tls,
-    grpc_certificates,
     tls_options,
 )
 from looptrace.collector.server.api_responses import error_handlers
@@ -43,6 +42,7 @@ from looptrace.collector.server.ingest_log import log_of
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
 from looptrace.collector.server.metrics import Metrics
+from looptrace.collector.server.receiver.grpc_certificates import grpc_certificates
 from looptrace.collector.server.receiver.grpc_receiver import grpc_server
 from looptrace.collector.server.receiver.http_receiver import BACKLOG, otlp_routes, uvicorn_options
 from looptrace.collector.server.receiver.pipeline import Pipeline
@@ -221,7 +221,7 @@ class Service:
             self.exporter.wake()
         if self.judge:
             self.judge.wake()
-        # Whoever hears of it looks at the store next.
+        # Receivers of an event usually open its report next.
         self.archiver.ask({event.trace_id for event in events})
 
     async def _stored(self) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.gates.resolutions import Resolution
 from looptrace.analyzer.text.digests import digest
+from looptrace.collector.store.buckets.evaluated import EvaluatedBucket, buckets_short
 from looptrace.collector.store.buckets.gated_tasks import decisions_in_turns
-from looptrace.collector.store.buckets.judged import Judged, buckets_short
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import EVENTS_LOST, read_evaluated, write_evaluated
 
 
-class Evaluation:
+class StoreEvaluation:
     """The settings and gates of a store's last evaluation.
 
     `losses` are sentences on parts that were lost, and how much of them was found again.
@@ -79,15 +79,15 @@ class Evaluation:
             "a judge, and what webhooks had to send; they get the openings of the open gates again."
         )
 
-    def buckets_short(self, judged: dict[int, Judged]) -> list[int]:
+    def buckets_short(self, evaluated: dict[int, EvaluatedBucket]) -> list[int]:
         """Return the buckets that lost turns or findings; lost spans are reported, once.
 
         Raises:
             StoreError: if a file is not what looptrace wrote.
         """
-        derived, spans = buckets_short(self._dir, judged)
+        derived, spans = buckets_short(self._dir, evaluated)
         for bucket in spans:
-            del judged[bucket]
+            del evaluated[bucket]
             self.losses.append(
                 f"{self._dir}/spans/day=*/bucket={bucket:02}: spans were lost; their turns, "
                 "findings and gates stay until others come for their tasks, so ingest the traces "

@@ -1,4 +1,4 @@
-"""The decisions as SQL views: events, gates, pivots, opinions and tasks, copied from SQLite.
+"""The decisions as SQL views: events, gates, incidents, pivots, opinions and tasks, from SQLite.
 
 DuckDB's wheel does not contain its extension for SQLite, which would be downloaded. So Python reads
 the tables and hands them over whole; they are small beside the turns.
@@ -15,7 +15,9 @@ import polars as pl
 
 from looptrace.analyzer.gates.decisions import Decision
 from looptrace.analyzer.gates.events import EventType, GateCause, TaskStatus
+from looptrace.analyzer.gates.incidents import IncidentState
 from looptrace.analyzer.schema.column import Column, schema_of
+from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import GATES_FILE, read_evaluated
 from looptrace.collector.store.reader import open_gates
 
@@ -31,7 +33,7 @@ _DECISION = f"decision of a person: {_names(Decision)}"
 
 
 class View(NamedTuple):
-    """One view: its query for SQLite, and its columns."""
+    """One view: its query for SQLite ("" for incidents, which are derived), and its columns."""
 
     sql: str
     columns: tuple[Column, ...]
@@ -49,7 +51,7 @@ _EVENT_COLUMNS = (
     Column("action", _TEXT, "name", "action for the agent", "a resolution or a reset"),
     Column("turn", _INT, "turns", "turn of the task; a message has the turn before it"),
     Column("attempts", _INT, "times", "attempts since the last reset or order to move on"),
-    Column("loop_count", _INT, "times", "repeats since then; for a reset those that it ended"),
+    Column("loop_count", _INT, "times", "repeats since then; of a reset the repeats that it ended"),
     Column("signature", _TEXT, "text", "short form of what repeats"),
     Column("reason", _TEXT, "text", "the loop in words; for a reset `person`, `completed`, `idle`"),
     Column("gate", _TEXT, "id", 'gate that the event opens or resolves, else ""'),
@@ -78,6 +80,26 @@ _GATE_COLUMNS = (
         f"{_UNRESOLVED}, or a message in the trace resolved it",
     ),
     Column("note", _TEXT, "text", "what the person wrote", f"{_UNRESOLVED}, or without a note"),
+    Column("incident", _TEXT, "id", "the incident: `incidents.id`"),
+)
+_INCIDENT_COLUMNS = (
+    Column("id", _TEXT, "id", "the incident, the same in every store"),
+    Column("state", _TEXT, "name", f"its state: {_names(IncidentState)}"),
+    Column("family", _TEXT, "name", "folder of the rules that see its loop, or one rule"),
+    Column("tool", _TEXT, "name", 'tools of one round, "" for none'),
+    Column("signature", _TEXT, "text", "short form of what repeats"),
+    Column("agent", _TEXT, "name", 'agent of the loop; "" where the whole task loops'),
+    Column("service", _TEXT, "name", "service (`service.name`)"),
+    Column("reason", _TEXT, "text", "the newest loop in words"),
+    Column("first_ns", _INT, _NS, "opening of its first gate"),
+    Column("last_ns", _INT, _NS, "opening of its last gate"),
+    Column("tasks", _INT, "tasks", "tasks with a gate of it"),
+    Column("gates", _INT, "gates", "gates, without those that were withdrawn"),
+    Column("gates_open", _INT, "gates", "those on which nobody has decided"),
+    Column("seconds", pl.Float64(), "s", "what its loops had lasted at their gates"),
+    Column("input_tokens", _INT, "tokens", "tokens that models had read meanwhile"),
+    Column("output_tokens", _INT, "tokens", "tokens that models had written meanwhile"),
+    Column("owner", _TEXT, "name", "whose it is", "nobody's"),
 )
 _PIVOT_COLUMNS = (
     Column("event", _TEXT, "id", "event that issued it: `events.id`"),
@@ -123,7 +145,7 @@ GATE_VIEWS = {
     "gates": View(
         """
         SELECT id, event, task, rule, signature, why, loop_count, opened_ns, status, resolved_ns,
-            decision, note
+            decision, note, incident
         FROM gates
         """,
         _GATE_COLUMNS,
@@ -138,6 +160,7 @@ GATE_VIEWS = {
         """,
         _OPINION_COLUMNS,
     ),
+    "incidents": View("", _INCIDENT_COLUMNS),
     "tasks": View(
         "SELECT task, status, pivot_count, loop_count, updated_ns FROM tasks", _TASK_COLUMNS
     ),
@@ -157,9 +180,16 @@ def create_gate_views(connection: duckdb.DuckDBPyConnection, stores: Iterable[Pa
         if (store_dir / GATES_FILE).is_file() or read_evaluated(store_dir).events:
             with open_gates(store_dir) as gates:
                 for name, view in GATE_VIEWS.items():
-                    frames[name].append(gates.table(view.sql, schemas[name]))
+                    table = gates.table(view.sql, schemas[name]) if view.sql else None
+                    frames[name].append(_incidents(gates) if table is None else table)
     for name, parts in frames.items():
         create_table(connection, name, pl.concat(parts))
+
+
+def _incidents(gates: GateStore) -> pl.DataFrame:
+    schema = schema_of(_INCIDENT_COLUMNS)
+    rows = [[getattr(each, name) for name in schema] for each in gates.incidents()]
+    return pl.DataFrame(rows, schema, orient="row")
 
 
 def create_table(connection: duckdb.DuckDBPyConnection, name: str, rows: pl.DataFrame) -> None:

@@ -28,22 +28,21 @@ from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
-from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.session_names import session_name
-from looptrace.collector.content.redaction import redact_text
-from looptrace.collector.store.gate_file import tables as queries
-from looptrace.collector.store.gate_file.stored_gates import StoredGate, StoredGates
+from looptrace.collector.store.gate_file import queries
+from looptrace.collector.store.gate_file.incidents import Incidents
+from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from looptrace.collector.store.gate_file.tables import GATES
-from looptrace.collector.store.key import content_key
 from looptrace.collector.store.outbox import enqueue
 from looptrace.collector.store.sqlite_file import connect, json_of
 from looptrace.rules.vocabulary import NS_PER_S
 
 # The reason of a gate that ends without a decision.
 WITHDRAWN = "late spans, or other settings, show no loop here"
-WHO_CHARS_MAX = 100  # of the name of the person who resolved a gate
 _PERSON = "person"  # the reason of a gate that ends by a decision
 _JUDGE = "judge"
+# What is silenced; the openings of gates are held back, and the others are of that moment only.
+_SILENCED = ("gate_opened", "gate_unanswered", "loop_detected", "pivot_issued")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class _LateNames:
     parked: set[str] = field(default_factory=set)
 
 
-class GateStore(StoredGates):
+class GateStore(Incidents):
     """One connection to a gate store. Several processes may each have one.
 
     Recorded events go to the outbox of these webhooks.
@@ -158,9 +157,9 @@ class GateStore(StoredGates):
             pivot = (event.id, event.task, event.pivots, event.entropy_count, event.at_ns)
             self._sql.execute("INSERT INTO pivots VALUES (?, ?, ?, ?, ?)", pivot)
         elif event.type == "gate_opened":
-            of = (event.gate, event.id, event.task, event.rule, event.signature, event.why)
+            of = (event.gate, event.task, event.rule, event.signature, event.why)
             at = (event.loop_count, event.at_ns, opening and json_of(opening))
-            self._sql.execute(queries.ADD_GATE, (*of, *at))
+            self._sql.execute(queries.ADD_GATE, (*of, *at, event.id))
         elif event.type == "gate_resolved":
             said = (event.at_ns, event.decision, event.note, event.gate)
             self._sql.execute(queries.RESOLVE_GATE, said)
@@ -205,6 +204,7 @@ class GateStore(StoredGates):
         """Put an event into the outbox of the webhooks that want it, but some, from a time on."""
         if not self._webhooks:
             return
+        but = {*but, *self._unaware(event, due_ns)}
         # What follows on a gate goes to the webhooks that got its opening, under any of its names.
         about = [event]
         passed_to = {name for (name,) in self._rows(queries.PASSED_TO, event.gate)}
@@ -217,7 +217,11 @@ class GateStore(StoredGates):
             if webhook.takes(event) and webhook.name not in but
             if webhook.name in passed_to or any(map(webhook.wants, about))
         ]
-        enqueue(self._sql, event.id, wanting, len(self._webhooks), due_ns)
+        held = self._silenced(about[0], due_ns) if event.type in _SILENCED else None
+        if held and event.type != "gate_opened":
+            return
+        silence, due_ns = held or (None, due_ns)
+        enqueue(self._sql, event.id, wanting, len(self._webhooks), due_ns, silence)
 
     def _put(self, state: TaskState, opened: Collection[str], now_ns: int, ends_ns: int) -> None:
         """Write the state of a task, and open its gate; `opened` are the gates opened now.
@@ -350,20 +354,6 @@ class GateStore(StoredGates):
             for gate in self.gates("open"):
                 if gate.id in gate_ids:
                     self._send_on(self._opening(gate.id), now_ns)
-
-    def _resolve(
-        self, gate: StoredGate, decision: str, note: str | None, at_ns: int, who: str | None
-    ) -> None:
-        at_ns = max(at_ns, gate.opened_ns + 1)
-        words, name = self._redacted(note, who)
-        row = (digest(f"resolution {gate.id} {at_ns}"), gate.id, at_ns, decision, words)
-        name = name and plain(name, WHO_CHARS_MAX)
-        self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?, ?)", (*row, name))
-
-    def _redacted(self, *texts: str | None) -> list[str | None]:
-        """Return what people and judges write without secrets: all of it enters here."""
-        key = content_key(self.path.parent)
-        return [text and redact_text(text, key) for text in texts]
 
     def add_opinion(
         self, gate_id: str, opinion: Opinion | NoOpinion, *, resolves: bool = False

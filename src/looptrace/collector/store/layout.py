@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from looptrace.collector.store.locks import EVALUATE, MARKER, NAME, StoreError, sync_folder
-from looptrace.collector.store.tables.parquet import BUCKETS
+from looptrace.collector.store.tables.file_names import BUCKETS
 
 UNFINISHED_FILE = (
     f"{NAME}.unfinished"  # This file exists while turns and findings may lag behind the spans.
@@ -20,13 +20,19 @@ UNFINISHED_FILE = (
 RULES_FILE = f"{NAME}.rules"  # `Evaluated`, as JSON.
 
 
-JUDGED_FILE = f"{NAME}.judged"  # The source of each bucket's findings, and its number of rows.
+EVALUATED_FILE = f"{NAME}.judged"  # The source of each bucket's findings, and its number of rows.
 
 
 RETENTION_FILE = f"{NAME}.retention"  # The days that are to be deleted, and those that were.
 
 
 GATES_FILE = f"{NAME}.gates.db"
+
+
+AUDIT_FILE = f"{NAME}.audit.jsonl"
+
+
+LOG_FILE = f"{NAME}.log.db"  # Spans that a server acknowledged and has not stored yet.
 
 
 SCHEMA_VERSION = 6

@@ -7,8 +7,9 @@ kill in between sends the event once more and loses none.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.gates.agent_states import AgentState
@@ -24,7 +25,7 @@ ROWS_MAX = 100_000
 KEPT_S = 30 * 86_400
 
 _COUNT = "SELECT count(*) FROM outbox WHERE endpoint = ? AND dead_ns IS NULL"
-_ADD = "INSERT INTO outbox VALUES (?1, ?2, ?3, ?3, 0, NULL, NULL)"
+_ADD = "INSERT INTO outbox VALUES (?1, ?2, ?3, ?3, 0, NULL, NULL, ?4)"
 _KNOW = "INSERT INTO endpoints (name) VALUES (?) ON CONFLICT (name) DO NOTHING"
 _DROP = "UPDATE endpoints SET dropped = dropped + 1 WHERE name = ?"
 _DUE = """
@@ -50,7 +51,7 @@ _RESCHEDULE = """
     UPDATE outbox SET next_try_ns = CASE tries
         WHEN 0 THEN min(next_try_ns, ?2) ELSE min(next_try_ns + ?3, ?2 + ?4)
     END
-    WHERE endpoint = ?1 AND dead_ns IS NULL
+    WHERE endpoint = ?1 AND dead_ns IS NULL AND (silence IS NULL OR next_try_ns <= ?2)
 """
 _FAILING_SINCE = "UPDATE endpoints SET failing_ns = min(failing_ns + ?3, ?2) WHERE name = ?1"
 _DISABLE = "UPDATE endpoints SET disabled_ns = ?, disabled_why = ? WHERE name = ?"
@@ -63,15 +64,52 @@ _REPLAY = """
     WHERE dead_ns >= ?2 AND (?3 IS NULL OR endpoint = ?3)
 """
 _ENDPOINTS = """
-    SELECT name, count(event) FILTER (WHERE dead_ns IS NULL) AS pending,
+    SELECT name,
+        count(event) FILTER (WHERE dead_ns IS NULL AND NOT coalesce(held, 0)) AS pending,
         count(dead_ns) AS dead, delivered, dropped, failing_ns, disabled_ns, disabled_why,
         (SELECT error FROM outbox AS last WHERE last.endpoint = name AND error IS NOT NULL
          ORDER BY next_try_ns DESC LIMIT 1) AS error,
-        min(created_ns) FILTER (WHERE dead_ns IS NULL) AS oldest_ns
-    FROM endpoints LEFT JOIN outbox ON endpoint = name
+        min(created_ns) FILTER (WHERE dead_ns IS NULL AND NOT held) AS oldest_ns,
+        count(event) FILTER (WHERE dead_ns IS NULL AND held) AS silenced
+    FROM endpoints LEFT JOIN (
+        SELECT *, silence NOT NULL AND next_try_ns > ?2 AS held FROM outbox
+    ) ON endpoint = name
     WHERE ?1 IS NULL OR name = ?1
     GROUP BY name ORDER BY name
 """
+# The page of an incident, by the incident that its first gate belongs to now.
+_PAGE = """
+    SELECT pages.gate, told_ns FROM pages JOIN gates ON gates.id = pages.gate
+    WHERE endpoint = ?1 AND incident = ?2 ORDER BY told_ns DESC LIMIT 1
+"""
+_INCIDENT = "SELECT incident FROM gates WHERE id = ?"
+_WAITING = """
+    SELECT events.body FROM gates JOIN events ON events.id = gates.event
+    WHERE incident = ? AND status = 'open' AND NOT EXISTS (
+        SELECT 1 FROM resolutions WHERE gate = gates.id AND resolutions.at_ns > gates.opened_ns
+    )
+    ORDER BY gates.id = ? DESC, opened_ns DESC, gates.id
+"""
+_POSTPONE = "UPDATE outbox SET next_try_ns = ?, created_ns = ?1 WHERE event = ? AND endpoint = ?"
+_BEGIN_PAGE = "INSERT INTO pages VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET told_ns = ?3"
+_END_PAGE = "DELETE FROM pages WHERE endpoint = ? AND gate = ?"
+# One message tells of all gates that wait.
+_ABSORB = """
+    DELETE FROM outbox WHERE endpoint = ?1 AND dead_ns IS NULL AND event IN (
+        SELECT id FROM events WHERE id = outbox.event AND type = ?2
+            AND body ->> 'gate' IN (SELECT id FROM gates WHERE incident = ?3)
+    )
+"""
+_TELLING = ("gate_opened", "gate_unanswered")
+
+
+@dataclass(frozen=True, slots=True)
+class PageGroup:
+    """The incident of a message to an endpoint that groups gates."""
+
+    incident: str
+    gate: str  # the first one of which the endpoint heard, by which it knows the incident
+    gates_open: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +131,7 @@ class Delivery:
     tries: int
     next_try_ns: int
     gate: GateBackground | None = None  # where the event has one
+    group: PageGroup | None = None  # where the endpoint groups gates
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +148,20 @@ class Endpoint:
     disabled_why: str | None = None
     error: str | None = None  # of the latest known try
     oldest_ns: int | None = None  # when the oldest pending one was recorded
+    silenced: int = 0  # held back by a silence
 
 
 def enqueue(
-    sql: sqlite3.Connection, event: str, webhooks: Iterable[Webhook], endpoints: int, now_ns: int
+    sql: sqlite3.Connection,
+    event: str,
+    webhooks: Iterable[Webhook],
+    endpoints: int,
+    due_ns: int,
+    silence: str | None = None,
 ) -> None:
     """Add an event to the outbox of each webhook, within the transaction that records it.
+
+    A `silence` holds it back until it is due.
 
     An endpoint whose share of the rows (one of `endpoints`) is full gets no more; these events are
     counted.
@@ -123,7 +170,7 @@ def enqueue(
         sql.execute(_KNOW, (webhook.name,))
         ((waiting,),) = sql.execute(_COUNT, (webhook.name,))
         if waiting < ROWS_MAX // endpoints:
-            sql.execute(_ADD, (event, webhook.name, now_ns))
+            sql.execute(_ADD, (event, webhook.name, due_ns, silence))
         else:
             sql.execute(_DROP, (webhook.name,))
 
@@ -154,12 +201,54 @@ class Outbox(GateFile):
         rows = self._rows(_STATE, endpoint)
         return bool(rows) and rows[0][1] is not None
 
-    def delivered(self, delivery: Delivery) -> None:
+    def grouped(self, delivery: Delivery, repeat_ns: int, now_ns: int) -> Delivery | None:
+        """Return what to tell an endpoint of an incident; None if this event is told by another.
+
+        The first gate pages, further ones are told together after `repeat_ns` (0: never), and the
+        end is that of the last gate.
+        """
+        event, name = delivery.event, delivery.endpoint
+        rows = self._rows(_INCIDENT, event.gate) if event.gate else ()
+        if not rows:
+            return delivery
+        ((incident,),) = rows
+        waiting = [
+            read_json(body, GateEvent, self.path, GATES)
+            for (body,) in self._rows(_WAITING, incident, event.gate)
+        ]
+        page = next(iter(self._rows(_PAGE, name, incident)), None)
+        is_ended = event.type == "gate_resolved"
+        is_late = event.type in _TELLING and not waiting
+        is_known = page is not None and event.type == "gate_opened"
+        told_ns = page[1] if page else 0
+        if is_known and waiting and repeat_ns and now_ns < told_ns + repeat_ns:
+            with self._transaction():
+                self._sql.execute(_POSTPONE, (told_ns + repeat_ns, event.id, name))
+            return None
+        is_other = event.type == "gate_renamed" and (page is None or page[0] != event.gate)
+        is_end_too_many = is_ended and (page is None or bool(waiting))
+        if is_late or is_other or is_end_too_many or (is_known and not repeat_ns):
+            with self._transaction():
+                self._sql.execute(_TAKE, (event.id, name))
+            return None
+        if event.type in _TELLING:  # The one that waits, if that of the event does not.
+            event = replace(waiting[0], id=event.id, type=event.type, at_ns=event.at_ns)
+        group = PageGroup(incident, page[0] if page else event.gate, len(waiting))
+        return replace(delivery, event=event, group=group)
+
+    def delivered(self, delivery: Delivery, now_ns: int = 0) -> None:
         """Delete a delivery that a receiver has accepted."""
         with self._transaction():
+            if (group := delivery.group) and delivery.event.type in _TELLING:
+                self._sql.execute(_BEGIN_PAGE, (delivery.endpoint, group.gate, now_ns))
             # Another process may have sent it, too.
             if self._sql.execute(_TAKE, (delivery.event.id, delivery.endpoint)).rowcount:
                 self._sql.execute(_DELIVERED, (delivery.endpoint,))
+            if group and delivery.event.type in _TELLING:
+                about = (delivery.endpoint, delivery.event.type, group.incident)
+                self._sql.execute(_ABSORB, about)
+            elif group and delivery.event.type == "gate_resolved":
+                self._sql.execute(_END_PAGE, (delivery.endpoint, group.gate))
 
     def failed(
         self,
@@ -210,9 +299,9 @@ class Outbox(GateFile):
 
     def endpoints(self) -> list[Endpoint]:
         """Return all endpoints that ever had an event."""
-        return [Endpoint(*row) for row in self._rows(_ENDPOINTS, None)]
+        return [Endpoint(*row) for row in self._rows(_ENDPOINTS, None, time.time_ns())]
 
     def endpoint(self, name: str) -> Endpoint:
         """Return the state of an endpoint."""
-        rows = self._rows(_ENDPOINTS, name)
+        rows = self._rows(_ENDPOINTS, name, time.time_ns())
         return Endpoint(*rows[0]) if rows else Endpoint(name)

@@ -27,8 +27,8 @@ from looptrace.collector.store.layout import (
 )
 from looptrace.collector.store.locks import EVALUATE, StoreError, reading
 from looptrace.collector.store.objects.snapshot import Snapshot, local_folder, snapshot_of
+from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import (
-    BUCKETS,
     bucket_files,
     bucket_made_with,
     count_bucket,

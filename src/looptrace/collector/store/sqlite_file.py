@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,7 @@ class Schema:
     """The tables of one kind of file; `steps` are statements by the version from which they start.
 
     `if_damaged` says what to do with a file that cannot be read. A file that `shrinks` returns the
-    space of deleted rows.
+    space of deleted rows. The statements may call `functions`, each of one text.
     """
 
     application_id: int  # identifies the kind of file
@@ -38,6 +38,7 @@ class Schema:
     if_damaged: str
     steps: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     shrinks: bool = False
+    functions: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
 
 
 class SqliteFile:
@@ -108,6 +109,8 @@ def connect(
         try:
             if is_fixed and _pragma(sql, "user_version") in schema.steps:
                 sql = _in_memory(sql, one_thread=one_thread)
+            for name, function in schema.functions.items():
+                sql.create_function(name, 1, function, deterministic=True)
             _prepare(path, sql, schema, create=create)
             if is_fixed:
                 sql.execute("PRAGMA query_only = ON")  # A decision in memory would be lost.

@@ -31,13 +31,13 @@ from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.content.policy import Content, with_content
 from looptrace.collector.store.buckets.derivation import ChangedBucket, Derivation, Derived
-from looptrace.collector.store.buckets.gated_tasks import decided_or_renamed, tasks_gone
-from looptrace.collector.store.buckets.judged import (
-    Judged,
-    judged_of,
-    read_judged,
-    write_judged,
+from looptrace.collector.store.buckets.evaluated import (
+    EvaluatedBucket,
+    evaluated_of,
+    read_evaluated,
+    write_evaluated,
 )
+from looptrace.collector.store.buckets.gated_tasks import decided_or_renamed, tasks_gone
 from looptrace.collector.store.buckets.placement import (
     Placed,
     Traces,
@@ -47,7 +47,7 @@ from looptrace.collector.store.buckets.placement import (
     tied_to,
     together,
 )
-from looptrace.collector.store.evaluation import Evaluation
+from looptrace.collector.store.evaluation import StoreEvaluation
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.layout import (
@@ -62,14 +62,11 @@ from looptrace.collector.store.migration import prepare_store
 from looptrace.collector.store.reader import count_rows
 from looptrace.collector.store.retention import ExpiringDay, Retention, expire
 from looptrace.collector.store.sqlite_file import is_read_only
-from looptrace.collector.store.tables.parquet import (
-    BUCKETS,
-    TABLES,
-    count_bucket,
-)
+from looptrace.collector.store.tables.file_names import BUCKETS
+from looptrace.collector.store.tables.parquet import TABLES, count_bucket
 from looptrace.collector.store.tables.removal import sweep
 
-OnJudged = Callable[[int, int], None]  # derived buckets, and all buckets
+OnEvaluated = Callable[[int, int], None]  # derived buckets, and all buckets
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +143,7 @@ class Writer:
         self._dir = store_dir
         self._policy = policy
         self._gates = gates
-        self._evaluation = Evaluation(store_dir, gates, policy)
+        self._evaluation = StoreEvaluation(store_dir, gates, policy)
         self._threads = threads
         self._resolution_ids: set[str] = set()  # decisions in the turns
         # Of all stored traces: an `add` that read them again would take as long as the store is.
@@ -156,7 +153,7 @@ class Writer:
         self,
         spool: SpanSpool,
         content: Content = "full",
-        on_judged: OnJudged = lambda _done, _all: None,
+        on_evaluated: OnEvaluated = lambda _done, _all: None,
     ) -> Ingested:
         """Add spans (`SPAN_SCHEMA`), and decide on gates; progress is reported by bucket.
 
@@ -177,17 +174,17 @@ class Writer:
         seq_before, opened = self._gates.last_seq(), 0
         with evaluation.finding_again():
             placed = self._place(spool, content)
-            resolutions, judged = evaluation.resolutions(), read_judged(self._dir)
-            again = dict.fromkeys([*stale, *evaluation.buckets_short(judged)])
+            resolutions, evaluated = evaluation.resolutions(), read_evaluated(self._dir)
+            again = dict.fromkeys([*stale, *evaluation.buckets_short(evaluated)])
             decided = decided_or_renamed(self._dir, self._gates)
             touched = together(together(placed.touched, decided), again)
-            for count, derived in enumerate(self._derive(touched, judged), 1):
+            for count, derived in enumerate(self._derive(touched, evaluated), 1):
                 opened += self._decide(derived)
-                on_judged(count, len(touched))
+                on_evaluated(count, len(touched))
             gone = tasks_gone(self._dir, self._gates)
             self._gates.record((), map(TaskState, sorted(gone)), time.time_ns())
         self._resolution_ids.update(each.id for each in resolutions)
-        write_judged(self._dir, judged)
+        write_evaluated(self._dir, evaluated)
         self._evaluation.note()
         unfinished.unlink()
         return Ingested(
@@ -208,11 +205,11 @@ class Writer:
         Raises:
             StoreError: if a file cannot be read or written.
         """
-        judged = read_judged(self._dir)
-        if short := self._evaluation.buckets_short(judged):
+        evaluated = read_evaluated(self._dir)
+        if short := self._evaluation.buckets_short(evaluated):
             self.add(SPAN_SCHEMA.to_frame(), dict.fromkeys(short))
         elif self._evaluation.losses:
-            write_judged(self._dir, judged)
+            write_evaluated(self._dir, evaluated)
         return self._losses()
 
     def _losses(self) -> tuple[str, ...]:
@@ -297,14 +294,14 @@ class Writer:
             note(also)
         if resolutions:
             note(tied_to(self._dir, {each.trace_id for each in resolutions}, self._ties))
-        judged = read_judged(self._dir)
+        evaluated = read_evaluated(self._dir)
         made: dict[str, int] = {}
-        for derived in self._derive(touched, judged):
+        for derived in self._derive(touched, evaluated):
             made |= derived.spans
             # Another part decides on gates, and may have no turn any more that gets its agent late.
             self._gates.add_agents(derived.detection.events, time.time_ns())
         self._resolution_ids.update(each.id for each in resolutions)
-        write_judged(self._dir, judged)
+        write_evaluated(self._dir, evaluated)
         self._evaluation.note()
         (self._dir / UNFINISHED_FILE).unlink()
         return made
@@ -317,30 +314,32 @@ class Writer:
         Raises:
             StoreError: if a file cannot be read or deleted, or the note cannot be written.
         """
-        noted = read_judged(self._dir).items()
-        judged = {b: each for b, each in noted if each == judged_of(self._dir, b, each.source)}
+        noted = read_evaluated(self._dir).items()
+        evaluated = {
+            b: each for b, each in noted if each == evaluated_of(self._dir, b, each.source)
+        }
         retention, gone = expire(self._dir, days_max, bytes_max, now_ns)
         if gone:  # The first turn of a task shows what is left of it.
             self._ties = None
-            left = {b: judged_of(self._dir, b, each.source) for b, each in judged.items()}
-            write_judged(self._dir, left)
+            left = {b: evaluated_of(self._dir, b, each.source) for b, each in evaluated.items()}
+            write_evaluated(self._dir, left)
         return retention, gone
 
     def _derive(
-        self, touched: Mapping[int, Traces], judged: dict[int, Judged]
+        self, touched: Mapping[int, Traces], evaluated: dict[int, EvaluatedBucket]
     ) -> Iterator[Derived]:
         """Derive the turns and findings of traces again from their spans, bucket by bucket.
 
-        The notes in `judged` are updated.
+        The notes in `evaluated` are updated.
         """
         buckets = [ChangedBucket(*each) for each in sorted(touched.items())]
         resolutions = self._evaluation.resolutions()
-        how = (self._policy, resolutions, dict(judged), self._threads)
+        how = (self._policy, resolutions, dict(evaluated), self._threads)
         for derived in Derivation(self._dir, *how).of(buckets):
             self._gates.add_session_names(derived.joined_names)
-            judged.pop(derived.bucket, None)
-            if derived.judged is not None:
-                judged[derived.bucket] = derived.judged
+            evaluated.pop(derived.bucket, None)
+            if derived.evaluated is not None:
+                evaluated[derived.bucket] = derived.evaluated
             yield derived
 
     def _decide(self, derived: Derived) -> int:

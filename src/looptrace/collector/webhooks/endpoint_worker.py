@@ -18,7 +18,7 @@ from looptrace.analyzer.gates.waiting import Waiting
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.webhook import FILE, VARIABLE, Webhook, check_url
 from looptrace.collector.decision_links import DecisionLinks
-from looptrace.collector.store.outbox import Delivery, GateBackground, Outbox
+from looptrace.collector.store.outbox import Delivery, GateBackground, Outbox, PageGroup
 from looptrace.collector.webhooks.client import Net, WebhookRequest
 from looptrace.collector.webhooks.event_links import NO_LINKS, EventLinks, links_of
 from looptrace.collector.webhooks.formats import Telling, body_of
@@ -41,6 +41,7 @@ NO_PAGE = PageSettings()
 AgentOf = Callable[[str], Awaitable[AgentState | None]]
 # If the clock differs by more, it was set.
 _JUMP_MIN_NS = NS_PER_S
+_NS_PER_MINUTE = 60 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,16 @@ class Receiver:
         return f"Receiver({self.webhook.name!r})"
 
     def request(
-        self, event: GateEvent, now_ns: int, gate: GateBackground | None = None
+        self,
+        event: GateEvent,
+        now_ns: int,
+        gate: GateBackground | None = None,
+        group: PageGroup | None = None,
     ) -> WebhookRequest:
         """Return the message of an event, with the store's current facts about its gate."""
         hook = self.webhook
         telling = Telling(
-            self.links, self.integration_key, hook.error_text, now_ns, gate, self.waiting
+            self.links, self.integration_key, hook.error_text, now_ns, gate, self.waiting, group
         )
         body, content_type = body_of(hook.format, event, telling)
         headers = {
@@ -161,8 +166,14 @@ class EndpointWorker:
         wait_ns = max(delivery.next_try_ns, self._rest_until_ns) - self._now_ns()
         if wait_ns > 0:
             return min(wait_ns / NS_PER_S, POLL_S)
+        hook = self._receiver.webhook
+        if hook.group_by == "incident":
+            repeat_ns = hook.repeat_minutes * _NS_PER_MINUTE
+            delivery = self._outbox.grouped(delivery, repeat_ns, self._now_ns())
+            if delivery is None:
+                return 0.0
         gate, now_ns = await self._gate_of(delivery), self._now_ns()
-        request = self._receiver.request(delivery.event, now_ns, gate)
+        request = self._receiver.request(delivery.event, now_ns, gate, delivery.group)
         answer = await self._net.send(request)
         self._remember(delivery.event, answer)
         if answer.error:
@@ -195,7 +206,7 @@ class EndpointWorker:
     def _note_accepted(self) -> None:
         if self._accepted is None:
             return
-        self._outbox.delivered(self._accepted)
+        self._outbox.delivered(self._accepted, self._now_ns())
         self._accepted = None
         self._failures = 0
         self._results[self._name, "delivered"] += 1

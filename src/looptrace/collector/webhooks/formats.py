@@ -21,11 +21,11 @@ from looptrace.analyzer.gates.event_names import (
 )
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.waiting import Waiting
-from looptrace.analyzer.report.wording import reset_text
+from looptrace.analyzer.report.wording import counted, reset_text
 from looptrace.analyzer.settings.webhook import Format
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_ms
-from looptrace.collector.store.outbox import GateBackground
+from looptrace.collector.store.outbox import GateBackground, PageGroup
 from looptrace.collector.webhooks.event_links import NO_LINKS, EventLinks
 from looptrace.collector.webhooks.gate_texts import GateTexts, error_text, gate_texts
 
@@ -53,6 +53,11 @@ class Telling:
     now_ns: int = 0
     gate: GateBackground | None = None  # what the store knows of the event's gate
     waiting: tuple[Waiting, ...] = ()  # what happens when nobody decides
+    group: PageGroup | None = None  # the incident, where gates are grouped
+
+    def key_of(self, event: GateEvent) -> str:
+        """Return what a receiver of states knows the event's gate or incident by."""
+        return self.group.gate if self.group else event.gate
 
     def all_links(self, event: GateEvent) -> list[tuple[str, str]]:
         """Return the titles and addresses of all links of an event."""
@@ -114,6 +119,8 @@ def _slack(event: GateEvent, telling: Telling) -> Body:
     ]
     blocks = [_section(f"*{NAMES[event.type].title}*", words, ", ".join(facts), *decided)]
     blocks += [_section(f"*Failed with*\n```{_escaped(about.error)}```")] if about.error else []
+    if telling.group and telling.group.gates_open > 1:
+        blocks.append(_section(f"*{telling.group.gates_open:,} gates* of its incident are open"))
     blocks += [_section(f"*Cost so far* {about.cost}")] if about.cost else []
     blocks += [_section(f"*Agent* {_escaped(about.agent_doing)}")] if about.agent_doing else []
     if about.unless_decided:
@@ -124,7 +131,7 @@ def _slack(event: GateEvent, telling: Telling) -> Body:
     if links := telling.all_links(event):
         buttons = [_button(title, url, place) for place, (title, url) in enumerate(links)]
         blocks.append({"type": "actions", "elements": buttons})
-    return _json({"text": _escaped(_headline(event)), "blocks": blocks}), _JSON
+    return _json({"text": _escaped(_headline(event, telling)), "blocks": blocks}), _JSON
 
 
 def _section(*lines: str) -> dict[str, Any]:
@@ -142,9 +149,9 @@ def _pagerduty(event: GateEvent, telling: Telling) -> Body:
     message: dict[str, Any] = {
         "routing_key": telling.key,
         "event_action": "resolve" if event.type == "gate_resolved" else "trigger",
-        "dedup_key": f"looptrace {event.gate}",
+        "dedup_key": f"looptrace {telling.key_of(event)}",
         "payload": {
-            "summary": _headline(event),
+            "summary": _headline(event, telling),
             "source": _cut(event.service or event.agent or event.task) or "looptrace",
             "severity": "error",
             "timestamp": _time(event),
@@ -164,7 +171,10 @@ def _alertmanager(event: GateEvent, telling: Telling) -> Body:
     name.
     """
     resolved = event.type == "gate_resolved"
-    labels = {"alertname": "LooptraceGate", "gate": event.gate, "rule": event.rule}
+    gate = telling.key_of(event)
+    # The gates of an incident may be of several rules.
+    labels = {"alertname": "LooptraceGate", "gate": gate}
+    labels |= {} if telling.group else {"rule": event.rule}
     data = _data(event, telling)
     names = (
         *("task", "agent", "service", "reason", "signature", "error", "decision", "resolved_by"),
@@ -177,19 +187,19 @@ def _alertmanager(event: GateEvent, telling: Telling) -> Body:
     alert = {
         "status": status,
         "labels": labels,
-        "annotations": {"summary": _headline(event), **notes},
+        "annotations": {"summary": _headline(event, telling), **notes},
         "startsAt": _utc(began_ns),
         "endsAt": _time(event) if resolved else "0001-01-01T00:00:00Z",
         "generatorURL": telling.links.gate(event),
-        "fingerprint": event.gate,
+        "fingerprint": gate,
     }
     message = {
         "version": "4",
-        "groupKey": f'{{}}:{{gate="{event.gate}"}}',
+        "groupKey": f'{{}}:{{gate="{gate}"}}',
         "truncatedAlerts": 0,
         "status": status,
         "receiver": "looptrace",
-        "groupLabels": {"gate": event.gate},
+        "groupLabels": {"gate": gate},
         "commonLabels": labels,
         "commonAnnotations": {},
         "externalURL": telling.links.gate(event),
@@ -223,6 +233,7 @@ def _data(event: GateEvent, telling: Telling) -> dict[str, Any]:
         "blockers": [_cut(blocker) for blocker in event.blockers[:_BLOCKERS_MAX]],
         "error": error_text(event) if telling.has_error_text else None,
         "cost": asdict(gate.finding.cost) if gate.finding else None,
+        **({"incident": asdict(telling.group)} if telling.group else {}),
         **({"agent_state": asdict(gate.agent)} if gate.agent else {}),
         **({"unless_decided": unless} if (unless := telling.texts(event).unless_decided) else {}),
         "url": telling.links.gate(event),
@@ -248,9 +259,11 @@ def _names_before(event: GateEvent) -> str:
     return f"The last message named task {_cut(event.task_before)} and {agent}."
 
 
-def _headline(event: GateEvent) -> str:
+def _headline(event: GateEvent, telling: Telling) -> str:
     words = f": {_reason(event)}" if event.reason else ""
-    return f"{NAMES[event.type].title} for task {_cut(event.task)}{words}"
+    count = telling.group.gates_open if telling.group else 0
+    more = f" and {counted(count - 1, 'more task')}" if count > 1 else ""
+    return f"{NAMES[event.type].title} for task {_cut(event.task)}{more}{words}"
 
 
 def _reason(event: GateEvent) -> str:

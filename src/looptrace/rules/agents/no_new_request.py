@@ -73,7 +73,7 @@ class NoNewRequest(Rule):
         # The first requests of each kind were new.
         old = np.minimum(streak(lane, asked > 1), self.window - 1)
         is_old = (old >= self.attempts_min - 1) & (asked > in_a_row(lane, request))
-        # Of the requests of a round, only the first is told of.
+        # Of the requests of a round, only the first fires.
         begins = rises(lane, asked.astype(np.float64))
         reached = np.where(is_old & begins, asked, 0)
         length = np.minimum(self.window, lane.position + 1)

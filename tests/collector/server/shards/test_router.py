@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from looptrace.analyzer.settings.server_limits import MIB, Limits
 from looptrace.analyzer.settings.shards import ShardSettings
 from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import Bounds
+from looptrace.collector.otlp.span_rows import DecodingBounds
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.receiver.sink import SinkFull
@@ -35,7 +35,7 @@ OURS, THEIRS = 0, 1
 
 def decoded(request: dict[str, Any]) -> pl.DataFrame:
     """Return the spans of a request."""
-    return span_table(decoded_rows(decode_request(json.dumps(request).encode(), Bounds())))
+    return span_table(decoded_rows(decode_request(json.dumps(request).encode(), DecodingBounds())))
 
 
 @contextmanager

@@ -12,11 +12,13 @@ from looptrace.collector.store import reader, writer
 from looptrace.collector.store.layout import UNFINISHED_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.objects import copying
+from looptrace.collector.store.objects.client import Objects
 from looptrace.collector.store.objects.copying import copy_store
 from looptrace.collector.store.objects.publisher import publish
 from looptrace.collector.store.objects.snapshot import folder_of, stored_at
 from looptrace.collector.store.tables import replacement
 from looptrace.errors import UnavailableError
+from tests.collector.erasure.test_forgetting import texts_in
 from tests.collector.store.objects.test_objects import (
     UNDERSTOOD,
     ingest,
@@ -87,6 +89,27 @@ def test_what_retention_deletes_stays_in_the_copy(store: Path, url: str) -> None
     copy_store(store, url)
 
     assert "2 sessions" in run("analyze", url).stdout
+
+
+def test_copies_forget_at_once(tmp_path: Path, url: str) -> None:
+    """Also days that are only there, and objects that were replaced a moment ago."""
+    folder = tmp_path / "store"
+    writer.ingest(spans_of(looping("alice"), looping("bob")), folder)
+    copy_store(folder, url)
+    for table in ("spans", "turns", "findings"):
+        shutil.rmtree(folder / table)
+    done = run("forget", "--session", "alice", "--store", folder, "--yes")
+    assert done.exit_code == 0, done.output
+    assert f"{url}: erased" in done.stdout
+    objects, here = Objects(url), tmp_path / "objects"
+    here.mkdir()
+    for number, each in enumerate(objects.list()):
+        suffix = ".parquet" if each.name.endswith(".parquet") else ".any"
+        (here / f"{number}{suffix}").write_bytes(b"".join(objects.parts(each.name)))
+    said = texts_in(here)
+    assert ("alice" in said, "bob" in said) == (False, True)
+    assert sessions_at(url) == {"bob"}
+    copy_store(folder, url)
 
 
 def test_files_that_were_merged_go_from_the_copy(
@@ -165,7 +188,7 @@ def test_a_store_that_an_ingest_left_unfinished_is_not_copied(
 
 
 def test_the_ends_of_a_copy_are_told_apart(store: Path, tmp_path: Path, url: str) -> None:
-    """Copies go one way: from a disk to a bucket."""
+    """Copies go one way: from a disk to a bucket or a folder."""
     assert "needs the store on a disk" in run("copy", url, "--store", url).stderr
-    assert "is no address of a bucket" in run("copy", tmp_path / "x", "--store", store).stderr
+    assert "neither a folder nor" in run("copy", "http://x/y", "--store", store).stderr
     assert "is not a store" in told("copy", url, "--store", str(tmp_path))

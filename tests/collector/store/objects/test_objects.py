@@ -502,7 +502,7 @@ def test_commands_that_need_a_disk_say_so(url: str) -> None:
         assert "needs the store on a disk of this machine" in result.stderr
         assert not Path("s3:").exists()
     ingest(url, "one")
-    result = run("gates", "watch", "--store", url)
+    result = run("watch", "--store", url)
     assert result.exit_code == 2
     assert "watch a server" in result.stderr
 

@@ -1,6 +1,6 @@
 """Reads what an SDK prints, record by record: spans, log records, and metrics, which are ignored.
 
-Log records are read as a request of them (`otlp_logs`): those of coding agents tell of their work.
+Log records are read like a request (`otlp_logs`): coding agents write their work into them.
 """
 
 from __future__ import annotations

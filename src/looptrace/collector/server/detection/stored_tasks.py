@@ -18,7 +18,8 @@ from looptrace.collector.store.buckets.placement import connected, recent_ties
 from looptrace.collector.store.layout import require_store
 from looptrace.collector.store.locks import reading
 from looptrace.collector.store.tables.file_contents import Having
-from looptrace.collector.store.tables.parquet import BUCKETS, read_bucket
+from looptrace.collector.store.tables.file_names import BUCKETS
+from looptrace.collector.store.tables.parquet import read_bucket
 
 _FAILURE_COLUMNS = [*SharedFailure._fields, "failed"]
 

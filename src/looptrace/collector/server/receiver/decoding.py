@@ -17,7 +17,7 @@ from looptrace.analyzer.settings.server_limits import KIB, MIB, Limits
 from looptrace.collector.coding_agents import otlp_logs
 from looptrace.collector.otlp import json as otlp_json
 from looptrace.collector.otlp import protobuf as otlp_proto
-from looptrace.collector.otlp.span_rows import Bounds, DecodedSpans, Problem
+from looptrace.collector.otlp.span_rows import DecodedSpans, DecodingBounds, Problem
 from looptrace.collector.otlp.span_table import Block
 from looptrace.collector.server.receiver.receiver_metrics import Reason
 from looptrace.errors import LooptraceError
@@ -187,8 +187,8 @@ def decode_logs(body: bytes, form: WireFormat, limits: Limits) -> DecodedRequest
     return _taken(_without_deep(decoded, limits.depth_max), len(body))
 
 
-def _bounds(limits: Limits) -> Bounds:
-    return Bounds(limits.spans_max, limits.span_bytes_max, limits.depth_max)
+def _bounds(limits: Limits) -> DecodingBounds:
+    return DecodingBounds(limits.spans_max, limits.span_bytes_max, limits.depth_max)
 
 
 def _taken(decoded: DecodedSpans, size: int) -> DecodedRequest:

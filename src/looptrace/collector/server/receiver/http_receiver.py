@@ -59,6 +59,8 @@ def uvicorn_options(pipeline: Pipeline) -> dict[str, Any]:
         "timeout_keep_alive": limits.idle_s,
         "backlog": BACKLOG,
         "server_header": False,
+        # Else whoever is on this machine could write where a request comes from.
+        "proxy_headers": False,
     }
 
 

@@ -41,6 +41,7 @@ from looptrace.collector.server.shards.forwarder import (
     Sender,
 )
 from looptrace.collector.server.shards.owners import Owner, Owners, Why, held_names
+from looptrace.collector.server.tokens.token_file import HASHED, AccessError
 from looptrace.collector.store.locks import NAME
 from looptrace.errors import InputError
 
@@ -113,7 +114,7 @@ class Shards:
         return [
             Instrument(
                 "looptrace.shards.sent",
-                "Spans that were forwarded to the server that has their session.",
+                "Spans forwarded to the server of their session.",
                 lambda: {(s.server.url,): s.sent for s in self.senders.values()},
                 labels=labels,
             ),
@@ -207,13 +208,19 @@ def shards_of(
     """Return the sink for several servers with the same tokens; None for one server.
 
     Raises:
-        ShardError: if this server, at `url`, is not one of them. StoreError: if a log cannot be
-        used.
+        ShardError: if this server, at `url`, is not one of them.
+        StoreError: if a log cannot be used.
+        AccessError: if the first token is a hash.
     """
     if not settings.shards.urls:
         return None
     reduced = content if content == "full" else f"{content} {key.hex()}"
     token = next(iter(tokens), None)
+    if token and token.startswith(HASHED):
+        raise AccessError(
+            "servers call each other with the first of the tokens; write that one in full, with "
+            "role=admin, because of the others only a hash is known."
+        )
     policy = settings.policy
     held = held_names(store_dir, log, policy) if settings.shards.former_urls else ()
     own = (settings.server, reduced, held, policy.dialects)

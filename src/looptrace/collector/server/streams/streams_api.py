@@ -38,8 +38,7 @@ _SEQ_DIGITS_MAX = 18
 _LAST_EVENT = Parameter(
     "Last-Event-ID",
     "header",
-    "Number of the last event that was seen. Without it the stream begins with the gates that are "
-    "open.",
+    "Number of the last event seen. Without it the stream begins with the open gates.",
 )
 _STREAM = "text/event-stream"
 # Only the client that began a stream knows its id.

@@ -18,8 +18,8 @@ from looptrace.analyzer.normalize.span_ties import joined_names
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import BY_TURN, IS_USER, numbered
+from looptrace.collector.store.buckets.evaluated import EvaluatedBucket, evaluated_of
 from looptrace.collector.store.buckets.finding_rows import finding_table
-from looptrace.collector.store.buckets.judged import Judged, judged_of
 from looptrace.collector.store.buckets.placement import Traces
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.parquet import read_bucket
@@ -49,7 +49,7 @@ class Derived:
     tasks: set[str]
     detection: Detection  # without its findings, which are written
     joined_names: dict[str, str]  # tasks of sessions that several services share
-    judged: Judged | None  # None where the bucket has findings of another source
+    evaluated: EvaluatedBucket | None  # None where the bucket has findings of another source
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Derivation:
     store_dir: Path
     policy: DetectionPolicy
     resolutions: Sequence[Resolution]
-    judged: Mapping[int, Judged]
+    evaluated: Mapping[int, EvaluatedBucket]
     threads: int  # that share the making of turns
 
     def of(self, buckets: Sequence[ChangedBucket]) -> Iterator[Derived]:
@@ -113,7 +113,7 @@ class Derivation:
         own = set(turns.filter(Having("trace_id", traces).expr)["task"])
         columns, which = ["task", "trace_id"], _of(read.bucket.traces)
         tasks = own | set(read_bucket(self.store_dir, "turns", bucket, columns, which)["task"])
-        before = judged_of(self.store_dir, bucket, detection_source(self.policy))
+        before = evaluated_of(self.store_dir, bucket, detection_source(self.policy))
         # A whole bucket keeps nothing, so that findings that an earlier version left go, too.
         of_tasks = Having("task", pl.Series(list(tasks), dtype=pl.String))
         gone = None if read.bucket.traces is None else of_tasks
@@ -136,7 +136,7 @@ class Derivation:
         after = before._replace(
             turns=before.turns + turns_more, findings=before.findings + findings_more
         )
-        noted = self.judged.get(bucket)  # The new spans are there already.
+        noted = self.evaluated.get(bucket)  # The new spans are there already.
         is_known = after.turns == made.height or (
             noted is not None and noted._replace(spans=before.spans) == before
         )
@@ -146,7 +146,7 @@ class Derivation:
             tasks=tasks,
             detection=replace(detection, findings=()),
             joined_names=joined_names(read.spans, self.policy.sameness.sessions),
-            judged=after if is_known else None,
+            evaluated=after if is_known else None,
         )
 
 

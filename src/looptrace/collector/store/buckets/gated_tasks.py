@@ -10,7 +10,8 @@ from looptrace.analyzer.gates.decisions import DECISIONS, PROGRESS
 from looptrace.analyzer.gates.resolutions import Resolution
 from looptrace.collector.store.buckets.placement import Traces, tied_to
 from looptrace.collector.store.gates import GateStore
-from looptrace.collector.store.tables.parquet import BUCKETS, read_bucket
+from looptrace.collector.store.tables.file_names import BUCKETS
+from looptrace.collector.store.tables.parquet import read_bucket
 
 
 def tasks_gone(store_dir: Path, gates: GateStore) -> set[str]:

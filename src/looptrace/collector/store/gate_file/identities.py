@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.collector.store.gate_file.tables import END_OF_GATE, EVENT, GATES
+from looptrace.collector.store.gate_file.queries import END_OF_GATE, EVENT
+from looptrace.collector.store.gate_file.tables import GATES
 from looptrace.collector.store.gate_file.task_names import TaskNames
 from looptrace.collector.store.sqlite_file import json_of, read_json
 
@@ -46,7 +47,8 @@ _OTHERWISE = "SELECT 1 FROM events WHERE id = ? AND (rule, finding, at_ns) <> (?
 _SET_EVENT = "UPDATE events SET rule = ?, finding = ?, at_ns = ?, body = ? WHERE id = ?"
 _SET_GATE = """
     UPDATE gates SET rule = ?, signature = ?, why = ?, loop_count = ?,
-        finding = coalesce(?, finding)
+        finding = coalesce(?, finding),
+        incident = (SELECT incident(body) FROM events WHERE id = gates.event)
     WHERE id = ?
 """
 _SET_PIVOT = "UPDATE pivots SET pivot_count = ?, entropy_count = ?, at_ns = ? WHERE event = ?"

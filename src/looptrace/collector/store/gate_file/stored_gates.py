@@ -19,7 +19,7 @@ from looptrace.analyzer.gates.resolutions import Resolution
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.text.near_names import did_you_mean
-from looptrace.collector.store.gate_file import tables as queries
+from looptrace.collector.store.gate_file import queries
 from looptrace.collector.store.gate_file.identities import Identities
 from looptrace.collector.store.gate_file.tables import GATES
 from looptrace.collector.store.sqlite_file import read_json
@@ -56,6 +56,7 @@ class StoredGate:
     decision: str | None
     note: str | None
     resolved_by: str | None = None  # the name from the token or the form
+    incident: str = ""  # the gates of loops like this one
     agent_state: AgentState | None = None  # of an open gate, where it was asked for
     unless_decided: str = ""  # what happens to an open gate, where a server sees to it
 

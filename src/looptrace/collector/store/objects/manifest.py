@@ -13,9 +13,9 @@ from looptrace.collector.store.tables.file_names import NAME_PATTERN
 
 MANIFEST = f"{NAME}.manifest.json"
 FORMAT = 1
-# The files of a store. Locks, and the log of a server, belong to one machine.
+# The files of a store. Locks belong to one machine.
 _TABLE = r"(?P<table>spans|turns|findings)/day=[\d-]+/bucket=(?P<bucket>\d+)"
-_NOTE = rf"{NAME}\.(json|rules|judged|key|gates\.db)"
+_NOTE = rf"{NAME}\.(json|rules|judged|key|gates\.db|log\.db|audit\.jsonl)"
 TABLE_FILE = re.compile(rf"{_TABLE}/{NAME_PATTERN}")
 NOTE_FILE = re.compile(_NOTE)
 # The objects that writers make from them; a writer's id is in the name.

@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from looptrace.collector.store.layout import GATES_FILE
+from looptrace.collector.store.layout import GATES_FILE, LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.objects.client import Listed, Objects, Version
 from looptrace.collector.store.objects.manifest import (
@@ -74,7 +74,8 @@ def publish(folder: Path, snapshot: Snapshot, writer: str | None = None) -> Sequ
     were not there, or had other content. `writer` is an id that no other manifest has.
     """
     before = snapshot.manifest or Manifest("", {}, {})
-    _checkpoint(folder / GATES_FILE)
+    for name in (GATES_FILE, LOG_FILE):
+        _checkpoint(folder / name)
     digests = {name: _digest(folder / name) for name in store_files(folder)}
     changed = [
         name
@@ -104,6 +105,20 @@ def publish(folder: Path, snapshot: Snapshot, writer: str | None = None) -> Sequ
     return list(new.values())
 
 
+def delete_unread(url: str) -> None:
+    """Delete the objects that the manifest at an address no longer has, also if some read them.
+
+    Raises:
+        StoreError: if access is refused.
+        UnavailableError: if the server does not answer.
+    """
+    manifest = snapshot_at(url).manifest or Manifest("", {}, {})
+    objects = Objects(url)
+    read = {file.object for file in manifest.files.values()}
+    listed = [each.name for each in objects.list() if OBJECT.fullmatch(each.name)]
+    objects.delete([name for name in listed if name not in {*read, MANIFEST}])
+
+
 def left_overs(snapshot: Snapshot) -> Sequence[Listed]:
     """Return the objects of killed writers below an address, which its manifest does not name.
 
@@ -122,10 +137,10 @@ def store_files(folder: Path) -> list[str]:
     return sorted([*notes, *(path.relative_to(folder).as_posix() for path in paths)])
 
 
-def _checkpoint(gates: Path) -> None:
+def _checkpoint(database: Path) -> None:
     """Move the contents of SQLite's write-ahead log into its file."""
-    if gates.is_file():
-        with closing(sqlite3.connect(gates)) as sql:
+    if database.is_file():
+        with closing(sqlite3.connect(database)) as sql:
             sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 

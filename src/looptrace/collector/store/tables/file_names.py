@@ -15,6 +15,10 @@ from typing import TypeVar
 
 P = TypeVar("P", Path, str)
 
+# Few enough that a small store has few files, and enough that one bucket of a large one fits into
+# memory. It never changes, because it decides the place of a task.
+BUCKETS = 16
+
 DATA = "data.parquet"
 ANY_DATA = "data*.parquet"  # The pattern of all files.
 NAME_PATTERN = r"data(?:-(?P<first>\d{6,})-(?P<last>\d{6,}))?\.parquet"

@@ -23,7 +23,7 @@ from looptrace.collector.store.tables.file_contents import (
     file_spans,
     may_have,
 )
-from looptrace.collector.store.tables.file_names import ANY_DATA, covered, in_order
+from looptrace.collector.store.tables.file_names import ANY_DATA, BUCKETS, covered, in_order
 
 T = TypeVar("T")
 
@@ -40,10 +40,6 @@ TURN_COLUMNS_ADDED = {
 TIES_VERSION = 3  # The first schema with the ties of spans in columns of their own.
 
 TABLES = {"spans": STORED_SPAN_SCHEMA, "turns": TURN_SCHEMA, "findings": FINDING_SCHEMA}
-
-# Few enough that a small store has few files, and enough that one bucket of a large one fits into
-# memory. It never changes, because it decides the place of a task.
-BUCKETS = 16
 
 FILE = "looptrace file"  # The column with the file of a row.
 _ALL = pl.lit(value=True)
@@ -99,7 +95,7 @@ def files_having(paths: Sequence[Path], which: Having | None) -> list[Path]:
             if not may_have(path, which):
                 continue
         except BAD_PARQUET:
-            pass  # Whoever reads it names it.
+            pass  # Its reader names it.
         found.append(path)
     return found
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from looptrace.collector.store.layout import JUDGED_FILE, UNFINISHED_FILE, write_note
+from looptrace.collector.store.layout import EVALUATED_FILE, UNFINISHED_FILE, write_note
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.tables.parquet import count_bucket
 
 
-class Judged(NamedTuple):
+class EvaluatedBucket(NamedTuple):
     """The source of the findings of a bucket, and the number of rows of its tables."""
 
     source: str  # `detection_source`
@@ -25,40 +25,42 @@ class Judged(NamedTuple):
     spans: int = -1  # Earlier versions did not note them.
 
 
-def judged_of(store_dir: Path, bucket: int, source: str) -> Judged:
+def evaluated_of(store_dir: Path, bucket: int, source: str) -> EvaluatedBucket:
     """Return the note for a bucket whose findings come from this source.
 
     Raises:
         StoreError: if a file is not what looptrace wrote.
     """
     counts = (count_bucket(store_dir, table, bucket) for table in ("turns", "findings", "spans"))
-    return Judged(source, *counts)
+    return EvaluatedBucket(source, *counts)
 
 
-def read_judged(store_dir: Path) -> dict[int, Judged]:
+def read_evaluated(store_dir: Path) -> dict[int, EvaluatedBucket]:
     """Return the notes by bucket.
 
     Raises:
         StoreError: if the note is not what looptrace wrote.
     """
-    path = store_dir / JUDGED_FILE
+    path = store_dir / EVALUATED_FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[int, Judged])
+        return msgspec.json.decode(path.read_bytes(), type=dict[int, EvaluatedBucket])
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError) as error:
         raise StoreError(f"{path}: cannot be read ({error}); delete it.") from error
 
 
-def buckets_short(store_dir: Path, judged: Mapping[int, Judged]) -> tuple[list[int], list[int]]:
+def buckets_short(
+    store_dir: Path, evaluated: Mapping[int, EvaluatedBucket]
+) -> tuple[list[int], list[int]]:
     """Return the buckets that lack turns or findings, and those that lack spans.
 
     Raises:
         StoreError: if a file is not what looptrace wrote.
     """
     derived, spans = list[int](), list[int]()
-    for bucket, noted in judged.items():
-        left = judged_of(store_dir, bucket, noted.source)
+    for bucket, noted in evaluated.items():
+        left = evaluated_of(store_dir, bucket, noted.source)
         if left.spans < noted.spans:
             spans.append(bucket)
         elif left.turns < noted.turns or left.findings < noted.findings:
@@ -66,17 +68,17 @@ def buckets_short(store_dir: Path, judged: Mapping[int, Judged]) -> tuple[list[i
     return derived, spans
 
 
-def write_judged(store_dir: Path, judged: Mapping[int, Judged]) -> None:
+def write_evaluated(store_dir: Path, evaluated: Mapping[int, EvaluatedBucket]) -> None:
     """Write these notes, and remove those of all other buckets.
 
     Raises:
         StoreError: if it cannot be written.
     """
-    sorted_notes = dict(sorted(judged.items()))
-    write_note(store_dir / JUDGED_FILE, msgspec.json.encode(sorted_notes).decode())
+    sorted_notes = dict(sorted(evaluated.items()))
+    write_note(store_dir / EVALUATED_FILE, msgspec.json.encode(sorted_notes).decode())
 
 
-def is_judged_by(store_dir: Path, bucket: int, source: str) -> bool:
+def is_evaluated_by(store_dir: Path, bucket: int, source: str) -> bool:
     """Return whether a bucket has the findings of this source, for exactly its turns.
 
     The caller is `reading` the store.
@@ -86,5 +88,5 @@ def is_judged_by(store_dir: Path, bucket: int, source: str) -> bool:
     """
     if not source or (store_dir / UNFINISHED_FILE).exists():
         return False
-    noted = read_judged(store_dir).get(bucket)
-    return noted == judged_of(store_dir, bucket, source)
+    noted = read_evaluated(store_dir).get(bucket)
+    return noted == evaluated_of(store_dir, bucket, source)

@@ -17,11 +17,10 @@ from looptrace.collector import store_analysis
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.store import layout, reader, writer
 from looptrace.collector.store.buckets import task_parts
-from looptrace.collector.store.buckets.judged import read_judged
+from looptrace.collector.store.buckets.evaluated import read_evaluated
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.retention import NOTICE_NS
-from looptrace.collector.store.tables.file_names import DATA
-from looptrace.collector.store.tables.parquet import BUCKETS
+from looptrace.collector.store.tables.file_names import BUCKETS, DATA
 from tests.paths import ROOT
 
 TRACES = [str(path) for path in sorted((ROOT / "examples/traces").glob("*.json*"))]
@@ -35,7 +34,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def judged(
+def evaluated(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *, code: str | None = None
 ) -> tuple[Analysis, int]:
     """Analyse a store; return the findings, and the number of evaluated turns."""
@@ -59,18 +58,18 @@ def assert_same(found: Analysis, whole: Analysis) -> None:
         assert getattr(found, name) == getattr(whole, name), name
 
 
-def test_only_tasks_with_findings_are_judged_again(
+def test_only_tasks_with_findings_are_evaluated_again(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is reported is what judging all would report, also where parts are small."""
-    whole, every = judged(store, monkeypatch, code="another")
-    found, some = judged(store, monkeypatch)
+    """What is reported is what evaluating all would report, also where parts are small."""
+    whole, every = evaluated(store, monkeypatch, code="another")
+    found, some = evaluated(store, monkeypatch)
     assert found.findings
     assert_same(found, whole)
     assert found.turns.height == some < every == sum(map(len, reader.read_turns(store)))
     monkeypatch.setattr(task_parts, "PART_TURNS", 1)
     for code in (None, "another"):
-        assert_same(judged(store, monkeypatch, code=code)[0], whole)
+        assert_same(evaluated(store, monkeypatch, code=code)[0], whole)
 
 
 def _touch_unfinished(store: Path) -> None:
@@ -84,33 +83,33 @@ def _lose_a_file(store: Path) -> None:
 
 
 def _lose_the_note(store: Path) -> None:
-    (store / layout.JUDGED_FILE).unlink()
+    (store / layout.EVALUATED_FILE).unlink()
 
 
 @pytest.mark.parametrize(
     ("change", "is_all"),
     [(_touch_unfinished, True), (_lose_a_file, False), (_lose_the_note, True)],
 )
-def test_what_is_not_surely_judged_is_judged(
+def test_what_is_not_surely_evaluated_is_evaluated(
     store: Path, change: Callable[[Path], None], is_all: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An ingest that was killed, a file that went, and no note at all leave no loop out."""
-    whole, every = judged(store, monkeypatch, code="another")
-    _, before = judged(store, monkeypatch)
+    whole, every = evaluated(store, monkeypatch, code="another")
+    _, before = evaluated(store, monkeypatch)
     change(store)
-    found, some = judged(store, monkeypatch)
+    found, some = evaluated(store, monkeypatch)
     assert_same(found, whole)
     assert some == every if is_all else before <= some <= every
 
 
 def test_a_damaged_note_is_named(store: Path) -> None:
     """It names the file, which may be deleted."""
-    (store / layout.JUDGED_FILE).write_text("{")
+    (store / layout.EVALUATED_FILE).write_text("{")
     with pytest.raises(StoreError, match=r"looptrace-store\.judged: cannot be read.*delete it"):
         store_analysis.analyse_store(store, default())
 
 
-def test_a_task_whose_oldest_days_went_is_judged(
+def test_a_task_whose_oldest_days_went_is_evaluated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rest of it may be another loop, without a finding in the store."""
@@ -120,14 +119,14 @@ def test_a_task_whose_oldest_days_went_is_judged(
         pl.col("start_ns", "end_ns") - pl.col("start_ns").min().over("trace_id") + _midnight_ns()
     )
     writer.ingest(shifted, folder, POLICY)
-    before, _ = judged(folder, monkeypatch)
+    before, _ = evaluated(folder, monkeypatch)
     with writer.writing(folder, POLICY) as open_store:
         open_store.expire(1, 1, time.time_ns())
         _, gone = open_store.expire(1, 1, time.time_ns() + NOTICE_NS)
     assert [each.day for each in gone] == ["2026-03-02"]
-    assert read_judged(folder)
-    whole, every = judged(folder, monkeypatch, code="another")
-    found, some = judged(folder, monkeypatch)
+    assert read_evaluated(folder)
+    whole, every = evaluated(folder, monkeypatch, code="another")
+    found, some = evaluated(folder, monkeypatch)
     assert before.findings != whole.findings != ()
     assert_same(found, whole)
     assert some <= every
@@ -149,9 +148,11 @@ def test_a_server_notes_what_it_adds(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with writer.writing(tmp_path, POLICY) as open_store:
         for part in spans.filter(~some).iter_slices(40):
             open_store.add(part)
-    assert_same(judged(tmp_path, monkeypatch)[0], judged(tmp_path, monkeypatch, code="other")[0])
+    assert_same(
+        evaluated(tmp_path, monkeypatch)[0], evaluated(tmp_path, monkeypatch, code="other")[0]
+    )
     source = detection_source.detection_source(POLICY)
-    own = {number for number, noted in read_judged(tmp_path).items() if noted.source == source}
+    own = {number for number, noted in read_evaluated(tmp_path).items() if noted.source == source}
     earlier = set(spans.filter(some)["trace_id"])
     mixed = {
         number

@@ -1,0 +1,82 @@
+"""Silences: gates of which webhooks hear nothing for a while; their agents are told as ever."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, fields
+
+from looptrace.analyzer.gates.decisions import GateError, NoGateError
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.incidents import identity_of
+
+# As long as an undelivered event is kept.
+HOURS_MAX = 30 * 24
+WHY_CHARS_MAX = 1_000
+MATCHER_CHARS_MAX = 200
+
+
+class NoSilenceError(NoGateError):
+    """There is no silence with this id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matchers:
+    """What a gate must have to be silenced; "" matches every gate."""
+
+    rule: str = ""
+    tool: str = ""
+    agent: str = ""
+    service: str = ""
+    incident: str = ""
+
+    def matches(self, opening: GateEvent) -> bool:
+        """Return whether a gate, or another event of a loop, has all of it."""
+        wanted = self.rule, self.agent, self.service, self.incident
+        given = opening.rule, opening.agent, opening.service, incident_of(opening)
+        is_tool = not self.tool or self.tool in opening.tools
+        return is_tool and all(
+            not one or one == is_ for one, is_ in zip(wanted, given, strict=True)
+        )
+
+    @property
+    def text(self) -> str:
+        """What is matched, in words: `rule repeated_call, agent scout`."""
+        given = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return ", ".join(f"{name} {value}" for name, value in given if value)
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A silence, and how many gates it holds back now."""
+
+    id: str
+    matchers: Matchers
+    made_ns: int
+    ends_ns: int
+    who: str | None = None
+    why: str = ""
+    held: int = 0
+
+
+def incident_of(event: GateEvent) -> str:
+    """Return the incident of the gate, or of another event, of a loop."""
+    about = event.rule, event.tools, event.signature, event.agent, event.service
+    return identity_of(*about).id
+
+
+def check_silence(matchers: Matchers, why: str, now_ns: int, ends_ns: int, longest_ns: int) -> None:
+    """Refuse a silence of everything, without a reason, or without a near end.
+
+    Raises:
+        GateError: if it is refused.
+    """
+    values = astuple(matchers)
+    if not any(values):
+        raise GateError("a silence needs a rule, a tool, an agent, a service or an incident.")
+    if max(map(len, values)) > MATCHER_CHARS_MAX:
+        raise GateError(f"a matcher has more than {MATCHER_CHARS_MAX} characters.")
+    if not why.strip():
+        raise GateError("a silence needs a reason.")
+    if len(why) > WHY_CHARS_MAX:
+        raise GateError(f"the reason has more than {WHY_CHARS_MAX} characters.")
+    if not now_ns < ends_ns <= now_ns + longest_ns:
+        raise GateError(f"a silence ends within {HOURS_MAX} hours from now.")

@@ -1,0 +1,102 @@
+"""`looptrace silences`: gates of which webhooks hear nothing for a while."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+
+from looptrace.analyzer.gates.silences import HOURS_MAX, Matchers, Silence
+from looptrace.analyzer.report.tables import print_section, stdout_console
+from looptrace.analyzer.report.wording import counted
+from looptrace.analyzer.text.times import utc_s
+from looptrace.cli.shared.gate_sources import source_options
+from looptrace.cli.shared.incident_sources import incidents_of
+from looptrace.rules.vocabulary import NS_PER_S
+
+Stores = Sequence[Path | str]
+Servers = Sequence[str]
+_HOUR_NS = 3_600 * NS_PER_S
+
+
+@click.group()
+def silences() -> None:
+    """Show, make and end silences.
+
+    Webhooks do not hear of the gates that a silence matches until it ends; agents do.
+    """
+
+
+@silences.command(name="list")
+@source_options
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["terminal", "json"]),
+    default="terminal",
+    show_default=True,
+    help="Form of the output.",
+)
+def list_silences(stores: Stores, servers: Servers, form: str) -> None:
+    """List the silences that hold now, the first to end first."""
+    listed = incidents_of(stores, servers).silences()
+    if form == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(listed)).decode())
+    elif listed:
+        for each in listed:
+            by = f", by {each.who}" if each.who else ""
+            head = f"{each.id}, until {utc_s(each.ends_ns)}{by}"
+            held = f"{counted(each.held, 'gate')} held back"
+            print_section(head, [_matchers(each), each.why, held], stdout_console())
+    else:
+        click.echo("There is no silence.")
+
+
+@silences.command()
+@source_options
+@click.option("--rule", default="", help="Only gates of this rule.")
+@click.option("--tool", default="", help="Only gates of loops that call this tool.")
+@click.option("--agent", default="", help="Only gates of this agent.")
+@click.option("--service", default="", help="Only gates of this service (service.name).")
+@click.option("--incident", default="", help="Only gates of the incident with this whole id.")
+@click.option(
+    "--hours",
+    type=click.FloatRange(0, HOURS_MAX, min_open=True),
+    required=True,
+    help="How long it holds.",
+)
+@click.option("--why", required=True, help="The reason, for people.")
+@click.option("--by", "who", help="Your name; if your token has a name, that one is recorded.")
+def add(
+    stores: Stores,
+    servers: Servers,
+    rule: str,
+    tool: str,
+    agent: str,
+    service: str,
+    incident: str,
+    hours: float,
+    why: str,
+    who: str | None,
+) -> None:
+    """Make a silence. A gate must match all that is given."""
+    ends_ns = time.time_ns() + int(hours * _HOUR_NS)
+    matchers = Matchers(rule, tool, agent, service, incident)
+    made = incidents_of(stores, servers).silence(matchers, ends_ns, why, who)
+    click.echo(f"Silence {made.id}: {_matchers(made)}, until {utc_s(made.ends_ns)}.")
+
+
+@silences.command()
+@click.argument("silence_id", metavar="ID")
+@source_options
+def end(stores: Stores, servers: Servers, silence_id: str) -> None:
+    """End the silence ID now. Webhooks hear of the gates that still wait."""
+    incidents_of(stores, servers).end_silence(silence_id)
+    click.echo(f"Silence {silence_id} has ended.")
+
+
+def _matchers(silence: Silence) -> str:
+    return silence.matchers.text

@@ -1,0 +1,1 @@
+"""The commands that copy, restore and erase stores."""

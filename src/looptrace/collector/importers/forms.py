@@ -1,0 +1,133 @@
+"""The forms of records that tracing systems export and agents log, in the order of their tests.
+
+Their modules are many, and a source of OTLP needs none: `documents` imports this one where a record
+is something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from looptrace.analyzer.schema.spans import SpanRow
+from looptrace.collector.coding_agents import (
+    atif,
+    claude_code,
+    claude_stream,
+    codex,
+    codex_events,
+    gemini_cli,
+    openhands,
+    swe_agent,
+)
+from looptrace.collector.importers import (
+    any_agent,
+    braintrust,
+    jaeger,
+    langfuse,
+    langsmith,
+    mlflow,
+    phoenix,
+    tempo,
+    weave,
+    zipkin,
+)
+from looptrace.collector.importers.console import printed
+from looptrace.collector.importers.records import (
+    NO_NESTING,
+    IsRecord,
+    Nesting,
+    Reader,
+    RecordReader,
+    spans_of,
+)
+from looptrace.collector.otlp.span_rows import DecodedSpans
+
+
+class Log(Protocol):
+    """The state of reading one log of an agent."""
+
+    def read(self, line: dict[str, Any]) -> list[SpanRow]:
+        """Return the rows that a line completes. Raises BadSpanError."""
+
+    def rest(self) -> list[SpanRow]:
+        """Return the rows that the end of the log completes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordForm:
+    """A form of records: the name of one, the test of its fields, its reader, those within it."""
+
+    name: str
+    is_record: IsRecord
+    reader: Callable[[], Reader]
+    nesting: Nesting | None = None  # None: a record holds no others
+
+
+class _LogReader:
+    """The reader of the lines of an agent's log."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def read(self, record: dict[str, Any], _where: str) -> DecodedSpans:
+        return DecodedSpans(self._log.read(record))
+
+    def rest(self) -> list[SpanRow]:
+        return self._log.rest()
+
+
+def _log(make: Callable[[], Log]) -> Callable[[], Reader]:
+    return lambda: _LogReader(make())
+
+
+# Forms are tried in this order.
+FORMS = (
+    RecordForm("line of a session log", claude_code.is_line, _log(claude_code.ClaudeCodeLog)),
+    RecordForm("line of a session log", codex.is_line, _log(codex.CodexLog)),
+    RecordForm("event of a stream", claude_stream.is_line, _log(claude_stream.ClaudeStream)),
+    RecordForm("event of a stream", codex_events.is_line, _log(codex_events.CodexEvents)),
+    RecordForm("chat of Gemini CLI", gemini_cli.is_chat, _log(gemini_cli.GeminiChat)),
+    RecordForm("trajectory", swe_agent.is_trajectory, _log(swe_agent.Trajectory)),
+    RecordForm("trajectory", atif.is_trajectory, _log(atif.AtifTrajectory)),
+    RecordForm("event of OpenHands", openhands.is_event, _log(openhands.OpenHandsEvents)),
+    RecordForm("trace of Tempo", tempo.is_record, tempo.TempoReader),
+    RecordForm(
+        "trace of Jaeger",
+        jaeger.is_record,
+        lambda: RecordReader(jaeger.parts),
+        Nesting(lists=("spans",)),
+    ),
+    RecordForm("trace of any-agent", any_agent.is_record, lambda: RecordReader(any_agent.parts)),
+    RecordForm(
+        "trace of MLflow",
+        mlflow.is_record,
+        lambda: RecordReader(mlflow.parts),
+        Nesting(lists=("spans",)),
+    ),
+    RecordForm(
+        "record of Langfuse",
+        langfuse.is_record,
+        lambda: RecordReader(langfuse.parts),
+        langfuse.NESTING,
+    ),
+    RecordForm("span of Phoenix", phoenix.is_record, spans_of(phoenix.row_of), NO_NESTING),
+    RecordForm(
+        "run of LangSmith", langsmith.is_record, spans_of(langsmith.row_of), langsmith.NESTING
+    ),
+    RecordForm(
+        "call of Weave",
+        weave.is_record,
+        spans_of(weave.row_of),
+        Nesting("trace_id", "id", "parent_id"),
+    ),
+    RecordForm("span of Braintrust", braintrust.is_record, spans_of(braintrust.row_of), NO_NESTING),
+    RecordForm("printed record", printed.is_record, printed.PrintedReader, NO_NESTING),
+    RecordForm("span of Zipkin", zipkin.is_record, spans_of(zipkin.row_of), NO_NESTING),
+)
+
+
+def form_of(names: Collection[str]) -> RecordForm | None:
+    """Return the form of a record by the names of its fields; None where it is unknown."""
+    return next((form for form in FORMS if form.is_record(names)), None)

@@ -1,0 +1,183 @@
+"""Incidents on the page: the list, one with its gates, and the forms that set and decide it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from http import HTTPStatus
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from looptrace.analyzer.detect.findings import Cost
+from looptrace.analyzer.gates.decisions import GateError, NoGateError
+from looptrace.analyzer.gates.incidents import IncidentState
+from looptrace.analyzer.gates.silences import Matchers
+from looptrace.analyzer.tuning.exceptions import exception_lines
+from looptrace.collector.page.gate_pages import GatePages
+from looptrace.collector.page.refusals import DecisionForm, RefusedDecision
+from looptrace.collector.page.rendering import Renderer, url
+from looptrace.collector.server.access import WHO
+from looptrace.collector.server.incidents.incidents_api import IncidentsApi
+from looptrace.collector.server.incidents.silences_api import SilencesApi
+from looptrace.collector.store.gate_file.incidents import Incident, IncidentDetails
+from looptrace.rules.vocabulary import NS_PER_S
+
+PATH = "/incidents"
+# The most incidents of the list, and the most gates of one.
+LISTED_MAX = 200
+GATES_MAX = 100
+_HOUR_NS = 3_600 * NS_PER_S
+# How each state is named, and the class of its badge.
+STATE_NAMES: Mapping[IncidentState, tuple[str, str]] = {
+    "back_again": ("back again", "gate"),
+    "open": ("open", "gate"),
+    "acknowledged": ("acknowledged", "warn"),
+    "muted": ("muted", "reset"),
+    "resolved": ("resolved", "done"),
+}
+# What a person may choose: the state, and the hours of a mute.
+CHOICES: Mapping[str, tuple[str, str, int]] = {
+    "": ("as it is", "", 0),
+    "acknowledged": ("acknowledged", "acknowledged", 0),
+    "muted-1": ("muted for an hour", "muted", 1),
+    "muted-8": ("muted for 8 hours", "muted", 8),
+    "muted-24": ("muted for a day", "muted", 24),
+    "muted-168": ("muted for a week", "muted", 168),
+    "resolved": ("resolved", "resolved", 0),
+    "open": ("open", "open", 0),
+}
+
+# How long a silence holds.
+HOURS = {"1 hour": 1, "4 hours": 4, "8 hours": 8, "1 day": 24, "1 week": 168}
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentPages:
+    """The pages of incidents."""
+
+    api: IncidentsApi
+    silences: SilencesApi
+    gates: GatePages
+    renderer: Renderer
+
+    async def all(self, request: Request) -> Response:
+        """List the incidents: those that need somebody first, a line each."""
+        state = await run_in_threadpool(self.renderer.state)
+        found = await run_in_threadpool(self.api.incident_list, None, LISTED_MAX)
+        listed = await run_in_threadpool(self.silences.silences)
+        refusal = self.gates.refusals.of(PATH, request.query_params.get("refused", ""))
+        about = {"state": state, "found": found, "silences": listed.silences, "refusal": refusal}
+        content = self.gates.shared(request) | _SHARED | about | {"hours": HOURS}
+        return await self.renderer.answer(request, "incidents.html.j2", **content)
+
+    async def one(self, request: Request) -> Response:
+        """Show an incident with its gates."""
+        state = await run_in_threadpool(self.renderer.state)
+        try:
+            details = await run_in_threadpool(self.api.details, request.path_params["id"])
+        except GateError as missing:
+            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
+        refused = request.query_params.get("refused")
+        about: dict[str, Any] = {
+            "state": state,
+            "details": details,
+            "incident": details.incident,
+            "gates_max": GATES_MAX,
+            "choices": CHOICES,
+            "exception": _exception(details),
+            "refusal": self.gates.refusal(request),
+            "here": url(f"{PATH}/{details.incident.id}", refused=refused),
+        }
+        content = self.gates.shared(request) | _SHARED | about
+        return await self.renderer.answer(request, "incident.html.j2", **content)
+
+    async def decide(self, request: Request, form: Mapping[str, str]) -> Response:
+        """Decide on all open gates of an incident."""
+        sent = DecisionForm.of(form)
+        who = request.scope.get(WHO) or sent.who or None
+
+        def decided(incident: str) -> None:
+            sent.check()
+            self.api.resolve_gates(incident, sent.decision, sent.note.strip() or None, who)
+
+        return await self._done(request, sent, decided)
+
+    async def say(self, request: Request, form: Mapping[str, str]) -> Response:
+        """Set the state or the owner of an incident."""
+        sent = DecisionForm.of(form)
+        who = request.scope.get(WHO) or sent.who or None
+        _, state, hours = CHOICES.get(form.get("state", ""), ("", form.get("state", ""), 0))
+        until_ns = time.time_ns() + hours * _HOUR_NS if hours else None
+        owner, before = form.get("owner", "").strip(), form.get("owner_before", "")
+        why = form.get("why", "").strip() or None
+
+        def said(incident: str) -> None:
+            given = owner if owner != before else None
+            self.api.set_incident(incident, state or None, until_ns, given, who, why)
+
+        return await self._done(request, sent, said)
+
+    async def silence(self, request: Request, form: Mapping[str, str]) -> Response:
+        """Make a silence, and redirect to the list, which shows a refusal."""
+        sent, key = DecisionForm.of(form), ""
+        matchers = Matchers(*(form.get(each.name, "").strip() for each in fields(Matchers)))
+        hours = HOURS.get(form.get("hours", ""), 0)
+        ends_ns = time.time_ns() + hours * _HOUR_NS
+        said = (matchers, ends_ns, form.get("why", ""), request.scope.get(WHO) or sent.who or None)
+        try:
+            await run_in_threadpool(self.silences.silence, *said)
+        except GateError as error:
+            key = self.gates.refusals.keep(PATH, RefusedDecision(str(error), sent))
+        response = RedirectResponse(url(PATH, refused=key), HTTPStatus.SEE_OTHER)
+        self.renderer.sessions.keep_name(request, response, sent.who)
+        return response
+
+    async def end_silence(self, request: Request, _form: Mapping[str, str]) -> Response:
+        """End a silence, and redirect to the list."""
+        try:
+            await run_in_threadpool(self.silences.end_silence, request.path_params["id"])
+        except GateError as error:
+            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(error))
+        return RedirectResponse(PATH, HTTPStatus.SEE_OTHER)
+
+    async def to_list(self, _request: Request) -> Response:
+        """Redirect a visit to the address of a form to the list."""
+        return RedirectResponse(PATH, HTTPStatus.SEE_OTHER)
+
+    async def to_incident(self, request: Request) -> Response:
+        """Redirect a visit to the address of a form to the incident of the form."""
+        return RedirectResponse(f"{PATH}/{request.path_params['id']}", HTTPStatus.SEE_OTHER)
+
+    async def _done(self, request: Request, sent: DecisionForm, act: Any) -> Response:
+        """Do what a form asks for, and redirect to the incident, which shows a refusal."""
+        incident, key = request.path_params["id"], ""
+        try:
+            await run_in_threadpool(act, incident)
+        except NoGateError as error:
+            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(error))
+        except GateError as error:
+            key = self.gates.refusals.keep(incident, RefusedDecision(str(error), sent))
+        response = RedirectResponse(url(f"{PATH}/{incident}", refused=key), HTTPStatus.SEE_OTHER)
+        self.renderer.sessions.keep_name(request, response, sent.who)
+        return response
+
+
+def _exception(details: IncidentDetails) -> str:
+    """Return the settings that except the loop of an incident, if a person said that it is none."""
+    if not any(gate.decision == "not_a_loop" for gate in details.gates):
+        return ""
+    incident = details.incident
+    rules = {gate.rule for gate in details.gates}
+    return exception_lines(rules, incident.agent, incident.tools, incident.signature)
+
+
+def cost_of(incident: Incident) -> Cost:
+    """Return the cost of the loops of an incident."""
+    return Cost(incident.seconds, incident.input_tokens, incident.output_tokens)
+
+
+_SHARED: dict[str, Any] = {"state_names": STATE_NAMES, "cost_of": cost_of}

@@ -1,0 +1,207 @@
+"""The routes of incidents: lists, details, words of people, and decisions on all gates of one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from looptrace.analyzer.gates.decisions import GateError, NoGateError
+from looptrace.analyzer.gates.incidents import STATES, IncidentState, IncidentWord
+from looptrace.collector.api_bodies import (
+    DecidedGates,
+    DecisionBody,
+    IncidentAnswer,
+    IncidentList,
+    WordBody,
+)
+from looptrace.collector.api_paths import INCIDENTS_PATH
+from looptrace.collector.server.access import WHO
+from looptrace.collector.server.api_responses import answer_of, bounded_body, wrong
+from looptrace.collector.server.openapi import JSON, Answer, Parameter, operation
+from looptrace.collector.store import reader
+from looptrace.collector.store.gate_file.incidents import Incident, IncidentDetails
+from looptrace.collector.store.sqlite_file import is_read_only
+
+T = TypeVar("T")
+
+INCIDENTS_MAX = 1_000
+_READ_ONLY = (
+    "Nothing was recorded: the store is on a read-only file system, where nothing can be kept."
+)
+_NO_INCIDENT = "There is no such incident, or the id is the beginning of several."
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentsApi:
+    """The parts of the server that the routes use; `decided` is called after a decision."""
+
+    store_dir: Path
+    decided: Callable[[], None]
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        one = INCIDENTS_PATH + "/{id}"
+        return [
+            Route(INCIDENTS_PATH, self.incidents, methods=["GET"]),
+            Route(one, self.incident, methods=["GET"]),
+            Route(one, self.say, methods=["POST"]),
+            Route(one + "/decide", self.decide, methods=["POST"]),
+        ]
+
+    @operation(
+        "listIncidents",
+        Answer("The incidents.", {JSON: IncidentList}),
+        {HTTPStatus.BAD_REQUEST: "The state is not valid."},
+        (Parameter("state", "query", "Only incidents in this state.", IncidentState),),
+    )
+    async def incidents(self, request: Request) -> Response:
+        """List incidents: those that need somebody first, then those with the newest gates."""
+        state = request.query_params.get("state")
+        if state not in (None, *STATES):
+            return wrong(HTTPStatus.BAD_REQUEST, f"state must be one of {', '.join(STATES)}")
+        return answer_of(await run_in_threadpool(self.incident_list, state))
+
+    @operation(
+        "showIncident",
+        Answer("The incident.", {JSON: IncidentDetails}),
+        {HTTPStatus.NOT_FOUND: _NO_INCIDENT},
+    )
+    async def incident(self, request: Request) -> Response:
+        """Show an incident with its gates, the notes that ended some, and what people said."""
+        try:
+            details = await run_in_threadpool(self.details, request.path_params["id"])
+        except GateError as error:
+            return wrong(HTTPStatus.NOT_FOUND, str(error))
+        return answer_of(details)
+
+    @operation(
+        "setIncident",
+        Answer("The incident, with what was said of it.", {JSON: IncidentAnswer}),
+        {
+            HTTPStatus.BAD_REQUEST: "The body is not a word on an incident.",
+            HTTPStatus.NOT_FOUND: _NO_INCIDENT,
+            HTTPStatus.CONFLICT: "This cannot be said of an incident, or the store is read-only.",
+        },
+        body=WordBody,
+    )
+    async def say(self, request: Request) -> Response:
+        """Set the state or the owner of an incident; its gates are as they were."""
+        body = await body_of(request, WordBody, '{"state": "acknowledged"}')
+        if isinstance(body, Response):
+            return body
+        who = request.scope.get(WHO) or body.who
+        word = (body.state, body.until_ns, body.owner, who, body.why)
+        try:
+            said = await run_in_threadpool(self.set_incident, request.path_params["id"], *word)
+        except GateError as error:
+            return refused(error)
+        return answer_of(IncidentAnswer(said))
+
+    @operation(
+        "decideIncident",
+        Answer("The gates that were decided on.", {JSON: DecidedGates}),
+        {
+            HTTPStatus.BAD_REQUEST: "The body is not a decision.",
+            HTTPStatus.NOT_FOUND: _NO_INCIDENT,
+            HTTPStatus.CONFLICT: "No gate of it is open, the decision is not valid, or the store "
+            "is read-only.",
+        },
+        body=DecisionBody,
+    )
+    async def decide(self, request: Request) -> Response:
+        """Resolve all open gates of an incident with one decision; a later gate waits again."""
+        body = await body_of(request, DecisionBody, '{"decision": "continue"}')
+        if isinstance(body, Response):
+            return body
+        said = (request.path_params["id"], body.decision, body.note)
+        who = request.scope.get(WHO) or body.who
+        try:
+            gates = await run_in_threadpool(self.resolve_gates, *said, who)
+        except GateError as error:
+            return refused(error)
+        return answer_of(DecidedGates(gates))
+
+    def incident_list(
+        self, state: IncidentState | None = None, limit: int = INCIDENTS_MAX
+    ) -> IncidentList:
+        """Return incidents: those that need somebody first, then those with the newest gates."""
+        with reader.open_gates(self.store_dir) as gates:
+            return IncidentList(gates.incidents(state, limit), gates.count_incidents())
+
+    def details(self, incident: str) -> IncidentDetails:
+        """Return an incident with its gates, notes and words.
+
+        Raises:
+            GateError: if there is none with this id.
+        """
+        with reader.open_gates(self.store_dir) as gates:
+            return gates.incident(incident)
+
+    def set_incident(
+        self,
+        incident: str,
+        state: str | None,
+        until_ns: int | None,
+        owner: str | None,
+        who: str | None,
+        why: str | None,
+    ) -> Incident:
+        """Record what a person says of an incident.
+
+        Raises:
+            GateError: if there is no such incident, this cannot be said of it, or the store cannot
+                be written.
+        """
+        check_writable(self.store_dir)
+        word = IncidentWord(time.time_ns(), state, until_ns, owner, who, why)  # type: ignore[arg-type] # The store checks it.
+        with reader.open_gates(self.store_dir) as gates:
+            return gates.say(incident, word)
+
+    def resolve_gates(
+        self, incident: str, decision: str, note: str | None, who: str | None
+    ) -> list[str]:
+        """Decide on all gates of an incident that wait, and notify their agents at once.
+
+        Raises:
+            GateError: if none of its gates waits, there is no such incident or decision, or the
+                store cannot be written.
+        """
+        check_writable(self.store_dir)
+        with reader.open_gates(self.store_dir) as gates:
+            resolved = gates.resolve_incident(incident, decision, note, who)
+        self.decided()
+        return resolved
+
+
+def check_writable(store_dir: Path) -> None:
+    """Refuse what a store on a read-only file system could not keep.
+
+    Raises:
+        GateError: if the store is one.
+    """
+    if is_read_only(store_dir):
+        raise GateError(_READ_ONLY)
+
+
+async def body_of(request: Request, kind: type[T], example: str) -> T | Response:
+    """Return the body of a request, or the answer that refuses it."""
+    try:
+        return msgspec.json.decode(await bounded_body(request), type=kind)
+    except (ValueError, msgspec.DecodeError) as error:
+        return wrong(HTTPStatus.BAD_REQUEST, f"the body must be like {example}: {error}")
+
+
+def refused(error: GateError) -> Response:
+    """Return the answer for what is not there, or cannot be done."""
+    is_none = isinstance(error, NoGateError)
+    return wrong(HTTPStatus.NOT_FOUND if is_none else HTTPStatus.CONFLICT, str(error))

@@ -1,0 +1,1 @@
+"""Tokens: whose they are, what they allow, until when, and the file that holds them."""

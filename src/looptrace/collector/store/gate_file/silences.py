@@ -1,0 +1,148 @@
+"""Silences in a gate store, and the openings in the outbox that they hold back."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import astuple
+from secrets import token_hex
+
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.silences import (
+    HOURS_MAX,
+    Matchers,
+    NoSilenceError,
+    Silence,
+    check_silence,
+    incident_of,
+)
+from looptrace.analyzer.text.display import plain
+from looptrace.collector.content.redaction import redact_text
+from looptrace.collector.store import audit
+from looptrace.collector.store.gate_file.stored_gates import StoredGates
+from looptrace.collector.store.gate_file.tables import GATES
+from looptrace.collector.store.key import content_key
+from looptrace.collector.store.sqlite_file import read_json
+from looptrace.rules.vocabulary import NS_PER_S
+
+WHO_CHARS_MAX = 100  # of the name of a person
+_LONGEST_NS = HOURS_MAX * 3_600 * NS_PER_S
+_ID_BYTES = 8
+
+_ADD = "INSERT INTO silences VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_LIST = """
+    SELECT id, made_ns, ends_ns, who, why,
+        (SELECT count(DISTINCT event) FROM outbox WHERE silence = silences.id),
+        rule, tool, agent, service, incident
+    FROM silences WHERE ends_ns > ?1 OR ?1 IS NULL ORDER BY ends_ns, id
+"""
+_END = "UPDATE silences SET ends_ns = ?2 WHERE id = ?1 AND ends_ns > ?2"
+_MUTED = """
+    SELECT until_ns FROM incident_words WHERE incident = ? AND state NOT NULL
+    ORDER BY at_ns DESC LIMIT 1
+"""
+_OPENINGS = """
+    SELECT DISTINCT events.id, events.body, outbox.silence
+    FROM outbox JOIN events ON events.id = outbox.event
+    WHERE events.type = 'gate_opened' AND outbox.dead_ns IS NULL
+"""
+_HOLD = """
+    UPDATE outbox SET silence = ?2, next_try_ns = ?3, created_ns = ?3
+    WHERE event = ?1 AND dead_ns IS NULL
+"""
+_HELD = """
+    SELECT endpoint FROM outbox
+    WHERE silence NOT NULL AND next_try_ns > ?2
+        AND (SELECT body ->> 'gate' FROM events WHERE id = outbox.event) = ?1
+"""
+_FORGET = """
+    DELETE FROM outbox
+    WHERE silence NOT NULL AND next_try_ns > ?2
+        AND (SELECT body ->> 'gate' FROM events WHERE id = outbox.event) = ?1
+    RETURNING endpoint
+"""
+
+
+class Silences(StoredGates):
+    """The silences of a gate store."""
+
+    def silences(self, now_ns: int | None = None) -> list[Silence]:
+        """Return the silences that hold at a time, by default now; the first to end comes first."""
+        now_ns = time.time_ns() if now_ns is None else now_ns
+        return [
+            Silence(id_, Matchers(*matchers), made_ns, ends_ns, who, why, held)
+            for id_, made_ns, ends_ns, who, why, held, *matchers in self._rows(_LIST, now_ns)
+        ]
+
+    def silence(
+        self, matchers: Matchers, ends_ns: int, why: str, who: str | None = None
+    ) -> Silence:
+        """Hold the openings of matching gates back from webhooks until a time.
+
+        Raises:
+            GateError: if it matches everything, or has no reason or no near end.
+            StoreError: if the file cannot be written.
+        """
+        now_ns = time.time_ns()
+        check_silence(matchers, why, now_ns, ends_ns, _LONGEST_NS)
+        words, name = self._redacted(why, who)
+        name = name and plain(name, WHO_CHARS_MAX)
+        id_ = token_hex(_ID_BYTES)
+        with self._transaction():
+            audit.note(self.path.parent, "silenced", name, silence=id_, until_ns=ends_ns)
+            self._sql.execute(_ADD, (id_, *astuple(matchers), now_ns, ends_ns, name, words))
+            self._hold_anew(now_ns)
+        return next(each for each in self.silences(now_ns) if each.id == id_)
+
+    def end_silence(self, silence: str) -> None:
+        """End a silence now: what it held back and still matters is sent.
+
+        Raises:
+            NoSilenceError: if none that holds has this id.
+            StoreError: if the file cannot be written.
+        """
+        now_ns = time.time_ns()
+        with self._transaction():
+            if not self._sql.execute(_END, (silence, now_ns)).rowcount:
+                raise NoSilenceError(f"there is no silence {silence!r} that holds.")
+            audit.note(self.path.parent, "silence ended", None, silence=silence)
+            self._hold_anew(now_ns)
+
+    def _silenced(self, event: GateEvent, now_ns: int) -> tuple[str, int] | None:
+        """Return the silence that holds an event longest, and its end; a mute is one, too."""
+        incident = incident_of(event)
+        held = [
+            (each.ends_ns, each.id)
+            for each in self.silences(now_ns)
+            if each.matchers.matches(event)
+        ]
+        held += [
+            (until_ns, incident)
+            for (until_ns,) in self._rows(_MUTED, incident)
+            if until_ns is not None and until_ns > now_ns
+        ]
+        ends_ns, silence = max(held, default=(0, ""))
+        return (silence, ends_ns) if silence else None
+
+    def _hold_anew(self, now_ns: int) -> None:
+        """Hold the openings that wait for webhooks by the silences of now, and no others."""
+        for id_, body, before in self._rows(_OPENINGS):
+            held = self._silenced(read_json(body, GateEvent, self.path, GATES), now_ns)
+            if held:
+                self._sql.execute(_HOLD, (id_, *held))
+            elif before:
+                self._sql.execute(_HOLD, (id_, None, now_ns))
+
+    def _unaware(self, event: GateEvent, now_ns: int) -> set[str]:
+        """Return the endpoints that have not heard of a gate, because it is silenced.
+
+        The end of a gate is also the end of what is held back of it.
+        """
+        if event.type not in ("gate_renamed", "gate_resolved"):
+            return set()
+        sql = _FORGET if event.type == "gate_resolved" else _HELD
+        return {name for (name,) in self._rows(sql, event.gate, now_ns)}
+
+    def _redacted(self, *texts: str | None) -> list[str | None]:
+        """Return what people and judges write without secrets: all of it enters here."""
+        key = content_key(self.path.parent)
+        return [text and redact_text(text, key) for text in texts]

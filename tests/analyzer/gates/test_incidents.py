@@ -1,0 +1,91 @@
+"""Loops that are the same are one incident, and its state follows from gates and words."""
+
+from __future__ import annotations
+
+import pytest
+
+from looptrace.analyzer.gates.decisions import GateError
+from looptrace.analyzer.gates.incidents import (
+    IncidentState,
+    IncidentWord,
+    Times,
+    check_word,
+    identity_of,
+    state_of,
+)
+
+FAILED = ("repeated_failure", ["fetch"], "error:Timeout#1", "scout", "shop")
+CYCLE = ("cycle", ["read", "edit"], "read#1 → edit#2 → check#3", "scout", "shop")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        (FAILED, FAILED, True),
+        (FAILED, ("repeated_call", *FAILED[1:]), True),  # The same failure, seen otherwise.
+        (FAILED, ("signature_repeat", *FAILED[1:]), True),
+        (FAILED, ("response_repeat", *FAILED[1:]), False),
+        (FAILED, ("a_plugin", *FAILED[1:]), False),
+        (FAILED, (FAILED[0], ["search"], *FAILED[2:]), False),
+        (FAILED, (*FAILED[:2], "error:Refused#2", *FAILED[3:]), False),
+        (FAILED, (*FAILED[:3], "writer", "shop"), False),
+        (FAILED, (*FAILED[:3], "scout", "bank"), False),
+        (CYCLE, ("cycle", ["edit", "read"], "edit#2 → check#3 → read#1", *CYCLE[3:]), True),
+        (CYCLE, ("cycle", ["edit", "read"], "edit#2 → read#1 → check#3", *CYCLE[3:]), False),
+        (("max_runtime", ["a"], "x", "", "s"), ("max_runtime", ["b"], "y", "", "s"), True),
+        (("max_runtime", ["a"], "x", "", "s"), ("token_budget", ["a"], "x", "", "s"), False),
+    ],
+)
+def test_loops_that_are_the_same_are_one_incident(one: tuple, other: tuple, is_same: bool) -> None:  # type: ignore[type-arg]
+    """Rules of a family and the turn at which a round was first seen make no difference."""
+    assert (identity_of(*one).id == identity_of(*other).id) == is_same
+
+
+WAITS = Times(10, 12, None)
+NEXT = Times(20, 20, 15)  # A gate that opened after all others had ended.
+OVER = Times(None, None, 15)
+
+
+@pytest.mark.parametrize(
+    ("said", "times", "state"),
+    [
+        (None, WAITS, "open"),
+        (None, OVER, "resolved"),
+        (None, NEXT, "back_again"),
+        (None, Times(10, 20, 15), "open"),  # Others waited when one was decided.
+        (IncidentWord(13, "acknowledged"), WAITS, "acknowledged"),
+        (IncidentWord(13, "acknowledged"), Times(10, 30, None), "acknowledged"),
+        (IncidentWord(13, "acknowledged"), OVER, "resolved"),
+        (IncidentWord(13, "acknowledged"), NEXT, "back_again"),
+        (IncidentWord(21, "acknowledged"), NEXT, "acknowledged"),
+        (IncidentWord(13, "resolved"), WAITS, "resolved"),
+        (IncidentWord(13, "resolved"), Times(10, 14, None), "back_again"),
+        (IncidentWord(13, "muted", 101), WAITS, "muted"),
+        (IncidentWord(13, "muted", 101), NEXT, "muted"),
+        (IncidentWord(13, "muted", 100), WAITS, "open"),
+        (IncidentWord(13, "muted", 100), NEXT, "back_again"),
+        (IncidentWord(21, "open"), NEXT, "open"),
+        (IncidentWord(13, "open"), NEXT, "back_again"),
+    ],
+)
+def test_the_state_follows_from_gates_and_words(
+    said: IncidentWord | None, times: Times, state: IncidentState
+) -> None:
+    """What people said holds until a gate opens that they did not know of."""
+    assert state_of(said, times, 100) == state
+
+
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        (IncidentWord(5, "back_again"), "cannot be set to 'back_again'"),
+        (IncidentWord(5, "muted"), "has an end"),
+        (IncidentWord(5, "muted", 5), "in the future"),
+        (IncidentWord(5, "resolved", 9), "has an end"),
+        (IncidentWord(5), "nothing was said"),
+    ],
+)
+def test_what_cannot_be_said(word: IncidentWord, why: str) -> None:
+    """A word is refused in one line."""
+    with pytest.raises(GateError, match=why):
+        check_word(word)

@@ -1,0 +1,121 @@
+"""Incidents on the page: one line each, one decision for all gates, and what people say."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.collector.page.conftest import NAMED, SETTINGS, TOKEN, Browser, send, signed_in
+from tests.collector.page.test_gate_pages import words
+from tests.reliability.serving import Served, looping, served, until
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Serve a store in which three tasks loop alike."""
+    folder = tmp_path_factory.mktemp("incidents")
+    (folder / "tokens").write_text(f"{TOKEN}\nAda Lovelace {NAMED}\n")
+    (folder / "looptrace.toml").write_text(SETTINGS)
+    files = ("--token-file", str(folder / "tokens"), "--config", str(folder / "looptrace.toml"))
+    with served(folder / "store", *files) as found:
+        for task in ("s1", "s2", "s3"):
+            send(found, looping(task, 6).request())
+        with signed_in(found.address) as browser:
+            until(lambda: "3 gates open" in browser.get("/").text)
+        yield found
+
+
+def path_of(browser: Browser) -> str:
+    """Return the path of the one incident."""
+    (path,) = set(re.findall(r'href="(/incidents/\w+)"', browser.get("/incidents").text))
+    return str(path)
+
+
+def words_with_lines(browser: Browser, path: str) -> str:
+    """Return the text of a page as it was sent."""
+    return html.unescape(browser.get(path).text)
+
+
+def moved(answer: httpx.Response) -> str:
+    """Return where a form leads."""
+    assert answer.status_code == 303
+    return str(answer.headers["location"])
+
+
+def test_three_equal_loops_are_one_line(browser: Browser) -> None:
+    """It leads to the gates, and each gate leads back."""
+    text = words(browser, "/incidents")
+    for part in ("1 incident", "open unknown_service:agent 3 open 3 gates 3 tasks", "since 2026"):
+        assert part in text, part
+    shown = browser.get(path_of(browser)).text
+    gates = set(re.findall(r'href="(/gates/\w+)"', shown))
+    assert len(gates) == 3
+    assert all(f'href="{path_of(browser)}"' in browser.get(gate).text for gate in gates)
+    assert browser.get("/incidents/none").status_code == 404
+
+
+def test_what_people_say_is_shown(browser: Browser) -> None:
+    """A state, an owner and a reason; what cannot be said is refused, and changes nothing."""
+    path = path_of(browser)
+    given = {
+        "state": "muted-8",
+        "owner": "Ada",
+        "owner_before": "",
+        "why": "known <b>",
+        "who": "Bo",
+    }
+    assert moved(browser.submit(path, path, **given)) == path
+    text = words(browser, path)
+    for part in ("muted until 20", "Owner Ada", "by Bo known <b>", "owner Ada by Bo"):
+        assert part in text, part
+    given = {"state": "open", "owner": "Ada", "owner_before": "Ada"}
+    browser.submit(path, path, **given)
+    assert "muted until" not in words(browser, "/incidents")
+    for given in ({"state": "asleep"}, {"state": "", "owner": "Ada", "owner_before": "Ada"}):
+        to = moved(browser.submit(path, path, **given))
+        assert "refused=" in to
+        assert re.search("cannot be set to|nothing was said", words(browser, to))
+    headers = {"origin": str(browser.base_url).rstrip("/")}
+    assert browser.post(path, data={"state": "resolved"}, headers=headers).status_code == 403
+
+
+def test_one_decision_ends_all_of_its_gates(server: Served, browser: Browser) -> None:
+    """A note is asked for as on a gate, and who decided is on each."""
+    path = path_of(browser)
+    to = moved(browser.submit(path, f"{path}/decide", decision="continue", note=" "))
+    assert "without a note the agent is likely" in words(browser, to)
+    with signed_in(server.address, NAMED) as ada:
+        sent = {"decision": "continue", "note": "The cart was renamed."}
+        assert moved(ada.submit(path, f"{path}/decide", **sent)) == path
+        text = words(ada, path)
+    assert text.count("Go on, by Ada Lovelace") == 3
+    assert "0 of 3 open, in 3 tasks" in text
+    until(lambda: words(browser, path).count("The cart was renamed.") == 3)
+    assert "resolved" in words(browser, "/incidents")
+    assert 'action="/incidents/' in browser.get(path).text  # It can still be set.
+    assert f'action="{path}/decide"' not in browser.get(path).text
+    assert moved(browser.get(f"{path}/decide")) == path
+    send(server, looping("s4", 6).request())
+    until(lambda: "1 of 4 open, in 4 tasks" in words(browser, path))
+    assert "Called no loop" not in words(browser, path)
+    browser.submit(path, f"{path}/decide", decision="not_a_loop")
+    assert "Called no loop" in words(browser, path)
+    assert '[[overrides]]\ntool = "run_tests"' in words_with_lines(browser, path)
+
+
+def test_a_silence_is_made_and_ended(browser: Browser) -> None:
+    """One of everything is refused."""
+    given = {"rule": "", "tool": "run_tests", "hours": "8 hours", "why": "known <b>", "who": "Bo"}
+    assert moved(browser.submit("/incidents", "/silences", **given)) == "/incidents"
+    text = words(browser, "/incidents")
+    assert re.search("tool run_tests until 20.{17} ?, 0 gates held back. known <b> by Bo End", text)
+    refused = moved(browser.submit("/incidents", "/silences", **(given | {"tool": " "})))
+    assert "a silence needs a rule" in words(browser, refused)
+    (end,) = re.findall("/silences/[0-9a-f]+/end", browser.get("/incidents").text)
+    assert moved(browser.submit("/incidents", end)) == "/incidents"
+    assert "No silence holds now." in words(browser, "/incidents")
+    assert moved(browser.get("/silences")) == "/incidents"

@@ -1,0 +1,186 @@
+"""An endpoint that groups by incident gets one page for all of its gates, and one end."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import polars as pl
+import pytest
+
+from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.fingerprint.equivalence import NOTHING
+from looptrace.analyzer.gates.resolutions import resolution_turns
+from looptrace.analyzer.schema.turns import numbered
+from looptrace.analyzer.settings.webhook import Format, Webhook
+from looptrace.collector.store.gates import GateStore
+from looptrace.collector.store.outbox import Outbox
+from looptrace.collector.webhooks.client import WebhookRequest
+from looptrace.collector.webhooks.endpoint_worker import EndpointWorker, Receiver
+from looptrace.collector.webhooks.retry_policy import EndpointResponse
+from looptrace.rules.contract import SettingError
+from looptrace.rules.vocabulary import NS_PER_S
+from tests.collector.store.test_gates import CALL, turns_of
+from tests.reliability.test_webhook_delivery import run
+
+MINUTE_NS = 60 * NS_PER_S
+START_NS = 2_000_000_000 * NS_PER_S
+GATES = 100
+PAGER = Webhook(
+    "pager", "https://a.example/", "pagerduty", ("env:KEY",), actions=("gate",), group_by="incident"
+)
+
+
+class Desk:
+    """A store, an endpoint that groups, and what it was sent."""
+
+    def __init__(self, path: Path, hook: Webhook = PAGER) -> None:
+        self.now_ns = START_NS
+        self.sent: list[dict[str, Any]] = []
+        self.is_away = False
+        self.gates = GateStore.open(path, (hook,))
+        self.outbox = Outbox.open(path)
+        clocks = (lambda: self.now_ns, lambda: self.now_ns)
+        receiver = Receiver(hook, hook.url, (b"k" * 32,), "key")
+        self.worker = EndpointWorker(
+            receiver, self.outbox, self, *clocks, Random(1), Counter[tuple[str, str]]()
+        )
+
+    async def send(self, request: WebhookRequest) -> EndpointResponse:
+        """Receive a message, or not."""
+        if self.is_away:
+            return EndpointResponse(500, "it answered 500")
+        self.sent.append(json.loads(request.body))
+        return EndpointResponse(204)
+
+    def loops(self, *tasks: str) -> None:
+        """Let tasks loop; those that were decided on go on."""
+        for task in tasks:
+            said = resolution_turns(self.gates.resolutions(), NOTHING)
+            turns = numbered(pl.concat([turns_of(f"{CALL} x9", task), said])).filter(task=task)
+            judged = detect(turns)
+            self.gates.record(judged.events, judged.states, self.now_ns, judged.openings)
+
+    def decides(self, task: str) -> None:
+        """Decide on the gate of a task."""
+        (gate,) = self.gates.gates("open", task)
+        self.gates.resolve(gate.id, "reviewed", None, self.now_ns)
+        self.loops(task)
+
+    def hears(self, minutes: int = 0) -> list[tuple[str, int]]:
+        """Return what is sent until some minutes later: the action, and the gates that wait."""
+        self.now_ns += minutes * MINUTE_NS
+        self.sent.clear()
+        while not run(self.worker.step()):
+            pass
+        return [
+            (each["event_action"], each["payload"]["custom_details"]["incident"]["gates_open"])
+            for each in self.sent
+        ]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """Return a desk with nothing on it."""
+    return Desk(tmp_path / "gates.db")
+
+
+def test_a_hundred_gates_are_one_page_and_one_end(desk: Desk) -> None:
+    """The page has the count; the end comes with the last gate, under the key of the page."""
+    tasks = [f"t{number}" for number in range(GATES)]
+    desk.loops(*tasks)
+    assert desk.hears() == [("trigger", GATES)]
+    key = desk.sent[0]["dedup_key"]
+    assert f"and {GATES - 1} more tasks" in desk.sent[0]["payload"]["summary"]
+    assert desk.outbox.endpoint("pager").pending == 0
+    for task in tasks[:-1]:
+        desk.decides(task)
+    assert desk.hears(60) == []
+    desk.decides(tasks[-1])
+    assert desk.hears() == [("resolve", 0)]
+    assert desk.sent[0]["dedup_key"] == key
+    desk.loops("later")
+    assert desk.hears() == [("trigger", 1)]
+    assert desk.sent[0]["dedup_key"] != key
+
+
+def test_further_gates_are_told_together_after_the_interval(tmp_path: Path) -> None:
+    """Without an interval they are not told while the first page is open."""
+    desk = Desk(tmp_path / "gates.db", replace(PAGER, repeat_minutes=30))
+    desk.loops("t1")
+    assert desk.hears() == [("trigger", 1)]
+    desk.loops("t2", "t3")
+    assert desk.hears(29) == []
+    assert desk.hears(1) == [("trigger", 3)]
+    assert desk.hears(60) == []
+    desk.loops("t4")
+    assert desk.hears() == [("trigger", 4)]  # The last message is long ago.
+    desk.loops("t5")
+    for task in ("t1", "t2", "t3", "t4", "t5"):
+        desk.decides(task)
+    assert desk.hears(30) == [("resolve", 0)]  # Nobody hears of what has ended meanwhile.
+    assert desk.outbox.endpoint("pager").pending == 0
+
+
+def test_the_gate_of_a_page_that_waits_too_long_may_have_ended(tmp_path: Path) -> None:
+    """Another gate that waits is told in its place; without one nothing is."""
+    desk = Desk(tmp_path / "gates.db", replace(PAGER, repeat_minutes=30))
+    desk.loops("t1")
+    desk.hears()
+    desk.loops("t2", "t3")
+    assert desk.hears() == []
+    desk.decides("t2")
+    assert desk.hears(30) == [("trigger", 2)]
+    assert "task t2" not in desk.sent[0]["payload"]["summary"]
+    desk.decides("t1")
+    desk.decides("t3")
+    assert desk.hears() == [("resolve", 0)]
+    desk.is_away = True
+    desk.loops("t4")
+    assert desk.hears() == []
+    desk.decides("t4")
+    desk.is_away = False
+    assert desk.hears(600) == []
+
+
+def test_other_incidents_have_pages_of_their_own(desk: Desk) -> None:
+    """What does not mean the same is not grouped."""
+    desk.loops("t1", "t2")
+    judged = detect(turns_of("look(b)->same x9", "u1"))
+    desk.gates.record(judged.events, judged.states, desk.now_ns, judged.openings)
+    assert desk.hears() == [("trigger", 2), ("trigger", 1)]
+    desk.decides("u1")
+    assert desk.hears() == [("resolve", 0)]
+
+
+def test_reminders_of_an_incident_are_one(desk: Desk) -> None:
+    """A hundred gates on which nobody decides remind once."""
+    desk.loops("t1", "t2", "t3")
+    desk.hears()
+    for gate in desk.gates.gates("open"):
+        desk.gates.tell_unanswered(gate.id, 1, (), desk.now_ns)
+    assert desk.hears() == [("trigger", 3)]
+
+
+@pytest.mark.parametrize("form", ["alertmanager", "slack", "standard"])
+def test_every_format_says_how_many_wait(tmp_path: Path, form: Format) -> None:
+    """Only the key of a format of states is that of the page."""
+    desk = Desk(tmp_path / "gates.db", replace(PAGER, format=form))
+    desk.loops("t1", "t2")
+    run(desk.worker.step())
+    text = json.dumps(desk.sent)
+    assert {
+        "alertmanager": "and 1 more task" in text and '"startsAt"' in text,
+        "slack": "2 gates* of its incident are open" in text,
+        "standard": '"gates_open": 2' in text,
+    }[form]
+
+
+def test_an_interval_needs_a_grouping() -> None:
+    """It would do nothing."""
+    with pytest.raises(SettingError, match="needs group_by"):
+        replace(PAGER, group_by="gate", repeat_minutes=5)
