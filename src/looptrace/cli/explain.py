@@ -14,19 +14,13 @@ from looptrace.analyzer.tuning.explain import explain as explain_task
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
+from looptrace.cli.shared.output import format_option
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--task", help="Id of the task or its session; needed only if there are several.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["terminal", "json"]),
-    default="terminal",
-    show_default=True,
-    help="Form of the explanation.",
-)
+@format_option
 @config_option
 @click.pass_context
 def explain(

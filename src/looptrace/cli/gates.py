@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, fields
-from pathlib import Path
 from typing import Any
 
 import click
@@ -25,7 +24,8 @@ from looptrace.analyzer.settings.sections import Settings, default
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
 from looptrace.cli.config import config_option
-from looptrace.cli.shared.gate_sources import source_of, source_options
+from looptrace.cli.shared.gate_sources import Servers, Stores, source_of, source_options
+from looptrace.cli.shared.output import by_option, format_option
 from looptrace.collector.store.gate_file.stored_gates import GateDetails, StoredGate
 from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics
 
@@ -38,17 +38,6 @@ _OF_LIKE: Mapping[Likeness, str] = {
     "type": " (loop of the same type)",
     "meaning": " (loop that means the same)",
 }
-
-Stores = Sequence[Path | str]
-Servers = Sequence[str]
-format_option = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["terminal", "json"]),
-    default="terminal",
-    show_default=True,
-    help="Form of the output.",
-)
 
 
 @click.group()
@@ -99,7 +88,7 @@ def show(stores: Stores, servers: Servers, gate_id: str, form: str, settings: Se
 @source_options
 @click.option("--decision", required=True, type=click.Choice(DECISIONS), help="Your decision.")
 @click.option("--note", help="Note for the agent, and for people who get this loop again.")
-@click.option("--by", "who", help="Your name; if your token has a name, that one is recorded.")
+@by_option
 def resolve(
     stores: Stores,
     servers: Servers,

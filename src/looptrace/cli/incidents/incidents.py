@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -17,8 +15,9 @@ from looptrace.analyzer.report.tables import print_pairs, print_section, stdout_
 from looptrace.analyzer.report.wording import counted, loop_cost_text
 from looptrace.analyzer.text.times import utc_s
 from looptrace.analyzer.tuning.exceptions import exception_lines
-from looptrace.cli.shared.gate_sources import source_options
+from looptrace.cli.shared.gate_sources import Servers, Stores, source_options
 from looptrace.cli.shared.incident_sources import incidents_of
+from looptrace.cli.shared.output import by_option, format_option
 from looptrace.collector.store.gate_file.incidents import Incident, IncidentDetails
 from looptrace.errors import InputError
 from looptrace.rules.vocabulary import NS_PER_S
@@ -26,18 +25,6 @@ from looptrace.rules.vocabulary import NS_PER_S
 HOURS_MAX = 24 * 366
 _HOUR_NS = 3_600 * NS_PER_S
 _GATES_SHOWN_MAX = 20
-
-Stores = Sequence[Path | str]
-Servers = Sequence[str]
-_format = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["terminal", "json"]),
-    default="terminal",
-    show_default=True,
-    help="Form of the output.",
-)
-_by = click.option("--by", "who", help="Your name; if your token has a name, that one is recorded.")
 
 
 @click.group()
@@ -53,7 +40,7 @@ def incidents() -> None:
 @source_options
 @click.option("--all", "every", is_flag=True, help="Also incidents that are resolved.")
 @click.option("--state", type=click.Choice(STATES), help="Only incidents in this state.")
-@_format
+@format_option
 def list_incidents(
     stores: Stores, servers: Servers, every: bool, state: IncidentState | None, form: str
 ) -> None:
@@ -74,7 +61,7 @@ def list_incidents(
 @incidents.command()
 @click.argument("incident_id", metavar="ID")
 @source_options
-@_format
+@format_option
 def show(stores: Stores, servers: Servers, incident_id: str, form: str) -> None:
     """Show the incident ID: its gates, what they cost, and the notes that ended some."""
     details = incidents_of(stores, servers).incident(incident_id)
@@ -95,7 +82,7 @@ def show(stores: Stores, servers: Servers, incident_id: str, form: str) -> None:
 )
 @click.option("--owner", help="Its owner from now on; empty for nobody.")
 @click.option("--why", help="The reason, for people.")
-@_by
+@by_option
 def set_incident(
     stores: Stores,
     servers: Servers,
@@ -119,7 +106,7 @@ def set_incident(
 @source_options
 @click.option("--decision", required=True, type=click.Choice(DECISIONS), help="Your decision.")
 @click.option("--note", help="Note for the agents, and for people who get this loop again.")
-@_by
+@by_option
 def decide(
     stores: Stores,
     servers: Servers,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from pathlib import Path
 
 import click
 import msgspec
@@ -13,12 +11,11 @@ from looptrace.analyzer.gates.silences import HOURS_MAX, Matchers, Silence
 from looptrace.analyzer.report.tables import print_section, stdout_console
 from looptrace.analyzer.report.wording import counted
 from looptrace.analyzer.text.times import utc_s
-from looptrace.cli.shared.gate_sources import source_options
+from looptrace.cli.shared.gate_sources import Servers, Stores, source_options
 from looptrace.cli.shared.incident_sources import incidents_of
+from looptrace.cli.shared.output import by_option, format_option
 from looptrace.rules.vocabulary import NS_PER_S
 
-Stores = Sequence[Path | str]
-Servers = Sequence[str]
 _HOUR_NS = 3_600 * NS_PER_S
 
 
@@ -32,14 +29,7 @@ def silences() -> None:
 
 @silences.command(name="list")
 @source_options
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["terminal", "json"]),
-    default="terminal",
-    show_default=True,
-    help="Form of the output.",
-)
+@format_option
 def list_silences(stores: Stores, servers: Servers, form: str) -> None:
     """List the silences that hold now, the first to end first."""
     listed = incidents_of(stores, servers).silences()
@@ -69,7 +59,7 @@ def list_silences(stores: Stores, servers: Servers, form: str) -> None:
     help="How long it holds.",
 )
 @click.option("--why", required=True, help="The reason, for people.")
-@click.option("--by", "who", help="Your name; if your token has a name, that one is recorded.")
+@by_option
 def add(
     stores: Stores,
     servers: Servers,

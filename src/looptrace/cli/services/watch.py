@@ -15,9 +15,10 @@ from rich.live import Live
 
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli.config import config_option
-from looptrace.cli.gates import format_option, notice_line
+from looptrace.cli.gates import notice_line
 from looptrace.cli.shared.gate_sources import LOOK_S, GateSource, source_of, source_options
 from looptrace.cli.shared.keyboard import keyboard
+from looptrace.cli.shared.output import format_option
 from looptrace.cli.shared.watch_screen import QUIT, ScreenDecision, WatchScreen
 from looptrace.errors import LooptraceError
 

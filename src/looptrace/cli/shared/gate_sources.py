@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import repeat
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
@@ -19,7 +18,7 @@ from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.directives import notice_of
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.cli.shared.stores import store_copy, store_option, written_store
+from looptrace.cli.shared.stores import store_copy, store_option, written_again
 from looptrace.collector.agent_states import with_agents
 from looptrace.collector.api_bodies import WarmingTask
 from looptrace.collector.gates_client import RemoteGates
@@ -29,17 +28,16 @@ from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store.gate_file.stored_gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, together
 from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.objects.publisher import WrittenMeanwhileError
 from looptrace.collector.store.reader import open_gates, read_loops, worked
 from looptrace.errors import InputError, LooptraceError, UnavailableError
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+Stores = Sequence[Path | str]
+Servers = Sequence[str]
 
 # The time between two looks at a store.
 LOOK_S = 2.0
-# Tries to record a decision where other writers are first; each takes a moment.
-TRIES = 5
 
 
 class GateSource(Protocol):
@@ -174,15 +172,12 @@ class ObjectGates(GatesOnDisk):
         self, gate_id: str, decision: str, note: str | None, *, who: str | None = None
     ) -> StoredGate:
         """Record what a person decided, and who; where another writer is first, once more."""
-        for is_last in (*repeat(False, TRIES - 1), True):
-            try:
-                with written_store(self._url) as folder:
-                    gates = GatesOnDisk(folder, self._settings)
-                    return gates.resolve(gate_id, decision, note, who=who)
-            except WrittenMeanwhileError:
-                if is_last:
-                    raise
-        raise AssertionError  # The last try returned or raised.
+        return written_again(
+            self._url,
+            lambda folder: GatesOnDisk(folder, self._settings).resolve(
+                gate_id, decision, note, who=who
+            ),
+        )
 
     def watch(self) -> Iterator[GateNotice]:
         """Refuse, because nothing happens there until the next ingest.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import repeat
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -13,12 +12,11 @@ import click
 from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.incidents import STATES, IncidentState, IncidentWord, NoIncidentError
 from looptrace.analyzer.gates.silences import Matchers, Silence
-from looptrace.cli.shared.gate_sources import TRIES, server_at
-from looptrace.cli.shared.stores import store_copy, written_store
+from looptrace.cli.shared.gate_sources import server_at
+from looptrace.cli.shared.stores import store_copy, written_again
 from looptrace.collector.gates_client import RemoteGates
 from looptrace.collector.store.gate_file.incidents import Incident, IncidentDetails
 from looptrace.collector.store.gates import GateStore
-from looptrace.collector.store.objects.publisher import WrittenMeanwhileError
 from looptrace.collector.store.reader import open_gates
 
 T = TypeVar("T")
@@ -124,14 +122,12 @@ class ObjectIncidents(StoredIncidents):
 
     def _written(self, write: Callable[[GateStore], T]) -> T:
         """Write to the store; where another writer is first, once more."""
-        for is_last in (*repeat(False, TRIES - 1), True):
-            try:
-                with written_store(self._url) as folder, open_gates(folder) as store:
-                    return write(store)
-            except WrittenMeanwhileError:
-                if is_last:
-                    raise
-        raise AssertionError  # The last try returned or raised.
+
+        def work(folder: Path) -> T:
+            with open_gates(folder) as store:
+                return write(store)
+
+        return written_again(self._url, work)
 
 
 class IncidentsOfSeveral:

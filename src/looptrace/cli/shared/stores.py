@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import repeat
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -13,8 +14,11 @@ import click
 from looptrace.collector.store.objects.client import is_object_url
 
 _COPIES = "looptrace.store_copies"
+# Tries to write where other writers are first; each takes a moment.
+TRIES = 5
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 Use = Literal["read", "written", "served"]
 
 
@@ -112,3 +116,25 @@ def written_store(store: Path | str) -> Iterator[Path]:
 
     with written(store) as folder:
         yield folder
+
+
+def written_again(url: str, write: Callable[[Path], T]) -> T:
+    """Return what `write` does to the folder of the store at an address.
+
+    Where another writer is first, it is tried again with what that one wrote.
+
+    Raises:
+        WrittenMeanwhileError: if others are first each time.
+    """
+    from looptrace.collector.store.objects.publisher import (  # noqa: PLC0415
+        WrittenMeanwhileError,
+    )
+
+    for is_last in (*repeat(False, TRIES - 1), True):
+        try:
+            with written_store(url) as folder:
+                return write(folder)
+        except WrittenMeanwhileError:
+            if is_last:
+                raise
+    raise AssertionError  # The last try returned or raised.

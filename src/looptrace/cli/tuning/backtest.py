@@ -17,6 +17,7 @@ from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.engine_option import engine_of, engine_options
+from looptrace.cli.shared.output import format_option
 
 IN_FORCE = "the settings in force"
 
@@ -39,14 +40,7 @@ IN_FORCE = "the settings in force"
     type=click.Path(dir_okay=False, path_type=Path),
     help="File with the prices of models; without it the report has no costs in money.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["terminal", "json"]),
-    default="terminal",
-    show_default=True,
-    help="Form of the report.",
-)
+@format_option
 @engine_options
 @config_option
 @click.pass_context

@@ -6,7 +6,6 @@ goes on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from looptrace.collector.erasure.gate_rows import GateRows
 from looptrace.collector.erasure.log_rows import forget_in_log, logged_spans
 from looptrace.collector.erasure.proof import left_of
 from looptrace.collector.store import audit
+from looptrace.collector.store.buckets.placement import replace_spans
 from looptrace.collector.store.layout import (
     GATES_FILE,
     UNFINISHED_FILE,
@@ -37,13 +37,13 @@ from looptrace.collector.store.layout import (
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.objects.copying import change_copies
 from looptrace.collector.store.objects.snapshot import fetch_tables
+from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import TABLES, read_bucket
-from looptrace.collector.store.tables.replacement import replace_rows
+from looptrace.collector.store.tables.removal import damaged_files
 from looptrace.collector.store.writer import writing
 
-_SPAN_COLUMNS = ["trace_id", "session", "task", "service"]
-_TURN_COLUMNS = ["trace_id", "session", "task", "service"]
+_NAMED = ["trace_id", "session", "task", "service"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ def find(store_dir: Path, wanted: Wanted, dialects: DialectTable) -> Found:
     with GateRows.open(gates_path(store_dir)) as gates:
         names = names_of(wanted, gates.renamed())
     choice = Choice(wanted)
-    columns = _SPAN_COLUMNS + (["attributes", "events"] if wanted.kind == "user" else [])
+    columns = _NAMED + (["attributes", "events"] if wanted.kind == "user" else [])
     for bucket in range(BUCKETS):
         spans = read_bucket(store_dir, "spans", bucket, columns)
         choice.traces |= traces_named(spans, wanted)
-        turns = read_bucket(store_dir, "turns", bucket, _TURN_COLUMNS)
+        turns = read_bucket(store_dir, "turns", bucket, _NAMED)
         choice.traces |= traces_of_turns(turns, wanted, names)
     for spans in logged_spans(store_dir):
         choice.traces |= traces_named(with_ties(spans, dialects), wanted)
@@ -86,7 +86,7 @@ def _with_tasks(store_dir: Path, choice: Choice) -> Found:
     for bucket in range(BUCKETS):
         spans = read_bucket(store_dir, "spans", bucket, ["trace_id", "service"])
         rows["spans"] += spans.filter(is_chosen).height
-        turns = read_bucket(store_dir, "turns", bucket, _TURN_COLUMNS)
+        turns = read_bucket(store_dir, "turns", bucket, _NAMED)
         chosen = turns.filter(is_chosen)
         rows["turns"] += chosen.height
         choice.tasks |= {*chosen["task"]}
@@ -148,16 +148,11 @@ def _erase(store_dir: Path, choice: Choice) -> dict[str, int]:
     with GateRows.open(store_dir / GATES_FILE) as gates:
         rows = gates.forget(choice)
     for bucket in range(BUCKETS):
-        kept = read_bucket(store_dir, "spans", bucket).filter(~choice.is_chosen())
-        order = ("trace_id", "start_ns", "span_id")
-        replace_rows(store_dir, "spans", bucket, None, kept, kept["start_ns"], order)
-    damaged = list(_damaged_files(store_dir))
+        ids = read_bucket(store_dir, "spans", bucket, _NAMED)
+        traces = ids.filter(choice.is_chosen())["trace_id"].unique()
+        spans = read_bucket(store_dir, "spans", bucket, which=Having("trace_id", traces))
+        replace_spans(store_dir, bucket, traces, spans.filter(~choice.is_chosen()))
+    damaged = damaged_files(store_dir)  # Nobody can say whose spans they have.
     for path in damaged:
         path.unlink()
     return {**rows, **forget_in_log(store_dir, choice), "damaged files": len(damaged)}
-
-
-def _damaged_files(store_dir: Path) -> Iterator[Path]:
-    """Yield the files that were set aside: nobody can say whose spans they have."""
-    for table in TABLES:
-        yield from (store_dir / table).glob("day=*/bucket=*/*.damaged")

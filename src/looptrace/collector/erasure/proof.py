@@ -14,6 +14,7 @@ from looptrace.collector.erasure.choice import Choice
 from looptrace.collector.erasure.log_rows import logged_spans
 from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import TABLES, read_bucket
+from looptrace.collector.store.tables.removal import damaged_files
 
 # Every text that stands alone, or in quotation marks in some JSON; and every id of a trace.
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -27,7 +28,7 @@ def left_of(store_dir: Path, choice: Choice) -> list[str]:
     Raises:
         StoreError: if a file cannot be read.
     """
-    found = [*_in_tables(store_dir, choice)]
+    found = [*_in_tables(store_dir, choice), *map(str, damaged_files(store_dir))]
     if any(spans.filter(choice.is_chosen()).height for spans in logged_spans(store_dir)):
         found.append("the log")
     files = sorted(path for path in store_dir.iterdir() if path.is_file())
@@ -43,8 +44,6 @@ def _in_tables(store_dir: Path, choice: Choice) -> Iterator[str]:
                 chosen |= pl.col("task").is_in(list(choice.tasks))
             if rows.select(chosen.any()).item():
                 yield f"{table} of bucket {bucket:02}"
-        if any((store_dir / table).glob("day=*/bucket=*/*.damaged")):
-            yield f"damaged files of {table}"
 
 
 def _in_file(path: Path, choice: Choice) -> bool:

@@ -5,24 +5,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from looptrace.analyzer.gates.decisions import GateError, NoGateError
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.session_names import SeveralServicesError
 from looptrace.collector.api_bodies import ApiError
 from looptrace.collector.server.openapi import JSON, Answer, document, operation
 from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.sqlite_file import is_read_only
 
 _logger = logging.getLogger(__name__)
 
 API_PATH = "/openapi.json"
 BODY_BYTES_MAX = 64 * 1024
 _ERROR_LENGTH_MAX = 500
+_READ_ONLY = (
+    "Nothing was recorded: the store is on a read-only file system, where nothing can be kept."
+)
+
+T = TypeVar("T")
 
 
 async def bounded_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
@@ -47,6 +55,30 @@ def answer_of(content: Any, status: int = HTTPStatus.OK) -> Response:
 def wrong(status: int, error: str) -> Response:
     """Return a response with an error."""
     return answer_of(ApiError(plain(error, _ERROR_LENGTH_MAX)), status)
+
+
+def check_writable(store_dir: Path) -> None:
+    """Refuse what a store on a read-only file system could not keep.
+
+    Raises:
+        GateError: if the store is one.
+    """
+    if is_read_only(store_dir):
+        raise GateError(_READ_ONLY)
+
+
+async def body_of(request: Request, kind: type[T], example: str) -> T | Response:
+    """Return the body of a request, or the answer that refuses it."""
+    try:
+        return msgspec.json.decode(await bounded_body(request), type=kind)
+    except (ValueError, msgspec.DecodeError) as error:
+        return wrong(HTTPStatus.BAD_REQUEST, f"the body must be like {example}: {error}")
+
+
+def refused(error: GateError) -> Response:
+    """Return the answer for what is not there, or cannot be done."""
+    is_none = isinstance(error, NoGateError)
+    return wrong(HTTPStatus.NOT_FOUND if is_none else HTTPStatus.CONFLICT, str(error))
 
 
 @operation("api", Answer("The document.", {JSON: dict}))

@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import detect
-from looptrace.analyzer.gates.decisions import GateError, NoGateError
+from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.waiting import unless_decided
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
@@ -51,8 +51,10 @@ from looptrace.collector.server.access import WHO
 from looptrace.collector.server.api_responses import (
     API_PATH,
     answer_of,
-    bounded_body,
+    body_of,
+    check_writable,
     described,
+    refused,
     wrong,
 )
 from looptrace.collector.server.incidents.incidents_api import IncidentsApi
@@ -65,7 +67,6 @@ from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store import reader
 from looptrace.collector.store.gate_file.stored_gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, standing_of
-from looptrace.collector.store.sqlite_file import is_read_only
 
 GATES_PATH = "/v1/gates"
 TASKS_PATH = "/v1/tasks"
@@ -73,9 +74,6 @@ TASK_PATH = TASKS_PATH + "/{id:path}"
 GATES_MAX = TASKS_MAX = 1_000
 _MARKDOWN = "text/markdown"
 _NO_GATE = "There is no such gate, or the id is the beginning of several."
-_READ_ONLY = (
-    "Nothing was decided: the store is on a read-only file system, where no decision can be kept."
-)
 _NO_TURNS = "Markdown was asked for, and the turns are not in the store yet; ask again."
 
 
@@ -167,19 +165,15 @@ class GatesApi:
     )
     async def resolve(self, request: Request) -> Response:
         """Resolve a gate."""
-        try:
-            body = msgspec.json.decode(await bounded_body(request), type=DecisionBody)
-        except (ValueError, msgspec.DecodeError) as error:
-            return wrong(
-                HTTPStatus.BAD_REQUEST, f'the body must be like {{"decision": "continue"}}: {error}'
-            )
+        body = await body_of(request, DecisionBody, '{"decision": "continue"}')
+        if isinstance(body, Response):
+            return body
         said = (request.path_params["id"], body.decision, body.note)
         who = request.scope.get(WHO) or body.who
         try:
             gate = await run_in_threadpool(self.resolve_gate, *said, who)
         except GateError as error:
-            is_none = isinstance(error, NoGateError)
-            return wrong(HTTPStatus.NOT_FOUND if is_none else HTTPStatus.CONFLICT, str(error))
+            return refused(error)
         return answer_of(GateAnswer(gate))
 
     @operation("gateMetrics", Answer("The figures.", {JSON: GateMetrics}))
@@ -289,8 +283,7 @@ class GatesApi:
             GateError: if there is no such gate or decision, the gate is no longer open, or the
                 store cannot be written.
         """
-        if is_read_only(self.store_dir):
-            raise GateError(_READ_ONLY)
+        check_writable(self.store_dir)
         with reader.open_gates(self.store_dir) as gates:
             gate = gates.resolve(gate_id, decision, note, who=who)
         self.decided()

@@ -7,15 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import TypeVar
 
-import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from looptrace.analyzer.gates.decisions import GateError, NoGateError
+from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.incidents import STATES, IncidentState, IncidentWord
 from looptrace.collector.api_bodies import (
     DecidedGates,
@@ -26,18 +24,18 @@ from looptrace.collector.api_bodies import (
 )
 from looptrace.collector.api_paths import INCIDENTS_PATH
 from looptrace.collector.server.access import WHO
-from looptrace.collector.server.api_responses import answer_of, bounded_body, wrong
+from looptrace.collector.server.api_responses import (
+    answer_of,
+    body_of,
+    check_writable,
+    refused,
+    wrong,
+)
 from looptrace.collector.server.openapi import JSON, Answer, Parameter, operation
 from looptrace.collector.store import reader
 from looptrace.collector.store.gate_file.incidents import Incident, IncidentDetails
-from looptrace.collector.store.sqlite_file import is_read_only
-
-T = TypeVar("T")
 
 INCIDENTS_MAX = 1_000
-_READ_ONLY = (
-    "Nothing was recorded: the store is on a read-only file system, where nothing can be kept."
-)
 _NO_INCIDENT = "There is no such incident, or the id is the beginning of several."
 
 
@@ -181,27 +179,3 @@ class IncidentsApi:
             resolved = gates.resolve_incident(incident, decision, note, who)
         self.decided()
         return resolved
-
-
-def check_writable(store_dir: Path) -> None:
-    """Refuse what a store on a read-only file system could not keep.
-
-    Raises:
-        GateError: if the store is one.
-    """
-    if is_read_only(store_dir):
-        raise GateError(_READ_ONLY)
-
-
-async def body_of(request: Request, kind: type[T], example: str) -> T | Response:
-    """Return the body of a request, or the answer that refuses it."""
-    try:
-        return msgspec.json.decode(await bounded_body(request), type=kind)
-    except (ValueError, msgspec.DecodeError) as error:
-        return wrong(HTTPStatus.BAD_REQUEST, f"the body must be like {example}: {error}")
-
-
-def refused(error: GateError) -> Response:
-    """Return the answer for what is not there, or cannot be done."""
-    is_none = isinstance(error, NoGateError)
-    return wrong(HTTPStatus.NOT_FOUND if is_none else HTTPStatus.CONFLICT, str(error))

@@ -17,8 +17,12 @@ from looptrace.analyzer.gates.silences import Matchers, Silence
 from looptrace.collector.api_bodies import SilenceAnswer, SilenceBody, SilenceList
 from looptrace.collector.api_paths import SILENCES_PATH
 from looptrace.collector.server.access import WHO
-from looptrace.collector.server.api_responses import answer_of
-from looptrace.collector.server.incidents.incidents_api import body_of, check_writable, refused
+from looptrace.collector.server.api_responses import (
+    answer_of,
+    body_of,
+    check_writable,
+    refused,
+)
 from looptrace.collector.server.openapi import JSON, Answer, operation
 from looptrace.collector.store import reader
 

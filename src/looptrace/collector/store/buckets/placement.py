@@ -104,7 +104,7 @@ def place(
                 arriving.setdefault(target, _Arriving(target)).moved.append(part)
         added = [_add(store_dir, each) for each in arriving.values()]
         for bucket, traces in left.items():
-            _replace_spans(store_dir, bucket, traces, STORED_SPAN_SCHEMA.to_frame())
+            replace_spans(store_dir, bucket, traces, STORED_SPAN_SCHEMA.to_frame())
         placed = _placed(placed, added, touched)
         is_replaced = any(each.replaced or each.clashes for each in added)
         known = None if is_replaced else _with_given(stored, near, ties, buckets, bool(left))
@@ -198,7 +198,7 @@ def _add(store_dir: Path, arriving: _Arriving) -> _Added:
         # An earlier version that read other ties may have stored the same span.
         both = every.unique(list(SPAN_SCHEMA), keep="last", maintain_order=True)
         kept, replaced = distinct_spans(both)
-    _replace_spans(store_dir, arriving.bucket, traces, kept)
+    replace_spans(store_dir, arriving.bucket, traces, kept)
     return _Added(
         new=whole_spans(given).height - known,
         known=known,
@@ -267,7 +267,8 @@ def tied_to(
     return _by(connected(ties, pl.Series(list(traces), dtype=pl.String)), "bucket")
 
 
-def _replace_spans(store_dir: Path, bucket: int, traces: pl.Series, spans: pl.DataFrame) -> None:
+def replace_spans(store_dir: Path, bucket: int, traces: pl.Series, spans: pl.DataFrame) -> None:
+    """Replace the spans that a bucket has of traces by others (`STORED_SPAN_SCHEMA`)."""
     order = ("trace_id", "start_ns", "span_id")
     which = Having("trace_id", traces)
     replace_rows(store_dir, "spans", bucket, which, spans, spans["start_ns"], order)

@@ -61,6 +61,12 @@ def set_aside(store_dir: Path, path: Path) -> bool:
     return True
 
 
+def damaged_files(store_dir: Path) -> list[Path]:
+    """Return the files that were set aside."""
+    patterns = (f"{table}/day=*/bucket=*/*{_DAMAGED}" for table in TABLES)
+    return [path for pattern in patterns for path in sorted(store_dir.glob(pattern))]
+
+
 def sweep(store_dir: Path) -> None:
     """Delete what a killed ingest left: unfinished files, and those that it merged into another."""
     for table in TABLES:
