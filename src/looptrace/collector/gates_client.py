@@ -20,7 +20,6 @@ from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.silences import Matchers, Silence
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.api_bodies import (
-    ApiError,
     DecidedGates,
     DecisionBody,
     GateAnswer,
@@ -152,7 +151,8 @@ class RemoteGates:
             with closing(connection):
                 content = response.read(_JSON_BYTES_MAX)
             if HTTPStatus.BAD_REQUEST <= response.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-                raise GateError(msgspec.json.decode(content, type=ApiError).error)
+                said = msgspec.json.decode(content, type=_Refused)
+                raise GateError(said.error or f"{self._server.url}: {said.message}.")
             if response.status != HTTPStatus.OK:
                 raise OSError(f"status {response.status}")
             return msgspec.json.decode(content, type=kind)
@@ -170,6 +170,13 @@ class RemoteGates:
             f"{self._server.url}: gates cannot be read ({why}); is `looptrace serve` running "
             f"there, {tls} TLS?"
         )
+
+
+class _Refused(msgspec.Struct):
+    """Why a request is refused: by the API, or before it by who may do what."""
+
+    error: str = ""
+    message: str = ""
 
 
 def _path_of(incident: str) -> str:

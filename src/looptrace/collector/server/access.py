@@ -41,7 +41,7 @@ TOKEN_CHARS_MIN = 16
 WHO = "looptrace.who"
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _SENT_BY_GRPC = "/v1/traces"
-_WRONG_ROLE = "this token is that of a person; spans take one of an agent or admin"
+_WRONG_ROLE = "this token is that of a person; spans take that of an agent or an admin"
 _OPEN_SERVICE = "/grpc.health.v1.Health/"
 _HTTP_STATUS = {
     PERMISSION_DENIED: HTTPStatus.FORBIDDEN,

@@ -41,5 +41,9 @@ def roles_for(method: str, path: str) -> Set[Role]:
 
 def refusal(role: Role, allowed: Set[Role]) -> str:
     """Return why a request of a role is refused, and which role may make it."""
-    others = " or ".join(each for each in ROLES if each in allowed)
-    return f"this token is that of a {role}, who {MEANING[role]}; it takes one of a {others}"
+    others = " or ".join(_named(each) for each in ROLES if each in allowed)
+    return f"this token is that of {_named(role)}, who {MEANING[role]}; it takes that of {others}"
+
+
+def _named(role: Role) -> str:
+    return f"{'an' if role[0] in 'aeiou' else 'a'} {role}"
