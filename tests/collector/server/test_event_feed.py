@@ -135,20 +135,24 @@ class Client:
     def missing(self, told: Told) -> list[str]:
         """Return what it should know and does not."""
         ids = [each["id"] for each in self.seen]
+        # A stream begins without the openings of gates that ended before.
+        ended = {each.gate for each in told.events if each.type == "gate_resolved"}
         missing = [
             event.id
             for number, event in enumerate(told.events)
-            if number >= self.asked_at.get(event.trace_id, STEPS) and event.id not in ids
+            if number >= self.asked_at.get(event.trace_id, STEPS)
+            and event.id not in ids
+            and not (event.type == "gate_opened" and event.gate in ended)
         ]
         for task in self.names.tasks:
-            ends = [
-                each
-                for each in self.seen
-                if each["task"] == task and each["type"] in ("gate_opened", "gate_resolved")
-            ]
-            is_open = bool(ends) and ends[-1]["type"] == "gate_opened"
+            held = None
+            for each in self.seen:
+                if each["task"] == task and each["type"] == "gate_opened":
+                    held = each["gate"]
+                elif each["type"] == "gate_resolved" and each["gate"] == held:
+                    held = None  # As in an agent, the end of another gate does not end this one.
             opened = told.open.get(task)
-            if is_open != (opened is not None) or (opened and ends[-1]["gate"] != opened.gate):
+            if held != (opened and opened.gate):
                 missing.append(f"the end of {task}")
         return missing
 
@@ -193,3 +197,45 @@ def test_no_event_is_lost_whenever_names_are_added_and_streams_are_cut(
         feed.close()
 
     asyncio.run(go())
+
+
+def test_a_gate_that_ends_while_a_stream_begins_is_told_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loaded server can pass on the end of a gate before it has told that the gate is open."""
+
+    async def go() -> list[str]:
+        changes = Changes()
+        ingest(SPAN_SCHEMA.to_frame(), tmp_path)
+        feed = EventFeed(tmp_path, changes, OWN)
+        with open_gates(tmp_path) as gates:
+            told = Told(gates, changes, random.Random(1))
+            while "task-0" not in told.open:
+                told.tell("task-0", TRACES[0])
+            since = len(told.events)
+            begin, loop = feed._begin, asyncio.get_running_loop()
+
+            async def end() -> None:
+                while "task-0" in told.open:
+                    told.tell("task-0", TRACES[0])
+
+            def begin_and_end(asked: Asked, seq: int) -> Any:
+                opened_at, opened, came = begin(asked, seq)
+                asyncio.run_coroutine_threadsafe(end(), loop).result(WAIT_S)
+                return opened_at, opened, [*came, *feed._after(opened_at)]
+
+            monkeypatch.setattr(feed, "_begin", begin_and_end)
+            kinds: list[str] = []
+            async with aclosing(feed.follow(Asked(tasks=("task-0",)), since)) as texts:
+                async for text in texts:
+                    if ": here" in text:
+                        break
+                    kinds += [
+                        json.loads(data)["type"]
+                        for _, data in events_in(iter(text.encode().splitlines(keepends=True)))
+                        if data
+                    ]
+        feed.close()
+        return [kind for kind in kinds if kind != "loop_detected"]
+
+    assert asyncio.run(go()) == ["gate_opened", "gate_resolved"]

@@ -18,7 +18,7 @@ import msgspec
 
 from looptrace.analyzer.gates.agent_states import AgentKey, keys_of, session_key
 from looptrace.analyzer.gates.directives import Directives, notice_of
-from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.events import EventType, GateEvent
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.text.session_names import service_of
 from looptrace.collector.server.streams.asked_tasks import Asked
@@ -78,6 +78,8 @@ class _News:
 
     seq: int
     id: str
+    kind: EventType
+    gate: str
     task: str
     session: str | None  # of the task, where it belongs to a service
     keys: frozenset[_Key]
@@ -262,20 +264,31 @@ class EventFeed:
         # Nothing is awaited from here on, so that no event comes in between.
         if follower.is_over:
             return []
-        old += self._recent.of(asked.traces if since is None else keys, since or 0)
+        old += self._recent.of(keys, since) if since is not None else self._past(asked.traces)
         # For a task that is already followed, events must not be older than the ones sent before.
-        old = [each for each in old if each.keys.isdisjoint(follower.keys)]
+        # Events since the gates were read come after them, as the end of one of them may be there.
+        old = [
+            each for each in old if each.seq <= opened_at and each.keys.isdisjoint(follower.keys)
+        ]
         self._register(follower, asked, keys)
-        ids = {each.id for each in old}
+        new = self._recent.of(keys, opened_at)
+        ids = {each.id for each in (*old, *new)}
         opened = [each for each in opened if each.id not in ids]
-        ids |= {each.id for each in opened}
-        new = [each for each in self._recent.of(keys, opened_at) if each.id not in ids]
         if since is not None:
             texts = [each.text for each in old] + [each.body for each in opened]
             return [*texts, *(each.text for each in new), f"id: {self._seq}\n"]
         # A follower that is cut off before the last event returns with the earlier number.
         *bodies, last = [each.body for each in (*old, *opened, *new)] or [""]
         return [*bodies, f"id: {self._seq}\n{last}"]
+
+    def _past(self, traces: Iterable[str]) -> list[_News]:
+        """Return the recent events of traces, without the openings of gates that have ended.
+
+        An agent that stands at another gate by now, or is cut off here, would take one for open.
+        """
+        past = self._recent.of(traces, 0)
+        ended = {each.gate for each in past if each.kind == "gate_resolved"}
+        return [each for each in past if each.kind != "gate_opened" or each.gate not in ended]
 
     def _register(self, follower: _Follower, asked: Asked, keys: set[_Key]) -> None:
         self._all.add(follower)
@@ -362,6 +375,8 @@ class EventFeed:
         return _News(
             seq=seq,
             id=event.id,
+            kind=kind,
+            gate=event.gate,
             task=event.task,
             session=session,
             keys=frozenset(() if is_over else keys),
