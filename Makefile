@@ -7,8 +7,8 @@ PIP_WITH_GROUPS := 'pip>=25.1' # Older ones know no dependency groups.
 FRAMEWORKS := $(VENV)-frameworks
 REPORT := build/demo/report.html
 
-# The core is compiled anew where one of these changed.
-CORE := Cargo.toml $(shell find core -type f -not -path 'core/tests/*' -not -path 'core/fuzz/*')
+# The core is compiled anew where one of these changed; it contains the table of dialects.
+CORE := Cargo.toml src/looptrace/analyzer/fields/dialects.toml $(shell find core -type f -not -path 'core/tests/*' -not -path 'core/fuzz/*')
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 DEMO := --constraint constraints.txt --editable '.[all]'
 DEV := --no-compile --constraint constraints.txt \

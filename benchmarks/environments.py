@@ -58,7 +58,7 @@ USES: Mapping[str, Sequence[tuple[str, ...]]] = {
     "judge": (*_COMMANDS[:1], ("python", "-c", "import looptrace.collector.judge.chat")),
     "mcp": (*_COMMANDS[:1], ("python", "-c", "import looptrace.collector.mcp_server")),
     "server": (*_COMMANDS[:1], ("looptrace", "doctor")),
-    "train": (*_COMMANDS[:1], ("looptrace", "train", "--help")),
+    "learn": (*_COMMANDS[:1], ("python", "-c", "import sklearn.linear_model")),
     "semantic": (
         *_COMMANDS[:1],
         ("python", "-c", "import looptrace.analyzer.fingerprint.embeddings"),

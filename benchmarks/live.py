@@ -22,10 +22,14 @@ import numpy as np
 import polars as pl
 
 from benchmarks.generate import sessions
+from looptrace.analyzer.detect.loops import GUARDS
+from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.live_task import HORIZON_S
+from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.rules.registry import default_rules
 from looptrace.rules.vocabulary import NS_PER_S
 
 ROOT = Path(__file__).parent.parent
@@ -48,16 +52,21 @@ STEP_S = 5
 SHARED_TURNS, SHARED_TURNS_PER_S, SHARED_LATE_S_MAX = 12, 50, 5
 MS_PER_S = 1_000
 PERCENTILES = (50, 99)
+UNLIMITED = DetectionPolicy(
+    RuleSet(tuple(rule for rule in default_rules() if rule.name not in GUARDS))
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A case: a number of tasks, each with a history, which get a turn each at every tick.
 
-    A shared task gets `SHARED_TURNS` turns, which come late.
+    A shared task gets `SHARED_TURNS` turns, which come late. A healthy task is a working one whose
+    length no guard limits, so that no rule fires.
     """
 
-    work: str  # mixed, working or shared (every call is another), or looping (all are the same)
+    # mixed, healthy, working or shared (every call is another), or looping (all are the same)
+    work: str
     tasks: int
     history: int
     ticks: int
@@ -81,7 +90,8 @@ def cases(*, long: bool) -> list[Case]:
     """Return the cases, the longest task only on request."""
     lengths = (*LENGTHS, LONG) if long else LENGTHS
     mixed = [Case("mixed", tasks, *sizes) for tasks, sizes in MIXED.items()]
-    single = [Case(work, 1, n, SINGLE_TICKS) for work in ("working", "looping") for n in lengths]
+    works = ("healthy", "working", "looping")
+    single = [Case(work, 1, n, SINGLE_TICKS) for work in works for n in lengths]
     shared = Case("shared", 1, SHARED_TURNS_PER_S * HORIZON_S, SINGLE_TICKS)
     return [*mixed, *single, shared]
 
@@ -132,7 +142,7 @@ def _alike(drafts: pl.DataFrame, work: str) -> pl.DataFrame:
 def measured(case: Case) -> list[float]:
     """Return the cost of each tick of a case, in milliseconds of processor time."""
     turns = turns_of(case)
-    engine = LiveEngine()
+    engine = LiveEngine(UNLIMITED if case.work == "healthy" else DEFAULT)
     for begin in range(0, case.history, HISTORY_PART_TURNS):
         end = min(begin + HISTORY_PART_TURNS, case.history) - 1
         engine.feed(turns.filter(pl.col("place").is_between(begin, end)).drop("place"))

@@ -24,9 +24,11 @@ import polars as pl
 
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.gates.decisions import GateError
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.waiting import Waiting
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.testing.notation import tasks_in
+from looptrace.collector.store.gate_file.attempts import Tried
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.outbox import Delivery, Outbox
 from looptrace.collector.store.sqlite_file import connect
@@ -117,6 +119,8 @@ def night(setup: Setup, folder: Path) -> Night:
                     opened[event.gate] = minute
             attend(gates, setup.waiting, now_ns)
             for sent in _sent(outbox, setup, now_ns, chance, seen):
+                if not isinstance(sent.event, GateEvent):
+                    raise TypeError(sent.event)  # Nobody disables the endpoint.
                 seen.messages[sent.event.type] += 1
                 if sent.event.type != "gate_resolved" and chance.random() < ANSWERED:
                     incident = sent.group.incident if sent.group else ""
@@ -155,9 +159,9 @@ def _sent(
         if chance.random() < FAILS:
             seen.failed += 1
             again_ns = now_ns + MINUTE_NS
-            outbox.failed(made, "503", now_ns, next_try_ns=again_ns, disabled_why=None)
+            outbox.failed(made, Tried(now_ns, 503, error="503"), next_try_ns=again_ns)
             continue
-        outbox.delivered(made, now_ns)
+        outbox.delivered(made, Tried(now_ns))
         yield made
 
 

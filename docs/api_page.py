@@ -19,6 +19,7 @@ PUBLIC = (
     "looptrace.collector",
     "looptrace.collector.files",
     "looptrace.testing",
+    "looptrace.middleware.advisor",
     "looptrace.analyzer",
     "looptrace.analyzer.settings",
     "looptrace.analyzer.testing",

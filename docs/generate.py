@@ -24,6 +24,7 @@ from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED, WRITTEN, Di
 from looptrace.analyzer.settings.docs_page import page, rule_tables, schema
 from looptrace.analyzer.settings.file_tables import EXAMPLES
 from looptrace.analyzer.settings.sections import default
+from looptrace.collector.erasure.erasures_api import routes
 from looptrace.collector.server.access import Access
 from looptrace.collector.server.openapi import document
 from looptrace.collector.server.receiver.receiver_metrics import NAMES, Instrument, Reason
@@ -44,6 +45,8 @@ Which spans and attributes of which producer are read as what.
 A report counts the spans that became turns, parts of turns, agents or structure, and shows the
 scope, name and attributes of those that no dialect knows. Below one half, or where no call has a
 result, this is its first line, and `local()` and `instrument()` warn of it.
+A call has failed by its span's status, its result, `error_type`, `is_error`, `success` or `level`;
+`error` is only the text of a failure.
 `looptrace analyze PATH --explain-span ID` shows what a span is read as, and by which keys. Your
 own keys are [settings](settings.md#attributes), for files, stores, servers and `local()`; with
 `forward(settings="looptrace.toml")` for a process that forwards its spans:
@@ -194,7 +197,7 @@ def served() -> tuple[list[Instrument], list[Route]]:
     """Return what a server shows of itself, and the paths that it serves."""
 
     async def of(store_dir: str) -> tuple[list[Instrument], list[Route]]:
-        service = Service(Options(Path(store_dir), default(), Access(), 0, None))
+        service = Service(Options(Path(store_dir), default(), Access(), 0, None, erasures=routes))
         try:
             return service.instruments(), service.routes()
         finally:

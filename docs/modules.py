@@ -40,6 +40,7 @@ FLOW = (
     "collector",
     "queries",
     "cli",
+    "middleware",
     "testing",
     ".",
 )

@@ -12,7 +12,7 @@ from looptrace import queries
 from looptrace.analyzer.schema.column import Column
 from looptrace.analyzer.schema.findings import FINDING_COLUMNS, LOOP_COLUMNS
 from looptrace.analyzer.schema.spans import SPAN_COLUMNS, SPAN_SCHEMA, SPAN_TIES_COLUMNS
-from looptrace.analyzer.schema.turns import TURN_COLUMNS
+from looptrace.analyzer.schema.turns import MONEY_COLUMN, TURN_COLUMNS
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.store import writer
 from looptrace.collector.store.gate_views import GATE_VIEWS
@@ -55,7 +55,7 @@ TABLES: dict[str, tuple[str, tuple[Column, ...]]] = {
     "turns": (
         "One row a turn of an agent, computed from the spans. Null means that the trace does not "
         'say, or that turns of this kind have no such value; "" is a known empty text.',
-        (*TURN_COLUMNS, *_PARTITIONS),
+        (*TURN_COLUMNS, *_PARTITIONS, MONEY_COLUMN),
     ),
     "findings": ("One row a finding.", (*FINDING_COLUMNS, *_PARTITIONS, *LOOP_COLUMNS)),
     "events": ("One row a gate event. Rows are added and never deleted.", ()),

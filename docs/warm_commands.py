@@ -25,7 +25,10 @@ def serve(path: str) -> None:
     import looptrace  # noqa: PLC0415
 
     for module in walk_packages(looptrace.__path__, "looptrace."):
-        if not module.name.endswith(("__main__", "pytest_plugin")):
+        # Middleware imports frameworks, which are not here.
+        if not (
+            module.name.endswith(("__main__", "pytest_plugin")) or ".middleware." in module.name
+        ):
             import_module(module.name)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{path}.new")

@@ -84,13 +84,15 @@ class Trace:
         name: str = "",
         session_key: str | None = "gen_ai.conversation.id",
         service: str = UNNAMED,
+        version: str | None = None,
         scope: str = "tests",
         at: str = "2026-03-02T09:00:00+00:00",
     ) -> None:
         self.trace_id = _hex(f"{session}/{name}", TRACE_ID_BYTES)
         self.now_s = 0.0  # End of the latest span, in seconds since `at`.
         self._shared: Attributes = {session_key: session} if session_key else {}
-        self._resource = {"attributes": key_values({"service.name": service})}
+        named = {"service.name": service} | ({"service.version": version} if version else {})
+        self._resource = {"attributes": key_values(named)}
         self._scope = scope
         self._at_ns = int(datetime.fromisoformat(at).timestamp()) * NANOSECONDS
         self._spans: dict[str, dict[str, Any]] = {}  # In the order in which they were added.

@@ -17,7 +17,9 @@ from looptrace.errors import InputError
 def test_every_error_has_the_base() -> None:
     """Who calls looptrace catches one class; a new error without the base would pass by."""
     names = [module.name for module in pkgutil.walk_packages(looptrace.__path__, "looptrace.")]
-    modules = [importlib.import_module(name) for name in names if not name.endswith("__main__")]
+    # Middleware imports frameworks, which are not here.
+    here = [name for name in names if not (name.endswith("__main__") or ".middleware." in name)]
+    modules = [importlib.import_module(name) for name in here]
     errors = {
         each
         for module in modules

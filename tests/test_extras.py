@@ -14,7 +14,7 @@ from looptrace.cli.main import COMMANDS
 from tests.paths import ROOT
 
 # Commands that say what to install where their extra is not there import it when they run.
-EXTRA_OF = {"serve": "server", "mcp": "mcp", "train": "train"}
+EXTRA_OF = {"serve": "server", "mcp": "mcp"}
 BLOCK = """
 import sys
 
@@ -45,7 +45,7 @@ def _packages(extra: str) -> set[str]:
 
 def _blocked(allowed: str) -> set[str]:
     """Return the modules of all extras but one, which `analyzer` has not."""
-    others = {"judge", "mcp", "semantic", "server", "train"} - {allowed}
+    others = {"judge", "mcp", "semantic", "server", "learn"} - {allowed}
     return set().union(*map(_packages, others)) - _packages("analyzer") - _packages(allowed)
 
 

@@ -28,7 +28,6 @@ NOT_RUN = {
     "docs/gates.md": 1,
     "docs/inputs.md": 1,
     "docs/judge.md": 3,
-    "docs/prediction.md": 1,
     "docs/quality.md": 1,
     "docs/releases.md": 1,
     "docs/scale.md": 6,

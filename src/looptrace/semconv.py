@@ -36,12 +36,14 @@ EXCEPTION_TYPE = "exception.type"
 EXCEPTION_MESSAGE = "exception.message"
 EXCEPTION_STACKTRACE = "exception.stacktrace"
 SESSION_ID = "session.id"
+SERVICE_VERSION = "service.version"
 
 # looptrace's own attributes: the records of an agent's author.
 TASK_ID = "looptrace.task.id"
 TASK_PARENT_ID = "looptrace.task.parent_id"
 TASK_KIND = "looptrace.task.kind"
 TASK_STATUS = "looptrace.task.status"
+TASK_OUTCOME = "looptrace.task.outcome"  # whether the run was solved, in the author's words
 PHASE = "looptrace.phase"
 PHASE_START_NS = "looptrace.phase.start_ns"  # of the span that declares the value, on a copy of it
 ITERATION = "looptrace.iteration"
@@ -50,6 +52,7 @@ COMPLETED_WORK = "looptrace.completed_work"
 DECISION = "looptrace.decision"
 NOTE = "looptrace.note"
 DIFFERING_TOKENS = "looptrace.usage.differing_tokens"
+OPEN = "looptrace.open"  # on a copy of a span that has not ended; its end is when it was made
 
 # looptrace's own attributes: the fields of a gate event.
 GATE_ID = "looptrace.gate.id"

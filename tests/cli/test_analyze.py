@@ -405,7 +405,6 @@ def test_text_from_traces_is_never_markup(tmp_path: Path) -> None:
         ("escalation",),
         ("backtest", "--b", "balanced"),
         ("calibrate",),
-        ("train", "--output", "model.json"),
         ("ingest", "--store", "store"),
     ],
 )

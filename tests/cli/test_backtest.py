@@ -213,7 +213,7 @@ def test_what_has_no_price_is_named(tmp_path: Path) -> None:
 
     assert "EUR 0.00, plus models without a price" in told
     assert re.search(r"No price for gpt-4\.1-mini \(\d+ responses\)\.", told)
-    assert "Costs in money need a table of prices" in run(LOOPING, "--b", "balanced").stdout
+    assert "Costs in money need prices" in run(LOOPING, "--b", "balanced").stdout
 
 
 @pytest.mark.parametrize("hostile", [text for text in HOSTILE if "\ud800" not in text])

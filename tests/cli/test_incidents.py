@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from looptrace.analyzer.settings.sections import load, parsed
-from looptrace.analyzer.tuning.exceptions import exception_lines
+from looptrace.analyzer.settings.sections import load
 from looptrace.collector.store import writer
 from tests.cli.test_gates import run
 from tests.collector.store.test_writer import looping, spans_of
+from tests.paths import ROOT
 from tests.reliability.serving import looping as served_looping
 from tests.reliability.serving import served, until
+
+LOOPING = str(ROOT / "examples" / "traces" / "research_two_agents_loop.json")
+PRICES = """
+currency = "EUR"
+[models."*"]
+input_per_million = 10
+output_per_million = 100
+"""
 
 
 @pytest.fixture
@@ -80,7 +89,7 @@ def test_incidents_of_a_server(tmp_path: Path) -> None:
     """Over HTTP all is as in a store; what cannot be is refused with a status."""
     with served(tmp_path / "s") as server:
         for task in ("s1", "s2"):
-            assert server.send(served_looping(task, 6).request()) == 200
+            assert server.send(served_looping(task, 6, version="1.4.2").request()) == 200
         until(lambda: len(server.ask("GET", "/v1/gates")[1]["gates"]) == 2)
         at = ("--server", f"http://{server.address}")
         (incident,) = listed(*at)
@@ -110,6 +119,12 @@ def test_incidents_of_a_server(tmp_path: Path) -> None:
         assert [each["state"] for each in listed(*at)] == ["resolved"]
         gates = server.ask("GET", "/v1/gates")[1]["gates"]
         assert {gate["incident"] for gate in gates} == {incident["id"]}
+        now = datetime.now(UTC).isoformat()
+        assert server.send(served_looping("s3", 6, at=now, version="1.5.0").request()) == 200
+        until(lambda: listed(*at)[0]["back_in"] == "1.5.0")
+        told = " ".join(run("incidents", "list", *at).stdout.split())
+        assert "back again" in told
+        assert "resolved in 1.4.2, back in 1.5.0" in told
 
 
 def silenced_and_not(*at: str | Path) -> None:
@@ -152,12 +167,41 @@ def test_a_loop_that_is_none_is_offered_as_an_exception(folder: Path, tmp_path: 
     assert run("config", "check", settings).exit_code == 0
     overrides = load(settings).policy.rule_set.overrides
     rules = {gate["rule"] for gate in json.loads(gates_of(folder))}
-    assert [(each.tool, set(each.rules)) for each in overrides] == [("run_tests", rules)]
+    assert [each.tool for each in overrides] == ["run_tests"]
+    assert all(rules <= each.rules.keys() and each.signature for each in overrides)
+    assert "# Tried over 7 days and 2 tasks: 2 of 2 gates of this loop would not open" in lines
     other = tmp_path / "t"
     run("ingest", traced(tmp_path), "--store", other, "--config", settings)
-    assert rules.isdisjoint(gate["rule"] for gate in json.loads(gates_of(other)))
+    assert json.loads(gates_of(other)) == []
     run("ingest", traced(tmp_path), "--store", tmp_path / "u")
     assert rules <= {gate["rule"] for gate in json.loads(gates_of(tmp_path / "u"))}
+
+
+def test_an_incident_has_money_where_there_are_prices(tmp_path: Path) -> None:
+    """It is what the report says of the loop up to the gate, in stores, servers and SQL."""
+    (tmp_path / "prices.toml").write_text(PRICES, encoding="utf-8")
+    settings = tmp_path / "looptrace.toml"
+    settings.write_text('prices = "prices.toml"\n', encoding="utf-8")
+    run("ingest", LOOPING, "--store", tmp_path / "free")
+    assert listed("--store", tmp_path / "free")[0]["money"] is None
+    run("ingest", LOOPING, "--store", tmp_path / "s", "--config", settings)
+    (incident,) = listed("--store", tmp_path / "s")
+    read, wrote = incident["input_tokens"], incident["output_tokens"]
+    assert incident["money"] == pytest.approx((10 * read + 100 * wrote) / 1_000_000)
+    assert (
+        f"EUR {incident['money']:.2f}, "
+        in run("incidents", "list", "--store", tmp_path / "s").stdout
+    )
+    (asked,) = json.loads(
+        run("query", "incidents", "--store", tmp_path / "s", "--format", "json").stdout
+    )
+    assert asked["money"] == incident["money"]
+    both = listed("--store", tmp_path / "s", "--store", tmp_path / "free")
+    assert [(each["gates"], each["money"]) for each in both] == [(2, incident["money"])]
+    with served(tmp_path / "t", "--config", str(settings)) as server:
+        assert server.send(json.loads(Path(LOOPING).read_bytes())) == 200
+        at = ("--server", f"http://{server.address}")
+        until(lambda: [each["money"] for each in listed(*at)] == [incident["money"]])
 
 
 def gates_of(store: Path) -> str:
@@ -172,9 +216,18 @@ def traced(folder: Path) -> Path:
     return path
 
 
-def test_a_loop_without_tool_and_agent_has_no_exception() -> None:
-    """An override of everything would turn the rule off."""
-    assert exception_lines({"monologue"}, "", [], "x") == ""
-    text = exception_lines({"monologue"}, 'a "b"', [], "x\n[rules.cycle]")
-    (override,) = parsed(text.encode(), "f").policy.rule_set.overrides
-    assert (override.agent, override.tool) == ('a "b"', None)
+def test_a_trial_tells_which_other_gates_would_not_open(tmp_path: Path) -> None:
+    """Another agent's loop is its own; the same calls of other services are excepted, too."""
+    times = ("2026-03-02T09:00:00Z", "2026-03-03T09:00:00Z", "2026-02-02T09:00:00Z")
+    same = [looping(f"s{n}", at, service="shop") for n, at in enumerate(times)]
+    other = looping("b1", service="bank")
+    free = looping("n1", service="shop")
+    writer.ingest(spans_of(*same, other, free), tmp_path / "s")
+    at = ("--store", tmp_path / "s")
+    (shop,) = [each for each in listed(*at) if each["service"] == "shop"]
+    lines = run("incidents", "exception", shop["id"], *at).stdout
+    assert "4 tasks: 3 of 3 gates of this loop would not open, and 1 of 1 other gate." in lines
+    assert "# The others: b1@bank." in lines
+    every = run("incidents", "exception", shop["id"], *at, "--days", "60").stdout
+    assert "60 days and 5 tasks: 4 of 4 gates" in every
+    assert "Tried" not in run("incidents", "exception", shop["id"], *at, "--days", "0").stdout

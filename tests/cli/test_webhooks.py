@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -133,6 +134,33 @@ def test_dead_letters_are_listed_and_replayed(server: Server) -> None:
     replayed = run("webhooks", "replay", "--store", "s", "--endpoint", "ops")
     assert replayed.stdout == f"{dead} to be sent again\n"
     assert run("webhooks", "send", "--store", "s").stdout == f"ops: delivered {dead}\n"
+
+
+def test_the_log_has_each_attempt_and_sends_again(server: Server) -> None:
+    """From the log a person takes the id of an event that somebody deleted."""
+    with serving(answering(503)) as busy:
+        configured(busy.url)
+        run("ingest", "trace.jsonl", "--store", "s")
+        run("webhooks", "send", "--store", "s")
+    line = run("webhooks", "log", "--store", "s", "--limit", "1").stdout
+    assert re.fullmatch(r"\S+ \S+ ops: \w[\w ]+ [0-9a-f]{16}.*: it answered 503, \d+ ms\n", line)
+    assert run("webhooks", "log", "ops", "--failed", "--store", "s").stdout.count("\n") > 0
+    assert "Did you mean ops?" in run("webhooks", "log", "opps", "--store", "s").output
+    empty = run("webhooks", "log", "--event", "none", "--store", "s").stdout
+    assert empty == "The log has no such attempt.\n"
+    configured(server.url)
+    attempt = json.loads(run("webhooks", "log", "--json", "--store", "s").stdout.splitlines()[0])
+    again = ("webhooks", "replay", attempt["event"], "--store", "s")
+    assert run(*again).stdout == "1 to be sent again\n"
+    run("webhooks", "send", "--store", "s")
+    assert attempt["event"] in {each[1] for each in server.hits}
+    wrong = run("webhooks", "replay", "none", "--store", "s")
+    assert (wrong.exit_code, "no attempt to send none" in wrong.output) == (2, True)
+    assert "leave the rest out" in run(*again, "--all").output
+    sent = {each[1] for each in server.hits}
+    assert run("webhooks", "replay", "--all", "--store", "s").stdout == (
+        f"{len(sent)} to be sent again\n"
+    )
 
 
 def test_a_store_without_webhooks_says_so() -> None:

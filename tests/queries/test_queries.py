@@ -19,6 +19,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from looptrace import queries
+from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
+from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.main import main
 from looptrace.collector.otlp.frames import Frame
@@ -28,7 +30,7 @@ from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import open_gates
 from looptrace.collector.store.sql import QueryError, ask, ask_each, ask_typed, connect
 from looptrace.collector.store.tables.parquet import TABLES
-from tests.otlp import Trace, decoded_rows
+from tests.otlp import Attributes, Trace, decoded_rows
 
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
 requirement = pytest.mark.requirement
@@ -84,12 +86,12 @@ def attempts(session: str, *said: tuple[str, list[str] | None, str | None]) -> T
     return made
 
 
-def add(folder: Path, *traces: Trace) -> Path:
+def add(folder: Path, *traces: Trace, policy: DetectionPolicy = DEFAULT) -> Path:
     """Put traces into a store."""
     rows = []
     for one in traces:
         rows += decoded_rows(decode_document("test", Frame(1, json.dumps(one.request()).encode())))
-    writer.ingest(pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row"), folder)
+    writer.ingest(pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row"), folder, policy=policy)
     return folder
 
 
@@ -209,6 +211,50 @@ def test_an_intervention_helped_where_something_new_came_of_it(tmp_path: Path) -
         assert (row["share_min"], row["share_max"]) == pytest.approx((0.0945, 0.9055), abs=0.001)
 
 
+def test_what_is_known_of_a_run_is_listed(tmp_path: Path, decided: Path) -> None:
+    """Evaluations, the author's attribute and decisions stand side by side, by task."""
+    made = trace("s", "2026-03-02T09:00:00+00:00", "coder", [("read_file", "a.py", None)])
+    score: Attributes = {
+        "gen_ai.evaluation.name": "correctness",
+        "gen_ai.evaluation.score.label": "pass",
+        "gen_ai.evaluation.score.value": 0.9,
+        "gen_ai.evaluation.explanation": "All tests pass.",
+    }
+    ended = {"looptrace.task.outcome": "solved"}
+    made.span("attempt", None, ended, [("gen_ai.evaluation.result", score)])
+    store = add(tmp_path / "s", made)
+    found = {row["source"]: row for row in rows_of(store, "outcomes")}
+    by_source = {source: (row["name"], row["label"]) for source, row in found.items()}
+    assert by_source == {
+        "attribute": ("looptrace.task.outcome", "solved"),
+        "evaluation": ("correctness", "pass"),
+    }
+    assert (found["evaluation"]["value"], found["evaluation"]["note"]) == (0.9, "All tests pass.")
+    assert {row["task"] for row in found.values()} == {"s"}
+    (row,) = [row for row in rows_of(decided, "outcomes") if row["task"] == "goes-on"]
+    assert (row["source"], row["label"]) == ("decision", "continue")
+    assert row["note"] == "Use the other key."
+
+
+def test_tasks_that_were_left_alone_stand_beside_the_others(tmp_path: Path) -> None:
+    """Only runs without an intervention say whether one helps."""
+    stuck: list[Tool] = [("read_file", "a.py", None)]
+    recovery = Recovery(shadow=0.5)
+    policy = DetectionPolicy(recovery=recovery)
+    names = [f"run-{number}" for number in range(9)]
+    times = "2026-03-02T09:00:00+00:00"
+    store = add(
+        tmp_path / "s", *(trace(n, times, "coder", stuck * 3) for n in names), policy=policy
+    )
+    alone = sum(map(recovery.leaves_alone, names))
+    rows = rows_of(store, "interventions")
+
+    counted = {(row["intervention"], row["rule"]): row["times"] for row in rows}
+    assert 0 < alone < len(names)
+    assert counted["left alone", "repeated_call"] == alone
+    assert counted["warn", "repeated_call"] == len(names) - alone
+
+
 def test_several_queries_have_one_answer_each(decided: Path) -> None:
     """A page that asks for many things opens the store once."""
     names = ("gates_by_day", "decisions_that_worked", "gates")
@@ -240,7 +286,7 @@ def test_a_query_gives_what_its_header_says(
 ) -> None:
     """The list of queries and the docs are made from the headers, and a store may be empty."""
     others = {"outages": down, "pivots": pivoted}
-    others |= dict.fromkeys(("decisions_that_worked", "interventions"), decided)
+    others |= dict.fromkeys(("decisions_that_worked", "interventions", "outcomes"), decided)
     folder = others.get(name, folder)
     query = queries.load(name)
     values = {parameter.name: "stuck-1" for parameter in query.parameters}
@@ -300,6 +346,7 @@ def test_findings_by_rule_and_agent(folder: Path) -> None:
         "attempts": 10,
         "seconds": 18.0,
         "tokens": 880,
+        "money": None,
     }
 
 
@@ -320,6 +367,7 @@ def test_loop_cost_by_day_counts_turns_once(folder: Path) -> None:
         "seconds": 9.0,
         "input_tokens": 400,
         "output_tokens": 40,
+        "money": None,
     }
     assert (after["loops"], after["tasks"], after["attempts"]) == (2, 2, 5 + 3)
     assert (after["input_tokens"], after["output_tokens"]) == (400 + 200, 40 + 20)
@@ -343,6 +391,7 @@ def test_turns_of_task_are_in_order_and_name_their_rules(folder: Path) -> None:
         "result": "no such file",
         "seconds": 1.0,
         "tokens": None,
+        "money": None,
     }
     assert (rows[0]["result"], rows[0]["tokens"]) == ("Step 0.", 110)
 

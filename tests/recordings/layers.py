@@ -35,7 +35,7 @@ FILLED_IN = (
 HASHES = ("call", "outcome", "signature", "response", "talks_on", "trace_hash")
 READ = tuple(name for name in TURN_SCHEMA if name not in {"task", *FILLED_IN, *HASHES})
 CODES = {c.name.removesuffix("_code") for c in (*CODED, *COUNTED) if c.unit == "code"}
-_ELSEWHERE = {"task", "texts", "meanings", "kind", "end_ns", *FILLED_IN} - {"signature"}
+_ELSEWHERE = {"task", "texts", "meanings", "timed", "kind", "end_ns", *FILLED_IN} - {"signature"}
 COUNTS = tuple(field.name for field in fields(Turns) if field.name not in _ELSEWHERE)
 LAYERS = {"turns": READ, "sameness": FILLED_IN, "equalities": HASHES, "counts": COUNTS}
 TOLD = ("findings", "events")

@@ -133,10 +133,15 @@ def until(holds: Callable[[], Any], most_s: float = DEADLINE_S) -> Any:
 
 
 def looping(
-    session: str, calls: int, *, name: str = "", at: str = "2026-03-02T09:00:00+00:00"
+    session: str,
+    calls: int,
+    *,
+    name: str = "",
+    at: str = "2026-03-02T09:00:00+00:00",
+    version: str | None = None,
 ) -> Trace:
     """Return a trace of an agent that makes the same failing call again and again."""
-    trace = Trace(session, name=name, at=at)
+    trace = Trace(session, name=name, at=at, version=version)
     for _ in range(calls):
         trace.span(
             "execute_tool run_tests",

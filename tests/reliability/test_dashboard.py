@@ -7,10 +7,12 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
+from looptrace.collector.api_paths import STREAM_PATH
 from tests.paths import ROOT
 from tests.reliability.serving import OK, Served, looping, served, until
 
@@ -62,6 +64,36 @@ def test_a_gate_is_in_the_numbers_until_it_is_resolved(tmp_path: Path) -> None:
     }
     assert len(queries()) > 10
     assert named - shown == set()
+
+
+def test_what_is_open_and_how_large_and_slow_it_is_are_numbers(tmp_path: Path) -> None:
+    """Who runs a server sees it before it is full: connections, streams, sizes, detection."""
+    with served(tmp_path / "store", "--config", str(_stores_each_second(tmp_path))) as server:
+        before = server.number("looptrace_receiver_connections")
+        # What comes before is caught up with, and not counted.
+        until(lambda: server.number("looptrace_detection_is_current") == 1)
+        began_s = time.time()
+        assert server.send(looping("s1", 6).request()) == OK
+        until(lambda: server.number("looptrace_detection_seconds_count") >= 1)
+        assert 0 < server.number("looptrace_detection_seconds_sum") < time.time() - began_s
+        connection = http.client.HTTPConnection(server.address, timeout=30)
+        connection.request("GET", STREAM_PATH)
+        stream = connection.getresponse()
+        until(lambda: server.number("looptrace_streams_open") == 1)
+        assert server.number("looptrace_receiver_connections") > before
+        stream.close()
+        connection.close()
+        until(lambda: server.number("looptrace_streams_open") == 0)
+        until(lambda: server.number("looptrace_storing_last_write_timestamp_seconds") >= began_s)
+        assert server.number('looptrace_store_bytes{table="other"}') > 0
+    with served(tmp_path / "store") as server:  # Sizes are looked at again after a while.
+        assert server.number('looptrace_store_bytes{table="spans"}') > 0
+
+
+def _stores_each_second(folder: Path) -> Path:
+    path = folder / "looptrace.toml"
+    path.write_text("[server]\nretention_days = 36500\nstore_every_s = 1\n")
+    return path
 
 
 @needs_promtool

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from looptrace.collector.store.gate_file.attempts import Tried
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.outbox import Outbox
@@ -183,7 +184,7 @@ class MarksFirst(EndpointWorker):
         """Mark, then send."""
         delivery = self._outbox.next(self._name)
         if delivery is not None:
-            self._outbox.delivered(delivery)
+            self._outbox.delivered(delivery, Tried(0))
             await self._net.send(self._receiver.request(delivery.event, self._now_ns()))
         return 0.0
 
@@ -248,7 +249,7 @@ def simulated(
                 break
             # Somebody looks after the dead letters, and after an endpoint that is disabled.
             outbox.replay(None, 0, world.now_ns)
-            outbox.enable(HOOK.name)
+            outbox.enable(HOOK.name, world.now_ns)
     else:
         raise LostError(f"seed {seed}: {PROCESSES_MAX} processes did not deliver what was left")
     check(world, seed)
@@ -400,7 +401,7 @@ def test_gone_disables_until_somebody_enables(world: World) -> None:
         assert len(world.tries) == 1
         world.deliver()
         assert len(world.tries) == 1
-        outbox.enable("all")
+        outbox.enable("all", world.now_ns)
     world.deliver()
     assert world.accepted == {event(1).id: 1, event(2).id: 1}
 

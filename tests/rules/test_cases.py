@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,6 +22,7 @@ from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES
 from tests.drivers import batch, live
 from tests.paths import ROOT
+from tests.rules.models import ready
 
 CASES = ROOT / "tests" / "cases"
 RULE_OF = {rule.name: rule for rule in RULES}
@@ -103,7 +104,8 @@ def judge(cases: Sequence[Case]) -> dict[str, Verdicts]:
 
     Each case is a task of its own, and no other rule is there to look back further than this one.
     """
-    rules = [RULE_OF[cases[0].rule](**cases[0].settings)]
+    changes: dict[str, Any] = dict(cases[0].settings)
+    rules = [replace(ready(RULE_OF[cases[0].rule]), **changes)]
     turns = tasks_in({case.where: case.turns for case in cases})
     drivers = (batch(turns, rules), live(turns, rules), live(turns, rules, seed=1))
     return {

@@ -20,6 +20,7 @@ from looptrace.rules.docs import examples, summary
 from looptrace.rules.registry import RULES
 from looptrace.rules.turns import Lane
 from tests.drivers import batch
+from tests.rules.models import ready
 
 LOOPING = [(rule, text) for rule in RULES for text in examples(rule, "Looping")]
 NOT_LOOPING = [(rule, text) for rule in RULES for text in examples(rule, "Not looping")]
@@ -29,7 +30,9 @@ NOT_LOOPING = [(rule, text) for rule in RULES for text in examples(rule, "Not lo
 def counts(rule: type[Rule]) -> Counter[str]:
     """Judge all examples of a rule side by side, each a task; return the findings of each text."""
     texts = [text for other, text in (*LOOPING, *NOT_LOOPING) if other is rule]
-    return Counter(finding.task for finding in batch(tasks_in({t: t for t in texts}), [rule()]))
+    return Counter(
+        finding.task for finding in batch(tasks_in({t: t for t in texts}), [ready(rule)])
+    )
 
 
 @pytest.mark.parametrize(("rule", "text"), LOOPING)

@@ -20,6 +20,7 @@ from looptrace.rules.registry import RULES
 from looptrace.rules.turns import UNKNOWN, Turns
 from tests.analyzer.engine.test_any_settings import many_tasks
 from tests.drivers import ruleset
+from tests.rules.models import ready
 from tests.rules.test_cases import ALL
 from tests.seeds import seeds
 
@@ -46,7 +47,7 @@ class Row:
 
 def unneeded(rule: Rule, table: pl.DataFrame) -> tuple[int, list[int]]:
     """Return at how many turns a rule fires, and those at which it lacks what it needs."""
-    turns = columns(add_counters(table, ruleset([]).counting))
+    turns = columns(add_counters(table, ruleset([]).counting), times=True)
     lane = turns.lane(rule.lane)
     fired = lane.rows[np.flatnonzero(rule.evaluate(lane).fires)].tolist()
     return len(fired), [row for row in fired if not has_needed(rule, Row(turns, row))]
@@ -72,7 +73,7 @@ def loops_of(rule: type[Rule]) -> pl.DataFrame:
 @pytest.mark.parametrize("rule", [rule for rule in RULES if not rule.reads_texts])
 def test_no_rule_fires_without_what_it_needs(rule: type[Rule]) -> None:
     """Live would lose the loop, because a rule that lacks what it needs is not asked."""
-    fired, without = unneeded(rule(), loops_of(rule))
+    fired, without = unneeded(ready(rule), loops_of(rule))
 
     assert fired, "nothing is compared"
     assert not without

@@ -60,6 +60,7 @@ from looptrace.collector import (
     turn,
 )
 from looptrace.collector.files import SpansRead, read_spans, sdk_spans
+from looptrace.middleware.advisor import WAIT_S, Advisor
 from looptrace.queries import Field, Query, load, names
 from looptrace.rules import contract, turns, vocabulary
 from looptrace.rules.contract import Action, Evaluation, Loop, Rule, Rung, SettingError
@@ -73,6 +74,7 @@ from looptrace.rules.turns import (
     LaneSpec,
     Meanings,
     Turns,
+    TurnTimes,
     Twin,
 )
 from looptrace.testing import assert_no_loops
@@ -339,6 +341,17 @@ def columns(table: Turns, kind: Kind, once: Twin) -> Meanings | None:
     assert percent[0]
     assert vocabulary.BUDGETED[int(which[0])]
     return lane.turns.meanings
+
+
+def longest_ns(table: Turns) -> int:
+    """Read how long turns took."""
+    times: TurnTimes = table.times
+    return int(times.took_ns.max())
+
+
+def advised(processor: LoopSpanProcessor) -> str | None:
+    """Ask what looptrace says before a request to a model."""
+    return Advisor(processor, "ticket-42", wait_s=WAIT_S / 2).before_request()
 
 
 MODULES = (looptrace, collector, looptrace_settings, contract, turns, vocabulary)

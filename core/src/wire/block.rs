@@ -1,6 +1,6 @@
 //! Spans as columns, in the order of the table of spans.
 
-use crate::wire::span::{Row, Span};
+use crate::wire::span::{Row, Service, Span};
 
 /// The most bytes of one text, as Arrow counts them.
 const TEXT_BYTES_MAX: usize = i32::MAX as usize;
@@ -86,6 +86,7 @@ pub struct Block {
     /// attributes, events, links, as JSON
     pub content: [Texts; 3],
     source: [Option<Place>; 2],
+    version: Option<String>, // of the service
 }
 
 impl Block {
@@ -94,9 +95,10 @@ impl Block {
         self.status.len()
     }
 
-    /// The service of the spans that come next, which is kept once for all of them.
-    pub fn set_service(&mut self, service: Option<&str>) {
-        self.source[0] = self.sources[0].shared(service);
+    /// The service of the spans that come next, whose name is kept once for all of them.
+    pub fn set_service(&mut self, service: Service) {
+        self.source[0] = self.sources[0].shared(service.name.as_deref());
+        self.version = service.version;
     }
 
     /// The scope of the spans that come next, which is kept once for all of them.
@@ -109,7 +111,8 @@ impl Block {
     /// Errors say why it was not added.
     pub fn push(&mut self, span: &Span<'_>, row: &Row, depth_max: usize) -> Result<(), Refused> {
         let [attributes, events, links] = &mut self.content;
-        let deepest = attributes.write(|out| span.write_attributes(out));
+        let version = self.version.as_deref();
+        let deepest = attributes.write(|out| span.write_attributes(version, out));
         let deepest = deepest.max(events.write(|out| span.write_events(out)));
         links.write(|out| span.write_links(out));
         let is_too_long = self

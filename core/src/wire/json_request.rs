@@ -13,7 +13,7 @@ use crate::wire::json_text::{
     begins_document, camel_case, foreign_names, readable_prefix, request_starts, with_whole_escapes,
 };
 use crate::wire::read::Read;
-use crate::wire::span::service_name;
+use crate::wire::span::Service;
 
 /// The problem of a document whose end is missing.
 pub const CUT_OFF: &str = "the JSON is cut off; export it again to get the rest";
@@ -180,8 +180,8 @@ impl Reading<'_> {
         };
         let service = self
             .piece(&format!("{at}.resource"), service(resource))?
-            .flatten();
-        self.out.block.set_service(service.as_deref());
+            .unwrap_or_default();
+        self.out.block.set_service(service);
         for (index, part) in scopes.into_iter().enumerate() {
             self.scope_spans(part, &format!("{at}.scopeSpans[{index}]"))?;
         }
@@ -246,8 +246,8 @@ fn two<'a>(part: &'a [u8], one: &[u8], many: &[u8]) -> Result<Two<'a>, String> {
     read.map(|_| found).map_err(|fault| fault.to_string())
 }
 
-fn service(resource: &[u8]) -> Result<Option<Cow<'_, str>>, String> {
-    let mut service = None;
+fn service(resource: &[u8]) -> Result<Service, String> {
+    let mut service = Service::default();
     let mut numbers = Numbers::default();
     let mut json = Json::new(resource);
     let read = object(&mut json, false, |json, name| {
@@ -255,7 +255,7 @@ fn service(resource: &[u8]) -> Result<Option<Cow<'_, str>>, String> {
             return json.skip();
         }
         let read = attributes(json, &mut numbers).map_err(|fault| fault.within("attributes"));
-        service = service_name(&read?);
+        service = Service::of(&read?);
         Ok(())
     });
     read.map_err(|fault| fault.to_string())?;

@@ -10,7 +10,7 @@ use crate::wire::proto_messages::{resource, scope_name, span};
 use crate::wire::proto_walk::{Part, Piece, RESOURCE, RESOURCE_SPANS, SCOPE, SCOPE_SPANS, SPANS};
 use crate::wire::protobuf::{Corrupt, Fields};
 use crate::wire::read::Read;
-use crate::wire::span::service_name;
+use crate::wire::span::Service;
 use crate::wire::value::Map;
 
 const MEND: &str = "export it again";
@@ -142,7 +142,7 @@ impl<'a> Reading<'a> {
             end: End::Itself,
         };
         self.count_fields(part, || place.to_string())?;
-        let mut service = None;
+        let mut service = Service::default();
         for source in part.parts(self.request.data, RESOURCE) {
             let at = Place {
                 end: End::Source,
@@ -150,12 +150,12 @@ impl<'a> Reading<'a> {
             };
             if let Some(bytes) = self.source(source, at)? {
                 match service_of(bytes) {
-                    Ok(name) => service = name.or(service),
+                    Ok(named) => service = named.or(service),
                     Err(Corrupt) => self.leave_out(at, UNDECODABLE),
                 }
             }
         }
-        self.out.block.set_service(service.as_deref());
+        self.out.block.set_service(service);
         for (number, of_scope) in part.parts(self.request.data, SCOPE_SPANS).enumerate() {
             let scope = Some(number);
             self.scope_spans(of_scope, Place { scope, ..place })?;
@@ -237,8 +237,8 @@ impl<'a> Reading<'a> {
     }
 }
 
-fn service_of(message: &[u8]) -> Result<Option<String>, Corrupt> {
+fn service_of(message: &[u8]) -> Result<Service, Corrupt> {
     let mut attributes = Map::default();
     resource(Fields::new(message), &mut attributes)?;
-    Ok(service_name(&attributes).map(std::borrow::Cow::into_owned))
+    Ok(Service::of(&attributes))
 }

@@ -7,6 +7,11 @@ use crate::wire::value::{Map, Value, write_map, write_text};
 /// The attribute of a resource that names the service.
 pub const SERVICE_NAME: &str = "service.name";
 
+/// The attribute of a resource that names the version of the service. Its spans have it, too.
+const SERVICE_VERSION: &str = "service.version";
+/// A longer text is no version, and is cut.
+const VERSION_CHARS_MAX: usize = 100;
+
 const TRACE_ID_DIGITS: usize = 32;
 const SPAN_ID_DIGITS: usize = 16;
 
@@ -116,9 +121,24 @@ impl Span<'_> {
         })
     }
 
-    /// Write the attributes as JSON; returns its levels.
-    pub fn write_attributes(&self, out: &mut Vec<u8>) -> usize {
-        write_map(&self.attributes, out)
+    /// Write the attributes as JSON, first the version of the service unless the span has one;
+    /// returns its levels.
+    pub fn write_attributes(&self, version: Option<&str>, out: &mut Vec<u8>) -> usize {
+        let from = out.len();
+        let levels = write_map(&self.attributes, out);
+        let Some(version) = version.filter(|_| self.attributes.get(SERVICE_VERSION).is_none())
+        else {
+            return levels;
+        };
+        let is_alone = &out[from..] == b"{}";
+        let mut begin = vec![b'{'];
+        write_text(SERVICE_VERSION, &mut begin);
+        begin.push(b':');
+        let version: String = version.chars().take(VERSION_CHARS_MAX).collect();
+        write_text(&version, &mut begin);
+        begin.extend((!is_alone).then_some(b','));
+        out.splice(from..=from, begin);
+        levels.max(1)
     }
 
     /// Write the events as JSON; returns its levels.
@@ -152,11 +172,34 @@ impl Span<'_> {
     }
 }
 
-/// The name of the service in a resource's attributes.
-pub fn service_name<'a>(resource: &Map<'a>) -> Option<Cow<'a, str>> {
-    match resource.get(SERVICE_NAME) {
-        Some(Value::Text(name)) => Some(name.clone()),
-        _ => None,
+/// The service of a resource.
+#[derive(Debug, Default)]
+pub struct Service {
+    /// Its name.
+    pub name: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+}
+
+impl Service {
+    /// The service that the attributes of a resource name.
+    pub fn of(resource: &Map<'_>) -> Self {
+        let text = |key| match resource.get(key) {
+            Some(Value::Text(text)) => Some(text.clone().into_owned()),
+            _ => None,
+        };
+        Self {
+            name: text(SERVICE_NAME),
+            version: text(SERVICE_VERSION),
+        }
+    }
+
+    /// This service, with what only another part of its resource names.
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            name: self.name.or(other.name),
+            version: self.version.or(other.version),
+        }
     }
 }
 

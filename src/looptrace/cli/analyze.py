@@ -28,7 +28,6 @@ from looptrace.analyzer.report.ci import (
 )
 from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.report.terminal import print_report
-from looptrace.analyzer.settings import prices
 from looptrace.analyzer.settings.given import selected
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli import EXIT_FOUND, EXIT_UNREADABLE
@@ -36,6 +35,7 @@ from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.engine_option import engine_of, engine_options
 from looptrace.cli.shared.judge_option import judge_of, judge_option, opinions
+from looptrace.cli.shared.prices_option import prices_option
 from looptrace.cli.shared.rule_selection import ignore_option, select_option
 from looptrace.cli.shared.span_readings import explain_spans
 from looptrace.collector.store.objects.client import is_object_url
@@ -72,12 +72,7 @@ _WITHOUT_COSTS = "markdown"
     type=click.Path(dir_okay=False, path_type=Path),
     help="Report of an earlier run (--format json); its loops do not count as failures.",
 )
-@click.option(
-    "--prices",
-    "prices_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File with the prices of models, for the costs in money.",
-)
+@prices_option()
 @click.option(
     "--explain-span",
     "span_id",
@@ -97,7 +92,7 @@ def analyze(
     output: Path | None,
     fail_on: str,
     baseline: Path | None,
-    prices_file: Path | None,
+    prices: Prices | None,
     span_id: str | None,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
@@ -117,7 +112,7 @@ def analyze(
         context.exit()
     settings = selected(settings, select, ignore)
     known = None if baseline is None else baseline_of(baseline)
-    table = _prices(prices_file, form) or settings.policy.rule_set.counting.prices
+    table = _prices(prices, form, settings)
     asked = judge_of(judge, settings)
     with engine_of(engine, address, paths) as evaluating:
         with_turns = form in _WITH_TURNS or asked is not None or table is not None
@@ -141,10 +136,10 @@ def analyze(
     context.exit(_exit_code(loops, fail_on))
 
 
-def _prices(file: Path | None, form: str) -> Prices | None:
-    if file and form == _WITHOUT_COSTS:
+def _prices(given: Prices | None, form: str, settings: Settings) -> Prices | None:
+    if given and form == _WITHOUT_COSTS:
         raise click.UsageError(f"--prices changes nothing: --format {form} shows no costs.")
-    return prices.load(file) if file else None
+    return given or settings.prices
 
 
 def _with_money(analysis: Analysis, table: Prices) -> Analysis:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from looptrace.analyzer.gates.decisions import DECISIONS
-from looptrace.analyzer.gates.notes import Likeness
+from looptrace.analyzer.gates.notes import Likeness, ResolutionNote
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.report.tables import (
     number_text,
@@ -37,6 +37,7 @@ _OF_LIKE: Mapping[Likeness, str] = {
     "same": "",
     "type": " (loop of the same type)",
     "meaning": " (loop that means the same)",
+    "words": " (loop in nearly the same words)",
 }
 
 
@@ -88,6 +89,13 @@ def show(stores: Stores, servers: Servers, gate_id: str, form: str, settings: Se
 @source_options
 @click.option("--decision", required=True, type=click.Choice(DECISIONS), help="Your decision.")
 @click.option("--note", help="Note for the agent, and for people who get this loop again.")
+@click.option(
+    "--add",
+    type=float,
+    metavar="AMOUNT",
+    help="What may be spent more, in tokens or money, if a budget of several tasks opened the gate;"
+    " by default as much as its limit.",
+)
 @by_option
 def resolve(
     stores: Stores,
@@ -95,13 +103,15 @@ def resolve(
     gate_id: str,
     decision: str,
     note: str | None,
+    add: float | None,
     who: str | None,
 ) -> None:
     """Resolve the gate ID, like a person's message to the agent.
 
     `continue` means with another approach; `not_a_loop` means that the gate was a mistake.
     """
-    gate = source_of(stores, servers, default()).resolve(gate_id, decision, note, who=who)
+    source = source_of(stores, servers, default())
+    gate = source.resolve(gate_id, decision, note, who=who, add=add)
     effect = (
         "It takes effect with the next `looptrace ingest` into this store, or at once in a server."
         if stores
@@ -168,8 +178,7 @@ def _print_details(details: GateDetails) -> None:
         for past in details.event.history
     ]
     notes = [
-        f"{utc_s(note.resolved_ns)} {note.decision or 'message'}{_OF_LIKE[note.likeness]}: "
-        f"{note.note}"
+        f"{utc_s(note.resolved_ns)} {note.decision or 'message'}{_of_like(note)}: {note.note}"
         for note in details.notes
     ]
     print_section(f"gate {gate.id}", (), console)
@@ -178,6 +187,12 @@ def _print_details(details: GateDetails) -> None:
         if lines:
             console.print()
             print_section(title, lines, console)
+
+
+def _of_like(note: ResolutionNote) -> str:
+    """Return how the loop of a note is like the one that is shown."""
+    distance = "" if note.distance is None else f", distance {note.distance:.2f})"
+    return _OF_LIKE[note.likeness].removesuffix(")" if distance else "") + distance
 
 
 def _print_metrics(metrics: GateMetrics) -> None:

@@ -27,6 +27,8 @@ from looptrace.collector.store import reader, writer
 from looptrace.collector.store.layout import is_store
 from looptrace.collector.store.objects.snapshot import fetch_tables
 from looptrace.collector.store.tables.parquet import TABLES
+from looptrace.collector.store.unanswered import attend_by_spans
+from looptrace.collector.store.writer import Ingested
 from looptrace.engines import uncollected
 
 
@@ -82,9 +84,7 @@ def ingest(
             how = (store_dir, settings.policy, settings.webhooks)
             with traces.evaluating() as on_evaluated, writer.writing(*how, jobs) as writing:
                 done = writing.ingest(spool, content, on_evaluated)
-        if asked and _judged(store_dir, asked, settings):
-            again = writer.ingest(SPAN_SCHEMA.to_frame(), *how)
-            done = replace(done, gates_open=again.gates_open)
+        done = _decided(done, store_dir, asked, settings)
         if events:
             with reader.open_gates(store_dir) as gates:
                 told = [event for _, event in gates.events(done.seq_before)]
@@ -101,6 +101,21 @@ def ingest(
         err=events is sys.stdout,
     )
     context.exit(EXIT_UNREADABLE if skipped else 0)
+
+
+def _decided(done: Ingested, store_dir: Path, judge: Judge | None, settings: Settings) -> Ingested:
+    """Let a judge and the defaults of waiting decide on open gates; return what the store has then.
+
+    An agent that went on may have got gates after that.
+    """
+    how = (SPAN_SCHEMA.to_frame(), store_dir, settings.policy, settings.webhooks)
+    if judge and _judged(store_dir, judge, settings):
+        done = replace(done, gates_open=writer.ingest(*how).gates_open)
+    while settings.waiting and attend_by_spans(store_dir, settings.waiting):
+        again = writer.ingest(*how)
+        opened = done.gates_opened + again.gates_opened
+        done = replace(done, gates_opened=opened, gates_open=again.gates_open)
+    return done
 
 
 def _judged(store_dir: Path, judge: Judge, settings: Settings) -> int:

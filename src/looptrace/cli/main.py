@@ -28,7 +28,6 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "escalation": "Report on one gate, for a person or a debugging agent.",
         "backtest": "Compare two settings over the same traces.",
         "calibrate": "Propose thresholds from tasks that went well.",
-        "train": "Train a model that predicts loops, from a store.",
         "ingest": "Add traces to a store, with turns, findings and gates.",
         "copy": "Copy a store to object storage or a folder, and keep the copy up to date.",
         "restore": "Make a store of its copy.",
@@ -41,7 +40,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "watch": "Show gates as they open, full screen, and resolve them by keys.",
         "hook": "Stop coding agents by their own hooks.",
         "mcp": "Let coding agents ask a store whether they loop.",
-        "webhooks": "Test receivers of webhooks, and list, send and replay their events.",
+        "webhooks": "Test receivers of webhooks; list, send and replay their events; show the log.",
         "export": "Send the gates of a store as spans into the agents' traces.",
         "query": "Query a store with SQL.",
         "rule": "Show what a rule finds, and its settings.",
@@ -59,7 +58,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("serve", "watch", "gates", "incidents", "silences", "webhooks", "hook", "mcp"),
             "tokens",
         ),
-        "Choose settings": ("config", "rule", "backtest", "calibrate", "train"),
+        "Choose settings": ("config", "rule", "backtest", "calibrate"),
         "Check the installation": ("doctor",),
     }
 )
@@ -71,7 +70,6 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "escalation": "looptrace escalation traces/ --task ticket-42",
         "backtest": "looptrace backtest store/ --a balanced --b looptrace.toml",
         "calibrate": "looptrace calibrate store/ --alarms-per-day 1 --write",
-        "train": "looptrace train store/ -o model.json",
         "ingest": "looptrace ingest traces/ --store store/",
         "copy": "looptrace copy s3://bucket/agents --store store/",
         "restore": "looptrace restore s3://bucket/agents --store again/",
@@ -97,7 +95,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
 # and of many gates have folders.
 _FOLDERS: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys(("backtest", "calibrate", "train"), "looptrace.cli.tuning"),
+        **dict.fromkeys(("backtest", "calibrate"), "looptrace.cli.tuning"),
         **dict.fromkeys(("incidents", "silences"), "looptrace.cli.incidents"),
         **dict.fromkeys(("mcp", "serve", "tokens", "watch"), "looptrace.cli.services"),
         **dict.fromkeys(("copy", "forget", "restore"), "looptrace.cli.stores"),

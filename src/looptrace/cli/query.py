@@ -11,8 +11,12 @@ from pathlib import Path
 import click
 
 from looptrace import queries
+from looptrace.analyzer.detect.prices import Prices
 from looptrace.analyzer.report.tables import ROWS_SHOWN_MAX, json_lines, print_rows, stdout_console
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.near_names import did_you_mean
+from looptrace.cli.config import config_option
+from looptrace.cli.shared.prices_option import prices_option
 from looptrace.cli.shared.stores import store_option
 from looptrace.cli.shared.traces import warn_of_waiting
 from looptrace.collector.store.sql import QueryResult, ask_query, ask_typed
@@ -36,12 +40,16 @@ from looptrace.collector.store.sql import QueryResult, ask_query, ask_typed
     show_default=True,
     help="Form of the rows.",
 )
+@prices_option("; without prices money is empty")
+@config_option
 def query(
     name: str | None,
     stores: tuple[Path, ...],
     params: tuple[str, ...],
     sql: str | None,
     form: str,
+    prices: Prices | None,
+    settings: Settings,
 ) -> None:
     """Run the query NAME on a store; with neither NAME nor --sql, list the queries.
 
@@ -59,7 +67,12 @@ def query(
     values = _values(shipped, params)
     for store_dir in stores:
         warn_of_waiting(store_dir)
-    asking = ask_query(stores, shipped, values) if shipped else ask_typed(stores, sql or "")
+    prices = prices or settings.prices
+    asking = (
+        ask_query(stores, shipped, values, prices)
+        if shipped
+        else ask_typed(stores, sql or "", prices)
+    )
     with asking as answer:
         _FORMATS[form](answer)
 

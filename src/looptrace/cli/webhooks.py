@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
+import msgspec
 
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.webhook import FORMATS, Webhook
@@ -20,6 +21,7 @@ from looptrace.analyzer.text.times import utc_s
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.stores import store_option, written_store
+from looptrace.collector.store.gate_file.attempts import ATTEMPTS_MAX, Attempt
 from looptrace.collector.store.layout import gates_path
 from looptrace.collector.store.outbox import Endpoint, Outbox
 from looptrace.rules.vocabulary import NS_PER_S
@@ -32,7 +34,7 @@ _VARIABLE = "LOOPTRACE_WEBHOOK_SECRET"
 
 @click.group()
 def webhooks() -> None:
-    """Test receivers of webhooks, and list, send and replay their events."""
+    """Test receivers of webhooks; list, send and replay their events; show the log."""
 
 
 @webhooks.command()
@@ -59,6 +61,7 @@ def test(
     Exits with 1 if it is not accepted.
     """
     with traces.needing("server", "sending"):
+        from looptrace.collector.webhooks.chat_messages import answered  # noqa: PLC0415
         from looptrace.collector.webhooks.client import Http  # noqa: PLC0415
         from looptrace.collector.webhooks.endpoint_worker import receiver_of  # noqa: PLC0415
         from looptrace.collector.webhooks.sample import sample_event  # noqa: PLC0415
@@ -69,7 +72,8 @@ def test(
             else _named(target, settings.webhooks)
         )
         receiver = receiver_of(webhook, os.environ, settings.page)
-        answer = asyncio.run(Http().send(receiver.request(sample_event(), time.time_ns())))
+        request = receiver.request(sample_event(), time.time_ns())
+        answer = answered(webhook, asyncio.run(Http().send(request))).answer
     answer_text = f": {answer.text}" if answer.text else ""
     click.echo(f"{webhook.name}: {answer.error or f'accepted ({answer.status})'}{answer_text}")
     sys.exit(EXIT_FAILED if answer.error else 0)
@@ -122,31 +126,79 @@ def send(store: Path | str, settings: Settings) -> None:
 
 
 @webhooks.command()
+@click.argument("endpoint", metavar="[NAME]", required=False)
+@store_option("read")
+@click.option("--event", metavar="ID", help="Only attempts to send this event.")
+@click.option("--failed", is_flag=True, help="Only attempts that failed.")
+@click.option("--limit", type=click.IntRange(1, ATTEMPTS_MAX), default=50, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each attempt.")
+def log(
+    endpoint: str | None,
+    store: Path,
+    event: str | None,
+    failed: bool,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List the latest attempts to deliver, the newest first: to all endpoints, or to NAME.
+
+    The log has 10,000 attempts of each endpoint, of the last 30 days.
+    """
+    with Outbox.open(gates_path(store)) as outbox:
+        _check_name(endpoint, outbox)
+        attempts = outbox.attempts(endpoint, event, failed=failed, limit=limit)
+    for attempt in attempts:
+        click.echo(msgspec.json.encode(attempt).decode() if as_json else _attempt_line(attempt))
+    if not attempts and not as_json:
+        click.echo("The log has no such attempt.")
+
+
+@webhooks.command()
+@click.argument("event", metavar="[EVENT]", required=False)
 @store_option("written")
-@click.option("--endpoint", help="Only events for this endpoint.")
+@click.option("--endpoint", help="Only for this endpoint.")
 @click.option(
     "--since",
     type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
-    help="Only events that were given up since this time, in UTC.",
+    help="Only events that were tried or given up since this time, in UTC.",
 )
-def replay(store: Path | str, endpoint: str | None, since: datetime | None) -> None:
-    """Queue dead letters of a store to be sent again."""
+@click.option("--all", "accepted", is_flag=True, help="Also events that were accepted.")
+def replay(
+    event: str | None,
+    store: Path | str,
+    endpoint: str | None,
+    since: datetime | None,
+    accepted: bool,
+) -> None:
+    """Queue dead letters of a store to be sent again, or one EVENT that the log names.
+
+    Receivers know an event that they had by its webhook-id, which stays.
+    """
+    if event and (since or accepted):
+        raise click.UsageError("one EVENT is sent again whatever came of it; leave the rest out.")
     since_s = round(since.replace(tzinfo=UTC).timestamp()) if since else 0
-    since_ns = min(since_s * NS_PER_S, _NS_MAX)
+    since_ns, now_ns = min(since_s * NS_PER_S, _NS_MAX), time.time_ns()
     with written_store(store) as store_dir, Outbox.open(gates_path(store_dir)) as outbox:
         _check_name(endpoint, outbox)
-        count = outbox.replay(endpoint, since_ns, time.time_ns())
+        if event is None:
+            count = outbox.replay(endpoint, since_ns, now_ns, accepted=accepted)
+        elif not (count := outbox.resend(event, endpoint, now_ns)):
+            to = f" to {endpoint}" if endpoint else ""
+            raise click.UsageError(
+                f"the log has no attempt to send {event}{to}; `looptrace webhooks log` has the ids."
+            )
     click.echo(f"{count} to be sent again")
 
 
 @webhooks.command()
 @click.argument("endpoint", metavar="NAME")
 @store_option("written")
-def enable(endpoint: str, store: Path | str) -> None:
-    """Enable the endpoint NAME of a store again after it was disabled."""
+@config_option
+def enable(endpoint: str, store: Path | str, settings: Settings) -> None:
+    """Enable the endpoint NAME of a store again after it was disabled; the others hear of it."""
     with written_store(store) as store_dir, Outbox.open(gates_path(store_dir)) as outbox:
         _check_name(endpoint, outbox)
-        outbox.enable(endpoint)
+        outbox.enable(endpoint, time.time_ns(), settings.webhooks)
     click.echo(f"{endpoint} is enabled; dead letters come back with `looptrace webhooks replay`.")
 
 
@@ -167,6 +219,14 @@ def _check_name(name: str | None, outbox: Outbox) -> None:
     names = [endpoint.name for endpoint in outbox.endpoints()]
     if name is not None and name not in names:
         raise click.UsageError(f"there is no endpoint {name!r}. {did_you_mean(name, names)}")
+
+
+def _attempt_line(attempt: Attempt) -> str:
+    result = attempt.error or f"accepted ({attempt.status})"
+    about = f"{attempt.type.replace('_', ' ')} {attempt.event}"
+    gate = f", gate {attempt.gate}" if attempt.gate else ""
+    line = f"{utc_s(attempt.at_ns)} {attempt.endpoint}: {about}{gate}: {result}, {attempt.ms} ms"
+    return plain(line, _LINE_LENGTH_MAX)
 
 
 def _line(endpoint: Endpoint) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, get_args
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +16,10 @@ from looptrace.analyzer.gates.silences import Silence
 from looptrace.collector.api_paths import STREAM_NAMES_MAX
 from looptrace.collector.store.gate_file.incidents import Incident
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
+
+ErasureKind = Literal["session", "task", "user", "service"]
+ERASURE_KINDS: tuple[ErasureKind, ...] = get_args(ErasureKind)
+ErasureState = Literal["asked", "erased", "failed"]
 
 
 class ApiError(msgspec.Struct):
@@ -53,8 +57,8 @@ class GateAnswer(msgspec.Struct):
     gate: StoredGate
 
 
-class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The decision on a gate."""
+class IncidentDecisionBody(msgspec.Struct, forbid_unknown_fields=True):
+    """One decision on all open gates of an incident."""
 
     # The store has the list of decisions; its error names the nearest one.
     decision: Annotated[str, Meta(extra_json_schema={"enum": list(get_args(Decision))})]
@@ -65,6 +69,18 @@ class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
     who: Annotated[
         str | None,
         Meta(description="Who decides; if the token has a name, that one is recorded."),
+    ] = None
+
+
+class DecisionBody(IncidentDecisionBody):
+    """The decision on a gate."""
+
+    add: Annotated[
+        float | None,
+        Meta(
+            description="What a gate of `[budgets]` adds to its budget, in tokens or money; null "
+            "for as much as the limit."
+        ),
     ] = None
 
 
@@ -231,3 +247,23 @@ class WarmingList(msgspec.Struct):
     """Tasks without a loop yet, the most recently active first."""
 
     tasks: list[WarmingTask]
+
+
+class Erasure(msgspec.Struct, frozen=True):
+    """An erasure: whose, how far it is, and the rows that were erased, by table."""
+
+    id: str
+    state: ErasureState
+    kind: ErasureKind
+    who: str | None = None
+    rows: dict[str, int] = {}
+    copies: list[str] = []
+    error: str | None = None
+    asked_ns: int = 0
+
+
+class ErasureBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What is to be erased: whose, and the name."""
+
+    kind: ErasureKind
+    name: Annotated[str, Meta(min_length=1, max_length=4096)]

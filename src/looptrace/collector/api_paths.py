@@ -17,3 +17,4 @@ WARMING_PATH = "/v1/warming"
 
 INCIDENTS_PATH = "/v1/incidents"
 SILENCES_PATH = "/v1/silences"
+ERASURES_PATH = "/v1/erasures"

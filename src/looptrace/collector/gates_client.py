@@ -22,9 +22,13 @@ from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.api_bodies import (
     DecidedGates,
     DecisionBody,
+    Erasure,
+    ErasureBody,
+    ErasureKind,
     GateAnswer,
     GateList,
     IncidentAnswer,
+    IncidentDecisionBody,
     IncidentList,
     SilenceAnswer,
     SilenceBody,
@@ -34,6 +38,7 @@ from looptrace.collector.api_bodies import (
     WordBody,
 )
 from looptrace.collector.api_paths import (
+    ERASURES_PATH,
     GATE_METRICS_PATH,
     INCIDENTS_PATH,
     SILENCES_PATH,
@@ -75,10 +80,16 @@ class RemoteGates:
         return self._asked("GET", f"{_GATES}/{quote(gate_id, safe='')}", GateDetails)
 
     def resolve(
-        self, gate_id: str, decision: str, note: str | None, *, who: str | None = None
+        self,
+        gate_id: str,
+        decision: str,
+        note: str | None,
+        *,
+        who: str | None = None,
+        add: float | None = None,
     ) -> StoredGate:
-        """Record a person's decision and name; returns the gate."""
-        body = msgspec.json.encode(DecisionBody(decision, note, who)).decode()
+        """Record a person's decision and name, and what it adds to a budget; returns the gate."""
+        body = msgspec.json.encode(DecisionBody(decision, note, who, add)).decode()
         path = f"{_GATES}/{quote(gate_id, safe='')}/resolve"
         return self._asked("POST", path, GateAnswer, body).gate
 
@@ -101,7 +112,7 @@ class RemoteGates:
         self, incident: str, decision: str, note: str | None, who: str | None = None
     ) -> list[str]:
         """Record one decision on all open gates of an incident; return their ids."""
-        body = msgspec.json.encode(DecisionBody(decision, note, who)).decode()
+        body = msgspec.json.encode(IncidentDecisionBody(decision, note, who)).decode()
         return self._asked("POST", _path_of(incident) + "/decide", DecidedGates, body).gates
 
     def silences(self) -> list[Silence]:
@@ -119,6 +130,15 @@ class RemoteGates:
     def end_silence(self, silence: str) -> None:
         """End a silence."""
         self._asked("DELETE", f"{SILENCES_PATH}/{quote(silence, safe='')}", SilenceList)
+
+    def erase(self, kind: ErasureKind, name: str) -> Erasure:
+        """Let the server erase what it has of somebody, for which it starts again."""
+        body = msgspec.json.encode(ErasureBody(kind, name)).decode()
+        return self._asked("POST", ERASURES_PATH, Erasure, body)
+
+    def erasure(self, erasure_id: str) -> Erasure:
+        """Return how far an erasure is."""
+        return self._asked("GET", f"{ERASURES_PATH}/{quote(erasure_id, safe='')}", Erasure)
 
     def metrics(self) -> GateMetrics:
         """Return how often tasks loop, and how often they are stopped."""

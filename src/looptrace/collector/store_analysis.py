@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import polars as pl
 
+from looptrace.analyzer.detect.budgets.ledger import Ledger
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.engine.batch import analysis_of, joined
 from looptrace.analyzer.engine.detection_source import detection_source
@@ -33,6 +34,7 @@ from looptrace.analyzer.schema.turns import IS_STEP, TOKEN_COLUMNS, TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.store import reader
 from looptrace.collector.store.buckets.evaluated import is_evaluated_by
+from looptrace.collector.store.buckets.spending import stored_ledger
 from looptrace.collector.store.objects.snapshot import snapshot_of
 from looptrace.collector.store.tables.parquet import read_bucket, scan_bucket
 from looptrace.engines import Engine
@@ -65,7 +67,8 @@ def analyse_store(
     """
     spans = reader.count_spans(store_dir)
     columns = tuple(TURN_SCHEMA) if with_turns else CALL_COLUMNS
-    work = partial(_analysis_of_bucket, settings, columns)
+    ledger = stored_ledger(store_dir, settings.policy)
+    work = partial(_analysis_of_bucket, settings, columns, ledger)
     found = list(engine(work, reader.buckets(store_dir)))
     sessions = pl.concat(bucket.sessions for bucket in found).n_unique()
     whole = joined([bucket.analysis for bucket in found], sessions, spans)
@@ -100,17 +103,17 @@ def work_on_buckets(
 
 
 def _analysis_of_bucket(
-    settings: Settings, columns: Sequence[str], bucket: reader.Bucket
+    settings: Settings, columns: Sequence[str], ledger: Ledger, bucket: reader.Bucket
 ) -> _BucketAnalysis:
     """Find the loops of a bucket; only these columns of the turns are kept."""
     source = detection_source(settings.policy)
     with reader.reading_bucket(bucket) as bucket:
         if is_evaluated_by(bucket.store_dir, bucket.number, source):
-            return _of_evaluated(bucket, settings, columns)
+            return _of_evaluated(bucket, settings, columns, ledger)
         parts, sessions = [], [pl.Series("session", dtype=pl.String)]
         failures = [failures_of(TURN_SCHEMA.to_frame())]
         for turns in reader.compared_parts(bucket, settings.policy.sameness):
-            parts.append(_analysis_of_part(turns, settings, columns))
+            parts.append(_analysis_of_part(turns, settings, columns, ledger))
             sessions.append(compacted(turns.select("session").unique())["session"])
             failures.append(compacted(failures_of(turns)))
         analysis = _joined(parts, columns)
@@ -118,7 +121,7 @@ def _analysis_of_bucket(
 
 
 def _of_evaluated(
-    bucket: reader.Bucket, settings: Settings, columns: Sequence[str]
+    bucket: reader.Bucket, settings: Settings, columns: Sequence[str], ledger: Ledger
 ) -> _BucketAnalysis:
     """Find the loops of a bucket for which the store says which tasks have some."""
     turns = scan_bucket(bucket.store_dir, "turns", bucket.number)
@@ -128,7 +131,7 @@ def _of_evaluated(
     cut = counts.filter(pl.col("turn_first") > 1)
     tasks = {*found["task"], *cut["task"]}
     parts = [
-        _analysis_of_part(part, settings, columns)
+        _analysis_of_part(part, settings, columns, ledger)
         for part in reader.compared_parts(bucket, settings.policy.sameness, tasks)
     ]
     analysis = replace(
@@ -139,8 +142,10 @@ def _of_evaluated(
     return _BucketAnalysis(analysis, counts["session"].unique(), failures_of(turns).collect())
 
 
-def _analysis_of_part(turns: pl.DataFrame, settings: Settings, columns: Sequence[str]) -> Analysis:
-    part = joined([analysis_of(turns, 0, policy=settings.policy)], 0, 0)
+def _analysis_of_part(
+    turns: pl.DataFrame, settings: Settings, columns: Sequence[str], ledger: Ledger
+) -> Analysis:
+    part = joined([analysis_of(turns, 0, policy=settings.policy, ledger=ledger)], 0, 0)
     whole = len(columns) == len(TURN_SCHEMA)
     kept = part.turns if whole else calls_to_explain(part.turns, part.findings)
     return replace(part, turns=compacted(kept.select(columns)))

@@ -47,7 +47,7 @@ _GATE_SCHEMA = pl.Schema(
     dict.fromkeys(("id", "task", "rule", "signature", "why", "agent", "reason"), pl.String())
     | {"loop_count": pl.Int64(), "opened_ns": pl.Int64(), "status": pl.String()}
     | {"resolved_ns": pl.Int64()}
-    | dict.fromkeys(("decision", "note", "resolved_by", "incident"), pl.String())
+    | dict.fromkeys(("decision", "note", "resolved_by", "incident", "service_version"), pl.String())
 )
 
 

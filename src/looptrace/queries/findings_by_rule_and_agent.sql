@@ -7,6 +7,7 @@
 -- column: attempts (bigint) occurrences of what repeats in the loops under it, empty without one
 -- column: seconds (double) time spent inside them, empty likewise
 -- column: tokens (bigint) input and output tokens spent inside them, empty likewise
+-- column: money (double) what these cost, in the currency of the prices; empty without prices
 SELECT
     rule,
     agent,
@@ -15,7 +16,8 @@ SELECT
     count(DISTINCT task) AS tasks,
     CAST(sum(attempts) FILTER (WHERE leads) AS BIGINT) AS attempts,
     round(sum(cost_seconds) FILTER (WHERE leads), 3) AS seconds,
-    CAST(sum(cost_input_tokens + cost_output_tokens) FILTER (WHERE leads) AS BIGINT) AS tokens
+    CAST(sum(cost_input_tokens + cost_output_tokens) FILTER (WHERE leads) AS BIGINT) AS tokens,
+    round(sum(cost_money) FILTER (WHERE leads), 6) AS money
 FROM findings
 GROUP BY rule, agent
 ORDER BY loops DESC, also DESC, tasks DESC, rule, agent

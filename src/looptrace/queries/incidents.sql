@@ -12,7 +12,9 @@
 -- column: last (timestamp) opening of its last gate, UTC
 -- column: seconds (double) what its loops had lasted at their gates
 -- column: tokens (bigint) tokens that models had read and written meanwhile
+-- column: money (double) what the models cost meanwhile, in the currency of the prices
 -- column: owner (text) whose it is
+-- column: versions (text) versions of the service, as resolved in 1.4.2, back in 1.5.0
 SELECT
     id AS incident,
     arg_min(state, list_position(['back_again', 'open', 'acknowledged', 'muted', 'resolved'], state)) AS state,
@@ -27,7 +29,14 @@ SELECT
     make_timestamp(max(last_ns) // 1000) AS last,
     round(sum(seconds), 3) AS seconds,
     CAST(sum(input_tokens + output_tokens) AS BIGINT) AS tokens,
-    max(owner) AS owner
+    round(sum(money), 6) AS money,
+    max(owner) AS owner,
+    CASE
+        WHEN max(back_in) <> '' AND max(resolved_in) <> '' THEN concat('resolved in ', max(resolved_in), ', back in ', max(back_in))
+        WHEN max(back_in) <> '' THEN concat('back in ', max(back_in))
+        WHEN max(resolved_in) <> '' THEN concat('resolved in ', max(resolved_in))
+        ELSE array_to_string(list_distinct(flatten(list(versions))), ', ')
+    END AS versions
 FROM incidents
 GROUP BY id
 ORDER BY

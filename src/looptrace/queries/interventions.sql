@@ -1,5 +1,5 @@
 -- purpose: Did it help: how often a run got on within ten turns after a warning, a pivot or a decision.
--- column: intervention (text) action that the agent was told, or decision of a person; empty for a message
+-- column: intervention (text) action that the agent was told, or decision of a person, with + note if there was one; empty for a message; left alone where nobody was told (recovery.shadow)
 -- column: rule (text) rule that found the loop
 -- column: times (bigint) interventions of the rule
 -- column: recovered (bigint) those after which the same loop was not told again, and there was a new result or a completed task
@@ -14,10 +14,14 @@ WITH told AS (
         rule,
         turn,
         signature,
-        CASE WHEN type = 'gate_resolved' THEN coalesce(decision, '') ELSE action END AS intervention
+        CASE
+            WHEN type <> 'gate_resolved' THEN coalesce(action, 'left alone')
+            WHEN coalesce(note, '') <> '' THEN coalesce(decision, '') || ' + note'
+            ELSE coalesce(decision, '')
+        END AS intervention
     FROM events
     WHERE (type = 'gate_resolved' AND decision IS DISTINCT FROM 'withdrawn')
-        OR (type IN ('loop_detected', 'pivot_issued') AND action IS NOT NULL)
+        OR type IN ('loop_detected', 'pivot_issued')
 ),
 firsts AS (
     SELECT task, outcome, min(turn) AS turn

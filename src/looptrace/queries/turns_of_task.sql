@@ -10,6 +10,7 @@
 -- column: result (text) result of a tool, the error, or the text of a model or a person
 -- column: seconds (double) duration in seconds
 -- column: tokens (bigint) tokens that a model read and wrote
+-- column: money (double) what they cost, in the currency of the prices; empty without a price
 WITH looping AS (
     SELECT place.turn, string_agg(DISTINCT rule, ', ' ORDER BY rule) AS rules
     FROM (SELECT rule, unnest(turns) AS place FROM findings WHERE task = $task)
@@ -26,7 +27,8 @@ SELECT
     coalesce(turns.result, turns.error, turns.text) AS result,
     (turns.end_ns - turns.start_ns) / 1e9 AS seconds,
     coalesce(turns.input_tokens + turns.output_tokens, turns.input_tokens, turns.output_tokens)
-        AS tokens
+        AS tokens,
+    round(turns.money, 6) AS money
 FROM turns
 LEFT JOIN looping ON looping.turn = turns.turn AND turns.kind <> 'user'
 WHERE turns.task = $task

@@ -101,10 +101,16 @@ class Bounds(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One step of a ladder: from this many attempts on, a finding asks for this action."""
+    """One step of a ladder: from this many attempts on, a finding asks for this action.
+
+    A gate at a learned limit has the share of solved runs that it promises to lose at most, and the
+    share of tasks in which it only warns, so that the promise can be tested.
+    """
 
     attempts: int
     action: Action
+    lost_percent: float = 0.0
+    spared_percent: int = 0
 
 
 def ladder_setting(default: tuple[Rung, ...]) -> tuple[Rung, ...]:
@@ -176,14 +182,19 @@ class Rule(ABC):
     on_by_default: ClassVar[bool] = True
     # Whether it reads the texts of its lane, which are kept for such rules only.
     reads_texts: ClassVar[bool] = False
+    # Whether it reads how long turns took, and fires only at turns of `seconds_min` or more.
+    reads_times: ClassVar[bool] = False
     checked: ClassVar[Checked] = "with_loops"
     # Whether its attempts are percents of a limit.
     counts_percents: ClassVar[bool] = False
+    # Whether `calibrate` may learn its limit: it counts without asking what is the same.
+    learns_limit: ClassVar[bool] = False
     # The actions that its ladder may have; a rule that only guesses may have few.
     actions: ClassVar[tuple[Action, ...]] = ACTIONS
 
     def __post_init__(self) -> None:
         _check_ladder(f"{self.name}.ladder", self.ladder, self.actions)
+        _check_promises(f"{self.name}.ladder", self.ladder, learns_limit=self.learns_limit)
         check_bounds(self.name, self.settings())
 
     if TYPE_CHECKING:
@@ -200,6 +211,11 @@ class Rule(ABC):
     @abstractmethod
     def lookback(self) -> int:
         """The number of turns of its lane, including the turn itself, on which a result depends."""
+
+    @property
+    def seconds_min(self) -> int:
+        """The seconds that a turn takes at least if the rule fires at it."""
+        return 0
 
     @abstractmethod
     def evaluate(self, lane: Lane) -> Evaluation:
@@ -290,3 +306,27 @@ def _check_ladder(name: str, ladder: tuple[Rung, ...], actions: tuple[Action, ..
                 f"{name} goes from {lower.action} to {upper.action}; "
                 f"an action must not be milder than the one before it ({' < '.join(ACTIONS)})."
             )
+
+
+# A promise of more than half of the runs is none, and so is a gate that spares more than half.
+LOST_PERCENT_MAX = SPARED_PERCENT_MAX = 50
+
+
+def _check_promises(name: str, ladder: tuple[Rung, ...], *, learns_limit: bool) -> None:
+    """Refuse a promise or spared tasks where there is no gate at a learned limit."""
+    for rung in ladder:
+        if not 0 <= rung.lost_percent <= LOST_PERCENT_MAX:
+            raise SettingError(f"{name} has lost_percent {rung.lost_percent}; {_UP_TO_HALF}")
+        if not 0 <= rung.spared_percent <= SPARED_PERCENT_MAX:
+            raise SettingError(f"{name} has spared_percent {rung.spared_percent}; {_UP_TO_HALF}")
+        if rung.lost_percent and not (learns_limit and rung.action == "gate"):
+            raise SettingError(
+                f"{name} has lost_percent, which is for gates at limits that `calibrate` learned."
+            )
+        if rung.spared_percent and not rung.lost_percent:
+            raise SettingError(
+                f"{name} has spared_percent without lost_percent: only a promise is tested so."
+            )
+
+
+_UP_TO_HALF = f"it must be between 0 and {LOST_PERCENT_MAX}."

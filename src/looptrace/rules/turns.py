@@ -29,6 +29,7 @@ __all__ = [
     "Lane",
     "LaneSpec",
     "Meanings",
+    "TurnTimes",
     "Turns",
     "Twin",
 ]
@@ -109,6 +110,16 @@ class Meanings:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnTimes:
+    """How long turns took, for rules that read it."""
+
+    took_ns: Codes
+    quiet_ns: Codes  # the part of it after the turn before had ended
+    name: Codes  # of the tool or the model
+    asks_person: Flags  # a call whose name says that a person answers it
+
+
+@dataclass(frozen=True, slots=True)
 class Turns:
     """Columns of one length, with one element for each turn."""
 
@@ -183,6 +194,14 @@ class Turns:
     texts: tuple[str | None, ...]  # outputs and requests; none if no rule reads them
     talks_on: Codes  # the response that a model continues, if neither asks for calls
     meanings: Meanings | None = None  # if the settings ask for it
+    timed: TurnTimes | None = None  # if a rule reads it
+
+    @property
+    def times(self) -> TurnTimes:
+        """How long each turn took."""
+        if self.timed is None:
+            raise InstallError("A rule asks for times without saying `reads_times = True`.")
+        return self.timed
 
     def among(self, spec: LaneSpec) -> Flags:
         """Return which turns are in `spec`."""

@@ -23,6 +23,7 @@ from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.calls.repeated_failure import RepeatedFailure
 from looptrace.rules.contract import Rung
 from looptrace.rules.phases.phase_visits import PhaseVisits
+from looptrace.rules.responses.response_repeat import ResponseRepeat
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.drivers import findings_of
 
@@ -90,6 +91,22 @@ def test_each_selector_chooses_its_turns(selector: str, value: str) -> None:
     assert spans(found(turns(steps(4)), rule_set)) == [("repeated_call", 1, 4)]
     assert found(turns(steps(4, **here)), rule_set) == []
     assert spans(found(turns(steps(5, **here)), rule_set)) == [("repeated_call", 1, 5)]
+
+
+def test_a_signature_chooses_the_turns_that_findings_name_by_it() -> None:
+    """Other arguments of the same tool, and texts of models, have signatures of their own."""
+    works = {"failed": False, "error": None, "error_kind": None}
+    says = works | {"kind": "model", "name": "m", "arguments": "Go on."}
+    pairs = (
+        (works | {"arguments": "a"}, works | {"arguments": "b"}),
+        (says | {"response": "ab" * 32}, says | {"response": "cd" * 32}),
+    )
+    rules = (RepeatedCall(), ResponseRepeat())
+    for here, other in pairs:
+        (finding, *_) = found(turns(steps(9, **here)), RuleSet(rules))
+        override = Override({each.name: None for each in rules}, signature=finding.signature)
+        assert found(turns(steps(9, **here)), overriding(override, *rules)) == []
+        assert found(turns(steps(9, **other)), overriding(override, *rules)) != []
 
 
 def test_every_selector_must_fit() -> None:

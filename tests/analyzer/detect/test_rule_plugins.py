@@ -28,6 +28,10 @@ class Twice(RepeatedCall):
     attempts_min: int = setting(2, ge=2, le=9, doc="Calls in a row that make a loop.")
 
 
+class NoLane(RepeatedCall):
+    lane = None
+
+
 Clash = RepeatedCall
 NoRule = dict
 '''
@@ -79,6 +83,7 @@ def test_a_rule_of_another_distribution_judges_and_is_set(tmp_path: Path) -> Non
     ("target", "why"),
     [
         ("own_rules:Clash", "there is a rule 'repeated_call' already"),
+        ("own_rules:NoLane", "its 'lane' must be a LaneSpec"),
         ("own_rules:NoRule", "it must be a class that keeps the contract of a rule"),
         ("own_rules:Absent", "it cannot be made: AttributeError"),
         ("no_such_module:Rule", "it cannot be made: ModuleNotFoundError"),

@@ -12,6 +12,7 @@ from looptrace.analyzer.gates.incidents import (
     check_word,
     identity_of,
     state_of,
+    versions_seen,
 )
 
 FAILED = ("repeated_failure", ["fetch"], "error:Timeout#1", "scout", "shop")
@@ -89,3 +90,27 @@ def test_what_cannot_be_said(word: IncidentWord, why: str) -> None:
     """A word is refused in one line."""
     with pytest.raises(GateError, match=why):
         check_word(word)
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "times", "resolved_in", "back_in"),
+    [
+        ("open", None, WAITS, "", ""),
+        ("resolved", None, OVER, "3", ""),
+        ("back_again", IncidentWord(13, "resolved"), Times(10, 14, None), "1", "2"),
+        ("back_again", None, Times(20, 20, 15), "2", "3"),
+        ("back_again", None, Times(9, 20, 8), "", "1"),
+    ],
+)
+def test_a_resolution_has_the_version_before_it(
+    state: IncidentState,
+    said: IncidentWord | None,
+    times: Times,
+    resolved_in: str,
+    back_in: str,
+) -> None:
+    """A gate without a version changes nothing."""
+    openings = [(10, "1"), (12, "1"), (14, "2"), (20, "3"), (21, "")]
+    seen = versions_seen(openings, state, said, times)
+    assert seen == (("1", "2", "3"), resolved_in, back_in)
+    assert versions_seen([(10, "")], state, said, times) == ((), "", "")

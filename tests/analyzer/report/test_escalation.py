@@ -233,7 +233,7 @@ def test_json_says_the_same() -> None:
     assert report["failures"][0]["error"] == "expected 42, got 41"
     assert report["gate"]["opinion"]["reasoning"] == "So."
     assert report["notes"] == [
-        {"text": "Pin the version.", "date": "2026-03-14", "likeness": "type"}
+        {"text": "Pin the version.", "date": "2026-03-14", "likeness": "type", "distance": None}
     ]
     del report["options"][0]["meaning"]
     report["failures"][0]["turn"] = "2"

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
 
+from looptrace.analyzer.detect import kept_prices
+from looptrace.analyzer.detect.kept_prices import KeptPrices
 from looptrace.analyzer.detect.prices import Price, Prices
+from looptrace.analyzer.settings.given import settings_of
 from looptrace.analyzer.settings.prices import MODELS_MAX, load, parsed
 from looptrace.analyzer.settings.sections import load as load_settings
 from looptrace.analyzer.settings.toml_reader import SettingsError
@@ -174,3 +179,52 @@ def test_cached_tokens_have_prices_of_their_own() -> None:
 
     assert found.by_kind("a") == (3, 3, 0.3, 3)
     assert found.by_kind("b") is None
+
+
+def test_list_prices_come_from_an_installed_package() -> None:
+    """Nobody types in what a package knows, and the report says how old it is."""
+    found = load("genai-prices")
+
+    assert found.currency == "USD"
+    assert found.source.startswith(f"genai-prices {version('genai-prices')}, list prices of 20")
+    # Of one name as it is, dated, behind a gateway, and of Bedrock.
+    names = ["gpt-4o", "gpt-4o-2024-08-06", "openai/gpt-4o"]
+    assert {found.by_kind(name) for name in names} == {(2.5, 10, 1.25, 2.5)}
+    assert found.by_kind("anthropic.claude-3-5-sonnet-20241022-v2:0") == (3, 15, 0.3, 3.75)
+    assert found.by_kind("made-up-1") is None
+
+
+def test_own_prices_come_before_those_of_the_package() -> None:
+    """A contract is cheaper than the list."""
+    own = f'currency = "USD"\nothers = "genai-prices"\n[models."gpt-4o"]\n{FREE}'
+
+    found = parsed(own.encode(), "prices.toml")
+
+    assert found.of(["gpt-4o", "gpt-4.1"]).keys() == {"gpt-4o", "gpt-4.1"}
+    assert found.by_kind("gpt-4o") == (0, 0, 0, 0)
+    assert refused(own.replace("USD", "EUR")) == (
+        "prices.toml:1: currency is 'EUR'; it must be 'USD', as in genai-prices."
+    )
+
+
+def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to install; the settings say which line asked for it."""
+
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(kept_prices, "version", missing)
+
+    with pytest.raises(
+        SettingsError, match=r"genai-prices is not installed: pip install '.*prices"
+    ):
+        load("genai-prices")
+    with pytest.raises(SettingsError, match=r"settings:1: prices cannot be used: .*prices\]"):
+        settings_of({"prices": "genai-prices"})
+
+
+def test_another_day_is_no_other_setting() -> None:
+    """A store is not evaluated again each morning."""
+    one, other = (KeptPrices("1", date(2026, 11, day)) for day in (1, 2))
+
+    assert (one, repr(one)) == (other, repr(other))

@@ -213,7 +213,7 @@ def test_attempts_at_other_tasks_are_no_turns_of_the_session() -> None:
 
 def test_nothing_is_compared() -> None:
     """No turns at all are no error."""
-    nothing = Backtest(0, 0, None, Total(), Total(), ())
+    nothing = Backtest(0, 0, None, "", Total(), Total(), ())
 
     assert backtest([], default(), default()) == nothing
     assert backtest([pl.DataFrame(schema=TURN_SCHEMA)], default(), default()) == nothing

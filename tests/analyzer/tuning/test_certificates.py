@@ -22,7 +22,7 @@ from looptrace.analyzer.tuning.certificates import (
     runs_of,
     share_max,
 )
-from looptrace.analyzer.tuning.evaluations import Solved, outcomes_in, solved_where
+from looptrace.analyzer.tuning.outcomes import Solved, outcomes_in, solved_where
 from looptrace.cli.main import main
 from tests.otlp import Trace
 
@@ -173,17 +173,21 @@ def test_an_evaluation_is_written_as_a_condition(text: str, found: Solved) -> No
 @pytest.mark.parametrize("text", ["", "correctness", "=pass", "correctness>=high", "a=="])
 def test_other_texts_are_no_evaluation(text: str) -> None:
     """A half condition would take every run for failed."""
-    with pytest.raises(ValueError, match=r"is no evaluation|could not convert"):
+    with pytest.raises(ValueError, match=r"is no condition|could not convert"):
         solved_where(text)
 
 
-def _evaluated(trace_id: str, *evaluations: dict[str, object]) -> dict[str, str]:
+def _spans(
+    trace_id: str, *evaluations: dict[str, object], **attributes: object
+) -> dict[str, object]:
     events = [
-        {"name": "gen_ai.evaluation.result", "time_ns": n, "attributes": attributes}
-        for n, attributes in enumerate(evaluations)
+        {"name": "gen_ai.evaluation.result", "time_ns": n, "attributes": evaluation}
+        for n, evaluation in enumerate(evaluations)
     ]
     other = {"name": "exception", "time_ns": 9, "attributes": {"x": "gen_ai.evaluation.result"}}
-    return {"trace_id": trace_id, "events": json.dumps([other, *events])}
+    named = {name.replace("__", "."): value for name, value in attributes.items()}
+    texts = {"events": json.dumps([other, *events]), "attributes": json.dumps(named)}
+    return {"trace_id": trace_id, "end_ns": len(named), **texts}
 
 
 def test_evaluations_in_spans_are_outcomes() -> None:
@@ -194,13 +198,56 @@ def test_evaluations_in_spans_are_outcomes() -> None:
 
     spans = pl.DataFrame(
         [
-            _evaluated("a", scored("label", "pass"), scored("label", "fail", "tone")),
-            _evaluated("b", scored("label", "pass"), scored("label", "fail")),
-            _evaluated("c", scored("value", 0.9)),
-            {"trace_id": "d", "events": "[]"},
+            _spans("a", scored("label", "pass"), scored("label", "fail", "tone")),
+            _spans("b", scored("label", "pass"), scored("label", "fail")),
+            _spans("c", scored("value", 0.9)),
+            _spans("d"),
         ]
     )
     by_label = outcomes_in(spans, Solved("correctness", label="pass"))
     assert {each.trace_id: each.solved for each in by_label} == {"a": True, "b": False}
     by_value = outcomes_in(spans, Solved("correctness", value_min=0.8))
     assert [(each.trace_id, each.solved) for each in by_value] == [("c", True)]
+
+
+def test_attributes_of_spans_are_outcomes() -> None:
+    """The last span of a trace with the attribute decides, by a word, a number or a truth."""
+    spans = pl.DataFrame(
+        [
+            _spans("a", acme__result="ok"),
+            _spans("a", other=1, acme__result="bad"),
+            _spans("b", acme__result="0.9"),
+            _spans("c", acme__result=True),
+            _spans("d", acme__results="ok"),
+        ]
+    )
+
+    def found(text: str) -> dict[str | None, bool]:
+        made = outcomes_in(spans, attribute=solved_where(text))
+        return {each.trace_id: each.solved for each in made}
+
+    assert found("acme.result=ok") == {"a": False, "b": False, "c": False}
+    assert found("acme.result=true")["c"]
+    assert found("acme.result>=0.8") == {"b": True}
+
+
+def test_decisions_are_outcomes_where_nothing_else_is_known() -> None:
+    """Not a loop means that the run was well; a person who lets it go on knows no outcome."""
+    turns = pl.concat([run(task, LOOP) for task in ("well", "ended", "goes on", "known")])
+    words = {"well": "not_a_loop", "ended": "cancel", "goes on": "continue", "known": "cancel"}
+    said = pl.concat(
+        turns.filter(task=task)
+        .tail(1)
+        .with_columns(
+            kind=pl.lit("user", turns.schema["kind"]), name=pl.lit(word), turn=pl.col("turn") + 1
+        )
+        for task, word in words.items()
+    )
+    turns = pl.concat([turns, said])
+    runs = runs_of(turns, default(), solved("known"), with_decisions=True)
+    assert {each.problem: each.solved for each in runs} == {
+        "well": True,
+        "ended": False,
+        "known": True,
+    }
+    assert len(runs_of(turns, default(), solved("known"))) == 1

@@ -33,7 +33,7 @@ def counted(name: str, is_solved: bool, kind: Kind = KIND, **reached: int) -> Ru
         rule: tuple(Peak(number, STEPS - number) for number in range(1, most + 1))
         for rule, most in reached.items()
     }
-    return Run(kind, name, name, is_solved, STEPS, 0, peaks)
+    return Run(name, kind, name, name, is_solved, STEPS, 0, peaks)
 
 
 def runs(solved_runs: int, others: int, seed: int) -> list[Run]:

@@ -16,7 +16,8 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.settings import default
-from looptrace.collector.erasure.choice import KINDS, Kind, Wanted
+from looptrace.collector.api_bodies import ERASURE_KINDS, ErasureKind
+from looptrace.collector.erasure.choice import Wanted
 from looptrace.collector.erasure.forgetting import find
 from looptrace.collector.erasure.proof import left_of
 from looptrace.collector.store import reader, writer
@@ -81,7 +82,7 @@ def store(tmp_path: Path) -> Path:
     ("kind", "name"),
     [("session", "alice"), ("task", "alice@shop"), ("user", "u-alice"), ("service", "shop")],
 )
-def test_nothing_is_left_of_whom_it_forgets(store: Path, kind: Kind, name: str) -> None:
+def test_nothing_is_left_of_whom_it_forgets(store: Path, kind: ErasureKind, name: str) -> None:
     """Neither rows nor texts nor free pages; what others have is as if they had been alone."""
     if kind == "user":
         writer.ingest(spans_of(looping("alice", "again", **{"app.userId": name})), store)
@@ -163,7 +164,7 @@ def test_a_killed_erasure_goes_on(store: Path) -> None:
 
 def test_one_thing_is_forgotten_at_a_time(store: Path) -> None:
     """Two names could mean both, or what both have."""
-    named = [f"--{kind}=x" for kind in KINDS[:2]]
+    named = [f"--{kind}=x" for kind in ERASURE_KINDS[:2]]
     assert "give one of" in run("forget", "--store", store).output
     assert "give one of" in run("forget", "--store", store, *named).output
     asked = run("forget", "--store", store, "--session", "alice")

@@ -104,7 +104,8 @@ def test_one_decision_ends_all_of_its_gates(server: Served, browser: Browser) ->
     assert "Called no loop" not in words(browser, path)
     browser.submit(path, f"{path}/decide", decision="not_a_loop")
     assert "Called no loop" in words(browser, path)
-    assert '[[overrides]]\ntool = "run_tests"' in words_with_lines(browser, path)
+    lines = words_with_lines(browser, path)
+    assert 'tool = "run_tests"\nsignature = "' in lines
 
 
 def test_a_silence_is_made_and_ended(browser: Browser) -> None:

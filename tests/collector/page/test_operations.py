@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from looptrace import queries
 from looptrace.analyzer.detect.rule_plugins import every_rule
+from looptrace.analyzer.settings.sections import default
+from looptrace.collector.page.operating.health_text import HealthLine, lines_of
+from looptrace.collector.page.operating.settings_rows import rows_of
 from looptrace.collector.page.overview import QUERIES
 from looptrace.collector.page.rendering import block, since
+from looptrace.collector.server.access import Access
+from looptrace.collector.server.service import Options, Service
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.page.conftest import Browser
 from tests.collector.page.test_gate_pages import words
@@ -123,6 +130,68 @@ def test_settings_show_no_address(operator: Browser) -> None:
     assert "profile = &#34;balanced&#34;" in html
 
 
+def test_settings_are_what_differs_and_can_be_searched(operator: Browser) -> None:
+    """Nobody reads four hundred lines to see what was changed here."""
+    text = words(operator, "/settings")
+    shown = text.partition("All as a file")[0]
+
+    assert "rules.cycle.enabled false true" in shown
+    assert "server.retention_days 36500 not set" in shown or "retention_days 36500" in shown
+    assert "rules.silence" not in shown
+    found = words(operator, "/settings?q=retention+days").partition("All as a file")[0]
+    assert "server.retention_days 36500" in found
+    assert "rules.cycle" not in found
+    assert "No setting has these words." in words(operator, "/settings?q=nonsense")
+    assert "very-secret" not in words(operator, "/settings?q=webhooks")
+    assert "webhooks[1].actions" in words(operator, "/settings?q=webhooks")
+
+
+def test_every_setting_has_its_meaning_and_defaults_differ_in_nothing() -> None:
+    """A row without words explains nothing."""
+    rows = rows_of(default())
+
+    assert not [row for row in rows if row.differs]
+    assert [row.name for row in rows if not row.doc] == []
+    assert len(rows) > 100
+    ladder = next(row for row in rows if row.name == "rules.repeated_call.ladder")
+    assert str(ladder.value).endswith("gate")
+    assert all(isinstance(row.value, str) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"detection": lambda: False}, "Detection does not work: gates do not open."),
+        ({"storing": lambda: 1 / 0}, "The store cannot be written: see whether the disk is full."),
+        ({"log": lambda: False}, "Spans are refused: the log is full"),
+        ({"writable": lambda: False}, "The store is only read"),
+    ],
+)
+def test_health_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], said: str
+) -> None:
+    """A name of a part helps nobody at night."""
+
+    async def look() -> list[HealthLine]:
+        service = Service(Options(tmp_path, default(), Access(), 0, None))
+        try:
+            service.detector.counts.late = service.detector.counts.failed = 2
+            service.archiver.counts.failed = 1
+            checks = {"detection": lambda: True, "storing": lambda: True} | change
+            monkeypatch.setattr(service, "checks", lambda: checks)
+            return lines_of(service)
+        finally:
+            await asyncio.to_thread(service.close)
+
+    lines = asyncio.run(look())
+    wrong = [line.text for line in lines if not line.holds]
+    assert len(wrong) == 1
+    assert wrong[0].startswith(said)
+    told = " ".join(line.text for line in lines)
+    assert "they failed on 2 requests, 2 turns came too late." in told
+    assert "1 write failed and came again." in told
+
+
 def test_webhooks_show_what_was_sent_and_send_a_sample(operator: Browser) -> None:
     """A person who is not paged sees whether anything was sent, and tries it."""
     until(lambda: "gate opened" in words(operator, "/webhooks"))
@@ -130,7 +199,7 @@ def test_webhooks_show_what_was_sent_and_send_a_sample(operator: Browser) -> Non
     assert "very-secret" not in html
     assert "<b>pager" not in html
     assert "accepted" in words(operator, "/webhooks")
-    action = re.findall(r'action="(/webhooks/[^"]+)"', html)[0]
+    action = re.findall(r'action="(/webhooks/[^"]+/test)"', html)[0]
 
     answer = operator.submit("/webhooks", action)
 
@@ -145,12 +214,39 @@ def test_webhooks_show_what_was_sent_and_send_a_sample(operator: Browser) -> Non
     assert operator.post(action, data={"sign": "0"}, headers=headers).status_code == 403
 
 
+def test_an_event_is_sent_again_from_the_page(operator: Browser) -> None:
+    """A message that somebody deleted, or all of a bad night, needs no terminal."""
+    until(lambda: "accepted (204)" in words(operator, "/webhooks"))
+    html = operator.get("/webhooks").text
+    action = re.findall(r'action="(/webhooks/[^"]+/replay)"', html)[0]
+    sign = re.findall(r'name="sign" value="([0-9a-f]+)"', html)[0]
+    headers = {"origin": str(operator.base_url).rstrip("/")}
+    event = re.findall(r'name="event" value="([0-9a-f]+)"', html)[0]
+    attempts = html.count('name="event"')
+
+    def sends(**form: str) -> httpx.Response:
+        return operator.post(action, data={"sign": sign, **form}, headers=headers)
+
+    assert "1 to be sent again" in sends(event=event).text
+    until(lambda: operator.get("/webhooks").text.count('name="event"') == attempts + 1)
+    assert "0 to be sent again" in sends(event="0" * 16).text
+    told = re.findall(r'name="event" value="([0-9a-f]+)"', operator.get("/webhooks").text)
+    assert f"{len({*told})} to be sent again" in sends(hours="1").text
+    assert sends(hours="2").status_code == 400
+    enabled = operator.post(
+        action.replace("/replay", "/enable"), data={"sign": sign}, headers=headers
+    )
+    assert "Enabled" in enabled.text
+
+
 def test_health_says_whether_each_part_works(operator: Browser) -> None:
     """It is what `/readyz` says, with the counts of `/metrics` in words."""
     text = words(operator, "/health")
 
-    assert text.count("works") >= 3
     assert "All parts work" in text
+    assert re.search(r"Detection works\. The rules have run on \d+ spans since the start\.", text)
+    assert re.search(r"The store is written\. The last write was .* ago\.", text)
+    assert "Spans are accepted. 0 of them are not in the store yet; the log has 0 %" in text
     assert "Spans that were accepted." in text
 
 
@@ -166,7 +262,7 @@ def test_a_store_without_anything_has_pages(tmp_path: Path) -> None:
             ("/", "No gate is open"),
             ("/tasks", "No task is here yet."),
             ("/tasks?q=shop", "No task matches. Remove a filter"),
-            ("/overview", "No gate has opened yet."),
+            ("/overview", "No gate has opened."),
             ("/webhooks", "The settings have no webhook"),
             ("/health", "All parts work"),
         ):

@@ -67,6 +67,9 @@ def store_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         call(warming, {"gen_ai.agent.name": "packer"})
     old = healthy("old", at="2026-02-20T09:00:00+00:00")
     writer.ingest(spans_of(looping("stopped"), warming, healthy("works"), old), folder)
+    with reader.open_gates(folder) as gates:
+        (gate,) = gates.gates("open")
+        gates.resolve(gate.id, "continue", "The fixture is STALE.")
     return folder
 
 
@@ -89,9 +92,13 @@ def store_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"hours": "24"}, ["stopped", "warming@shop", "works"]),
         ({"hours": "25"}, ["stopped", "warming@shop", "works", "old"]),
         ({"q": "STOP"}, ["stopped"]),
-        ({"q": "test_cart.py"}, ["stopped"]),
+        ({"q": "test_cart.py"}, ["stopped", "warming@shop"]),
         ({"q": "packer shop"}, ["warming@shop"]),
         ({"q": "packer nothing"}, []),
+        ({"q": "assertionerror TOTAL"}, ["stopped", "warming@shop"]),
+        ({"q": "total shop"}, ["warming@shop"]),
+        ({"q": '"n":2'}, ["works", "old"]),
+        ({"q": "stale fixture"}, ["stopped"]),
         ({"q": ".*"}, []),
         ({"q": "works", "state": "past"}, []),
         ({"page": "2"}, []),
@@ -230,6 +237,25 @@ def test_a_task_shows_its_turns_in_lanes(browser: Browser, server: Served) -> No
     assert "Tokens not reported" in text
     assert "Found by" in text
     assert [link for link in page.all("a") if link["href"].startswith("https://traces.example.com")]
+
+
+def test_a_task_shows_how_it_ended(browser: Browser, server: Served) -> None:
+    """By the last evaluation of each name, and by the author's attribute."""
+    trace = healthy("scored")
+    for label in ("fail", "pass"):
+        score: dict[str, Any] = {
+            "gen_ai.evaluation.name": "correctness",
+            "gen_ai.evaluation.score.label": label,
+            "gen_ai.evaluation.score.value": 0.9,
+        }
+        ended = {"looptrace.task.outcome": "solved"}
+        trace.span("judged", None, ended, [("gen_ai.evaluation.result", score)])
+    send(server, trace.request())
+    until(lambda: "correctness" in browser.get("/task?id=scored").text)
+    facts = words(browser, "/task?id=scored")
+    assert "correctness pass (0.9)" in facts
+    assert "looptrace.task.outcome solved" in facts
+    assert "fail" not in facts.partition("correctness")[2][:20]
 
 
 def test_more_agents_than_lanes_share_the_last(browser: Browser, server: Served) -> None:

@@ -25,6 +25,7 @@ from looptrace.collector.server.streams.event_feed import Changes, EventFeed
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.reader import open_gates
 from looptrace.collector.store.writer import ingest
+from looptrace.rules.actions import Action
 
 TASKS = [f"task-{number}" for number in range(4)]
 TRACES = [f"{number:032x}" for number in range(1, 7)]
@@ -42,21 +43,28 @@ class Told:
     events: list[GateEvent] = field(default_factory=list)
     open: dict[str, GateEvent] = field(default_factory=dict)
 
-    def tell(self, task: str, trace: str) -> None:
+    def tell(
+        self,
+        task: str,
+        trace: str,
+        kind: EventType | None = None,
+        action: Action | None = "warn",
+    ) -> None:
         """Record a warning of a task, or that its gate opens or is resolved."""
         number = len(self.events) + 1
-        kind: EventType = "loop_detected"
         gate = ""
-        if self.chance.random() < 0.6:
+        if kind is None and self.chance.random() < 0.6:
             kind = "gate_resolved" if task in self.open else "gate_opened"
             gate = f"g{number}"
             if task in self.open:  # It is of the turn that opened it.
                 gate, trace = self.open[task].gate, self.open[task].trace_id
         event = GateEvent(
-            *(f"e{number}", kind, task, number, number, "active", "active"),
+            *(f"e{number}", kind or "loop_detected", task, number, number, "active", "active"),
             trace_id=trace,
             gate=gate,
             why="LADDER",
+            action=action,
+            signature=f"s{number}",  # An equal warning would be known as the one before.
         )
         if kind == "gate_opened":
             self.open[task] = event
@@ -239,3 +247,38 @@ def test_a_gate_that_ends_while_a_stream_begins_is_told_in_order(
         return [kind for kind in kinds if kind != "loop_detected"]
 
     assert asyncio.run(go()) == ["gate_opened", "gate_resolved"]
+
+
+def test_what_is_left_alone_is_told_to_nobody_and_hides_nothing(tmp_path: Path) -> None:
+    """A task that is left alone for comparison hears nothing, and its trace keeps its past."""
+
+    async def go() -> list[str]:
+        changes = Changes()
+        ingest(SPAN_SCHEMA.to_frame(), tmp_path)
+        feed = EventFeed(tmp_path, changes, OWN)
+        with open_gates(tmp_path) as gates:
+            told = Told(gates, changes, random.Random(1))
+            while len(told.events) < 3:  # The second one is left alone.
+                action: Action | None = None if len(told.events) == 1 else "warn"
+                told.tell("task-0", TRACES[0], "loop_detected", action)
+            ids: list[str] = []
+            async with (
+                aclosing(feed.follow(Asked(tasks=("task-1",)), None)) as first,
+                aclosing(feed.follow(Asked(traces=(TRACES[0],)), None)) as second,
+            ):
+                assert ": here" in [text async for text in _begin_of(first)][-1]
+                async for text in _begin_of(second):
+                    lines = iter(text.encode().splitlines(keepends=True))
+                    ids += [json.loads(data)["id"] for _, data in events_in(lines) if data]
+        feed.close()
+        return ids
+
+    assert asyncio.run(go()) == ["e1", "e3"]
+
+
+async def _begin_of(stream: AsyncIterator[str]) -> AsyncIterator[str]:
+    """Yield the texts of a stream up to the sign that it has begun."""
+    async for text in stream:
+        yield text
+        if ": here" in text:
+            return

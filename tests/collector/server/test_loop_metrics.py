@@ -11,7 +11,7 @@ from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.live_detector import DetectorCounts, Shown
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
-from looptrace.collector.server.metrics import Metrics, of_store
+from looptrace.collector.server.metrics import Metrics, of_store, of_webhooks
 from looptrace.collector.server.receiver.receiver_metrics import Durations
 from looptrace.collector.store import reader, writer
 from looptrace.rules.vocabulary import NS_PER_S
@@ -92,7 +92,7 @@ def test_a_store_says_what_room_it_has_and_what_waits(tmp_path: Path) -> None:
     """The oldest event that waits for an endpoint has an age; a store without any has none."""
     store = tmp_path / "s"
     writer.ingest(spans_of(looping("s1")), store, webhooks=[HOOK])
-    values = {each.name: each.read() for each in of_store(store)}
+    values = {each.name: each.read() for each in [*of_store(store), *of_webhooks(store, dict)]}
     assert values["looptrace.store.free_bytes"][()] > 0
     assert values["looptrace.webhooks.waiting"]["a",] >= 1
     assert values["looptrace.webhooks.oldest_waiting_seconds"]["a",] > 0

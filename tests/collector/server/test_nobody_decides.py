@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from looptrace.analyzer.gates import waiting
 from looptrace.analyzer.gates.waiting import Waiting
 from looptrace.collector.server import live_detector
-from looptrace.collector.store import reader, unanswered
+from looptrace.collector.store import reader
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.server import test_catch_up
 from tests.collector.server.test_catch_up import accept, detecting, gates, logging, looping, wait
@@ -20,10 +21,10 @@ def test_a_server_reminds_and_decides_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The decision takes effect as that of a person does."""
-    monkeypatch.setattr(unanswered, "_NS_PER_MINUTE", NS_PER_S // 10)
+    monkeypatch.setattr(waiting, "NS_PER_MINUTE", NS_PER_S // 10)
     monkeypatch.setattr(live_detector, "ATTEND_EVERY_S", 0.0)
-    waiting = (Waiting(remind_minutes=1, decide_minutes=20),)
-    settings = replace(test_catch_up.SETTINGS, waiting=waiting)
+    seen_to = (Waiting(remind_minutes=1, decide_minutes=20),)
+    settings = replace(test_catch_up.SETTINGS, waiting=seen_to)
     monkeypatch.setattr(test_catch_up, "SETTINGS", settings)
     spans = looping("a", "early", "", datetime.now(UTC) - timedelta(seconds=60))
 

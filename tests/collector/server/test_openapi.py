@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 from starlette.routing import Route
 
 from looptrace.analyzer.settings.sections import default
+from looptrace.collector.erasure import erasures_api
 from looptrace.collector.server.access import Access
 from looptrace.collector.server.openapi import document
 from looptrace.collector.server.service import Options, Service
@@ -36,7 +37,9 @@ def routes(store_dir: Path) -> list[Route]:
     """Return the routes of a server."""
 
     async def made() -> list[Route]:
-        service = Service(Options(store_dir, default(), Access(), 0, None))
+        service = Service(
+            Options(store_dir, default(), Access(), 0, None, erasures=erasures_api.routes)
+        )
         try:
             return service.routes()
         finally:
@@ -66,7 +69,7 @@ def test_every_path_and_method_is_described(tmp_path: Path) -> None:
     names = [
         about["operationId"] for path in DESCRIBED["paths"].values() for about in _operations(path)
     ]
-    assert len(names) == len(set(names)) == 21
+    assert len(names) == len(set(names)) == 23
 
 
 def _operations(path: dict[str, Any]) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from looptrace.collector.store import layout, reader, writer
 from looptrace.collector.store.buckets import task_parts
 from looptrace.collector.store.buckets.evaluated import read_evaluated
 from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.retention import NOTICE_NS
+from looptrace.collector.store.retention import NOTICE_NS, KeptTimes
 from looptrace.collector.store.tables.file_names import BUCKETS, DATA
 from tests.paths import ROOT
 
@@ -121,8 +121,8 @@ def test_a_task_whose_oldest_days_went_is_evaluated(
     writer.ingest(shifted, folder, POLICY)
     before, _ = evaluated(folder, monkeypatch)
     with writer.writing(folder, POLICY) as open_store:
-        open_store.expire(1, 1, time.time_ns())
-        _, gone = open_store.expire(1, 1, time.time_ns() + NOTICE_NS)
+        open_store.expire(KeptTimes(1), 1, time.time_ns())
+        _, gone = open_store.expire(KeptTimes(1), 1, time.time_ns() + NOTICE_NS)
     assert [each.day for each in gone] == ["2026-03-02"]
     assert read_evaluated(folder)
     whole, every = evaluated(folder, monkeypatch, code="another")

@@ -23,6 +23,7 @@ from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.collector.store.gate_file.attempts import Tried
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.outbox import Outbox
@@ -397,6 +398,6 @@ def told(outbox: Outbox, endpoint: str, now_ns: int) -> list[str]:
     """Take out the gate events that an endpoint is sent by a time."""
     types: list[str] = []
     while (delivery := outbox.next(endpoint)) and delivery.next_try_ns <= now_ns:
-        outbox.delivered(delivery)
-        types += [delivery.event.type] if delivery.event.gate else []
+        outbox.delivered(delivery, Tried(0))
+        types += [delivery.event.type] if delivery.key else []
     return types

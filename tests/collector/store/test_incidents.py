@@ -22,8 +22,12 @@ from tests.collector.store.test_writer import call, looping, spans_of
 from tests.otlp import Trace
 
 SESSIONS = 100
-# What brings a file of schema 11 back to schema 10.
+# What brings a file of schema 12 back to schema 10.
 UNDO_11 = (
+    "ALTER TABLE resolutions DROP COLUMN added",
+    "DROP TABLE attempts",
+    "DROP TABLE chat_messages",
+    "ALTER TABLE outbox DROP COLUMN is_resent",
     "DROP TABLE incident_words",
     "DROP INDEX gates_of_incident",
     "ALTER TABLE gates DROP COLUMN incident",
@@ -148,3 +152,25 @@ def test_gates_of_an_earlier_schema_get_their_incidents(tmp_path: Path) -> None:
         sql.execute("PRAGMA user_version = 10")
     with open_gates(tmp_path) as gates:
         assert gates.incidents(now_ns=0) == before
+
+
+def test_an_incident_is_back_in_another_version(tmp_path: Path) -> None:
+    """Gates have the version of their service, also where a later detection does not know it."""
+    old = looping("s1", service="shop", version="1.4.2")
+    writer.ingest(spans_of(old), tmp_path)
+    with open_gates(tmp_path) as gates:
+        (same,) = gates.incidents()
+        assert (same.versions, same.resolved_in, same.back_in) == (("1.4.2",), "", "")
+        gates.say(same.id, IncidentWord(0, "resolved"))
+        assert gates.incident(same.id).incident.resolved_in == "1.4.2"
+        (opening,) = [each for _, each in gates.events() if each.type == "gate_opened"]
+        gates.record([replace(opening, agent="scout", service_version="")], [], 0)
+        assert gates.gate(opening.gate).gate.service_version == "1.4.2"
+        gates.record([opening], [], 0)
+    new = (looping(f"s{n}", f"2026-03-0{n}T09:00:00Z", service="shop") for n in (2, 3))
+    newer = looping("s4", "2026-03-04T09:00:00Z", service="shop", version="1.5.0")
+    writer.ingest(spans_of(*new, newer), tmp_path)
+    with open_gates(tmp_path) as gates:
+        back = gates.incident(same.id).incident
+        assert (back.state, back.versions) == ("back_again", ("1.4.2", "1.5.0"))
+        assert (back.resolved_in, back.back_in) == ("1.4.2", "1.5.0")

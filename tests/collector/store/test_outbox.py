@@ -9,6 +9,7 @@ import pytest
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.store import outbox
+from looptrace.collector.store.gate_file.attempts import Tried
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.outbox import Delivery, Outbox
 from looptrace.rules.vocabulary import NS_PER_S
@@ -64,7 +65,7 @@ def pending(out: Outbox, name: str) -> list[str]:
     found = []
     while (delivery := out.next(name)) is not None:
         found.append(delivery.event.id)
-        out.delivered(delivery)
+        out.delivered(delivery, Tried(NOW_NS))
     return found
 
 
@@ -130,7 +131,7 @@ def test_an_outbox_that_is_full_counts_what_it_leaves_out(
 
     found = {each.name: (each.pending, each.dropped) for each in out.endpoints()}
     assert found == {"all": (3, 3), "picky": (1, 0)}
-    out.delivered(first(out))
+    out.delivered(first(out), Tried(NOW_NS))
     recorded(path, event(7), hooks=(HOOK, picky))
     assert (out.endpoint("all").pending, out.endpoint("all").dropped) == (3, 3)
 
@@ -144,7 +145,7 @@ def first(out: Outbox) -> Delivery:
 
 def failed(out: Outbox, delivery: Delivery, *, next_try_ns: int | None) -> None:
     """Note that a try failed."""
-    out.failed(delivery, "500", NOW_NS, next_try_ns=next_try_ns, disabled_why=None)
+    out.failed(delivery, Tried(NOW_NS, error="500"), next_try_ns=next_try_ns)
 
 
 def test_dead_letters_are_replayed_and_forgotten_after_a_month(path: Path, out: Outbox) -> None:
@@ -174,11 +175,16 @@ def test_disabling_lasts_until_somebody_enables(path: Path, out: Outbox) -> None
     """A restart does not begin to knock again at a door that was closed."""
     recorded(path, event(1))
     delivery = first(out)
-    out.failed(delivery, "410", NOW_NS, next_try_ns=NOW_NS + 1, disabled_why="it is gone")
+    out.failed(
+        delivery,
+        Tried(NOW_NS, error="410"),
+        next_try_ns=NOW_NS + 1,
+        disabled_why="it is gone",
+    )
     with Outbox.open(path) as later:
         assert later.endpoint("all").disabled_why == "it is gone"
-        assert later.enable("all")
-        assert not later.enable("other")
+        assert later.enable("all", NOW_NS)
+        assert not later.enable("other", NOW_NS)
     assert out.endpoint("all").disabled_ns is None
     assert (first(out)).tries == 1
 
@@ -189,5 +195,5 @@ def test_the_end_of_a_gate_comes_with_its_beginning(path: Path, out: Outbox) -> 
     starts = {}
     while (delivery := out.next("all")) is not None:
         starts[delivery.event.type] = delivery.gate and delivery.gate.opened_ns
-        out.delivered(delivery)
+        out.delivered(delivery, Tried(NOW_NS))
     assert starts == {"gate_opened": 5, "gate_resolved": 5, "loop_detected": None}

@@ -6,6 +6,7 @@ import http.client
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 
 from looptrace.collector.store import reader, retention, writer
 from looptrace.collector.store.layout import RETENTION_FILE
-from looptrace.collector.store.retention import Retention, read_retention
+from looptrace.collector.store.retention import KeptTimes, Retention, read_retention
 from looptrace.collector.store.sql import ask_typed
 from looptrace.collector.store.tables import file_names, parquet, replacement
 from looptrace.collector.store.tables.file_contents import Having
@@ -43,11 +44,15 @@ def arrive(
 
 
 def look(
-    folder: Path, at_ns: int, days_max: int = LIMIT_DAYS, bytes_max: int = MUCH
+    folder: Path,
+    at_ns: int,
+    days_max: int = LIMIT_DAYS,
+    bytes_max: int = MUCH,
+    by_service: Mapping[str, int] | None = None,
 ) -> tuple[list[str], list[str]]:
     """Return the days that a look at a moment announces, and those that it deletes."""
     with writing(folder) as store:
-        state, gone = store.expire(days_max, bytes_max, at_ns)
+        state, gone = store.expire(KeptTimes(days_max, by_service or {}), bytes_max, at_ns)
     return [each.day for each in state.announced], [each.day for each in gone]
 
 
@@ -213,7 +218,7 @@ def test_it_says_what_goes_and_how_much(
     arrive(tmp_path, monkeypatch, now_ns - 60 * DAY_NS, FIRST, "2026-03-05")
     arrive(tmp_path, monkeypatch, now_ns, LAST)
     with writing(tmp_path) as store:
-        state, _ = store.expire(LIMIT_DAYS, MUCH, now_ns)
+        state, _ = store.expire(KeptTimes(LIMIT_DAYS), MUCH, now_ns)
     (text,) = retention.texts_of(state.announced)
     size = sum(each.bytes for each in state.announced)
     spans = spans_of(looping(FIRST)).height * 2
@@ -221,6 +226,72 @@ def test_it_says_what_goes_and_how_much(
         f"2 days ({FIRST} to 2026-03-05) with {spans} spans and {spans} turns, {size:,} bytes, "
         "because their spans arrived more than `retention_days` ago"
     )
+
+
+OWN = {"dev": 5, "billing": 365}
+
+
+def services_of(folder: Path) -> dict[str, set[str | None]]:
+    """Return the services that each table has; of findings those of their sessions."""
+    with ask_typed(
+        folder,
+        "SELECT 'spans', service FROM spans UNION SELECT 'turns', service FROM turns "
+        "UNION SELECT 'findings', split_part(session, ' ', 1) FROM findings",
+    ) as answer:
+        found: dict[str, set[str | None]] = {table: set() for table in parquet.TABLES}
+        for table, service in (row for batch in answer.batches for row in batch):
+            found[table].add(service)
+    return found
+
+
+def test_services_have_times_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
+) -> None:
+    """What a test environment sends goes first, and what an audit needs stays in the same files."""
+    names = ("dev", "shop", "billing")
+    at = f"{FIRST}T09:00:00+00:00"
+    traces = [looping(f"{name} {n}", at=at, service=name) for name in names for n in range(4)]
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: now_ns)
+        writer.ingest(spans_of(*traces), tmp_path)
+    arrive(tmp_path, monkeypatch, now_ns + 1_000 * DAY_NS, LAST)
+    everything = {*names, *services_of(tmp_path)["spans"]}
+    assert look(tmp_path, now_ns + 5 * DAY_NS, by_service=OWN) == ([], [])
+    for after, going, staying in (
+        (6, "dev", everything - {"dev"}),
+        (31, "shop", everything - {"dev", "shop"}),
+        (366, "billing", everything - {*names}),
+    ):
+        at_ns = now_ns + after * DAY_NS
+        assert look(tmp_path, at_ns, by_service=OWN) == ([FIRST], [])
+        assert going in services_of(tmp_path)["findings"]
+        assert look(tmp_path, at_ns + DAY_NS, by_service=OWN) == ([], [FIRST])
+        assert look(tmp_path, at_ns + 2 * DAY_NS, by_service=OWN) == ([], [])
+        left = services_of(tmp_path)
+        assert left["spans"] == left["turns"] == staying
+        assert going not in left["findings"]
+        writer.ingest(spans_of(), tmp_path)  # It finds the store as it left it.
+        assert services_of(tmp_path) == left
+    assert FIRST not in stored_days(tmp_path)
+
+
+def test_what_goes_of_a_day_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
+) -> None:
+    """The announcement names the part of the day that goes."""
+    at = f"{FIRST}T09:00:00+00:00"
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: now_ns)
+        traces = [looping(name, at=at, service=name) for name in ("dev", "shop")]
+        writer.ingest(spans_of(*traces), tmp_path)
+    arrive(tmp_path, monkeypatch, now_ns + 9 * DAY_NS, LAST)
+    with writing(tmp_path) as store:
+        state, _ = store.expire(KeptTimes(LIMIT_DAYS, OWN), MUCH, now_ns + 9 * DAY_NS)
+    (day,) = state.announced
+    assert (day.only, day.but) == (("dev",), ())
+    assert day.spans == spans_of(looping("dev")).height
+    (text,) = retention.texts_of(state.announced)
+    assert text.endswith("because some services have another time (`[[retention]]`)")
 
 
 def test_an_empty_file_of_an_earlier_version_is_no_day(

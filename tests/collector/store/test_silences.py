@@ -14,7 +14,7 @@ from looptrace.analyzer.fingerprint.equivalence import NOTHING
 from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.incidents import IncidentWord
 from looptrace.analyzer.gates.resolutions import resolution_turns
-from looptrace.analyzer.gates.silences import HOURS_MAX, Matchers, NoSilenceError
+from looptrace.analyzer.gates.silences import HOURS_MAX, Inhibition, Matchers, NoSilenceError
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.outbox import Outbox
@@ -22,6 +22,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.store.test_gates import CALL, HOOKS, turns_of
 
 HOUR_NS = 3_600 * NS_PER_S
+(SIGNATURE,) = {each.signature for each in detect(turns_of(f"{CALL} x9")).events if each.gate}
 
 
 @pytest.fixture
@@ -163,3 +164,72 @@ def test_what_is_no_silence(
     """A silence of everything, for ever or without a reason is refused."""
     with pytest.raises(GateError, match=problem):
         gates.silence(matchers, time.time_ns() + hours * HOUR_NS, why)
+
+
+def outage(ends_ns: int, *sessions: str, signature: str | None = None) -> Inhibition:
+    """Return an outage of the failure that the tasks repeat, or of another one."""
+    return Inhibition(
+        "ab12", signature or SIGNATURE, frozenset(sessions), ends_ns, "3 sessions met it"
+    )
+
+
+def openings_due(store: GateStore, at_ns: int | None = None) -> set[str]:
+    """Return the tasks of the openings that webhooks hear of by a time."""
+    return {task for kind, task in due(store, at_ns) if kind == GATE}
+
+
+def test_an_outage_holds_back_all_gates_but_its_first(gates: GateStore) -> None:
+    """They are sent at its end, which moves while it goes on."""
+    ends_ns = in_an_hour()
+    gates.note_outages([outage(ends_ns, "t1", "t2", "t3")], time.time_ns())
+    for task in ("t1", "t2", "t3", "other"):
+        opened(gates, task)
+    (made,) = gates.silences()
+    assert (made.who, made.held, made.ends_ns) == ("outage ab12", 3, ends_ns)
+    assert openings_due(gates) == {"t1"}
+    assert openings_due(gates, ends_ns) == {"t1", "t2", "t3", "other"}
+    later_ns = ends_ns + HOUR_NS
+    gates.note_outages([outage(later_ns, "t1", "t2", "t3", "t4")], time.time_ns())
+    assert [each.ends_ns for each in gates.silences()] == [later_ns]
+    assert openings_due(gates, ends_ns) == {"t1"}
+    gates.silence(Matchers(tool="look"), in_an_hour(), "another")
+    assert openings_due(gates) == {"t1"}  # It stays out of the outage's silence.
+
+
+def test_a_reminder_of_the_first_gate_of_an_outage_is_sent(gates: GateStore) -> None:
+    """Nobody has heard of the others, and they would be reminded of what they do not know."""
+    gates.note_outages([outage(in_an_hour(), "t1", "t2")], time.time_ns())
+    first, second = opened(gates, "t1"), opened(gates, "t2")
+    for gate in (first, second):
+        gates.tell_unanswered(gate, 1, (), time.time_ns())
+    assert {task for kind, task in due(gates) if kind == "gate_unanswered"} == {"t1"}
+
+
+def test_a_person_may_end_the_silence_of_an_outage(gates: GateStore) -> None:
+    """It is not made again while the outage goes on."""
+    gates.note_outages([outage(in_an_hour(), "t1", "t2", "t3")], time.time_ns())
+    opened(gates, "t1")
+    opened(gates, "t2")
+    gates.end_silence(gates.silences()[0].id)
+    assert openings_due(gates) == {"t1", "t2"}
+    gates.note_outages([outage(in_an_hour() + 1, "t1", "t2", "t3")], time.time_ns())
+    opened(gates, "t3")
+    assert openings_due(gates) == {"t1", "t2", "t3"}
+    assert gates.silences() == []
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        outage(2**62, "t9"),
+        outage(2**62, "t1", "t2", signature="error:503"),
+        outage(1, "t1", "t2"),
+    ],
+)
+def test_what_an_outage_does_not_cause_pages(gates: GateStore, of: Inhibition) -> None:
+    """Another session, another failure, or an outage that is over."""
+    gates.note_outages([of], time.time_ns())
+    opened(gates, "t1")
+    opened(gates, "t2")
+    assert openings_due(gates) == {"t1", "t2"}
+    assert gates.silences() == []

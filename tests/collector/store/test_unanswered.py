@@ -16,6 +16,7 @@ from looptrace.analyzer.gates.waiting import Waiting, unless_decided, waiting_fo
 from looptrace.analyzer.settings.sections import parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.collector.store.gate_file.attempts import Tried
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.outbox import Outbox
 from looptrace.collector.store.unanswered import attend
@@ -59,7 +60,7 @@ class Night:
         sent: dict[str, list[str]] = {"pager": [], "lead": []}
         for name, types in sent.items():
             while (delivery := self.outbox.next(name)) and delivery.next_try_ns <= now_ns:
-                self.outbox.delivered(delivery)
+                self.outbox.delivered(delivery, Tried(0))
                 types.append(delivery.event.type)
         return sent
 

@@ -74,11 +74,12 @@ def call(
     attributes: Mapping[str, str] | None = None,
     n: int = 0,
     tool: str = "run_tests",
+    parent: str | None = None,
 ) -> str:
     """Add a tool's span that failed, with the same words each time."""
     return trace.span(
         f"execute_tool {tool}",
-        None,
+        parent,
         {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": tool,
@@ -803,8 +804,8 @@ def test_an_answer_comes_although_a_table_loses_its_last_file(
     days = sorted({parquet.day_of(path) for path in files_of(stored)})
     thread = Thread(target=removal.delete_days, args=(stored, days))
 
-    def connected(*stores: Path) -> Any:
-        connection = connect(*stores)
+    def connected(*stores: Path, **options: Any) -> Any:
+        connection = connect(*stores, **options)
         thread.start()
         thread.join(timeout=WRITER_WAITS_S)
         return connection

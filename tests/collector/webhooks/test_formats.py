@@ -114,7 +114,7 @@ def test_the_note_of_a_decision_is_sent(form: Format) -> None:
 
 def test_the_standard_body_says_all_of_an_event() -> None:
     """A field that is added to events is sent, or left out on purpose."""
-    about = opened(7, blockers=("no key",), reason="three times")
+    about = opened(7, blockers=("no key",), reason="three times", service_version="1.5.0")
     found = body("standard", about)
     assert set(found) == {"type", "timestamp", "data"}
     assert found["type"] == "looptrace.gate.opened"
@@ -127,6 +127,8 @@ def test_the_standard_body_says_all_of_an_event() -> None:
     assert found["data"]["url"] == "https://me.example/gates/g?task=t"
     assert body("standard", event())["data"]["url"] == ""
     assert body("standard", event())["data"]["decision"] is None
+    assert found["data"]["service_version"] == "1.5.0"
+    assert "service_version" not in body("standard", event())["data"]
 
 
 def test_cloudevents_have_what_the_specification_requires() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.fingerprint.equivalence import NOTHING
+from looptrace.analyzer.gates.agent_states import AgentDoing, AgentState
 from looptrace.analyzer.gates.resolutions import resolution_turns
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings.webhook import Format, Webhook
@@ -42,13 +43,24 @@ class Desk:
         self.now_ns = START_NS
         self.sent: list[dict[str, Any]] = []
         self.is_away = False
+        self.agent = AgentState()
         self.gates = GateStore.open(path, (hook,))
         self.outbox = Outbox.open(path)
         clocks = (lambda: self.now_ns, lambda: self.now_ns)
         receiver = Receiver(hook, hook.url, (b"k" * 32,), "key")
         self.worker = EndpointWorker(
-            receiver, self.outbox, self, *clocks, Random(1), Counter[tuple[str, str]]()
+            receiver,
+            self.outbox,
+            self,
+            *clocks,
+            Random(1),
+            Counter[tuple[str, str]](),
+            self.agent_of,
         )
+
+    async def agent_of(self, _gate: str) -> AgentState:
+        """Return what the agents of all gates do."""
+        return self.agent
 
     async def send(self, request: WebhookRequest) -> EndpointResponse:
         """Receive a message, or not."""
@@ -147,6 +159,23 @@ def test_the_gate_of_a_page_that_waits_too_long_may_have_ended(tmp_path: Path) -
     assert desk.hears(600) == []
 
 
+def test_what_a_person_sends_again_is_told_whatever_the_group(desk: Desk) -> None:
+    """It has the key of the page, and after the end it begins no page that nothing would end."""
+    desk.loops("t1", "t2")
+    desk.hears()
+    key, told = desk.sent[0]["dedup_key"], desk.outbox.attempts()[0].event
+    desk.outbox.resend(told, None, desk.now_ns)
+    assert desk.hears() == [("trigger", 2)]
+    assert desk.sent[0]["dedup_key"] == key
+    desk.decides("t1")
+    desk.decides("t2")
+    assert desk.hears() == [("resolve", 0)]
+    desk.outbox.resend(told, None, desk.now_ns)
+    assert desk.hears() == [("trigger", 0)]
+    desk.loops("t3")
+    assert desk.hears() == [("trigger", 1)]
+
+
 def test_other_incidents_have_pages_of_their_own(desk: Desk) -> None:
     """What does not mean the same is not grouped."""
     desk.loops("t1", "t2")
@@ -184,3 +213,55 @@ def test_an_interval_needs_a_grouping() -> None:
     """It would do nothing."""
     with pytest.raises(SettingError, match="needs group_by"):
         replace(PAGER, group_by="gate", repeat_minutes=5)
+
+
+ALONE = replace(PAGER, group_by="gate")
+
+
+@pytest.mark.parametrize(
+    ("doing", "unless", "is_told"),
+    [
+        ("ended", ALONE.unless_agent, False),
+        ("went_on", ALONE.unless_agent, True),  # It still spends what it spends.
+        ("went_on", ("ended", "went_on"), False),
+        ("ended", (), True),
+        ("unknown", ("ended", "went_on"), True),
+        ("waits", ("ended", "went_on"), True),
+    ],
+)
+def test_a_gate_at_which_nobody_waits_is_only_listed(
+    tmp_path: Path, doing: AgentDoing, unless: tuple[Any, ...], is_told: bool
+) -> None:
+    """Neither the gate nor a reminder of it is sent, and then not its end either."""
+    desk = Desk(tmp_path / "gates.db", replace(ALONE, unless_agent=unless))
+    desk.agent = AgentState(doing)
+    desk.loops("t1")
+    (gate,) = desk.gates.gates("open")
+    desk.gates.tell_unanswered(gate.id, 1, (), desk.now_ns)
+    assert bool(told(desk)) is is_told
+    assert desk.outbox.endpoint("pager").pending == 0
+    desk.decides("t1")
+    assert told(desk) == (["resolve"] if is_told else [])
+
+
+def test_an_agent_that_comes_back_to_its_gate_is_told_of(tmp_path: Path) -> None:
+    """A worker looks again at what it has left."""
+    desk = Desk(tmp_path / "gates.db", ALONE)
+    desk.agent = AgentState("ended")
+    desk.loops("t1")
+    assert told(desk) == []
+    assert told(desk, minutes=60 * 24 * 40) == []  # Not too old to be sent.
+    desk.outbox.sweep(desk.now_ns)
+    desk.agent = AgentState("waits")
+    assert told(desk, minutes=2) == ["trigger"]
+    desk.decides("t1")
+    assert told(desk) == ["resolve"]
+
+
+def told(desk: Desk, minutes: int = 0) -> list[str]:
+    """Return the actions that are sent until some minutes later."""
+    desk.now_ns += minutes * MINUTE_NS
+    desk.sent.clear()
+    while not run(desk.worker.step()):
+        pass
+    return [each["event_action"] for each in desk.sent]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from looptrace.analyzer.detect.times import times_of
 from looptrace.analyzer.fingerprint.similarity import Meaning, meanings_of
 from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.rules.turns import Codes, Figures, Turns
@@ -27,23 +28,30 @@ _PLAIN = [c.name for c in (*CODED, *COUNTED) if c.name in _SEEN and c.dtype != p
 
 
 def columns(
-    table: pl.DataFrame, *, texts: Collection[str] = (), meaning: Meaning | None = None
+    table: pl.DataFrame,
+    *,
+    texts: Collection[str] = (),
+    meaning: Meaning | None = None,
+    times: bool = False,
 ) -> Turns:
     """Return the columns that rules see of counted turns.
 
     They hold texts only for the kinds of turn in `texts`, because most rules read none. They hold
-    the meanings of requests only if `meaning` is given.
+    the meanings of requests only if `meaning` is given, and `times` only if they are asked for.
     """
+    task = _task_numbers(table["task"])
+    start_ns, end_ns = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
     numbers: dict[str, Any] = {name: _figures_of(table[name]) for name in _FIGURES}
     numbers |= {name: table[name].to_numpy() for name in _PLAIN}
     numbers |= {name.removesuffix(_CODE): table[name].to_numpy() for name in _CODES}
     return Turns(
-        task=_task_numbers(table["task"]),
+        task=task,
         texts=_texts(table, texts),
         kind=table["kind"].to_physical().cast(pl.Int64).to_numpy(),
-        end_ns=table["end_ns"].to_numpy(),
+        end_ns=end_ns,
         failed=table["failed"].fill_null(value=False).to_numpy(),
         meanings=meanings_of(table, meaning) if meaning else None,
+        timed=times_of(task, start_ns, end_ns, table["name"]) if times else None,
         **numbers,
     )
 

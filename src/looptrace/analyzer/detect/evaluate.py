@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from looptrace.analyzer.detect.columns import columns
-from looptrace.analyzer.detect.loop_rows import TableReader, TurnReader
+from looptrace.analyzer.detect.loop_rows import SIGN, TableReader, TurnReader
 from looptrace.analyzer.detect.ruleset import OFF, Override, RuleForms, RuleSet
 from looptrace.analyzer.detect.stretches import (
     LaneEvaluation,
@@ -71,7 +71,9 @@ def evaluate_rules(table: pl.DataFrame, rule_set: RuleSet) -> Iterator[LaneEvalu
 
 def columns_seen(table: pl.DataFrame, rule_set: RuleSet) -> Seen:
     """Return what the rules see of a table of counted turns."""
-    turns = columns(table, texts=kinds_read(rule_set.forms()), meaning=rule_set.meaning)
+    every = rule_set.forms()
+    texts, times = kinds_read(every), reads_times(every)
+    turns = columns(table, texts=texts, meaning=rule_set.meaning, times=times)
     return Seen(turns, [_fits(table, override) for override in rule_set.overrides])
 
 
@@ -115,11 +117,22 @@ def kinds_read(every: Sequence[RuleForms]) -> set[str]:
     return {kind for lane in reading for kind in lane.kinds}
 
 
+def reads_times(every: Iterable[RuleForms]) -> bool:
+    """Return whether any of the rules reads how long turns took."""
+    return any(rule.reads_times for forms in every for rule in forms.rules)
+
+
 def _fits(table: pl.DataFrame, override: Override) -> Flags:
     """Mark the counted turns that an override is for; an unknown value of a turn fits none."""
-    wanted = [pl.col(name) == value for name, value in override.selectors.items() if name != "tool"]
+    wanted = [
+        pl.col(name) == value
+        for name, value in override.selectors.items()
+        if name not in ("tool", "signature")
+    ]
     if override.tool is not None:
         wanted += [pl.col("kind") == "tool", pl.col("name") == override.tool]
+    if override.signature is not None:
+        wanted.append(SIGN.eq(override.signature))
     fits = table.select(pl.all_horizontal(wanted).fill_null(value=False))
     return fits.to_series().to_numpy()
 

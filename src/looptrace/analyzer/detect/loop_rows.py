@@ -14,6 +14,10 @@ from looptrace.analyzer.text.display import label
 from looptrace.rules.turns import Codes
 
 _HEX_DIGITS = 16
+# `LoopRow.sign` of counted turns; "" where a turn has none.
+SIGN = pl.coalesce(
+    pl.col("signature").replace("", None), pl.col("response").str.slice(0, _HEX_DIGITS), pl.lit("")
+)
 
 # In these forms the signatures of turns with one name are alike. Other calls of one tool differ too
 # much from one another.
@@ -58,6 +62,11 @@ class LoopRow(msgspec.Struct, frozen=True, gc=False):
     output_tokens_sum: int
     input_tokens_total: int
     output_tokens_total: int
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key of the turn (`TURN_KEY`), with "" in place of None."""
+        return self.trace_id, self.span_id, self.kind, self.call_id or ""
 
     @property
     def label(self) -> str:

@@ -1,4 +1,4 @@
-"""What the tokens of models cost, from a table of the user; looptrace has no prices of its own."""
+"""What the tokens of models cost, from a table of the user and from an installed package."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
+
+from looptrace.analyzer.detect.kept_prices import KeptPrices
 
 TOKENS_PER_PRICE = 1_000_000
 # All input and output, and the parts of the input that have prices of their own.
@@ -38,15 +40,19 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """A table of prices in one currency; the first matching price of a model applies."""
+    """A table of prices in one currency; the first matching price of a model applies.
+
+    Other models have the price that is kept in an installed package, if one is used.
+    """
 
     currency: str
-    table: tuple[Price, ...]
+    table: tuple[Price, ...] = ()
+    kept: KeptPrices | None = None
 
     def of(self, models: Sequence[str]) -> dict[str, Price]:
         """Return the price of each model that has one."""
+        priced = self._kept_of(models)
         names = pl.Series(models, dtype=pl.String)
-        priced: dict[str, Price] = {}
         for price in reversed(self.table):
             fits = names.filter(names.str.contains(_pattern(price.models)))
             priced |= dict.fromkeys(fits, price)
@@ -56,6 +62,17 @@ class Prices:
         """Return the prices of a model's kinds of tokens, as `Price.by_kind`; None without one."""
         price = self.of([model]).get(model)
         return price.by_kind if price else None
+
+    @property
+    def source(self) -> str:
+        """The package that prices are from, with its version and day; "" without one."""
+        return self.kept.source if self.kept else ""
+
+    def _kept_of(self, models: Sequence[str]) -> dict[str, Price]:
+        if self.kept is None:
+            return {}
+        found = {model: self.kept.of(model) for model in set(models)}
+        return {model: Price(model, *prices) for model, prices in found.items() if prices}
 
 
 def _pattern(models: str) -> str:

@@ -8,11 +8,19 @@ from __future__ import annotations
 
 from functools import cache
 
+from looptrace.analyzer.detect.budgets.rules import BUDGET_RULES
 from looptrace.analyzer.plugins import make, offered, refusal
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES
+from looptrace.rules.turns import LaneSpec
 
 GROUP = "looptrace.rules"
+
+
+def rule_named(name: str) -> type[Rule] | None:
+    """Return the rule with a name, also of a budget of several tasks; None without one."""
+    every = (*every_rule(), *BUDGET_RULES.values())
+    return next((rule for rule in every if rule.name == name), None)
 
 
 def known_rules() -> tuple[Rule, ...]:
@@ -35,6 +43,9 @@ def every_rule() -> tuple[type[Rule], ...]:
     for point in offered(GROUP):
         # One instance is made here, so that a broken rule is refused before it is used.
         rule = type(make(point, Rule, "a class that keeps the contract of a rule"))  # type: ignore[type-abstract]
+        for needed, kind in (("name", str), ("lane", LaneSpec)):
+            if not isinstance(getattr(rule, needed, None), kind):
+                raise refusal(point, f"its {needed!r} must be a {kind.__name__}")
         if rule.name in rules:
             raise refusal(point, f"there is a rule {rule.name!r} already")
         rules[rule.name] = rule

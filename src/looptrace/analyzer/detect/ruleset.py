@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from msgspec import Meta
@@ -16,7 +16,7 @@ from looptrace.rules.registry import default_rules
 from looptrace.rules.turns import LaneSpec
 
 # The fields of a turn that an override can match.
-SELECTORS = ("phase", "agent", "task_kind", "tool")
+SELECTORS = ("phase", "agent", "task_kind", "tool", "signature")
 
 # Stands in place of an index into the forms of a rule: the rule is off.
 OFF = -1
@@ -24,7 +24,7 @@ OFF = -1
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Other settings of rules for turns with this phase, agent, kind of task, and tool.
+    """Other settings of rules for turns with this phase, agent, kind of task, tool and signature.
 
     None matches every turn; at least one selector is given. A rule of None is off for these turns.
     """
@@ -38,6 +38,9 @@ class Override:
     tool: Annotated[Name, Meta(description="The name of the tool that the turn calls.")] | None = (
         None
     )
+    signature: (
+        Annotated[Name, Meta(description="What the turn does, as findings name it.")] | None
+    ) = None
 
     @property
     def selectors(self) -> dict[str, str]:
@@ -63,6 +66,21 @@ class RuleSet:
         bases += [(name, None) for name in named if name not in on]
         every = [_forms(name, base, self.overrides) for name, base in bases]
         return [forms for forms in every if forms.rules]
+
+
+def without_spared(rule_set: RuleSet) -> RuleSet:
+    """Return rules whose gates at learned limits open in every task."""
+
+    def whole(rule: Rule) -> Rule:
+        ladder = tuple(replace(rung, spared_percent=0) for rung in rule.ladder)
+        return rule if ladder == rule.ladder else replace(rule, ladder=ladder)
+
+    overrides = (
+        replace(each, rules={name: rule and whole(rule) for name, rule in each.rules.items()})
+        for each in rule_set.overrides
+    )
+    rules = tuple(map(whole, rule_set.rules))
+    return replace(rule_set, rules=rules, overrides=tuple(overrides))
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,12 +68,14 @@ class Outage:
 class Money:
     """What the responses of loops cost: the amount by id of the finding, in one currency.
 
-    Of the `unpriced` findings some responses have no price.
+    Of the `unpriced` findings some responses have no price. The `source` is the package that prices
+    are from, with its version and day, or "".
     """
 
     currency: str
     spent: Mapping[str, float]
     unpriced: frozenset[str]
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+import numpy as np
 import polars as pl
 
+from looptrace.analyzer.detect.budgets.ledger import SPENDING_COLUMNS, SPENDING_KINDS, Ledger
+from looptrace.analyzer.detect.budgets.stretches import budget_stretches, crossings_at
+from looptrace.analyzer.detect.columns import columns
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
-from looptrace.analyzer.detect.loop_rows import LoopRow
+from looptrace.analyzer.detect.loop_rows import LoopRow, TableReader
+from looptrace.analyzer.detect.spared_tasks import action_in
 from looptrace.analyzer.detect.stretches import Growth, Stretch
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
@@ -29,7 +34,7 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.normalize.understanding import summed
 from looptrace.analyzer.schema.distinct_spans import alone_text, whole_spans
 from looptrace.analyzer.schema.spans import Skipped
-from looptrace.analyzer.schema.turns import IS_STEP, TOKEN_COLUMNS, TURN_SCHEMA
+from looptrace.analyzer.schema.turns import IS_STEP, TOKEN_COLUMNS, TURN_SCHEMA, Turn
 from looptrace.analyzer.text.times import is_known
 
 # Tasks are evaluated in parts of about this many turns, so memory does not grow with the input.
@@ -58,9 +63,13 @@ def analysis_of(
     spans: int,
     skipped: Sequence[Skipped] = (),
     policy: DetectionPolicy = DEFAULT,
+    ledger: Ledger | None = None,
 ) -> Analysis:
-    """Find the loops in turns (`TURN_SCHEMA`, numbered) and count what was evaluated."""
-    detection = detect(turns, policy)
+    """Find the loops in turns (`TURN_SCHEMA`, numbered) and count what was evaluated.
+
+    `ledger` is as for `detect`.
+    """
+    detection = detect(turns, policy, ledger)
     return Analysis(
         summary=_summary(turns, spans),
         skipped=tuple(skipped),
@@ -112,8 +121,14 @@ class Detection:
     openings: Mapping[str, Finding]  # by gate: its finding as it was when the gate opened
 
 
-def detect(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Detection:
-    """Find the loops in turns (`TURN_SCHEMA`, numbered) and decide what follows from them."""
+def detect(
+    turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT, ledger: Ledger | None = None
+) -> Detection:
+    """Find the loops in turns (`TURN_SCHEMA`, numbered) and decide what follows from them.
+
+    The `ledger` has what these and other tasks have spent; without one only these are counted.
+    """
+    ledger = ledger or ledger_of(turns, policy)
     findings: list[Finding] = []
     events: list[GateEvent] = []
     states: list[TaskState] = []
@@ -121,12 +136,38 @@ def detect(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Detection:
     for part in _parts(turns):
         rows = add_counters(part, policy.rule_set.counting)
         stretches = find_stretches(rows, policy.rule_set)[0]
+        stretches += _budget_stretches(rows, ledger)
         findings += map(finding_of, stretches)
         part_states, part_events = decide_tasks(rows, stretches, policy.recovery)
         states += part_states
         events += part_events
         openings |= openings_of(part_events, _growths(stretches), gate_turns(part_events, rows))
     return Detection(tuple(in_order(findings)), tuple(events), tuple(states), openings)
+
+
+def ledger_of(turns: pl.DataFrame, policy: DetectionPolicy) -> Ledger:
+    """Return what turns (`TURN_SCHEMA`, of any tasks) have spent of the budgets."""
+    ledger = Ledger(policy.budgets, policy.rule_set.counting.prices)
+    if policy.budgets.limits:
+        ledger.take(spending_rows(turns))
+    return ledger
+
+
+def spending_rows(turns: pl.DataFrame) -> Iterator[Turn]:
+    """Return the turns that a ledger reads, with the columns of all turns."""
+    spending = turns.filter(pl.col("kind").is_in(SPENDING_KINDS)).select(SPENDING_COLUMNS)
+    return pl.concat([TURN_SCHEMA.to_frame(), spending], how="diagonal").iter_rows()
+
+
+def _budget_stretches(rows: pl.DataFrame, ledger: Ledger) -> list[Stretch]:
+    """Return the stretches of budgets in counted turns."""
+    if not (tasks := ledger.tasks):
+        return []
+    mine = rows.filter(pl.col("task").is_in(tasks))
+    reader = TableReader(mine)
+    responses = np.flatnonzero((mine["kind"] == "model").to_numpy())
+    crossings = crossings_at(ledger, responses, reader)
+    return budget_stretches(columns(mine), reader, crossings)
 
 
 def decide_tasks(
@@ -202,7 +243,7 @@ def _finding_at(growth: Growth, last: LoopRow) -> Finding:
         period=stretch.period,
         signature=stretch.signature,
         reason=stretch.reason_at(fired),
-        action=fired.rule.action(attempts, stretch.seconds_at(fired)),
+        action=action_in(stretch.task, fired.rule, attempts, stretch.seconds_at(fired)),
         turns=tuple(
             LoopTurn(*turn, "first" if i < stretch.period else "repeat")
             for i, turn in enumerate(ids)

@@ -24,13 +24,14 @@ _PACKAGES = (
 def detection_source(policy: DetectionPolicy) -> str:
     """Return a hash of everything that findings depend on besides the spans; "" if it is not known.
 
-    The imports of a plug-in rule are not known, and neither is the model that compares meanings.
+    The imports of a plug-in rule are not known, and neither is the model that compares meanings, or
+    what tasks elsewhere spend from the same budget.
     """
     rule_set = policy.rule_set
     overriding = (rule for override in rule_set.overrides for rule in override.rules.values())
     rules = (rule for rule in (*rule_set.rules, *overriding) if rule is not None)
     own = all(type(rule).__module__.startswith("looptrace.rules.") for rule in rules)
-    if rule_set.meaning is not None or not own:
+    if rule_set.meaning is not None or not own or policy.budgets.limits:
         return ""
     return digest(f"{policy!r} {fingerprint_source(policy.sameness)} {_code()}")
 

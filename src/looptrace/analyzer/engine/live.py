@@ -11,20 +11,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from looptrace.analyzer.detect.evaluate import kinds_read, stretches_in
+from looptrace.analyzer.detect.budgets.ledger import Ledger
+from looptrace.analyzer.detect.budgets.stretches import budget_stretches, crossings_at
+from looptrace.analyzer.detect.evaluate import kinds_read, reads_times, stretches_in
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.stretches import Growth, Stretch
 from looptrace.analyzer.engine import live_task
 from looptrace.analyzer.engine.batch import finding_of, in_order, openings_of
 from looptrace.analyzer.engine.live_moments import Happened, Standing, passage
 from looptrace.analyzer.engine.live_task import HORIZON_S, Group, LiveTask, by_task
-from looptrace.analyzer.engine.live_turns import HeldRows, gate_turns_of, seen_of, watch_of
+from looptrace.analyzer.engine.live_turns import (
+    HeldRows,
+    first_of,
+    gate_turns_of,
+    seen_of,
+    watch_of,
+)
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import TaskState
@@ -103,9 +111,17 @@ class LiveEngine:
         self._rules = policy.rule_set
         self._forms = policy.rule_set.forms()
         self._kinds_read = kinds_read(self._forms)
+        # By the places of rules that read times, how long a turn is at which they may fire.
+        self._least_ns = {
+            place: min(rule.seconds_min for rule in forms.rules) * NS_PER_S
+            for place, forms in enumerate(self._forms)
+            if reads_times([forms])
+        }
+        self._timed = {self._forms[place].name for place in self._least_ns}
         self._recovery = policy.recovery
         limits = (live_task.WAITING_MAX, live_task.STEPS_KEPT_MAX, policy.recovery.history_max)
         times = (HORIZON_S * NS_PER_S, STEP_SPREAD_S * NS_PER_S)
+        self.ledger = Ledger(policy.budgets, policy.rule_set.counting.prices)
         self._awake: dict[str, int] = {}  # by name, the round in which it was fed last
         self._round = 0
         self._watch = watch_of(policy.rule_set, (*times, *limits))
@@ -157,15 +173,20 @@ class LiveEngine:
         arrived: dict[str, list[Turn]] = {}
         for turn in [*turns, *self._moved(moves, fed)]:
             arrived.setdefault(turn[AT["task"]], []).append(turn)
+        gone = list(gone)
+        fires = self.ledger.take(chain.from_iterable(arrived.values()), (key for _, key in gone))
         self._touch(arrived)
         left: dict[str, list[TurnKey]] = {}
         for name, key in gone:
             if name in self._tasks:
                 left.setdefault(name, []).append(key)
-        names = [*arrived, *(left.keys() - arrived.keys())]
-        taken = [self._part(name, arrived.get(name, []), left.get(name, []), fed) for name in names]
+        # A late response of one task may be what fires at a later one of another.
+        others = fires.keys() & self._tasks.keys()
+        names = [*arrived, *((left.keys() | others) - arrived.keys())]
+        news = [(name, arrived.get(name, []), left.get(name, [])) for name in names]
+        taken = [self._part(*each, fires.get(each[0], ()), fed) for each in news]
         parts = [part for part in taken if part]
-        self._evaluate([part for part in parts if part.asked])
+        self._evaluate([p for p in parts if p.asked or self.ledger.fires(p.task.name)])
         for part in parts:
             self._advance(part, fed)
             part.task.settle(part.settling, self._watch)
@@ -245,24 +266,38 @@ class LiveEngine:
                 fed.states.append(TaskState(name))
         return decisions
 
-    def _part(self, name: str, new: list[Turn], gone: list[TurnKey], fed: Fed) -> _Part | None:
-        """Let a task take turns; return those at which something may happen."""
+    def _part(
+        self,
+        name: str,
+        new: list[Turn],
+        gone: list[TurnKey],
+        fires: Collection[tuple[str, ...]],
+        fed: Fed,
+    ) -> _Part | None:
+        """Let a task take turns; return those at which something may happen.
+
+        Budgets fire otherwise than before at the turns with the keys of `fires`.
+        """
         task = self._tasks[name]
         late, was_settled, changed, waiting, settling = task.turns.take(new, gone, self._watch)
         task.note(new)
         self.late += late
         if late or was_settled:
             self.late_tasks[name] = None
+        if fires:
+            fired = first_of(fires, task.turns)
+            changed = min((at for at in (changed, fired) if at is not None), default=None)
         if changed is None:
             return None
         begin, since = task.go_back(changed)
         task.judged = waiting
-        asked, resets = task.turns.look(begin, self._watch)
-        if since is task.now and not asked and not resets:
+        may_fire, resets = task.turns.look(begin, self._watch)
+        longest_ns = task.longest_ns(self._watch)
+        asked = [each for each in may_fire if longest_ns >= self._least_ns.get(each, 0)]
+        if since is task.now and not (asked or resets or self.ledger.fires(name)):
             fed.states.append(since.state)
             task.settle(settling, self._watch)
             return None
-        settled = task.turns.settled
         size = max(GROUP_TURNS, -(-(task.judged - begin) // GROUPS_MAX))
         borders = [*range(begin, task.judged, size), task.judged]
         groups = [_Group(*ends, Happened([], [])) for ends in pairwise(borders)]
@@ -271,7 +306,7 @@ class LiveEngine:
             row = reader[place]
             about = (row.trace_id, row.span_id, row.call_id, row.kind, row.name, row.text)
             reset = reset_of(name, row.turn, row.end_ns, reason, *about)
-            groups[(place - settled - begin) // size].happened.resets.append(reset)
+            groups[(place - task.turns.settled - begin) // size].happened.resets.append(reset)
         return _Part(task, since, groups, asked, settling)
 
     def _evaluate(self, parts: Sequence[_Part]) -> None:
@@ -286,16 +321,19 @@ class LiveEngine:
         reader = HeldRows(held, since)
         ends = [*accumulate(len(turns) - begin for turns, begin in zip(held, since, strict=True))]
         fresh = np.zeros((max(len(part.groups) for part in parts), ends[-1]), dtype=np.bool_)
+        over = np.zeros(ends[-1], dtype=np.bool_)  # Turns of tasks with a budget that fires.
         for part, end in zip(parts, ends, strict=True):
             first = end - part.task.judged
+            if self.ledger.fires(part.task.name):
+                over[first + part.groups[0].begin : end] = True
             for rows, group in zip(fresh, part.groups, strict=False):
                 rows[first + group.begin : first + group.end] = True
-        seen = seen_of(
-            held, since, np.logical_or.reduce(fresh), self._rules, self._kinds_read, reader
-        )
+        reading = (self._rules, self._kinds_read, reader)
+        seen = seen_of(held, since, np.logical_or.reduce(fresh), *reading, times=reads_times(every))
         by_name = {part.task.name: part for part in parts}
         for number, loops in enumerate(stretches_in(seen, every, reader, [*fresh])):
-            for loop in loops:
+            crossings = crossings_at(self.ledger, np.flatnonzero(fresh[number] & over), reader)
+            for loop in (*loops, *budget_stretches(seen.turns, reader, crossings)):
                 by_name[loop.task].groups[number].happened.loops.append(loop)
 
     def _advance(self, part: _Part, fed: Fed) -> None:
@@ -305,7 +343,7 @@ class LiveEngine:
         if part.since is before and not groups:
             fed.states.append(before.state)
             return
-        task.now = part.since
+        task.now = part.since.with_gate(task.kept)
         every: list[GateEvent] = []
         grown: list[Growth] = []
         for begin, end, happened in groups:
@@ -316,6 +354,7 @@ class LiveEngine:
             fed.loops.extend(loop for loop in passed.ended if loop not in before.loops.values())
             grown += passed.grown
             every += passed.events
+        task.keep_gate(before.state, every, self._timed)
         # An agent that is named late changes an event that was sent; it is not a new event.
         # A gate that is open again may have been another one meanwhile.
         gate, gate_before = task.now.state.gate, before.state.gate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from dataclasses import replace
 from typing import NamedTuple
 
 from looptrace.analyzer.detect.stretches import Growth, Key, Stretch, continue_stretches
@@ -31,6 +32,12 @@ class Standing(NamedTuple):
             return self
         loops = {key: loop for key, loop in self.loops.items() if key not in ended}
         return Standing(loops, self.state)
+
+    def with_gate(self, gated: TaskState | None) -> Standing:
+        """Return it with the gate that was open in a state, if it has none."""
+        if gated is None or self.state.gate is not None:
+            return self
+        return Standing(self.loops, replace(self.state, status=gated.status, gate=gated.gate))
 
 
 class Passage(NamedTuple):

@@ -47,6 +47,11 @@ class OutageWatch:
         """Return the number of signatures that are held."""
         return len(self._held)
 
+    @property
+    def held(self) -> list[Outage]:
+        """The outages whose failures may go on, or ended not long ago."""
+        return [outage for held in self._held.values() for outage in held.outages]
+
     def feed(self, turns: pl.DataFrame) -> list[Outage]:
         """Take turns (`TURN_SCHEMA`); return the outages that opened or grew."""
         changed: list[Outage] = []

@@ -10,10 +10,12 @@ from typing import NamedTuple
 from looptrace._core import LiveTurns, LiveWatch
 from looptrace.analyzer.detect.stretches import Stretch
 from looptrace.analyzer.engine.live_moments import Passage, Standing, still_open
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import EVENTS_KEPT_MAX, TaskState
 from looptrace.analyzer.normalize.trace_buffer import Move
 from looptrace.analyzer.schema.turns import AT, STEP_SPREAD_S, TURN_KEY, Turn, TurnKey
 from looptrace.bounded_dict import BoundedDict
+from looptrace.rules.vocabulary import NS_PER_S
 
 # Spans may arrive this long after newer ones of their task.
 LATENESS_S = 60
@@ -26,6 +28,8 @@ STEPS_KEPT_MAX = 1_000
 WAITING_MAX = 5_000
 # If a task has turns of more traces, it is not known whether all of them have moved on.
 TRACES_KEPT_MAX = 100
+# Turns of fewer seconds are not remembered as long ones.
+LONG_S = 60
 # Turns are settled, and those that no rule looks back on dropped, so many at a time.
 SETTLED_AT_ONCE = 8
 
@@ -58,6 +62,11 @@ class LiveTask:
     emitted_elsewhere: dict[str, None] = field(default_factory=dict)  # ids, in the task before
     traces: dict[str, None] = field(default_factory=dict)  # the first traces with turns here
     decisions: list[Turn] = field(default_factory=list)  # turns in which a person has decided
+    # The state with a gate that people were told of, and whose turn says something else by now: a
+    # call that had no answer got one.
+    kept: TaskState | None = None
+    # The end and the duration of turns that may move, or ended shortly before.
+    lasted_ns: list[tuple[int, int]] = field(default_factory=list)
     recalled: bool = False  # whether its state was recalled from before its turns
 
     @classmethod
@@ -67,12 +76,24 @@ class LiveTask:
         return cls(state.task, standing, standing, recalled=recalled)
 
     def note(self, new: Sequence[Turn]) -> None:
-        """Note the traces of new turns, and the decisions of persons."""
+        """Note the traces of new turns, those that took long, and the decisions of persons."""
         for turn in new:
+            end_ns, took_ns = turn[AT["end_ns"]], turn[AT["end_ns"]] - turn[AT["start_ns"]]
+            if took_ns >= LONG_S * NS_PER_S:
+                self.lasted_ns.append((end_ns, took_ns))
             if len(self.traces) <= TRACES_KEPT_MAX:
                 self.traces[turn[AT["trace_id"]]] = None
             if turn[AT["kind"]] == "user" and turn[AT["name"]] is not None:
                 self.decisions.append(turn)
+
+    def longest_ns(self, watch: LiveWatch) -> int:
+        """Return how long the longest turn that may still move took; short ones are not counted."""
+        if not self.lasted_ns:
+            return 0
+        since_ns = self.turns.settled_ns(watch) - HORIZON_S * NS_PER_S
+        longest_ns = max(took_ns for _, took_ns in self.lasted_ns)
+        self.lasted_ns = [each for each in self.lasted_ns if each[0] >= since_ns]
+        return longest_ns
 
     def go_back(self, begin: int) -> tuple[int, Standing]:
         """Forget what happened from a turn on that may move, or some turns before.
@@ -85,6 +106,17 @@ class LiveTask:
         self.groups = [group for group in self.groups if group.end <= begin]
         self.ended_now = [loop for group in self.groups for loop in group.passed.ended]
         return begin, self.groups[-1].passed.standing if self.groups else self.settled
+
+    def keep_gate(
+        self, before: TaskState, events: Iterable[GateEvent], rules: Collection[str]
+    ) -> None:
+        """Keep an open gate of these rules that turns no longer explain: a person resolves it."""
+        resolved = {event.gate for event in events if event.type == "gate_resolved"}
+        if self.kept and self.kept.gate and self.kept.gate.id in resolved:
+            self.kept = None
+        gate = before.gate if before.gate and before.gate.rule in rules else None
+        if gate and gate.id not in resolved and not self.now.state.gate:
+            self.kept, self.now = before, self.now.with_gate(before)
 
     def settle(self, count: int, watch: LiveWatch) -> None:
         """Settle turns that can no longer move; what was found in them is final."""

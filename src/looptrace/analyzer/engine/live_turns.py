@@ -19,6 +19,7 @@ from looptrace._core import LiveTurns, LiveWatch
 from looptrace.analyzer.detect.evaluate import Seen, kinds_read
 from looptrace.analyzer.detect.loop_rows import LoopRow
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
+from looptrace.analyzer.detect.times import times_of
 from looptrace.analyzer.fingerprint.similarity import meanings_of
 from looptrace.analyzer.gates.timeline import GateTurns
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
@@ -109,6 +110,13 @@ class HeldRows:
         return [self[row] for row in range(self._begins[-1])]
 
 
+def first_of(keys: Collection[tuple[str, ...]], held: LiveTurns) -> int | None:
+    """Return the place of the first turn with one of these keys, among those that may move."""
+    rows = HeldRows([held], [held.settled])
+    places = (place for place in range(len(held) - held.settled) if rows[place].key in keys)
+    return next(places, None)
+
+
 def gate_turns_of(held: LiveTurns) -> GateTurns:
     """Return what gates show of the turns of a task."""
     rows = [row for row in HeldRows([held], [0]).all() if row.kind != "user"]
@@ -123,10 +131,13 @@ def seen_of(
     rule_set: RuleSet,
     kinds: Collection[str],
     reader: HeldRows,
+    *,
+    times: bool,
 ) -> Seen:
     """Return what the rules see of several tasks, from a turn of each on; some are `fresh`.
 
-    `kinds` are the kinds of turn with texts that the rules read.
+    `kinds` are the kinds of turn with texts that the rules read, and `times` is whether they read
+    how long turns took.
     """
     parts = [*zip(held, since, strict=True)]
     table = np.frombuffer(b"".join(turns.numbers(begin) for turns, begin in parts), _ROW)
@@ -145,7 +156,13 @@ def seen_of(
             columns["meanings"] = meanings_of(_requests(rows, table), rule_set.meaning)
         fits = [_fits(rows, table, override) for override in rule_set.overrides]
     counts = [len(turns) - begin for turns, begin in parts]
-    return Seen(Turns(task=np.repeat(np.arange(len(counts)), counts), **columns), fits)
+    task = np.repeat(np.arange(len(counts)), counts)
+    if times:
+        rows = reader.all()
+        start_ns = np.array([row.start_ns for row in rows], dtype=np.int64)
+        names = pl.Series([row.name for row in rows], dtype=pl.String)
+        columns["timed"] = times_of(task, start_ns, columns["end_ns"], names)
+    return Seen(Turns(task=task, **columns), fits)
 
 
 def _requests(rows: Sequence[LoopRow], table: Any) -> pl.DataFrame:
@@ -164,6 +181,8 @@ def _fits(rows: Sequence[LoopRow], table: Any, override: Override) -> Flags:
     for selector, value in override.selectors.items():
         if selector == "tool":
             fits &= np.array([row.kind == "tool" and row.name == value for row in rows])
+        elif selector == "signature":
+            fits &= np.array([row.sign == value for row in rows])
         else:
             fits &= table[selector] == _core.code_of(value)
     return fits

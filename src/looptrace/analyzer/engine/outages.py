@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import polars as pl
+from msgspec import Meta
 
 from looptrace._core import EXTERNAL
 from looptrace.analyzer.detect.findings import Finding
@@ -38,6 +39,13 @@ class OutageSettings:
         le=86_400,
         doc="Seconds within which they must fail; after as many without a failure the outage ends.",
     )
+    inhibits: Annotated[
+        bool,
+        Meta(
+            description="Of the gates that an outage causes, a server pages only the first; the "
+            "others are held back until it has ended."
+        ),
+    ] = True
 
     def __post_init__(self) -> None:
         check_bounds("outages", numbers(self))

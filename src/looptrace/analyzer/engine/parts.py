@@ -45,13 +45,15 @@ def analyse_spooled(
     """Find the loops in spans as `analyse` does, part by part; also return the failures.
 
     The failures are the result of `failures_of` for all turns. With more than one part, the
-    analysis has only the turns of tasks with findings, so that memory does not grow with the input.
+    analysis has only the turns of tasks with findings, so that memory does not grow with the input;
+    with budgets of several tasks there is one part.
     The spool is consumed.
 
     Raises:
         UnavailableError: if there is no room for temporary files.
     """
-    if spool.is_in_memory and _parts_needed(spool.spans, spool.bytes) <= 1:
+    is_one = spool.is_in_memory and _parts_needed(spool.spans, spool.bytes) <= 1
+    if is_one or policy.budgets.limits:  # Tasks of several parts may spend from one budget.
         spans, clashes = distinct_spans(pl.concat(spool.tables()))
         analysis = analyse(spans, (*skipped, *clashes), policy, threads)
         return analysis, failures_of(analysis.turns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from looptrace.analyzer.detect.budgets.limits import Budgets
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.fingerprint.equivalence import Sameness
@@ -18,6 +19,7 @@ class DetectionPolicy:
     recovery: Recovery = field(default_factory=Recovery)
     sameness: Sameness = field(default_factory=Sameness)
     dialects: DialectTable = SHIPPED  # by which spans are read
+    budgets: Budgets = field(default_factory=Budgets)
 
 
 DEFAULT = DetectionPolicy()

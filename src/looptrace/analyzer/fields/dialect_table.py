@@ -24,17 +24,49 @@ from looptrace.bounded_dict import BoundedDict
 if TYPE_CHECKING:
     from looptrace.analyzer.schema.span_fields import SpanKind
 
-# Fields that a dialect may have keys for.
-FIELDS = (
-    *("task", "task_parent", "task_kind", "phase", "phase_start_ns", "iteration", "status"),
-    *("blockers", "completed_work", "tests_failed", "tests_total", "coverage", "files_created"),
-    *("dependencies_added", "code_written", "session", "connection"),
-    *("agent", "tool", "model", "call_id"),
-    *("arguments", "result", "error_type", "error", "level", "is_error", "success"),
-    *("given", "answer", "answer_calls", "finish_reason", "compacted"),
-    *("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens"),
-    *("reasoning_tokens", "total_tokens", "differing_tokens"),
-)
+# Fields that a dialect may have keys for, and what they mean.
+FIELDS = {
+    "task": "Id of the task.",
+    "task_parent": "Id of the task that this one is a part of.",
+    "task_kind": "Kind of the task, as its author calls it.",
+    "phase": "Phase of the task.",
+    "phase_start_ns": "Start of the phase, in nanoseconds since 1970.",
+    "iteration": "Number or name of a round of the task.",
+    "status": "How an attempt at the task ended: done, blocked and the like.",
+    "blockers": "What blocks the attempt.",
+    "completed_work": "What the attempt completed.",
+    "tests_failed": "Number of failed tests.",
+    "tests_total": "Number of all tests.",
+    "coverage": "Percent of the code that tests cover.",
+    "files_created": "Number of files that were created.",
+    "dependencies_added": "Number of dependencies that were added.",
+    "code_written": "Amount of code that was written.",
+    "session": "Id of the session or conversation.",
+    "connection": "Id of a connection: the session of a trace that has no other.",
+    "agent": "Name of the agent.",
+    "tool": "Name of the tool.",
+    "model": "Name of the model.",
+    "call_id": "Id of a call, by which its result is found.",
+    "arguments": "Arguments of a call.",
+    "result": "Result of a call.",
+    "error_type": "Type of a failure; a call with one failed.",
+    "error": "Message of a failure; alone it does not say that the call failed.",
+    "level": "Level of the span; one such as `error` says that it failed.",
+    "is_error": "Whether the call failed.",
+    "success": "Whether the call succeeded.",
+    "given": "Messages that the model got.",
+    "answer": "Messages or text that the model answered.",
+    "answer_calls": "Calls that the model asks for, where they stand beside its answer.",
+    "finish_reason": "Why the model stopped.",
+    "compacted": "Whether the conversation was compacted before.",
+    "input_tokens": "Tokens of the input, all of them.",
+    "output_tokens": "Tokens of the output, all of them.",
+    "cached_tokens": "Tokens of the input that came from a cache.",
+    "cache_write_tokens": "Tokens of the input that were written to a cache.",
+    "reasoning_tokens": "Tokens of the output that were thought.",
+    "total_tokens": "Tokens of input and output together.",
+    "differing_tokens": "Tokens by which the usage of a run differs from that of its responses.",
+}
 # What a producer may write.
 WRITTEN = ("calls", "results", "messages", "tokens", "errors", "session", "agent")
 # A span of this kind is known, and no turn by itself.

@@ -21,6 +21,9 @@ DECISION_TEXTS: dict[Decision, tuple[str, str]] = {
     "cancel": ("Cancel the task", "The agent stops for good. Finished work stays."),
 }
 
+# The decision that ends a task; all others let it go on.
+CANCEL = "cancel"
+
 # Without a note the agent is likely to fail in the same way again.
 NOTED: frozenset[str] = frozenset({"continue"})
 

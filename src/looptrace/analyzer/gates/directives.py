@@ -15,6 +15,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from looptrace.analyzer.detect.budgets.rules import BUDGET_NAMES
 from looptrace.analyzer.gates.decisions import NOTE_CHARS_MAX
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notice import GateNotice
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 SUFFIX = ".txt.j2"
 # The template of a person's decision.
 RESOLVED = "resolved"
+# The template of what is left of a budget of several tasks.
+BUDGET = "budget"
 # A blocker is a name or a sentence.
 BLOCKER_LENGTH_MAX = 200
 # More of them do not help to decide.
@@ -55,6 +58,7 @@ _SAMPLE = {
     "retry_after_s": 60,
     "decision": "continue",
     "note": "Use the other key.",
+    "budget": "money of session s1",
     "unless_decided": "within 60 minutes, the task is cancelled",
     "unanswered": False,
 }
@@ -80,7 +84,8 @@ class Directives:
 
         A template may use `task`, `rule`, `action`, `attempts`, `loop_count`, `pivots`,
         `entropy_count`, `max_pivots`, `blockers` and `tools` (lists), `retry_after_s`, `decision`,
-        `note`, `unless_decided` (of a gate: `within 60 minutes, the task is cancelled`, or "") and
+        `note`, `budget` (of several tasks: `money of session s1`, or ""), `unless_decided` (of a
+        gate: `within 60 minutes, the task is cancelled`, or "") and
         `unanswered` (of a decision: whether it was made by default).
 
         Raises:
@@ -90,7 +95,8 @@ class Directives:
             return None
         names = [f"{event.action or RESOLVED}{SUFFIX}"]
         if event.action in _OF_RULES:
-            names.insert(0, f"{event.rule}{SUFFIX}")
+            budget = [f"{BUDGET}{SUFFIX}"] if event.rule in BUDGET_NAMES else []
+            names = [f"{event.rule}{SUFFIX}", *budget, *names]
         try:
             return self._render(names, event)
         except _faults() as error:
@@ -135,6 +141,7 @@ class Directives:
             "retry_after_s": event.retry_after_s,
             "decision": event.decision,
             "note": _note_of(event),
+            "budget": _budget_of(event),
             "unless_decided": waiting.for_agent if waiting else "",
             "unanswered": event.type == "gate_resolved" and event.why == "UNANSWERED",
         }
@@ -187,6 +194,11 @@ def notice_of(event: GateEvent, directives: Directives, names: Iterable[str] = (
     copied = {name: getattr(event, name) for name in _COPIED}
     text = directives.text_of(event)
     return GateNotice(**copied, directive=text, note=_note_of(event), names=tuple(names))
+
+
+def _budget_of(event: GateEvent) -> str:
+    is_budget = event.rule in BUDGET_NAMES
+    return plain(event.signature, BLOCKER_LENGTH_MAX) if is_budget else ""
 
 
 def _note_of(event: GateEvent) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from looptrace.analyzer.schema.service_versions import Versions
 from looptrace.rules.contract import Action
 
 EventType = Literal[
@@ -92,3 +94,22 @@ class GateEvent:
     # Of a gate that is renamed: the names under which its last event was sent.
     task_before: str = ""
     agent_before: str = ""
+    service_version: str = ""  # of a gate: the version of its service; "" where it is unknown
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether neither the agent nor people are told of it: its task is left alone."""
+        return self.type == "loop_detected" and self.action is None
+
+
+def with_service_versions(events: Iterable[GateEvent], versions: Versions) -> list[GateEvent]:
+    """Return events; openings have the version of their service in their trace, where it is known.
+
+    It is no part of what an event is: its id stays.
+    """
+    return [
+        replace(event, service_version=versions.get((event.trace_id, event.service), ""))
+        if event.type == "gate_opened"
+        else event
+        for event in events
+    ]

@@ -17,7 +17,7 @@ IncidentState = Literal["back_again", "open", "acknowledged", "muted", "resolved
 STATES: tuple[IncidentState, ...] = get_args(IncidentState)
 SAID: tuple[IncidentState, ...] = STATES[1:]
 
-_NEXT = " → "  # between the turns of a round
+BETWEEN_TURNS = " → "  # of a round, in a signature
 
 
 class NoIncidentError(NoGateError):
@@ -50,19 +50,19 @@ def identity_of(
     if rule in GUARDS:
         return Identity(rule, "", "", agent, service)
     names = ", ".join(sorted(set(tools)))
-    return Identity(_families().get(rule, rule), names, _turned(signature), agent, service)
+    return Identity(families().get(rule, rule), names, _turned(signature), agent, service)
 
 
 @cache
-def _families() -> dict[str, str]:
+def families() -> dict[str, str]:
     """Return the family of each rule; a rule of a plugin has none."""
     return {rule.name: family_of(rule).__name__.rpartition(".")[2] for rule in RULES}
 
 
 def _turned(signature: str) -> str:
     """Return the signature of a round that begins at its first turn in alphabetical order."""
-    turns = signature.split(_NEXT)
-    return _NEXT.join(min(turns[n:] + turns[:n] for n in range(len(turns))))
+    turns = signature.split(BETWEEN_TURNS)
+    return BETWEEN_TURNS.join(min(turns[n:] + turns[:n] for n in range(len(turns))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,38 @@ class Times(NamedTuple):
     first_open_ns: int | None  # of the gates that wait for a person
     last_open_ns: int | None
     ended_ns: int | None  # of the last end
+
+
+class VersionsSeen(NamedTuple):
+    """The versions of a service in which an incident was seen, first those that came first."""
+
+    every: tuple[str, ...] = ()
+    resolved_in: str = ""  # that of the last gate before a resolution; "" without one
+    back_in: str = ""  # that of the gate that brought it back
+
+
+def versions_seen(
+    openings: Iterable[tuple[int, str]],
+    state: IncidentState,
+    said: IncidentWord | None,
+    times: Times,
+) -> VersionsSeen:
+    """Return the versions of an incident's gates (opening and version, in the order of time).
+
+    A resolved incident was resolved in its last version. One that is back was resolved in the last
+    version before the gate that brought it back.
+    """
+    named = [(at_ns, version) for at_ns, version in openings if version]
+    every = tuple(dict.fromkeys(version for _, version in named))
+    if not named or state not in ("resolved", "back_again"):
+        return VersionsSeen(every)
+    if state == "resolved" or times.first_open_ns is None:
+        return VersionsSeen(every, named[-1][1])
+    is_said = said is not None and said.state == "resolved"
+    since_ns = said.at_ns + 1 if said and is_said else times.first_open_ns
+    before = [version for at_ns, version in named if at_ns < since_ns]
+    after = [version for at_ns, version in named if at_ns >= since_ns]
+    return VersionsSeen(every, before[-1] if before else "", after[0] if after else "")
 
 
 def check_word(word: IncidentWord) -> None:

@@ -8,10 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 from looptrace.analyzer.fingerprint.similarity import Meaning, sketch
+from looptrace.analyzer.gates.near_notes import distances
 
 # The likeness of the loops of two gates, from the most to the least alike.
-Likeness = Literal["same", "type", "meaning"]
+Likeness = Literal["same", "type", "meaning", "words"]
 LIKENESSES: tuple[Likeness, ...] = get_args(Likeness)
+
+# More notes that are only near would hide those that are known to fit.
+NEAR_MAX = 3
 
 # The parts of a signature that are not words: digests, and punctuation.
 _NO_WORDS = re.compile(r"#[0-9a-f]{16}|[^\w.]+|_")
@@ -22,6 +26,7 @@ class Signs(NamedTuple):
 
     signature: str
     coarse: str
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +39,32 @@ class ResolutionNote:
     note: str
     resolved_ns: int
     likeness: Likeness = "same"
+    distance: float | None = None  # of the words, from 0 to 1, if the signature differs
 
 
 def notes_like(
     signs: Signs, notes: Iterable[tuple[ResolutionNote, Signs]], meaning: Meaning | None
 ) -> list[ResolutionNote]:
-    """Return the notes on loops similar to one, the most similar first."""
-    like = [
-        replace(note, likeness=found)
-        for note, others in notes
-        if (found := likeness(signs, others, meaning))
+    """Return the notes on loops similar to one, the most similar first.
+
+    After those of the same signature come those in the nearest words, whatever else they share.
+    """
+    every = [(note, theirs, likeness(signs, theirs, meaning)) for note, theirs in notes]
+    near = distances(signs.words, [theirs.words for _, theirs, _ in every])
+    only_near = [place for place in near if every[place][2] is None][:NEAR_MAX]
+    found = [
+        replace(
+            note, likeness=like or "words", distance=None if like == "same" else near.get(place)
+        )
+        for place, (note, _, like) in enumerate(every)
+        if like or place in only_near
     ]
-    return sorted(like, key=lambda note: LIKENESSES.index(note.likeness))
+    return sorted(found, key=_rank)
+
+
+def _rank(note: ResolutionNote) -> tuple[bool, float, int]:
+    distance = 1.0 if note.distance is None else note.distance
+    return note.likeness != "same", distance, LIKENESSES.index(note.likeness)
 
 
 def likeness(first: Signs, second: Signs, meaning: Meaning | None) -> Likeness | None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from looptrace.analyzer.text.digests import DIGEST_BYTES, digest
 from looptrace.rules.contract import check_bounds, numbers, setting
 
 
@@ -36,12 +37,26 @@ class Recovery:
     retry_after_max_s: int = setting(
         3_600, ge=1, le=86_400, doc="The longest advised wait, in seconds."
     )
+    shadow: float = setting(
+        0.0,
+        ge=0,
+        le=0.5,
+        doc="Share of tasks that are left alone, for comparison: they are told nothing and have no "
+        "gates, except those of limits.",
+    )
     history_max: int = setting(
         10, ge=1, le=100, doc="Last failures of a task that its state and its gates keep."
     )
 
     def __post_init__(self) -> None:
         check_bounds("recovery", numbers(self))
+
+    def leaves_alone(self, task: str) -> bool:
+        """Return whether a task is one of those that are left alone, as its name decides."""
+        if not self.shadow:
+            return False
+        place = int(digest(f"shadow {task}"), 16)
+        return place < self.shadow * 2.0 ** (8 * DIGEST_BYTES)
 
     def wait_s(self, retries: int) -> int:
         """Return the wait after so many failed retries, in seconds."""

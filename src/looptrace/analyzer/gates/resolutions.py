@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+import msgspec
 import polars as pl
 
+from looptrace.analyzer.detect.budgets.ledger import Added
 from looptrace.analyzer.fingerprint.equivalence import Sameness
 from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
@@ -14,7 +16,10 @@ from looptrace.analyzer.schema.turns import TURN_SCHEMA
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """A person's decision; the span is the one at which the gate opened."""
+    """A person's decision; the span is the one at which the gate opened.
+
+    On a gate of a budget of several tasks it adds an amount, or as much as the limit.
+    """
 
     id: str
     task: str
@@ -24,6 +29,8 @@ class Resolution:
     at_ns: int
     decision: str
     note: str | None
+    budget: str = ""
+    added: float | None = None
 
 
 def decisions_on(decided: Iterable[Resolution], turns: pl.DataFrame) -> Iterator[Resolution]:
@@ -57,6 +64,7 @@ def resolution_turns(decided: Iterable[Resolution], sameness: Sameness) -> pl.Da
             "agent": "",
             "name": each.decision,
             "text": each.note,
+            "result": _added(each),
             "start_ns": each.at_ns,
             "end_ns": each.at_ns,
             "order_ns": each.at_ns,
@@ -64,6 +72,19 @@ def resolution_turns(decided: Iterable[Resolution], sameness: Sameness) -> pl.Da
         for each in decided
     ]
     return add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row"), sameness)
+
+
+def _added(decided: Resolution) -> str | None:
+    """Return what a decision adds to a budget, as the ledger reads it."""
+    if not decided.budget:
+        return None
+    return msgspec.json.encode(Added(decided.budget, decided.added)).decode()
+
+
+def added_in(result: str | None) -> tuple[str, float | None]:
+    """Return the budget that the turn of a decision names, "" for none, and what it adds."""
+    added = msgspec.json.decode(result, type=Added) if result else Added("")
+    return added.budget, added.added
 
 
 def with_decisions(

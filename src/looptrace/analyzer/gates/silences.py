@@ -6,12 +6,13 @@ from dataclasses import astuple, dataclass, fields
 
 from looptrace.analyzer.gates.decisions import GateError, NoGateError
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.gates.incidents import identity_of
+from looptrace.analyzer.gates.incidents import BETWEEN_TURNS, identity_of
 
 # As long as an undelivered event is kept.
 HOURS_MAX = 30 * 24
 WHY_CHARS_MAX = 1_000
 MATCHER_CHARS_MAX = 200
+_OUTAGE = "outage "
 
 
 class NoSilenceError(NoGateError):
@@ -55,6 +56,32 @@ class Silence:
     who: str | None = None
     why: str = ""
     held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Inhibition:
+    """An outage that holds back the pages of the loops that it causes, until its end."""
+
+    outage: str  # its id
+    signature: str  # of its failures
+    sessions: frozenset[str]
+    ends_ns: int
+    why: str  # the outage in words
+
+    @property
+    def who(self) -> str:
+        """The author of its silences."""
+        return f"{_OUTAGE}{self.outage}"
+
+    def causes(self, opening: GateEvent) -> bool:
+        """Return whether a gate is of a loop of nothing but failures of the outage."""
+        is_its_failure = {*opening.signature.split(BETWEEN_TURNS)} == {self.signature}
+        return is_its_failure and opening.session in self.sessions
+
+
+def is_of_outage(silence: Silence) -> bool:
+    """Return whether an outage made a silence, and no person."""
+    return (silence.who or "").startswith(_OUTAGE)
 
 
 def incident_of(event: GateEvent) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
+from looptrace.analyzer.detect.spared_tasks import action_in
 from looptrace.analyzer.detect.stretches import Firing, Growth
 from looptrace.analyzer.gates.events import EventType, GateCause, GateEvent, TaskStatus
 from looptrace.analyzer.gates.recovery import Recovery
@@ -163,13 +164,17 @@ def _grown(state: TaskState, moment: Growths, recovery: Recovery) -> Step:
     state = _counted(state, moment)
     demands = [demand for growth in moment if (demand := _demand(state, growth, recovery))]
     events: list[GateEvent] = []
+    leaves_alone = recovery.leaves_alone(state.task)
     for demand in sorted(demands, key=lambda demand: demand.rank):
         # An event of this turn may also satisfy the next demand.
         again = _demand(state, demand.growth, recovery)
+        # A limit holds in each task: it bounds what being left alone may cost.
+        is_alone = leaves_alone and demand.growth.loop.rule.checked == "with_loops"
         if again and again.action == demand.action:
-            state, new = _ACTS[demand.action](state, demand, recovery)
+            act = _leave_alone if is_alone else _ACTS[demand.action]
+            state, new = act(state, demand, recovery)
             events += new
-        if demand.action in _LAST:
+        if demand.action in _LAST and not is_alone:
             break
     return state, tuple(events)
 
@@ -190,7 +195,7 @@ def _demand(state: TaskState, growth: Growth, recovery: Recovery) -> _Demand | N
     if attempts < fired.needed:
         return None
     entropy = loop.attempts_since(max(state.cleared_turn, state.pivot_turn), fired)
-    action = fired.rule.action(attempts, loop.seconds_at(fired))
+    action = action_in(state.task, fired.rule, attempts, loop.seconds_at(fired))
     was_told = {
         "warn": _key(growth) in state.warnings,
         "retry_later": fired.end_ns < state.retry_ns,
@@ -228,6 +233,17 @@ def _key(growth: Growth) -> str:
     # Figures have no signature, and no other rule sees the same in them.
     known = all(row.sign for row in loop.first)
     return f"{loop.agent} {loop.signature if known else loop.rule.name}"
+
+
+def _leave_alone(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:
+    """Note once what would have been done about a loop, and do nothing."""
+    key = f"{demand.action} {_key(demand.growth)}"
+    if key in state.warnings:
+        return state, ()
+    outlasts = demand.growth.loop.rule.lane.outlasts_completion
+    after = replace(state, warnings=_last({**state.warnings, key: outlasts}, EVENTS_KEPT_MAX))
+    after, events = _emit(state, after, demand, "loop_detected")
+    return after, tuple(replace(event, action=None) for event in events)
 
 
 def _warn(state: TaskState, demand: _Demand, _recovery: Recovery) -> Step:

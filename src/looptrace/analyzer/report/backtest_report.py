@@ -19,6 +19,7 @@ from looptrace.analyzer.report.wording import (
     counted,
     duration_text,
     money_text,
+    prices_text,
     tokens_text,
 )
 from looptrace.analyzer.schema.spans import Skipped
@@ -31,7 +32,7 @@ AT_MOST = (
     "A gate would have stopped its task until a person decides. The turns after it, up to the next"
     " message of a person or to the end of the task, are the most that it would have saved."
 )
-NO_PRICES = "Costs in money need a table of prices: --prices FILE."
+NO_PRICES = "Costs in money need prices: --prices FILE, or --prices genai-prices."
 
 # A reader needs no more models; the JSON has all of them.
 _MODELS_SHOWN_MAX = 10
@@ -49,6 +50,7 @@ def json_backtest(backtest: Backtest, names: tuple[str, str], skipped: Sequence[
         "tasks": backtest.tasks,
         "turns": backtest.turns,
         "currency": backtest.currency,
+        "prices": backtest.prices or None,
         "skipped": [asdict(part) for part in skipped],
         "a": _total_json(names[0], backtest.a, backtest.currency),
         "b": _total_json(names[1], backtest.b, backtest.currency),
@@ -178,6 +180,8 @@ def _notes(backtest: Backtest) -> list[str]:
     notes = [AT_MOST]
     if backtest.currency is None:
         notes.append(NO_PRICES)
+    elif source := prices_text(backtest.prices):
+        notes.append(source)
     unpriced = Counter(backtest.a.after.unpriced) | Counter(backtest.b.after.unpriced)
     if unpriced:
         shown = [

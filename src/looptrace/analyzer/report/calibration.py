@@ -1,22 +1,23 @@
-"""Reports of `calibrate` and `train` for a terminal."""
+"""Reports of `calibrate` for a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 
-from looptrace.analyzer.report.scatter import Axis, Point, scatter_svg
 from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, counted
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.tuning.calibrate import FINISHED_AFTER_S, TASKS_MIN, Calibration
 from looptrace.analyzer.tuning.certificates import Certificate
+from looptrace.analyzer.tuning.drift import EVIDENCE_MAX, PromiseTest
 from looptrace.analyzer.tuning.limits import Limit
+from looptrace.rules.prediction.likely_failure import LikelyFailure
 
 _OTHERS = "all others"
-_RADIUS_PX = (3, 14)  # of the fewest and of the most turns
+# Beyond it, how much evidence there is makes no difference.
+_EVIDENCE_SHOWN_MAX = 1_000
 
 
 def print_calibration(calibration: Calibration, alarms_per_day: float, console: Console) -> None:
@@ -99,6 +100,17 @@ def print_certificates(made: Sequence[Certificate], share: float, console: Conso
     _print_lines([_promise(each, share) for each in made], console)
 
 
+# What a rule with a limit counts.
+_COUNTED = {
+    "max_iterations": "steps",
+    "consecutive_errors": "failures in a row",
+    "no_news": "calls without a new result",
+    "same_result": "times the same result",
+    "persistent_failure": "times one failure",
+    LikelyFailure.name: "percent of a likely failure",
+}
+
+
 def print_limits(learned: Sequence[Limit], share: float, console: Console) -> None:
     """Print which rules would save more as gates, at which limit, and what that promises."""
     _print_lines([limit_text(each, share) for each in learned], console)
@@ -106,18 +118,50 @@ def print_limits(learned: Sequence[Limit], share: float, console: Console) -> No
 
 def limit_text(limit: Limit, share: float) -> str:
     """Return in words what a learned limit would do, and what it promises."""
-    made, alone = limit.together, limit.alone
+    made, alone, (solved, others) = limit.together, limit.alone, limit.beyond
     seen = (
-        f"{_name_of(made)}: a gate where {limit.rule} counts more than {limit.most:,}, which "
-        f"{counted(limit.chosen_on, 'solved run')} chose. Of {made.losable:,} others {made.lost:,} "
-        f"would be lost ({alone.lost:,} by the gates in force), so at most {made.at_most:.1%}; "
-        f"{made.stopped:,} of {made.others:,} that were not solved would be stopped, which saves "
-        f"{made.saved:.1%} of their steps ({alone.saved:.1%} by the gates in force)."
+        f"{_name_of(made)}: of {counted(made.losable, 'solved run')} {solved or 'none'} had more "
+        f"than {limit.most:,} {_COUNTED[limit.rule]}; {others:,} of {made.others:,} others did. "
+        f"A gate there ({limit.rule}), which {limit.chosen_on:,} more solved runs chose, and the "
+        f"gates in force would lose {made.lost:,} ({alone.lost:,} without it), so at most "
+        f"{made.at_most:.1%}, and save {made.saved:.1%} of the others' steps "
+        f"({alone.saved:.1%} without it)."
     )
+    if limit.saved_otherwise is not None:
+        seen += f" {_rivals(limit)}"
     if limit.is_kept(share):
         return f"{seen} --write puts it into the settings."
     needed = "no number of runs does" if made.needed is None else f"{made.needed:,} would"
-    return f"{seen} That does not promise {share:.3g}; {needed}, so let the rule warn."
+    return f"{seen} That does not promise {share:.1%}; {needed}, so let the rule warn."
+
+
+def _rivals(limit: Limit) -> str:
+    """Return in words how a model and the counters compare where the limit was chosen."""
+    here, there = f"{limit.saved:.1%}", f"{limit.saved_otherwise:.1%}"
+    if limit.rule == LikelyFailure.name:
+        return f"The model saves {here} where it was chosen, and no counter more than {there}."
+    return f"A model would save {there} where the counter saves {here}: it is not used."
+
+
+def print_tests(tests: Sequence[PromiseTest], console: Console) -> None:
+    """Print whether the promises of the learned limits in force still hold."""
+    _print_lines([test_text(each) for each in tests], console)
+
+
+def test_text(test: PromiseTest) -> str:
+    """Return in words what the runs say that a learned limit spared."""
+    names = [plain(name, NAME_LENGTH_MAX) for name in test.override.selectors.values()]
+    promised = test.rule.ladder[-1].lost_percent
+    most = f"more than {_EVIDENCE_SHOWN_MAX:,}"
+    evidence = f"{test.evidence:.1f}" if test.evidence <= _EVIDENCE_SHOWN_MAX else most
+    seen = (
+        f"{' / '.join(names) or 'all runs'}: of {counted(test.solved, 'solved run')} that the "
+        f"limit of {test.rule.name} spared, {test.beyond:,} had gone beyond it; it promised "
+        f"{promised:g} %. The evidence against that was {evidence} to 1"
+    )
+    if test.is_withdrawn:
+        return f"{seen}: the promise is withdrawn. --write makes the limit a warning."
+    return f"{seen}, and {EVIDENCE_MAX:.0f} to 1 would withdraw it."
 
 
 def _name_of(made: Certificate) -> str:
@@ -136,40 +180,4 @@ def _promise(made: Certificate, share: float) -> str:
         f"{seen}, which cannot promise less than {made.at_most:.1%}. "
         f"{share:.1%} needs {made.needed:,} solved runs with {made.lost:,} lost: "
         "until then let rules warn, not gate."
-    )
-
-
-def model_card_text(card: Any) -> str:
-    """Write in a few lines how good a model is; its file has all figures."""
-    lines = [
-        f"{card['tasks']['loop']} tasks with a loop, {card['tasks']['well']} without. On tasks it"
-        f" did not learn from, before the loop was complete:",
-        f"  area under the ROC curve {card['roc_auc']} (0.5 is chance; by the number of the turn"
-        f" {card['roc_auc_of_turn_number']})",
-    ]
-    lines += [
-        f"  from {warning['likely_percent']} %: warns of {warning['loops_warned_of']}"
-        f" of {warning['loops']} loops, and of {warning['well_warned_of']}"
-        f" of {warning['well']} tasks without"
-        for warning in card["warnings"]
-    ]
-    return "\n".join(lines)
-
-
-def calibration_svg(bins: Sequence[Mapping[str, Any]]) -> str:
-    """Draw predictions against outcomes; a larger dot means more turns."""
-    most = max((each["turns"] for each in bins), default=1)
-    least, span = _RADIUS_PX[0], _RADIUS_PX[1] - _RADIUS_PX[0]
-    points = [
-        Point(
-            "turns; the more there are, the larger is the dot",
-            each["predicted"],
-            each["observed"],
-            f"{each['turns']} turns: {each['predicted']} predicted, {each['observed']} observed",
-            round(least + span * (each["turns"] / most) ** 0.5, 1),
-        )
-        for each in bins
-    ]
-    return scatter_svg(
-        {"how often a prediction came true": points}, Axis("predicted"), Axis("observed")
     )

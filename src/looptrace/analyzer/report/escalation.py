@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Cost, Finding
-from looptrace.analyzer.detect.rule_plugins import every_rule
+from looptrace.analyzer.detect.rule_plugins import rule_named
 from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.gates.notes import Likeness, ResolutionNote
 from looptrace.analyzer.llm_judge import GOAL_LENGTH_MAX, NAME_LENGTH_MAX, NoOpinion, Opinion
@@ -71,16 +71,17 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class PastNote:
-    """A person's note on an earlier, similar loop: text, day, and likeness."""
+    """A person's note on an earlier, similar loop: text, day, likeness, and distance of words."""
 
     text: str
     date: str
     likeness: Likeness = "same"
+    distance: float | None = None
 
     @classmethod
     def of(cls, note: ResolutionNote) -> Self:
         """Return a stored note in the form for reports."""
-        return cls(note.note, utc_day(note.resolved_ns), note.likeness)
+        return cls(note.note, utc_day(note.resolved_ns), note.likeness, note.distance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ def escalation_of(
     mine = mine.filter(~IS_USER | (pl.col("turn") < gate.turn))
     mine = mine.sort("turn", IS_USER, "order_ns", maintain_order=True)
     loop = mine.filter(pl.col("turn") >= gate.turn_first)
-    rule = next((rule for rule in every_rule() if rule.name == gate.rule), None)
+    rule = rule_named(gate.rule)
     before = [e for e in events if e.task == gate.task and e.turn <= gate.turn]
     before = before[: before.index(gate)] if gate in before else before
     goals = mine.filter(IS_USER)["text"].drop_nulls().tail(1).to_list()

@@ -33,6 +33,7 @@ from looptrace.analyzer.report.wording import (
     outage_more,
     outage_text,
     place_of,
+    prices_text,
     shown_of,
     told_text,
 )
@@ -146,6 +147,7 @@ def html_report(analysis: Analysis, opinions: Opinions = NOBODY_ASKED) -> str:
         ],
         left_over=left_over_text(left_over) if left_over else "",
         warning=warning_text(analysis),
+        prices=prices_text(analysis.money.source if analysis.money else ""),
         understood=understood_lines(analysis),
         skipped=analysis.skipped[:_SKIPPED_SHOWN_MAX],
         skipped_count=len(analysis.skipped),
@@ -238,7 +240,7 @@ def shown_event(event: GateEvent, opinions: Opinions = NOBODY_ASKED) -> ShownEve
     name = event_name(event)
     return ShownEvent(
         turn=event.turn,
-        badge=event.action or "reset",
+        badge=event.action or ("warn" if event.is_left_alone else "reset"),
         name=name,
         more=told_text(event).removeprefix(name),
         opinion=opinion_text(opinions[event.gate]) if is_judged else None,

@@ -44,8 +44,8 @@ SHAPES_WRITTEN_MAX = 100
 
 # No record says whether a finding is exact.
 _FINDING = [field.name for field in fields(Finding) if field.name != "exact"]
-# A report has the names that are known by now, and each loop has its turns.
-_LEFT_OUT = {*CONTENT, *NAMES_BEFORE, "at_ns", "tools"}
+# A report has the names that are known by now, each loop has its turns, and spans have versions.
+_LEFT_OUT = {*CONTENT, *NAMES_BEFORE, "at_ns", "tools", "service_version"}
 _EVENT = [field.name for field in fields(GateEvent) if field.name not in _LEFT_OUT]
 _finding_values, _event_values = attrgetter(*_FINDING), attrgetter(*_EVENT)
 
@@ -78,6 +78,7 @@ def json_report_parts(
         "spans": summary.spans,
         "tokens": {name.removesuffix("_tokens"): getattr(summary, name) for name in TOKEN_COLUMNS},
         "currency": analysis.money.currency if analysis.money else None,
+        "prices": (analysis.money.source or None) if analysis.money else None,
         "unknown": asdict(summary.unknown),
         "understood": understood_object(analysis.understood),
         "skipped": [asdict(skipped) for skipped in analysis.skipped],

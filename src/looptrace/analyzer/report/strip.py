@@ -129,7 +129,7 @@ def arcs_of(findings: Iterable[Finding]) -> list[Arc]:
 def mark_of(event: GateEvent) -> str:
     """Return the mark of an event."""
     by_person = event.type == "gate_resolved" or place_of(event)[1]
-    return "person" if by_person else _MARK_OF[event.action]
+    return "person" if by_person else _MARK_OF["warn" if event.is_left_alone else event.action]
 
 
 def strip_of(

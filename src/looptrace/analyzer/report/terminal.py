@@ -31,6 +31,7 @@ from looptrace.analyzer.report.wording import (
     opinion_text,
     outage_more,
     outage_text,
+    prices_text,
     shown_of,
     tokens_text,
     told_text,
@@ -76,11 +77,17 @@ def print_report(analysis: Analysis, console: Console, opinions: Opinions = NOBO
     if analysis.summary.turns:
         page.add_paragraph([Text(line) for line in understood_lines(analysis)])
     if analysis.summary.turns:
-        lines = [Text(f"To look closer: {HOW_TO_LOOK_CLOSER}", style="dim")]
-        if any(events.gate for events in events_of_task.values()):
-            lines.append(Text(f"For a report on a gate: {HOW_TO_HAND_ON}", style="dim"))
-        page.add_paragraph(lines)
+        page.add_paragraph(_hints(analysis, events_of_task.values()))
     page.print()
+
+
+def _hints(analysis: Analysis, events: Iterable[TaskEvents]) -> list[Text]:
+    """Write where prices are from, and which commands show more."""
+    lines = [prices_text(analysis.money.source)] if analysis.money else []
+    lines.append(f"To look closer: {HOW_TO_LOOK_CLOSER}")
+    if any(each.gate for each in events):
+        lines.append(f"For a report on a gate: {HOW_TO_HAND_ON}")
+    return [Text(line, style="dim") for line in lines if line]
 
 
 def _add_outages(analysis: Analysis, page: ReportPage) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from looptrace.analyzer.detect.findings import Cost, Finding
 from looptrace.analyzer.detect.loops import CountedLoop
-from looptrace.analyzer.detect.rule_plugins import every_rule
+from looptrace.analyzer.detect.rule_plugins import rule_named
 from looptrace.analyzer.engine.analysis import Analysis, Outage
 from looptrace.analyzer.gates.events import GateCause, GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
@@ -29,6 +29,9 @@ SENTENCE_LENGTH_MAX = 240
 
 # The most events of one task, shown from its start and its end.
 EVENTS_SHOWN_MAX = 20
+
+# The most versions of a service that are named.
+VERSIONS_SHOWN_MAX = 5
 
 HOW_TO_LOOK_CLOSER = "looptrace explain PATH --task ID"
 HOW_TO_HAND_ON = "looptrace escalation PATH --task ID"
@@ -115,7 +118,7 @@ def told_text(event: GateEvent) -> str:
 
 def event_name(event: GateEvent) -> str:
     """Name an event in a word or two: the action, or the change of a gate or a counter."""
-    return event.action or event.type.replace("_", " ")
+    return "left alone" if event.is_left_alone else event.action or event.type.replace("_", " ")
 
 
 def _told_more(event: GateEvent) -> str:
@@ -142,7 +145,8 @@ def reached_text(event: GateEvent) -> str:
 
 def counts_percents(name: str) -> bool:
     """Return whether the attempts of a rule are percents of a limit."""
-    return any(rule.counts_percents for rule in every_rule() if rule.name == name)
+    rule = rule_named(name)
+    return rule is not None and rule.counts_percents
 
 
 def times_before(event: GateEvent) -> str:
@@ -233,6 +237,11 @@ def money_text(money: float, currency: str, *, has_unpriced: bool) -> str:
     return f"{written}, plus models without a price" if has_unpriced else written
 
 
+def prices_text(source: str) -> str:
+    """Write which package prices are from; empty where they are the user's own."""
+    return f"Prices: {source}." if source else ""
+
+
 def loop_cost_text(cost: Cost, money: str = "", share: float | None = None) -> str:
     """Write `11.9 k tokens, EUR 0.42, 38 s in the loop, 31 % of the task`.
 
@@ -245,6 +254,19 @@ def loop_cost_text(cost: Cost, money: str = "", share: float | None = None) -> s
     if share is not None:
         parts.append(f"{share:.0%} of the task".replace("%", " %"))
     return ", ".join(parts)
+
+
+def versions_text(versions: Sequence[str], resolved_in: str, back_in: str) -> str:
+    """Write `resolved in 1.4.2, back in 1.5.0`, else `version 1.4.2`; "" where none is known."""
+    resolved, back = (plain(each, NAME_LENGTH_MAX) for each in (resolved_in, back_in))
+    said = [f"resolved in {resolved}"] if resolved else []
+    said += [f"back in {back}"] if back else []
+    if said:
+        return ", ".join(said)
+    shown = [plain(each, NAME_LENGTH_MAX) for each in versions[:VERSIONS_SHOWN_MAX]]
+    more = len(versions) - len(shown)
+    words = "version " if len(versions) == 1 else "versions "
+    return words + ", ".join([*shown, *([f"{more} more"] if more else [])]) if versions else ""
 
 
 def outage_text(outage: Outage) -> str:

@@ -39,8 +39,10 @@ FINDING_COLUMNS = (
 )
 FINDING_SCHEMA = schema_of(FINDING_COLUMNS)
 
-# They are computed when they are read, because they depend on the other findings of the task.
+# They are computed when they are read, because they depend on the other findings of the task, and
+# on prices.
 LOOP_COLUMNS = (
     Column("loop", _TEXT, "id", "loop of the finding: the id of the finding that leads it"),
     Column("leads", pl.Boolean(), "boolean", "whether its loop is counted as this finding"),
+    Column("cost_money", pl.Float64(), "currency", "what models cost meanwhile", "no prices"),
 )

@@ -121,6 +121,10 @@ TURN_COLUMNS = (
         "this response or that one asks for calls, or there is none",
     ),
 )
+# SQL has it beside them, computed when it is read.
+MONEY_COLUMN = Column(
+    "money", pl.Float64(), "currency", "what a response cost by the price of its model", "no price"
+)
 # The page of the store's schema (docs/schema.md) has each column, its unit and what null means.
 TURN_SCHEMA = schema_of(TURN_COLUMNS)
 

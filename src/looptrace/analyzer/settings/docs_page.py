@@ -74,8 +74,8 @@ An ingest with other settings evaluates the whole store again. `looptrace analyz
 | --- | --- |
 | `profile` | The [profile](#profiles) that all else differs from. |
 | `{ENABLED}` | The master switch: with `false` no rule runs. |
-| `{MODEL}` | A file of [`looptrace train`](prediction.md), for the rule `likely_loop`. |
-| `{PRICES}` | A file with [prices](backtest.md#prices) of models, for budgets and costs in money. |
+| `{MODEL}` | The model of `likely_failure`, by [`calibrate --model`](calibrate.md#a-model). |
+| `{PRICES}` | A file with [prices](backtest.md#prices) of models, or `genai-prices`. |
 | `{DIRECTIVES}` | A folder of your own texts for agents. |
 
 Paths are relative to the file. A text in `{DIRECTIVES}` is a Jinja template `NAME.txt.j2`, where
@@ -93,7 +93,7 @@ Where a template is missing, looptrace's own text is used.
 """
 
 _OVERRIDES_WORDS = """
-At least one of the first four must be given. A turn matches if it has all given values. The
+At least one of the first five must be given. A turn matches if it has all given values. The
 settings at a turn decide whether a rule fires there; earlier turns count under any settings, even
 if the rule was off for them. A loop that continues under another override stays one finding,
 with the text and action of the last turn that fired."""
@@ -125,6 +125,7 @@ def page() -> str:
         ),
         *_table(file["persons"]),
         *_table(file["outages"]),
+        *_table(file["budgets"]),
         *_listed_table(file["overrides"], "[[overrides]]"),
         _OVERRIDES_WORDS,
         *_listed_table(file["phases"], "[phases.NAME]"),
@@ -136,6 +137,7 @@ def page() -> str:
         *_listed_table(file["masks"], "[[masks]]"),
         *_listed_table(file["webhooks"], "[[webhooks]]"),
         *_listed_table(file["waiting"], "[[waiting]]"),
+        *_listed_table(file["retention"], "[[retention]]"),
         *_listed_table(file["attributes"], "[attributes]"),
         *_listed_table(file["page"], "[page]"),
         *_listed_table(file["shards"], "[shards]"),

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from looptrace.analyzer.detect.budgets.limits import Budgets
+from looptrace.analyzer.detect.budgets.rules import BUDGET_RULES
 from looptrace.analyzer.detect.counters import Counting
 from looptrace.analyzer.detect.persons import Persons
 from looptrace.analyzer.detect.phases import METRICS, Better
@@ -20,12 +22,19 @@ from looptrace.analyzer.gates.waiting import Waiting
 from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.profiles import DEFAULT_PROFILE, LADDER, PROFILES
-from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.analyzer.settings.server_limits import Limits, ServiceRetention
 from looptrace.analyzer.settings.shards import ShardSettings
 from looptrace.analyzer.settings.tables import columns_of, numbers_of, struct, table_of
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.names import Name
-from looptrace.rules.contract import RUNG_ATTEMPTS_MAX, RUNGS_MAX, Action, Rule
+from looptrace.rules.contract import (
+    LOST_PERCENT_MAX,
+    RUNG_ATTEMPTS_MAX,
+    RUNGS_MAX,
+    SPARED_PERCENT_MAX,
+    Action,
+    Rule,
+)
 from looptrace.rules.docs import summary
 from looptrace.semconv import METRIC_PREFIX
 
@@ -45,12 +54,19 @@ PHASES_MAX = 200
 TOOLS_MAX = 200
 KINDS_MAX = KEYS_MAX = 50
 WEBHOOKS_MAX = 20
-WAITING_MAX = 50
+WAITING_MAX = RETENTION_MAX = 50
 
 _MASTER = "The master switch; with false no rule runs."
 _DIRECTIVES = "Folder of templates for directives, relative to the file."
-_MODEL = "File of `looptrace train` for the rule likely_loop, relative to the file."
-_PRICES = "File with the prices of models, relative to the file; [more](backtest.md#prices)."
+_MODEL = "File of `looptrace calibrate --model` for the rule likely_failure, relative to the file."
+_PRICES = (
+    "Prices of models: a file, relative to this one, or `genai-prices` for the list prices of that "
+    "package; [more](backtest.md#prices)."
+)
+_BUDGETS = (
+    "What several tasks may spend together; [more](budgets.md). From 80 % on agents are warned; at "
+    "the limit a gate opens for each task that goes on."
+)
 _RECOVERY = "How a looping task recovers, and when counts reset."
 _PERSONS = "Who counts as a person; a person resets counts and resolves open gates."
 _OUTAGES = "When a failure of many sessions is reported once, as an outage; [more](outages.md)."
@@ -80,11 +96,15 @@ _WAITING = (
     "What happens when nobody decides on a gate; of several that match it, the first holds. "
     "[More](gates.md#waiting-has-an-end)"
 )
+_RETENTION = (
+    "Services whose spans are kept for longer or for less time than all others. "
+    "[More](server.md#how-long-things-are-kept)"
+)
 _PAGE = "The page of `looptrace serve`; [more](page.md)."
 _SHARDS = "Several servers that share the sessions; the same on each. [More](scale.md)"
 _ATTRIBUTES = (
-    "Your own attributes, by field, read before the known ones; a span with a key of `tool` or "
-    "`model` is one. [More](dialects.md)"
+    "Your own attributes: keys for each field, of which the first that a span has is read, before "
+    "the known ones; a span with a key of `tool` or `model` is one. [More](dialects.md)"
 )
 _KINDS = (
     "What spans are: the first entry whose conditions all hold. At least one of `key`, `name` and "
@@ -156,6 +176,10 @@ url = "https://hooks.example.com/looptrace"
 secrets = ["env:LOOPTRACE_WEBHOOK_SECRET"]
 actions = ["gate"]
 """,
+    "retention": """[[retention]]
+services = ["billing"]
+days = 365
+""",
     "waiting": """[[waiting]]
 services = ["billing"]
 remind_minutes = 15
@@ -178,6 +202,24 @@ class RungTable(Struct, forbid_unknown_fields=True):
 
     attempts: Annotated[int, Meta(ge=1, le=RUNG_ATTEMPTS_MAX)]
     action: Action
+    lost_percent: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=LOST_PERCENT_MAX,
+            description="Of a gate at a learned limit: the share of solved runs that it loses at "
+            "most, as `calibrate` promised.",
+        ),
+    ] = 0.0
+    spared_percent: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=SPARED_PERCENT_MAX,
+            description="The share of tasks in which that gate only warns, so that `calibrate` can "
+            "test the promise.",
+        ),
+    ] = 0
 
 
 _LADDER = Annotated[
@@ -216,7 +258,7 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
     ]
     rule_tables = struct("Rules", columns)
     override = struct("Override", [*columns_of(Override), _section("rules", rule_tables, _RULES)])
-    names: Any = Literal[tuple(rule.name for rule in rules)]
+    names: Any = Literal[tuple(rule.name for rule in (*rules, *BUDGET_RULES.values()))]
     webhook = table_of("Webhook", Webhook, kinds={"rules": tuple[names, ...]})
     waiting = table_of("Waiting", Waiting, kinds={"rules": tuple[names, ...]})
     phase = struct("Phase", [(CONVERGES_ON, _METRIC), _optional(BETTER, Better, _BETTER)])
@@ -233,6 +275,7 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
             _section("recovery", table_of("Recovery", Recovery, Counting), _RECOVERY),
             _section("persons", table_of("Persons", Persons), _PERSONS),
             _section("outages", table_of("Outages", OutageSettings), _OUTAGES),
+            _section("budgets", table_of("Budgets", Budgets), _BUDGETS),
             _section("rules", rule_tables, _RULES),
             _listed("overrides", override, OVERRIDES_MAX, _OVERRIDES, _OVERRIDE_NEEDS),
             _named("phases", phase, PHASES_MAX, _PHASES),
@@ -245,6 +288,9 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
             _section("attributes", _attributes(), _ATTRIBUTES),
             _listed("webhooks", webhook, WEBHOOKS_MAX, _WEBHOOKS),
             _listed("waiting", waiting, WAITING_MAX, _WAITING),
+            _listed(
+                "retention", table_of("Retention", ServiceRetention), RETENTION_MAX, _RETENTION
+            ),
             _section("page", table_of("Page", PageSettings), _PAGE),
             _section("shards", table_of("Shards", ShardSettings), _SHARDS),
             _section("server", table_of("Server", Limits), _SERVER),
@@ -263,8 +309,10 @@ def _attributes() -> type[Struct]:
             ("values", values, field(name="is", default=())),
         ],
     )
-    keys = Annotated[tuple[Name, ...], Meta(max_length=KEYS_MAX, description="Keys, in order.")]
-    fields = [(name, keys, ()) for name in FIELDS]
+    fields = [
+        (name, Annotated[tuple[Name, ...], Meta(max_length=KEYS_MAX, description=meaning)], ())
+        for name, meaning in FIELDS.items()
+    ]
     return struct("Attributes", [*fields, _listed("kinds", kind, KINDS_MAX, _KINDS)])
 
 

@@ -1,15 +1,29 @@
-"""The file with the prices of models."""
+"""The prices of models: a file of one's own, an installed package, or both."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
+from looptrace.analyzer.detect.kept_prices import (
+    CURRENCY,
+    PACKAGE,
+    KeptPrices,
+    KeptPricesError,
+    kept_prices,
+)
 from looptrace.analyzer.detect.prices import Price, Prices
 from looptrace.analyzer.settings.tables import checked
-from looptrace.analyzer.settings.toml_reader import Errors, content, read
+from looptrace.analyzer.settings.toml_reader import (
+    Errors,
+    Node,
+    SettingsError,
+    content,
+    read,
+    shown,
+)
 from looptrace.analyzer.text.names import Name
 
 MODELS_MAX = 1_000
@@ -30,28 +44,48 @@ class _PriceTable(Struct, forbid_unknown_fields=True):
 class _File(Struct, forbid_unknown_fields=True):
     models: Annotated[dict[Name, _PriceTable], Meta(max_length=MODELS_MAX)]
     currency: Annotated[str, Meta(min_length=1, max_length=CURRENCY_CHARS_MAX)]
+    others: Literal["genai-prices"] | UnsetType = UNSET  # the prices of models that it leaves out
 
 
-def load(path: Path) -> Prices:
-    """Read a file of prices.
+def load(source: str | Path) -> Prices:
+    """Read a file of prices, or those of the installed package where it is named instead.
 
     Raises:
-        SettingsError: if it cannot be read, is not TOML, or has invalid values.
+        SettingsError: if the file cannot be read, is not TOML, or has invalid values, or if the
+            package is not installed.
     """
-    return parsed(content(path), str(path))
+    if str(source) == PACKAGE:
+        try:
+            return Prices(CURRENCY, kept=kept_prices())
+        except KeptPricesError as error:
+            raise SettingsError(f"{error}.") from error
+    return parsed(content(Path(source)), str(source))
 
 
 def parsed(data: bytes, name: str) -> Prices:
     """Read the content of a file of prices; errors use its `name`.
 
     Raises:
-        SettingsError: if it is not TOML, or has invalid values.
+        SettingsError: as `load`.
     """
     errors = Errors()
-    _, file = checked(read(data, name), _File, errors)
+    top, file = checked(read(data, name), _File, errors)
     errors.check()
     table = (Price(models, **_given(price)) for models, price in file.models.items())
-    return Prices(file.currency, tuple(table))
+    return Prices(file.currency, tuple(table), _others(top, file))
+
+
+def _others(top: Node, file: _File) -> KeptPrices | None:
+    """Return the prices of the models that a file leaves out."""
+    if file.others is UNSET:
+        return None
+    if file.currency != CURRENCY:
+        why = f"currency is {shown(file.currency)}; it must be '{CURRENCY}', as in {PACKAGE}."
+        raise top.at("currency").error(why)
+    try:
+        return kept_prices()
+    except KeptPricesError as error:
+        raise top.at("others").error(f"others cannot be used: {error}.") from error
 
 
 def _given(price: _PriceTable) -> dict[str, float]:

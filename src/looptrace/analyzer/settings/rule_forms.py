@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override
 from looptrace.analyzer.gates.ladders import check_reach
@@ -49,7 +50,7 @@ def _form(node: Node, table: Struct, form: Form, recovery: Recovery) -> Form:
     changes = stated(node, table)
     enabled = changes.pop(ENABLED, form.enabled)
     if LADDER in changes:
-        changes[LADDER] = tuple(Rung(rung.attempts, rung.action) for rung in changes[LADDER])
+        changes[LADDER] = tuple(Rung(*astuple(rung)) for rung in changes[LADDER])
     rule: Rule = made(node, partial(replace, form.rule), changes)
     if (
         rule.ladder != form.rule.ladder

@@ -7,21 +7,24 @@ file, the line, the problem, and the allowed values. It is long because each sec
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, structs
 
+from looptrace.analyzer.detect.budgets.limits import Budgets
 from looptrace.analyzer.detect.counters import Counting
+from looptrace.analyzer.detect.kept_prices import PACKAGE
 from looptrace.analyzer.detect.persons import Persons
 from looptrace.analyzer.detect.phases import METRICS, Convergence, Converging
 from looptrace.analyzer.detect.prices import Prices
 from looptrace.analyzer.detect.rule_plugins import every_rule
-from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.engine.outages import OutageSettings
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED, DialectTable, kind_row
@@ -59,7 +62,7 @@ from looptrace.analyzer.settings.profiles import (
     rules_of_profile,
 )
 from looptrace.analyzer.settings.rule_forms import Form, effective_overrides, forms_of, overrides_of
-from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.analyzer.settings.server_limits import Limits, ServiceRetention
 from looptrace.analyzer.settings.shards import ShardSettings
 from looptrace.analyzer.settings.tables import checked, made, stated
 from looptrace.analyzer.settings.toml_reader import (
@@ -75,7 +78,7 @@ from looptrace.analyzer.settings.webhook import FILE, Webhook
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.rules.contract import Rule, SettingError, numbers
-from looptrace.rules.prediction.likely_loop import LikelyLoop, model_of
+from looptrace.rules.prediction.likely_failure import LikelyFailure, model_of
 
 FILE_NAME = "looptrace.toml"
 THRESHOLD_VARIABLE = "LOOPTRACE_LOOP_THRESHOLD"
@@ -101,13 +104,19 @@ class Settings:
     directives_dir: str = ""  # with templates of one's own
     webhooks: tuple[Webhook, ...] = ()
     waiting: tuple[Waiting, ...] = ()
+    retention: tuple[ServiceRetention, ...] = ()
     page: PageSettings = field(default_factory=PageSettings)
     shards: ShardSettings = field(default_factory=ShardSettings)
     server: Limits = field(default_factory=Limits)
     outages: OutageSettings = field(default_factory=OutageSettings)
     judge: ChatSettings | None = None
-    model_file: str = ""  # of one's own, for the rule likely_loop
+    model_file: str = ""  # of one's own, for the rule likely_failure
     prices_file: str = ""
+
+    @property
+    def prices(self) -> Prices | None:
+        """The prices of models; None where money does not count."""
+        return self.policy.rule_set.counting.prices
 
     @property
     def directives(self) -> Directives:
@@ -153,8 +162,8 @@ def _settings(top: Node, file: Any, beside: Path, errors: Errors) -> Settings:
     """Return the settings of a file; the rest of them is read where a section has an error."""
     profile = PROFILES[file.profile]
     bases = {rule.name: Form(rule, rule.on_by_default) for rule in rules_of_profile(file.profile)}
-    likely = bases[LikelyLoop.name]
-    model_file, bases[LikelyLoop.name] = errors.tried(
+    likely = bases[LikelyFailure.name]
+    model_file, bases[LikelyFailure.name] = errors.tried(
         lambda: _model(top, file.model, beside, likely), ("", likely)
     )
     changes = stated(top.at("recovery", {}), file.recovery)
@@ -163,6 +172,7 @@ def _settings(top: Node, file: Any, beside: Path, errors: Errors) -> Settings:
     bases |= forms_of(top.at("rules", {}), file.rules, bases, recovery, errors)
     rules = tuple(form.rule for form in bases.values() if form.enabled)
     overrides = overrides_of(top.at("overrides"), file.overrides, bases, recovery, errors)
+    _check_model(top, rules, overrides, errors)
     if not file.enabled:
         rules, overrides = (), ()
     phases = _converging(top.at("phases"), file.phases, errors)
@@ -178,13 +188,15 @@ def _settings(top: Node, file: Any, beside: Path, errors: Errors) -> Settings:
         Sessions(**stated(top.at("sessions", {}), file.sessions)),
     )
     dialects = _dialects(top.at("attributes", {}), file.attributes, errors)
+    budgets = errors.tried(lambda: _budgets(top, file, table), Budgets())
     page = errors.tried(lambda: _made(top, "page", PageSettings, file.page), PageSettings())
     return Settings(
         profile=file.profile,
-        policy=DetectionPolicy(rule_set, recovery, sameness, dialects),
+        policy=DetectionPolicy(rule_set, recovery, sameness, dialects, budgets),
         directives_dir=errors.tried(lambda: _directives(top, file.directives, beside), ""),
         webhooks=_webhooks(top.at("webhooks"), file.webhooks, beside, page, errors),
         waiting=_waiting(top.at("waiting"), file.waiting, file.webhooks, errors),
+        retention=_retention(top.at("retention"), file.retention, errors),
         page=page,
         shards=errors.tried(
             lambda: _made(top, "shards", ShardSettings, file.shards), ShardSettings()
@@ -310,15 +322,37 @@ def _model(top: Node, file: str | UnsetType, beside: Path, form: Form) -> tuple[
     return str(path), replace(form, rule=replace(form.rule, **changed))
 
 
+def _check_model(
+    top: Node, rules: Iterable[Rule], overrides: Iterable[Override], errors: Errors
+) -> None:
+    """Refuse a rule that needs a model, and would find nothing without one."""
+    every = chain(rules, *(override.rules.values() for override in overrides))
+    if any(isinstance(rule, LikelyFailure) and rule.model is None for rule in every):
+        why = f"is on, but {MODEL} names no file; `looptrace calibrate --model` fits one."
+        errors.add(top.error(f"rules.{LikelyFailure.name} {why}"))
+
+
 def _prices(top: Node, file: str | UnsetType, beside: Path) -> tuple[str, Prices | None]:
-    """Read the prices of models, whose path is relative to the file."""
+    """Read the prices of models; the path of a file is relative to the settings."""
     if file is UNSET:
         return "", None
-    path = beside / file
+    path = file if file == PACKAGE else str(beside / file)
     try:
-        return str(path), prices.load(path)
+        return path, prices.load(path)
     except SettingsError as error:
         raise top.at(PRICES).error(f"{PRICES} cannot be used: {error}") from error
+
+
+def _budgets(top: Node, file: Any, table: Prices | None) -> Budgets:
+    """Return the budgets of several tasks; those in money need prices."""
+    node = top.at("budgets", {})
+    budgets = made(node, Budgets, stated(node, file.budgets)) if file.enabled else Budgets()
+    if table is None:
+        for name in budgets.limits:
+            if name.endswith("money"):
+                at = node.at(name)
+                raise at.error(f"{at.name} needs {PRICES}, without which there is no money.")
+    return budgets
 
 
 def _converging(node: Node, tables: Mapping[str, Any], errors: Errors) -> Converging:
@@ -439,6 +473,21 @@ def _waiting(
             errors.add(at.at("escalate_to").error(why))
         if waiting := errors.tried(partial(made, at, Waiting, stated(at, table)), None):
             every.append(waiting)
+    return tuple(every)
+
+
+def _retention(node: Node, tables: Sequence[Any], errors: Errors) -> tuple[ServiceRetention, ...]:
+    """Return the times of services; each service has one."""
+    every: list[ServiceRetention] = []
+    known = set[str]()
+    for index, table in enumerate(tables):
+        at = node.at(index)
+        for name in known.intersection(table.services):
+            why = f"retention.services has {shown(name)} a second time; a service has one time."
+            errors.add(at.at("services").error(why))
+        known.update(table.services)
+        if kept := errors.tried(partial(made, at, ServiceRetention, stated(at, table)), None):
+            every.append(kept)
     return tuple(every)
 
 

@@ -1,11 +1,16 @@
-"""The section `server` of the settings: limits of memory, disk and time."""
+"""The sections `server` and `retention` of the settings: limits of memory, disk and time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from msgspec import Meta
+
+from looptrace.analyzer.text.names import Name
 from looptrace.rules.contract import check_bounds, numbers, setting
 
+_SERVICES_MAX = 50
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 
@@ -94,3 +99,23 @@ class Limits:
 
     def __post_init__(self) -> None:
         check_bounds("server", numbers(self))
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRetention:
+    """For how long spans, turns and findings of some services are kept.
+
+    Raises:
+        SettingError: if a value is wrong.
+    """
+
+    services: Annotated[
+        tuple[Name, ...],
+        Meta(min_length=1, max_length=_SERVICES_MAX, description="The services (service.name)."),
+    ]
+    days: int = setting(
+        30, ge=1, le=36_500, doc="Days for which they are kept, in place of `retention_days`."
+    )
+
+    def __post_init__(self) -> None:
+        check_bounds("retention", numbers(self))

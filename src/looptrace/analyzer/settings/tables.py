@@ -105,13 +105,13 @@ class Setting:
 
     @property
     def inner(self) -> list[Setting]:
-        """The settings of the table, or of each table in the list."""
+        """The settings of the table, or of each table in the list; none of a plain value."""
         tables = [
             member
             for member in (self.kind, *get_args(self.kind))
             if _is_table(described(member)[0])
         ]
-        return settings_in(described(tables[0])[0])
+        return settings_in(described(tables[0])[0]) if tables else []
 
 
 def settings_in(table: type[Struct]) -> list[Setting]:

@@ -11,6 +11,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT
 
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
+from looptrace.analyzer.settings.file_tables import ENABLED, MODEL
 from looptrace.analyzer.settings.profiles import rules_of_profile
 from looptrace.analyzer.settings.sections import Settings, parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
@@ -45,21 +46,43 @@ def with_override(text: str, name: str, override: Override, said: str) -> str:
     Raises:
         SettingsError: if the file cannot be used, before or after.
     """
-    rule_set = parsed(text.encode(), name).policy.rule_set
+    settings = parsed(text.encode(), name)
     document = tomlkit.parse(text)
-    bases = {rule.name: rule for rule in rule_set.rules}
+    bases = {rule.name: rule for rule in rules_of_profile(settings.profile)}
+    on = {rule.name: rule for rule in settings.policy.rule_set.rules}
+    bases |= on
     if override.selectors:
         added: Any = item({**override.selectors, "rules": {}})
         _say(added, override.rules, bases)
         tables = document.setdefault("overrides", tomlkit.aot())
+        _take_out(tables, override)
         tables.append(added)
     else:
         _say(document, override.rules, bases)
         added = document["rules"][next(iter(override.rules))]
+    for off in override.rules.keys() - on:
+        (added["rules"][off] if override.selectors else added)[ENABLED] = True
     added.comment(said)
     changed = tomlkit.dumps(document)
     parsed(changed.encode(), name)
     return changed
+
+
+def _take_out(tables: Any, override: Override) -> None:
+    """Remove the rules of an override from earlier ones for the same turns."""
+    for table in [*tables]:
+        if {name: table[name] for name in SELECTORS if name in table} == override.selectors:
+            for name in override.rules:
+                table["rules"].pop(name, None)
+            if not table["rules"]:
+                tables.remove(table)
+
+
+def with_model(text: str, model_file: str) -> str:
+    """Return the text of a settings file that names a file of a model."""
+    document = tomlkit.parse(text)
+    document[MODEL] = model_file
+    return tomlkit.dumps(document)
 
 
 class _CannotBeKeptError(LooptraceError):

@@ -45,6 +45,7 @@ def toml_of(settings: Settings) -> str:
         "recovery": values_of(settings.policy.recovery) | counting,
         "persons": values_of(rule_set.counting.persons),
         "outages": values_of(settings.outages),
+        "budgets": values_of(settings.policy.budgets),
         "rules": _rules(rules) if evaluates else {},
         "overrides": [
             {**override.selectors, "rules": _rules(override.rules)}
@@ -62,6 +63,7 @@ def toml_of(settings: Settings) -> str:
         "masks": [values_of(mask) for mask in sameness.masks],
         "webhooks": [values_of(webhook) for webhook in settings.webhooks],
         "waiting": [values_of(waiting) for waiting in settings.waiting],
+        "retention": [values_of(each) for each in settings.retention],
         "attributes": _attributes(settings.policy.dialects.own),
         "page": values_of(settings.page),
         "shards": values_of(settings.shards),
@@ -106,6 +108,10 @@ def item(value: Any) -> Item:
         rung = tomlkit.inline_table()
         rung.append("attempts", value.attempts)
         rung.append("action", value.action)
+        if value.lost_percent:
+            rung.append("lost_percent", value.lost_percent)
+        if value.spared_percent:
+            rung.append("spared_percent", value.spared_percent)
         return rung
     if isinstance(value, tuple):
         array = tomlkit.array().multiline(multiline=isinstance(value[0], str))
@@ -156,7 +162,7 @@ def starter() -> str:
         *("", *(f"# {name}: {profile.doc}" for name, profile in PROFILES.items())),
         f'profile = "{DEFAULT_PROFILE}"',
     ]
-    for section in ("recovery", "persons", "outages", "server"):
+    for section in ("recovery", "persons", "outages", "budgets", "server"):
         lines += _starter_section(section, file[section])
     for rule in file["rules"].inner:
         lines += _starter_section(f"rules.{rule.name}", rule)

@@ -15,7 +15,7 @@ from looptrace.analyzer.text.addresses import URL_CHARS_MAX, address_of
 from looptrace.analyzer.text.names import SECRET, Name
 from looptrace.rules.contract import Action, SettingError, check_bounds, numbers, refuse, setting
 
-Format = Literal["standard", "cloudevents", "slack", "pagerduty", "alertmanager"]
+Format = Literal["standard", "cloudevents", "slack", "discord", "pagerduty", "alertmanager"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 Grouping = Literal["gate", "incident"]
@@ -28,6 +28,8 @@ SECRETS_MAX = 2
 FILTER_MAX = 50
 MINUTES_MAX = 7 * 24 * 60
 _PRIVATE_MAX = 20  # networks of one webhook
+_CHANNEL_CHARS_MAX = 80
+_SLACK_METHOD = "/chat.postMessage"
 # The settings of a webhook that choose events, and the field of an event for each.
 FILTERS = {"rules": "rule", "actions": "action", "agents": "agent", "services": "service"}
 # The events of a gate; a receiver that keeps states cannot use an event without an end.
@@ -39,6 +41,10 @@ GATE, TASK = "{gate}", "{task}"
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 _SecretText = Annotated[str, Meta(min_length=1, max_length=URL_CHARS_MAX, extra=SECRET)]
+
+
+# The states of agents at whose gates nobody waits.
+Left = Literal["ended", "went_on"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,20 @@ class Webhook:
         doc="Hours for which the links in a message let anybody decide on its gate without "
         "the server's token; 0 for no links. They need page.url.",
     )
+    rate_per_minute: int = setting(
+        0,
+        ge=0,
+        le=600,
+        doc="The most requests in any minute; 0 for no limit. Further events wait.",
+    )
+    channel: Annotated[
+        str,
+        Meta(
+            max_length=_CHANNEL_CHARS_MAX,
+            description="With format slack, id of the channel in which a bot writes; `secrets` "
+            "then names its token, and messages are edited when their gate ends.",
+        ),
+    ] = ""
     escalations_only: Annotated[
         bool,
         Meta(description="Whether it hears only of gates that are passed on to it."),
@@ -99,6 +119,14 @@ class Webhook:
             "incident, with the number of those that wait, and of the end of the last one."
         ),
     ] = "gate"
+    unless_agent: Annotated[
+        tuple[Left, ...],
+        Meta(
+            max_length=2,
+            description="Gates are not told while their agent has `ended`, or `went_on` without "
+            "asking; they are only listed.",
+        ),
+    ] = ("ended",)
     repeat_minutes: int = setting(
         0,
         ge=0,
@@ -151,6 +179,7 @@ class Webhook:
             )
         if self.repeat_minutes and self.group_by != "incident":
             yield 'webhooks.repeat_minutes needs group_by = "incident".'
+        yield from self._channel_problems()
         if self.format in ("standard", "pagerduty") and not self.secrets:
             yield f"webhooks.secrets must name one: {_WHY_SECRET[self.format]}."
         for network in self.allow_private:
@@ -161,6 +190,19 @@ class Webhook:
                     f"webhooks.allow_private has {network!r}, which is not a network such as "
                     "10.1.0.0/16 or 127.0.0.1."
                 )
+
+    def _channel_problems(self) -> Iterator[str]:
+        if not self.channel:
+            return
+        if self.format != "slack":
+            yield 'webhooks.channel needs format = "slack".'
+        if len(self.secrets) != 1:
+            yield "webhooks.secrets must name one with webhooks.channel: the token of the bot."
+        is_written = not self.url.startswith((VARIABLE, FILE))
+        if is_written and not self.url.endswith(_SLACK_METHOD):
+            yield (
+                "webhooks.url must be https://slack.com/api/chat.postMessage with webhooks.channel."
+            )
 
     def takes(self, event: GateEvent) -> bool:
         """Return whether the format has a form for an event.

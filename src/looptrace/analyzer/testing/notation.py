@@ -31,6 +31,7 @@
 | `%name` | the iteration of all turns that follow; it may be `%{n}` |
 | `$name`, `$` | the sub-task of all turns that follow, the task itself |
 | `~90000` | a pause of so many seconds before the next turn |
+| `^900` | the next turn takes so many seconds; others take one |
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ _TOKEN = re.compile(
       | %(?P<iteration>[\w{}]+)
       | (?P<subtask>\$\w*)
       | ~(?P<pause>\d+)
+      | \^(?P<took>\d+)
       | x(?P<times>\d+)(?!\w)
       | (?P<bracket>[()\[\]])
       | (?P<name>[\w.]+)\((?P<arguments>(?:"[^"]*"|[^()"])*)\)
@@ -91,6 +93,7 @@ class WrittenTurn:
     phase: str | None = None
     subtask: str | None = None
     pause_s: int = 0  # before it
+    took_s: int = 1
     step: int = 0
     iteration: str | None = None
     spanned: bool = False  # a span around it declares the phase
@@ -144,7 +147,7 @@ class _Parser:
         self.agent = ""
         self.phase: str | None = None
         self.subtask: str | None = None
-        self.pause_s = 0
+        self.pause_s, self.took_s = 0, 1
         self.steps = 0
         self.iteration: str | None = None
         self.spanned = self.declares = False
@@ -201,6 +204,9 @@ class _Parser:
         if token["pause"]:
             self.pause_s = int(token["pause"])
             return []
+        if token["took"]:
+            self.took_s = int(token["took"])
+            return []
         if token["bracket"]:
             if token["bracket"] not in _CLOSING:
                 raise NotationError(f"{token['bracket']!r} closes nothing in {self.text!r}")
@@ -215,6 +221,7 @@ class _Parser:
         result = token["text"] if token["text"] is not None else token["word"]
         known_result = None if token["text"] is None and token["word"] in ("?", None) else result
         pause_s, self.pause_s = self.pause_s, 0
+        took_s, self.took_s = self.took_s, 1
         declares, self.declares = self.declares, False
         return WrittenTurn(
             agent=self.agent,
@@ -225,6 +232,7 @@ class _Parser:
             phase=self.phase,
             subtask=self.subtask,
             pause_s=pause_s,
+            took_s=took_s,
             iteration=self.iteration,
             spanned=self.spanned,
             declares=declares,
@@ -250,8 +258,8 @@ class _Parser:
 
 
 def _rows(task: str, written: list[WrittenTurn]) -> list[dict[str, Any]]:
-    """Return the rows of a task, one turn a second."""
-    ends = accumulate(turn.pause_s + 1 for turn in written)
+    """Return the rows of a task, one turn after the other."""
+    ends = accumulate(turn.pause_s + turn.took_s for turn in written)
     rows = [
         _row(turn, end) | {"task": task, "session": task, "trace_id": task, "span_id": f"{i:04d}"}
         for i, (turn, end) in enumerate(zip(written, ends, strict=True))
@@ -267,7 +275,7 @@ def _row(turn: WrittenTurn, end_s: int) -> dict[str, Any]:
         "phase": turn.phase,
         "subtask": turn.subtask,
         "iteration": turn.iteration,
-        "start_ns": (end_s - 1) * NS_PER_S,
+        "start_ns": (end_s - turn.took_s) * NS_PER_S,
         "end_ns": end_s * NS_PER_S,
     }
     if turn.name == "say":

@@ -1,1 +1,1 @@
-"""Settings fitted to tasks: back-tests, calibration, training, explanations."""
+"""Settings fitted to tasks: back-tests, calibration, promises, explanations."""

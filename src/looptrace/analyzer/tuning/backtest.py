@@ -100,6 +100,7 @@ class Backtest:
     tasks: int
     turns: int
     currency: str | None  # None where there are no prices
+    prices: str  # the package that they are from, with its version and day, or ""
     a: Total
     b: Total
     rows: tuple[BacktestRow, ...]
@@ -145,6 +146,7 @@ def joined(parts: Iterable[PartBacktest], prices: Prices | None = None) -> Backt
         tasks=tasks,
         turns=turns,
         currency=prices.currency if prices else None,
+        prices=prices.source if prices else "",
         a=side_a.total(),
         b=side_b.total(),
         rows=tuple(

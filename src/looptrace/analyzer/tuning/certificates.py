@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap
 from math import exp, lgamma, log, log1p
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,12 +24,16 @@ import polars as pl
 
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import evaluate_rules
-from looptrace.analyzer.detect.ruleset import RuleSet
+from looptrace.analyzer.detect.ruleset import RuleSet, without_spared
 from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.gates.decisions import Decision
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.digests import digest
 from looptrace.errors import InputError
+from looptrace.rules.prediction.likely_failure import LikelyFailure
+from looptrace.rules.registry import RULES
 
 CONFIDENCE = 0.95
 # A bound is computed so far; a share of loops is never known better.
@@ -36,7 +41,7 @@ _PRECISION = 1e-6
 # More solved runs of one kind nobody has; a smaller share cannot be promised.
 _NEEDED_MAX = 1 << 24
 # The rules whose limit may be learned: those that count without asking what is the same.
-COUNTERS = ("max_iterations", "consecutive_errors", "no_news", "same_result", "persistent_failure")
+COUNTERS = tuple(rule.name for rule in RULES if rule.learns_limit and rule is not LikelyFailure)
 # What two runs share that are one: all that their turns show but ids and times.
 SHOWN = ("kind", "agent", "name", "arguments", "result", "failed", "error", "text")
 
@@ -80,6 +85,7 @@ class Run:
     `peaks` has by rule what it counted, each time that it was more than before.
     """
 
+    task: str
     kind: Kind
     problem: str
     content: str  # a hash of what its turns show
@@ -87,6 +93,8 @@ class Run:
     steps: int
     later: int
     peaks: Mapping[str, tuple[Peak, ...]] = field(default_factory=dict)
+    gate_rule: str = ""  # of the first gate
+    end_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +181,28 @@ def _outcome(path: Path, number: int, line: bytes) -> Outcome:
     return outcome
 
 
-def runs_of(turns: pl.DataFrame, settings: Settings, outcomes: Sequence[Outcome]) -> list[Run]:
-    """Return the runs with a known outcome in turns (`TURN_SCHEMA`) of whole tasks."""
-    known = _outcomes_of(turns, outcomes)
+# What a person's decision on a gate says of its run; of the others the end is not known.
+_DECIDED: Mapping[Decision, bool] = {"not_a_loop": True, "cancel": False}
+
+
+def runs_of(
+    turns: pl.DataFrame,
+    settings: Settings,
+    outcomes: Sequence[Outcome],
+    *,
+    with_decisions: bool = False,
+) -> list[Run]:
+    """Return the runs with a known outcome in turns (`TURN_SCHEMA`) of whole tasks.
+
+    People's decisions on gates are outcomes where nothing else is known of a run, if asked for.
+    """
+    known = (_decided_in(turns) if with_decisions else {}) | _outcomes_of(turns, outcomes)
     own = turns.filter(pl.col("task").is_in(known.keys()))
-    gates: dict[str, int] = {}
-    for event in detect(own, settings.policy).events:
+    gates: dict[str, GateEvent] = {}
+    policy = replace(settings.policy, rule_set=without_spared(settings.policy.rule_set))
+    for event in detect(own, policy).events:
         if event.type == "gate_opened":
-            gates[event.task] = min(event.turn, gates.get(event.task, event.turn))
+            gates[event.task] = min(event, gates.get(event.task, event), key=attrgetter("turn"))
     steps = own.filter(IS_STEP).with_columns(shown=pl.struct(SHOWN).hash())
     peaks = peaks_of(own, settings.policy.rule_set)
     return [
@@ -225,18 +247,30 @@ def _outcomes_of(turns: pl.DataFrame, outcomes: Sequence[Outcome]) -> dict[str, 
     return known
 
 
-def _run(task: str, steps: pl.DataFrame, outcome: Outcome, gate_turn: int | None) -> Run:
+def _decided_in(turns: pl.DataFrame) -> dict[str, Outcome]:
+    """Return the outcome of each task with such a decision; the last counts."""
+    decided = turns.filter(pl.col("kind") == "user", pl.col("name").is_in(_DECIDED.keys()))
+    return {
+        task: Outcome(solved=_DECIDED[decision], task=task)
+        for task, decision in decided.select("task", "name").iter_rows()
+    }
+
+
+def _run(task: str, steps: pl.DataFrame, outcome: Outcome, gate: GateEvent | None) -> Run:
     models = steps.filter(pl.col("kind") == "model")["name"]
     kinds = steps["task_kind"].drop_nulls()
     agents = steps.filter(pl.col("agent") != "")["agent"]
-    later = 0 if gate_turn is None else steps.filter(pl.col("turn") > gate_turn).height
+    later = 0 if gate is None else steps.filter(pl.col("turn") > gate.turn).height
     return Run(
+        task=task,
         kind=Kind(*(str(_most(names) or "") for names in (kinds, agents, models))),
         problem=outcome.problem or task,
         content=digest(str(steps["shown"].to_list())),
         solved=outcome.solved,
         steps=steps.height,
         later=later,
+        gate_rule=gate.rule if gate else "",
+        end_ns=steps.select(pl.col("end_ns").max()).item(),
     )
 
 
@@ -258,6 +292,14 @@ def by_kind(runs: Iterable[Run]) -> dict[Kind, list[Run]]:
     for run in runs:
         found[run.kind].setdefault((run.content, run.solved), run)
     return {kind: [*distinct.values()] for kind, distinct in found.items()}
+
+
+def halves(runs: Iterable[Run]) -> tuple[list[Run], list[Run]]:
+    """Return the runs in two halves, by a hash of the problem: all tries of one are in one."""
+    parts: tuple[list[Run], list[Run]] = ([], [])
+    for run in runs:
+        parts[int(digest(run.problem), 16) % 2].append(run)
+    return parts
 
 
 def certificate(kind: Kind, runs: Sequence[Run], share: float) -> Certificate:

@@ -12,6 +12,13 @@ from looptrace.analyzer.engine.analysis import Money
 from looptrace.analyzer.tuning.backtest import money_of
 
 
+def spent_by(turns: pl.DataFrame, prices: Prices) -> tuple[float, dict[str, int]]:
+    """Return what the responses among turns cost, and how many have no price, by model."""
+    responses = turns.filter(kind="model")
+    priced = prices.of(responses["name"].drop_nulls().unique().to_list())
+    return money_of(responses, priced)
+
+
 def loop_money(findings: Iterable[Finding], turns: pl.DataFrame, prices: Prices) -> Money:
     """Return what the responses of each loop cost; `turns` has those of tasks with findings."""
     responses = turns.filter(kind="model")
@@ -27,4 +34,4 @@ def loop_money(findings: Iterable[Finding], turns: pl.DataFrame, prices: Prices)
         spent[finding.id], missing = money_of(mine, priced)
         if missing:
             unpriced.add(finding.id)
-    return Money(prices.currency, spent, frozenset(unpriced))
+    return Money(prices.currency, spent, frozenset(unpriced), prices.source)

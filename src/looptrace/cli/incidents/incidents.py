@@ -8,13 +8,23 @@ from typing import Any
 import click
 import msgspec
 
-from looptrace.analyzer.detect.findings import Cost
+from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.gates.decisions import DECISIONS
 from looptrace.analyzer.gates.incidents import SAID, STATES, IncidentState, IncidentWord
 from looptrace.analyzer.report.tables import print_pairs, print_section, stdout_console
-from looptrace.analyzer.report.wording import counted, loop_cost_text
+from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, counted, versions_text
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
-from looptrace.analyzer.tuning.exceptions import exception_lines
+from looptrace.analyzer.tuning.exceptions import (
+    Trial,
+    TrialPart,
+    exception_lines,
+    exceptions_of,
+    trial_of,
+)
+from looptrace.cli.config import config_option
+from looptrace.cli.shared import traces
 from looptrace.cli.shared.gate_sources import Servers, Stores, source_options
 from looptrace.cli.shared.incident_sources import incidents_of
 from looptrace.cli.shared.output import by_option, format_option
@@ -23,8 +33,10 @@ from looptrace.errors import InputError
 from looptrace.rules.vocabulary import NS_PER_S
 
 HOURS_MAX = 24 * 366
+DAYS_MAX = 366
 _HOUR_NS = 3_600 * NS_PER_S
 _GATES_SHOWN_MAX = 20
+_TASKS_SHOWN_MAX = 5
 
 
 @click.group()
@@ -131,22 +143,51 @@ def decide(
 @incidents.command()
 @click.argument("incident_id", metavar="ID")
 @source_options
-def exception(stores: Stores, servers: Servers, incident_id: str) -> None:
+@click.option(
+    "--days",
+    type=click.IntRange(0, DAYS_MAX),
+    default=7,
+    show_default=True,
+    help="Days of the stores over which the lines are tried; 0 for none.",
+)
+@config_option
+def exception(
+    stores: Stores, servers: Servers, incident_id: str, days: int, settings: Settings
+) -> None:
     """Print the lines for looptrace.toml after which the incident ID opens no gate.
 
-    They turn the rules of its gates off for its tools and its agent. `looptrace backtest` says what
-    else they would end.
+    They turn the rules of its gates off for its agent, its tool and its signature. A comment says
+    which gates of the last days they would have ended; a server's store is tried with --store.
     """
-    lines = _exception(incidents_of(stores, servers).incident(incident_id))
-    if not lines:
-        raise InputError("no override can name this loop: it has neither a tool nor an agent.")
-    click.echo(lines, nl=False)
+    source = incidents_of(stores, servers)
+    details = source.incident(incident_id)
+    exceptions = exceptions_of(details.loop, settings.policy.rule_set)
+    if not exceptions:
+        raise InputError("no override can name this loop: it has no tool, agent or signature.")
+    remarks: list[str] = []
+    if stores and days:
+        since_ns = max(each.last_ns for each in source.incidents()) - days * DAY_S * NS_PER_S
+        trial = TrialPart(settings, tuple(exceptions), since_ns)
+        parts = (
+            part
+            for store in stores
+            for part in traces.work_on([str(store)], settings, trial, map)[0]
+        )
+        own = {(gate.task, gate.rule) for gate in details.gates}
+        with traces.working():
+            remarks = _remarks(trial_of(parts, own), days)
+    click.echo(exception_lines(exceptions, details.incident.signature, remarks), nl=False)
 
 
-def _exception(details: IncidentDetails) -> str:
-    incident = details.incident
-    rules = {gate.rule for gate in details.gates}
-    return exception_lines(rules, incident.agent, incident.tools, incident.signature)
+def _remarks(trial: Trial, days: int) -> list[str]:
+    """Return a trial in words, a line each."""
+    over = f"Tried over {counted(days, 'day')} and {counted(trial.tasks, 'task')}:"
+    ended = f"{trial.own_ended} of {counted(trial.own, 'gate')} of this loop would not open,"
+    others = f"and {len(trial.others_ended)} of {counted(trial.others, 'other gate')}."
+    shown = [plain(task, NAME_LENGTH_MAX) for task in trial.others_ended[:_TASKS_SHOWN_MAX]]
+    if more := len(trial.others_ended) - len(shown):
+        shown.append(f"{more} more")
+    return [f"{over} {ended} {others}", *([f"The others: {', '.join(shown)}."] if shown else [])]
 
 
 def _print_json(value: Any) -> None:
@@ -163,12 +204,11 @@ def _whose(incident: Incident) -> str:
     agent = f"agent {incident.agent}, " if incident.agent else ""
     service = f"service {incident.service}, " if incident.service else ""
     gates = f"{incident.gates_open} of {counted(incident.gates, 'gate')} open"
+    versions = versions_text(incident.versions, incident.resolved_in, incident.back_in)
     times = f"since {utc_s(incident.first_ns)}, last {utc_s(incident.last_ns)}"
-    return f"{agent}{service}{gates}, {counted(incident.tasks, 'task')}, {times}, {_cost(incident)}"
-
-
-def _cost(incident: Incident) -> str:
-    return loop_cost_text(Cost(incident.seconds, incident.input_tokens, incident.output_tokens))
+    tasks = counted(incident.tasks, "task")
+    parts = (gates, tasks, times, *([versions] if versions else []), incident.cost_text)
+    return agent + service + ", ".join(parts)
 
 
 def _print_details(details: IncidentDetails) -> None:
@@ -183,13 +223,17 @@ def _print_details(details: IncidentDetails) -> None:
         ("signature", incident.signature or "-"),
         ("agent", incident.agent or "-"),
         ("service", incident.service or "-"),
+        *([("versions", ", ".join(incident.versions))] if incident.versions else []),
+        *([("resolved in", incident.resolved_in)] if incident.resolved_in else []),
+        *([("back in", incident.back_in)] if incident.back_in else []),
         ("since", utc_s(incident.first_ns)),
         ("last", utc_s(incident.last_ns)),
         ("tasks", str(incident.tasks)),
-        ("cost", _cost(incident)),
+        ("cost", incident.cost_text),
     ]
     gates = [
         f"{gate.id}, {gate.decision or gate.status}, {utc_s(gate.opened_ns)}, task {gate.task}"
+        + (f", version {gate.service_version}" if gate.service_version else "")
         for gate in details.gates[:_GATES_SHOWN_MAX]
     ]
     notes = [
@@ -197,7 +241,7 @@ def _print_details(details: IncidentDetails) -> None:
         for note in details.notes
     ]
     mistaken = sum(gate.decision == "not_a_loop" for gate in details.gates)
-    if mistaken and _exception(details):
+    if mistaken:
         command = f"`looptrace incidents exception {incident.id}` prints the lines that except it"
         about.append(("no loop", f"said of {counted(mistaken, 'gate')}; {command}"))
     print_section(f"incident {incident.id}", (), console)

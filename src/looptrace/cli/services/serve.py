@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,13 @@ from looptrace.cli.config import CONFIG_PATH, config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.judge_option import judge_of, judge_option
 from looptrace.cli.shared.stores import store_option
+from looptrace.collector.erasure import asked
 from looptrace.collector.store import audit
 from looptrace.collector.store.sqlite_file import is_read_only
 
 if TYPE_CHECKING:
     from looptrace.collector.server.access import Access
+    from looptrace.collector.server.service import Addresses
     from looptrace.collector.server.tokens.token_file import Holder
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -91,11 +93,15 @@ def serve(settings: Settings, store: Path, judge: str | None, **options: Any) ->
     with traces.needing("server", "serving"):
         # Only here, because they are an extra.
         from looptrace.collector import gate_exporter  # noqa: PLC0415
+        from looptrace.collector.erasure import erasures_api  # noqa: PLC0415
         from looptrace.collector.page.site import Site  # noqa: PLC0415
         from looptrace.collector.server import logs, process, service  # noqa: PLC0415
         from looptrace.collector.server.tokens import token_file  # noqa: PLC0415
 
+    ports: list[str] = []
+
     def ready(at: service.Addresses) -> None:
+        ports.extend(_free_ports(options, at))
         grpc = f", OTLP over gRPC at {at.grpc}" if at.grpc else ""
         _note(store, "started", settings=digest(toml_of(settings)), tokens=len(tokens))
         click.echo(f"looptrace listens: OTLP over HTTP and gates at {at.http}{grpc}")
@@ -103,7 +109,6 @@ def serve(settings: Settings, store: Path, judge: str | None, **options: Any) ->
     read_tokens = partial(token_file.read_tokens, options["token_file"], os.environ)
     tokens = read_tokens()
     listening = _access(options, tokens)
-    read_settings = partial(in_force, click.get_current_context().meta[CONFIG_PATH], os.environ)
     serving = service.Options(
         store,
         settings,
@@ -115,16 +120,19 @@ def serve(settings: Settings, store: Path, judge: str | None, **options: Any) ->
         shard=options["shard"],
         export_to=gate_exporter.Target(options["export_to"]) if options["export_to"] else None,
         page=Site,
+        erasures=erasures_api.routes,
         reload=process.Reload(
             listening,
             settings,
             read_tokens,
-            read_settings,
+            partial(in_force, click.get_current_context().meta[CONFIG_PATH], os.environ),
             lambda result: _note(store, "reloaded", result=result),
         ),
     )
     logs.log_to(sys.stderr)
-    asyncio.run(service.serve(serving, ready))
+    _erase_what_was_asked(store, settings)
+    if asyncio.run(service.serve(serving, ready)):
+        process.begin_again(*ports)
     process.end()
 
 
@@ -144,6 +152,19 @@ def _access(options: Mapping[str, Any], tokens: Mapping[str, Holder]) -> Access:
         options["allow_host"],
         signing_proxy(*named),
     )
+
+
+def _erase_what_was_asked(store: Path, settings: Settings) -> None:
+    """Do what the server was asked to before it started again."""
+    if store.is_dir() and not is_read_only(store):
+        asked.carry_out(store, settings.policy)
+
+
+def _free_ports(options: Mapping[str, Any], at: Addresses) -> Iterator[str]:
+    """Yield the options that name the ports that were any free ones."""
+    for name, address in {"http_port": at.http, "grpc_port": at.grpc}.items():
+        if address and not options[name]:
+            yield from (f"--{name.replace('_', '-')}", address.rpartition(":")[2])
 
 
 def _note(store: Path, what: str, **about: str | int) -> None:

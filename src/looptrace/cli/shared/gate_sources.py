@@ -50,9 +50,16 @@ class GateSource(Protocol):
         """Return a gate with what led to it."""
 
     def resolve(
-        self, gate_id: str, decision: str, note: str | None, /, *, who: str | None = None
+        self,
+        gate_id: str,
+        decision: str,
+        note: str | None,
+        /,
+        *,
+        who: str | None = None,
+        add: float | None = None,
     ) -> StoredGate:
-        """Record what a person decided, and who; returns the gate."""
+        """Record what a person decided, who, and what it adds to a budget; returns the gate."""
 
     def metrics(self) -> GateMetrics:
         """Return how often tasks loop, and how often they are stopped."""
@@ -131,11 +138,17 @@ class GatesOnDisk:
         return replace(details, gate=gate)
 
     def resolve(
-        self, gate_id: str, decision: str, note: str | None, *, who: str | None = None
+        self,
+        gate_id: str,
+        decision: str,
+        note: str | None,
+        *,
+        who: str | None = None,
+        add: float | None = None,
     ) -> StoredGate:
         """Record what a person decided, and who; returns the gate."""
         with open_gates(self._folder) as store:
-            return store.resolve(gate_id, decision, note, who=who)
+            return store.resolve(gate_id, decision, note, who=who, add=add)
 
     def metrics(self) -> GateMetrics:
         """Return how often tasks loop, and how often they are stopped."""
@@ -157,7 +170,8 @@ class GatesOnDisk:
             with open_gates(self._folder) as store:
                 told = list(store.events(seq))
             for _, event in told:
-                yield notice_of(event, self._settings.directives)
+                if not event.is_left_alone:
+                    yield notice_of(event, self._settings.directives)
             seq = told[-1][0] if told else seq
 
 
@@ -169,13 +183,19 @@ class ObjectGates(GatesOnDisk):
         self._url = url
 
     def resolve(
-        self, gate_id: str, decision: str, note: str | None, *, who: str | None = None
+        self,
+        gate_id: str,
+        decision: str,
+        note: str | None,
+        *,
+        who: str | None = None,
+        add: float | None = None,
     ) -> StoredGate:
         """Record what a person decided, and who; where another writer is first, once more."""
         return written_again(
             self._url,
             lambda folder: GatesOnDisk(folder, self._settings).resolve(
-                gate_id, decision, note, who=who
+                gate_id, decision, note, who=who, add=add
             ),
         )
 
@@ -207,10 +227,16 @@ class GatesOfSeveral:
         return self._of(gate_id).gate(gate_id, meaning)
 
     def resolve(
-        self, gate_id: str, decision: str, note: str | None, *, who: str | None = None
+        self,
+        gate_id: str,
+        decision: str,
+        note: str | None,
+        *,
+        who: str | None = None,
+        add: float | None = None,
     ) -> StoredGate:
         """Record a decision at the source that has the gate."""
-        return self._of(gate_id).resolve(gate_id, decision, note, who=who)
+        return self._of(gate_id).resolve(gate_id, decision, note, who=who, add=add)
 
     def metrics(self) -> GateMetrics:
         """Return the figures of all sources together."""

@@ -234,5 +234,16 @@ def together(parts: Iterable[Incident]) -> Incident:
             input_tokens=whole.input_tokens + part.input_tokens,
             output_tokens=whole.output_tokens + part.output_tokens,
             owner=whole.owner or part.owner,
+            money=_sum_of(whole, part),
+            has_unpriced=whole.has_unpriced or part.has_unpriced,
+            currency=whole.currency or part.currency,
+            versions=tuple(dict.fromkeys((*whole.versions, *part.versions))),
         )
     return whole
+
+
+def _sum_of(one: Incident, other: Incident) -> float | None:
+    """Return the money of two parts, where it is known; another currency does not count."""
+    if one.money is None or other.money is None:
+        return other.money if one.money is None else one.money
+    return one.money + (other.money if one.currency == other.currency else 0)

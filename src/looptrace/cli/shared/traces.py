@@ -20,6 +20,7 @@ from looptrace.analyzer.engine.parts import analyse_spooled
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import Skipped
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.cli.shared.stores import store_copy
@@ -115,9 +116,20 @@ def span_tables(paths: Sequence[str]) -> Iterator[pl.DataFrame]:
 
 
 def work_on(
-    paths: Sequence[str], settings: Settings, work: Callable[[pl.DataFrame], R], engine: Engine
+    paths: Sequence[str],
+    settings: Settings,
+    work: Callable[[pl.DataFrame], R],
+    engine: Engine,
+    *,
+    at_once: bool = False,
 ) -> tuple[Iterable[R], Sequence[Skipped]]:
-    """Return the results of `work` for the turns of whole tasks, by part, and the skipped input."""
+    """Return the results of `work` for the turns of whole tasks, by part, and the skipped input.
+
+    All tasks are one part where asked for (`at_once`), and with budgets of several tasks.
+    """
+    if at_once or settings.policy.budgets.limits:
+        parts, skipped = turns(paths, settings)
+        return [work(pl.concat([TURN_SCHEMA.to_frame(), *parts]))], skipped
     folder = store_of(paths)
     if folder is not None:
         from looptrace.collector.store_analysis import work_on_buckets  # noqa: PLC0415 - as above

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -9,15 +11,21 @@ import click
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.cli.config import config_option
+from looptrace.cli.shared.gate_sources import server_at
 from looptrace.cli.shared.stores import store_option
+from looptrace.collector.api_bodies import ERASURE_KINDS, Erasure
 from looptrace.collector.erasure import forgetting
-from looptrace.collector.erasure.choice import KINDS, Wanted
+from looptrace.collector.erasure.choice import Wanted
 from looptrace.collector.erasure.forgetting import Found
+from looptrace.collector.gates_client import RemoteGates
+from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.objects.copying import copies_of
 
 # The tables of the gates in the words of people.
 _WORDS = {
     "aliases": "other ids",
+    "attempts": "attempts of webhooks",
+    "chat_messages": "ids of messages in chats",
     "incident_words": "words on incidents",
     "opinions": "opinions of the judge",
     "outbox": "unsent webhooks",
@@ -27,26 +35,51 @@ _WORDS = {
     "tasks": "states of tasks",
 }
 _SHOWN_MAX, _CHARS_MAX = 5, 300
+# How often a server is asked whether it has erased, and for how long it may be away.
+_LOOK_S, _ANSWER_S, _ERASING_S_MAX = 0.5, 30.0, 3_600.0
 
 
 @click.command()
-@store_option("served", "Folder of the store, whose server is stopped.")
+@store_option("served", "Folder of the store, whose server is stopped.", required=False)
+@click.option(
+    "--server",
+    metavar="URL",
+    help="Address of a running server, which erases in its next start, a moment later. Its token, "
+    "of an admin, is in LOOPTRACE_TOKEN.",
+)
 @click.option("--session", metavar="ID", help="Forget the traces of this session.")
 @click.option("--task", metavar="ID", help="Forget the traces of this task.")
 @click.option("--user", metavar="ID", help="Forget the traces that name this user.")
 @click.option("--service", metavar="NAME", help="Forget the spans of this service.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @config_option
-def forget(store: Path, settings: Settings, *, yes: bool, **named: str | None) -> None:
+def forget(
+    store: Path | None,
+    server: str | None,
+    settings: Settings,
+    *,
+    yes: bool,
+    **named: str | None,
+) -> None:
     """Erase what a store has of a session, a task, a user or a service, for good.
 
     Spans, turns, findings, gates, decisions, notes and what waits for webhooks go, from the
     store's files and its log. Every file is read again to prove that nothing is left.
     """
-    given = [Wanted(kind, named[kind] or "") for kind in KINDS if named[kind]]
+    given = [Wanted(kind, named[kind] or "") for kind in ERASURE_KINDS if named[kind]]
     if len(given) != 1:
         raise click.UsageError("give one of --session, --task, --user and --service.")
     (wanted,) = given
+    if (store is None) == (server is None):
+        raise click.UsageError("name the store by --store, or its running server by --server.")
+    if store is None:
+        _forget_by(server or "", wanted, yes=yes)
+    else:
+        _forget_in(store, wanted, settings, yes=yes)
+
+
+def _forget_in(store: Path, wanted: Wanted, settings: Settings, *, yes: bool) -> None:
+    """Erase from a store that no server uses."""
     found = forgetting.find(store, wanted, settings.policy.dialects)
     copies = copies_of(store)
     if not (found.is_any or copies):
@@ -63,9 +96,48 @@ def forget(store: Path, settings: Settings, *, yes: bool, **named: str | None) -
     click.echo(f"{store}: erased: {_text(gone)}; every file was read again, and nothing is left")
 
 
+def _forget_by(url: str, wanted: Wanted, *, yes: bool) -> None:
+    """Let a server erase, and wait until it has."""
+    click.echo(f"to be erased for good: what {url} has of the {wanted}", err=True)
+    click.echo("the server starts again for it; senders try again meanwhile", err=True)
+    if not yes:
+        click.confirm("Erase it?", abort=True, err=True)
+    server = RemoteGates(server_at(url), timeout_s=_ANSWER_S)
+    done = _waited_for(server, server.erase(wanted.kind, wanted.name).id)
+    for copy in done.copies:
+        click.echo(f"{copy}: erased")
+    if done.state == "failed":
+        raise StoreError(f"{url}: {done.error}")
+    rows = _rows_text(done.rows) or "nothing"
+    click.echo(f"{url}: erased: {rows}; every file was read again, and nothing is left")
+
+
+def _waited_for(server: RemoteGates, erasure_id: str) -> Erasure:
+    """Ask until the erasure has ended.
+
+    Raises:
+        StoreError: if the server does not come back in time; its log says why.
+    """
+    deadline_s = time.monotonic() + _ERASING_S_MAX
+    while True:
+        time.sleep(_LOOK_S)
+        try:
+            found = server.erasure(erasure_id)
+        except StoreError:  # It is not there while it starts again.
+            if time.monotonic() > deadline_s:
+                raise
+            continue
+        if found.state != "asked":
+            return found
+
+
+def _rows_text(rows: Mapping[str, int]) -> str:
+    return ", ".join(f"{_WORDS.get(n, n)} {count:,}" for n, count in rows.items() if count)
+
+
 def _text(found: Found) -> str:
     """Return in words what is erased."""
-    rows = [f"{_WORDS.get(n, n)} {count:,}" for n, count in found.rows.items() if count]
+    rows = [text] if (text := _rows_text(found.rows)) else []
     tasks, left = found.choice.tasks, found.choice.tasks_left
     of = [f"tasks {len(tasks):,} ({_listed(tasks)})"] if tasks else []
     also = [f"parts of tasks {len(left):,} ({_listed(left)})"] if left else []

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import click
 from rich.console import Console
 
+from looptrace.analyzer.detect.prices import Prices
 from looptrace.analyzer.report.backtest_report import json_backtest, print_backtest
-from looptrace.analyzer.settings import prices
 from looptrace.analyzer.settings.given import settings_of
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.tuning.backtest import backtest_part, joined
@@ -18,6 +17,7 @@ from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.engine_option import engine_of, engine_options
 from looptrace.cli.shared.output import format_option
+from looptrace.cli.shared.prices_option import prices_option
 
 IN_FORCE = "the settings in force"
 
@@ -34,12 +34,7 @@ IN_FORCE = "the settings in force"
     required=True,
     help="A profile or a settings file, to compare with A.",
 )
-@click.option(
-    "--prices",
-    "prices_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File with the prices of models; without it the report has no costs in money.",
-)
+@prices_option("; without it the report has no costs in money")
 @format_option
 @engine_options
 @config_option
@@ -49,7 +44,7 @@ def backtest(
     paths: tuple[str, ...],
     a: str | None,
     b: str,
-    prices_file: Path | None,
+    prices: Prices | None,
     form: str,
     engine: str,
     address: str | None,
@@ -62,11 +57,11 @@ def backtest(
     with 0, and with 2 if some of the input could not be read.
     """
     sides = settings if a is None else settings_of(a), settings_of(b)
-    own = settings.policy.rule_set.counting.prices
-    table = prices.load(prices_file) if prices_file else own
+    table = prices or settings.prices
     work = partial(backtest_part, a=sides[0], b=sides[1], prices=table)
     with engine_of(engine, address, paths) as evaluating:
-        parts, skipped = traces.work_on(paths, settings, work, evaluating)
+        at_once = any(side.policy.budgets.limits for side in sides)
+        parts, skipped = traces.work_on(paths, settings, work, evaluating, at_once=at_once)
         with traces.working():
             comparison = joined(parts, table)
     names = (a or IN_FORCE, b)

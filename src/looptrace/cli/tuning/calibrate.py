@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import click
+import polars as pl
 
+from looptrace.analyzer.detect.ruleset import Override
 from looptrace.analyzer.report.calibration import (
     print_calibration,
     print_certificates,
     print_limits,
+    print_tests,
 )
 from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.schema.spans import Skipped
@@ -27,24 +28,34 @@ from looptrace.analyzer.settings.sections import (
     load,
     parsed,
 )
-from looptrace.analyzer.settings.toml_editor import with_override, with_thresholds
+from looptrace.analyzer.settings.toml_editor import with_model, with_override, with_thresholds
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.tuning.calibrate import CalibrationError, calibrated_of, sorted_out
 from looptrace.analyzer.tuning.certificates import (
     Outcome,
     OutcomesError,
+    Run,
     certificates,
     read_outcomes,
     runs_of,
 )
-from looptrace.analyzer.tuning.evaluations import Solved, outcomes_in, solved_where
+from looptrace.analyzer.tuning.drift import PromiseTest, promise_tests
+from looptrace.analyzer.tuning.failure_model import (
+    RunSigns,
+    model_json,
+    signs_by_task,
+    with_predictions,
+)
 from looptrace.analyzer.tuning.limits import Limit, limits
+from looptrace.analyzer.tuning.outcomes import Solved, outcomes_in, solved_where
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.engine_option import engine_of, engine_options
 from looptrace.engines import Engine
+from looptrace.rules.contract import SPARED_PERCENT_MAX
+from looptrace.rules.prediction.likely_failure import LikelyFailure, Model
 from looptrace.semconv import GEN_AI_EVALUATION_RESULT
 
 _NAME_CHARS_MAX = 60  # of a model in a comment
@@ -69,15 +80,15 @@ class Share(click.ParamType[float]):
         return share
 
 
-class EvaluationOption(click.ParamType[Solved]):
-    """An evaluation, and its label or least value."""
+class ConditionOption(click.ParamType[Solved]):
+    """The name of an evaluation or attribute, and its label or least value."""
 
-    name = "evaluation"
+    name = "condition"
 
     def convert(
         self, value: str | Solved, param: click.Parameter | None, ctx: click.Context | None
     ) -> Solved:
-        """Return the evaluation."""
+        """Return the condition."""
         if isinstance(value, Solved):
             return value
         try:
@@ -104,16 +115,43 @@ class EvaluationOption(click.ParamType[Solved]):
 )
 @click.option(
     "--evaluation",
-    type=EvaluationOption(),
+    type=ConditionOption(),
     help="The evaluation in the traces (`gen_ai.evaluation.result`) of solved runs: NAME=LABEL, or "
     "NAME>=VALUE. Outcomes of --outcomes go before it.",
+)
+@click.option(
+    "--attribute",
+    type=ConditionOption(),
+    help="The same for an attribute of any span of a run, such as looptrace.task.outcome=solved.",
+)
+@click.option(
+    "--decisions",
+    is_flag=True,
+    help="Take runs whose gate a person resolved as not_a_loop for solved and those that one "
+    "cancelled for not solved, where nothing else is known of them.",
 )
 @click.option(
     "--lost",
     type=Share(),
     default="1%",
     show_default=True,
-    help="Share of solved runs that gates may stop; with --outcomes or --evaluation.",
+    help="Share of solved runs that gates may stop; with outcomes.",
+)
+@click.option(
+    "--model",
+    "model_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also fit a model on the runs, and with --write put it into this file where its limit "
+    "saves more than that of any counter; with outcomes, and needs scikit-learn.",
+)
+@click.option(
+    "--spared",
+    type=click.IntRange(0, SPARED_PERCENT_MAX),
+    default=0,
+    show_default=True,
+    metavar="PERCENT",
+    help="With --write, the share of tasks in which a learned limit only warns, so that a later "
+    "call can test what it promised.",
 )
 @click.option(
     "--write",
@@ -129,7 +167,11 @@ def calibrate(
     alarms_per_day: float,
     outcomes: Path | None,
     evaluation: Solved | None,
+    attribute: Solved | None,
+    decisions: bool,
     lost: float,
+    model_file: Path | None,
+    spared: int,
     write: bool,
     engine: str,
     address: str | None,
@@ -142,15 +184,22 @@ def calibrate(
     could not be read, or if there are too few finished tasks.
     """
     judging = partial(engine_of, engine, address, paths)
-    if outcomes or evaluation:
-        known = _outcomes(paths, outcomes, evaluation)
-        skipped = _certify(paths, settings, known, lost, judging, write=write)
+    if outcomes or evaluation or attribute or decisions:
+        known = _outcomes(paths, outcomes, evaluation, attribute)
+        work = partial(_known_runs, settings, known, decisions, model_file is not None)
+        with judging() as by:
+            runs, signs, skipped = _read_runs(paths, settings, work, by)
+        learned, model = _certified(runs, signs if model_file else None, settings, lost)
+        tests = _tests(runs, settings)
+        if write:
+            changes = _changes(learned, tests, settings, lost, spared)
+            _write_overrides(changes, model, model_file, settings)
         context.exit(EXIT_UNREADABLE if skipped else 0)
     if write:
         _check_environment()
-    work = partial(sorted_out, settings=settings, now_ns=time.time_ns())
+    sorting = partial(sorted_out, settings=settings, now_ns=time.time_ns())
     with judging() as evaluating:
-        parts, skipped = traces.work_on(paths, settings, work, evaluating)
+        parts, skipped = traces.work_on(paths, settings, sorting, evaluating)
         try:
             with traces.working("trying thresholds"):
                 calibration = calibrated_of(parts, settings, alarms_per_day)
@@ -164,47 +213,75 @@ def calibrate(
     context.exit(EXIT_UNREADABLE if skipped else 0)
 
 
-def _certify(
+_Known = tuple[list[Run], Mapping[str, RunSigns]]
+
+
+def _known_runs(
+    settings: Settings,
+    outcomes: Sequence[Outcome],
+    with_decisions: bool,
+    with_signs: bool,
+    turns: pl.DataFrame,
+) -> _Known:
+    """Return the runs of a part whose outcome is known, and their signs if asked for."""
+    runs = runs_of(turns, settings, outcomes, with_decisions=with_decisions)
+    own = turns.filter(pl.col("task").is_in([run.task for run in runs]))
+    return runs, signs_by_task(own) if with_signs and runs else {}
+
+
+def _read_runs(
     paths: Sequence[str],
     settings: Settings,
-    known: Sequence[Outcome],
-    lost: float,
-    judging: Callable[[], AbstractContextManager[Engine]],
-    *,
-    write: bool,
-) -> Sequence[Skipped]:
-    """Print, and `write`, what is promised of runs with a known outcome; return what was skipped.
+    work: Callable[[pl.DataFrame], _Known],
+    engine: Engine,
+) -> tuple[list[Run], Mapping[str, RunSigns], Sequence[Skipped]]:
+    """Return the runs of the input whose outcome is known, their signs, and what was skipped.
 
     Raises:
-        OutcomesError: if no outcome is of a run in the input.
+        OutcomesError: if the outcome of no run is known.
     """
-    with judging() as by:
-        of_part = partial(runs_of, settings=settings, outcomes=known)
-        found, skipped = traces.work_on(paths, settings, of_part, by)
-        runs = [*chain.from_iterable(found)]
+    found, skipped = traces.work_on(paths, settings, work, engine)
+    parts = [*found]
     traces.warn_of(skipped)
+    runs = [run for own, _ in parts for run in own]
     if not runs:
-        raise OutcomesError("the outcomes name no task, session or trace of the input.")
-    print_certificates(certificates(runs, lost), lost, stdout_console())
+        raise OutcomesError(
+            "the outcome of no run is known: the outcomes name no task, session or trace of the "
+            "input, and no person decided on its gates."
+        )
+    return runs, {task: signs for _, own in parts for task, signs in own.items()}, skipped
+
+
+def _certified(
+    runs: list[Run], signs: Mapping[str, RunSigns] | None, settings: Settings, lost: float
+) -> tuple[Sequence[Limit], Model | None]:
+    """Print what is promised of runs; return the learned limits, and the model of one, if any."""
+    console, model = stdout_console(), None
+    print_certificates(certificates(runs, lost), lost, console)
+    if signs is not None:
+        with traces.needing("learn", "a model"), traces.working("fitting a model"):
+            model, runs = with_predictions(runs, signs)
     learned = limits(runs, settings.policy.rule_set, lost)
-    print_limits(learned, lost, stdout_console())
-    if write:
-        _write_limits([each for each in learned if each.is_kept(lost)], settings)
-    return skipped
+    print_limits(learned, lost, console)
+    if model and not any(each.rule == LikelyFailure.name for each in learned):
+        click.echo("The model is not used: for no kind does its limit save more than a counter's.")
+    return learned, model
 
 
 def _outcomes(
-    paths: Sequence[str], file: Path | None, evaluation: Solved | None
+    paths: Sequence[str], file: Path | None, evaluation: Solved | None, attribute: Solved | None
 ) -> Sequence[Outcome]:
     """Return the outcomes in the traces, and then those of the file, which go before."""
     found: list[Outcome] = []
-    if evaluation is not None:
+    wanted = [condition for condition in (evaluation, attribute) if condition]
+    if wanted:
         for spans in traces.span_tables(paths):
-            found += outcomes_in(spans, evaluation)
+            found += outcomes_in(spans, evaluation, attribute)
         if not found and file is None:
+            names = " or ".join(condition.name for condition in wanted)
             raise OutcomesError(
-                f"the input has no evaluation {evaluation.name} with such a score; evaluations are "
-                f"events called {GEN_AI_EVALUATION_RESULT}."
+                f"the input has no {names} with such a score. Evaluations are events called "
+                f"{GEN_AI_EVALUATION_RESULT}; `looptrace query outcomes` shows those of a store."
             )
     return [*found, *(read_outcomes(file) if file else ())]
 
@@ -216,22 +293,60 @@ def _check_environment() -> None:
             raise click.UsageError(f"{variable} is set, and overrides the file; unset it first.")
 
 
-def _write_limits(learned: Sequence[Limit], settings: Settings) -> None:
-    """Write learned limits into the file of the settings, each below a comment that says why."""
-    if not learned:
+def _tests(runs: Sequence[Run], settings: Settings) -> Sequence[PromiseTest]:
+    """Print, and return, whether the promises of the limits in force still hold."""
+    tests = [*promise_tests(runs, settings.policy.rule_set)]
+    print_tests(tests, stdout_console())
+    return tests
+
+
+def _changes(
+    learned: Sequence[Limit],
+    tests: Sequence[PromiseTest],
+    settings: Settings,
+    lost: float,
+    spared: int,
+) -> list[tuple[Override, str]]:
+    """Return the overrides that withdraw promises, and those that make some, with comments."""
+    changes = [(each.warning(), _WITHDRAWN) for each in tests if each.is_withdrawn]
+    for each in learned:
+        if each.is_kept(lost):
+            override = each.override(settings.policy.rule_set, lost, spared)
+            changes.append((override, _source_of(each)))
+    return changes
+
+
+_WITHDRAWN = "a learned limit whose promise was withdrawn: it only warns"
+
+
+def _source_of(limit: Limit) -> str:
+    """Return the comment on a learned limit: from what it was learned, and what it promises."""
+    made, of_model = limit.together, plain(limit.kind.model, _NAME_CHARS_MAX)
+    return (
+        f"learned from {limit.chosen_on + made.losable:,} solved runs of "
+        f"{of_model or 'any model'}: at most {made.at_most:.1%} lost (95 %), "
+        f"{made.saved:.0%} of the other runs' steps saved"
+    )
+
+
+def _write_overrides(
+    changes: Sequence[tuple[Override, str]],
+    model: Model | None,
+    model_file: Path | None,
+    settings: Settings,
+) -> None:
+    """Write overrides into the file of the settings, each with a comment."""
+    if not changes:
         click.echo("Nothing is written: no limit keeps the promise.", err=True)
         return
     path = Path(FILE_NAME)
     own = path.exists() and load(path) == settings
     text = path.read_bytes().decode("utf-8-sig") if own else toml_of(settings)
-    for each in learned:
-        made, of_model = each.together, plain(each.kind.model, _NAME_CHARS_MAX)
-        said = (
-            f"learned from {each.chosen_on + made.losable:,} solved runs of "
-            f"{of_model or 'any model'}: at most {made.at_most:.1%} lost (95 %), "
-            f"{made.saved:.0%} of the other runs' steps saved"
-        )
-        text = with_override(text, FILE_NAME, each.override(settings.policy.rule_set), said)
+    if model and model_file and any(LikelyFailure.name in each.rules for each, _ in changes):
+        traces.write(model_json(model), model_file)
+        text = with_model(text, str(model_file))
+    for override, said in changes:
+        text = with_override(text, FILE_NAME, override, said)
     _replace(path, text, keep=path.exists() and not own)
 
 

@@ -29,6 +29,7 @@ from looptrace._core import (
 from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.fields.span_fields import span_fields_of
 from looptrace.analyzer.schema.message import Message, ToolCall, ToolResult
+from looptrace.analyzer.schema.service_versions import version_in, with_versions
 from looptrace.analyzer.schema.span_fields import ProgressFigures, SpanFields
 from looptrace.analyzer.schema.spans import LOGGED, STATUS_ERROR, STATUS_OK
 from looptrace.analyzer.text.payloads import canonical, parsed
@@ -74,9 +75,11 @@ def hash_content(spans: pl.DataFrame, key: bytes, dialects: DialectTable) -> pl.
         _row(span, event, lambda form, text: known[form][text])
         for span, event in zip(fields, logged, strict=True)
     ]
-    return spans.with_columns(
+    versions = [version_in(attributes) for attributes in spans["attributes"]]
+    hashed = spans.with_columns(
         pl.DataFrame(columns, schema={name: spans.schema[name] for name in _COLUMNS}, orient="row")
     )
+    return with_versions(hashed, [v if v and _NAME.fullmatch(v) else None for v in versions])
 
 
 def _as_spans(spans: pl.DataFrame) -> pl.DataFrame:

@@ -9,19 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
-Kind = Literal["session", "task", "user", "service"]
-KINDS: tuple[Kind, ...] = ("session", "task", "user", "service")
+from looptrace.collector.api_bodies import ErasureKind
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What somebody wants to be forgotten."""
 
-    kind: Kind
+    kind: ErasureKind
     name: str
 
     def __str__(self) -> str:

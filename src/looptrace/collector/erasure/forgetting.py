@@ -115,8 +115,10 @@ def forget_in_copies(store_dir: Path, wanted: Wanted, policy: DetectionPolicy) -
     return change_copies(store_dir, work)
 
 
-def forget(store_dir: Path, wanted: Wanted, policy: DetectionPolicy) -> Found:
-    """Erase what a store has of what is wanted; return what was erased.
+def forget(
+    store_dir: Path, wanted: Wanted, policy: DetectionPolicy, who: str | None = None
+) -> Found:
+    """Erase what a store has of what is wanted, as somebody asked; return what was erased.
 
     Webhooks get nothing. Nobody else may use the store meanwhile.
 
@@ -132,7 +134,7 @@ def forget(store_dir: Path, wanted: Wanted, policy: DetectionPolicy) -> Found:
         write_note(store_dir / UNFINISHED_FILE, "")
         write_evaluated(store_dir, read_evaluated(store_dir)._replace(events=0, decisions=0))
         name = digest(wanted.name)
-        audit.note(store_dir, "erased", None, kind=wanted.kind, hash=name, **found.rows)
+        audit.note(store_dir, "erased", who, kind=wanted.kind, hash=name, **found.rows)
         rows = {**found.rows, **_erase(store_dir, found.choice)}
         with SpanSpool() as spool:
             writer.ingest(spool)

@@ -36,6 +36,8 @@ _EVENTS_OF_GATES = (
 )
 # By table, in the order in which one names another.
 _DELETED = {
+    "attempts": "event IN (SELECT id FROM gone_events)",
+    "chat_messages": "gate IN (SELECT id FROM gone_gates)",
     "outbox": "event IN (SELECT id FROM gone_events)",
     "pivots": "event IN (SELECT id FROM gone_events)",
     "opinions": "gate IN (SELECT id FROM gone_gates)",

@@ -7,15 +7,18 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from looptrace.analyzer.detect.findings import Cost
+from looptrace.analyzer.detect.budgets.rules import BUDGET_NAMES
+from looptrace.analyzer.detect.findings import Cost, Finding
 from looptrace.analyzer.detect.loops import CountedLoop, loops_in
+from looptrace.analyzer.detect.prices import Prices
 from looptrace.analyzer.gates.directives import Directives
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notes import ResolutionNote
 from looptrace.analyzer.report.html import TurnRow, turn_row
 from looptrace.analyzer.report.strip import CycleStep, Strip, cycle_of, strip_of
-from looptrace.analyzer.report.wording import WHY_TEXTS
+from looptrace.analyzer.report.wording import WHY_TEXTS, money_text
 from looptrace.analyzer.schema.turns import IS_STEP
+from looptrace.analyzer.tuning.loop_money import loop_money
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.store import reader
 from looptrace.collector.store.gate_file.stored_gates import GateDetails, StoredGate
@@ -50,6 +53,7 @@ class GateCard:
     event: GateEvent
     notes: tuple[ResolutionNote, ...]
     cost: Cost  # of the current loop
+    money: str  # what its models cost, in words; "" without prices
     strip: Strip | None
     cycle: tuple[CycleStep, ...]
     is_whole: bool
@@ -65,6 +69,11 @@ class GateCard:
     def is_open(self) -> bool:
         """Whether a person must decide; a decision takes effect after a moment."""
         return self.gate.status == "open" and self.gate.decision is None
+
+    @property
+    def budget(self) -> str:
+        """The budget of several tasks that opened the gate; "" where none did."""
+        return self.gate.signature if self.gate.rule in BUDGET_NAMES else ""
 
     @property
     def tokens(self) -> int:
@@ -110,6 +119,7 @@ def cards_of(api: GatesApi, gates: Sequence[StoredGate]) -> list[GateCard]:
                 loops,
                 turns.filter(task=details.gate.task),
                 directives,
+                api.settings.prices,
             )
             for details in store.details([gate.id for gate in gates], meaning)
         ]
@@ -121,6 +131,7 @@ def _card(
     loops: Mapping[str, CountedLoop],
     turns: pl.DataFrame,
     directives: Directives,
+    prices: Prices | None,
 ) -> GateCard:
     gate = details.gate
     events = [event for _, event in store.events(task=details.gate.task)]
@@ -133,6 +144,7 @@ def _card(
         event=details.event,
         notes=details.notes,
         cost=finding.cost if finding else NO_COST,
+        money=_money(finding, turns, prices),
         strip=strip_of(turns, (finding,), events) if finding and is_drawn else None,
         cycle=cycle_of(finding, turns) if finding and is_drawn else (),
         is_whole=is_drawn and turns["turn"].to_list()[-1] >= details.event.turn,
@@ -144,6 +156,14 @@ def _card(
         directive=_directive(gate, events, directives),
         before=_before(store, gate),
     )
+
+
+def _money(finding: Finding | None, turns: pl.DataFrame, prices: Prices | None) -> str:
+    if finding is None or prices is None:
+        return ""
+    money = loop_money([finding], turns, prices)
+    has_unpriced = finding.id in money.unpriced
+    return money_text(money.spent[finding.id], money.currency, has_unpriced=has_unpriced)
 
 
 def _calls_after(gate: StoredGate, event: GateEvent, turns: pl.DataFrame) -> int:

@@ -1,18 +1,17 @@
-"""Gates: the open ones, the facts for a decision on one, and the form for it."""
+"""Gates: their list, the facts for a decision on one, and the form for it."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from looptrace.analyzer.gates.agent_states import by_agent
 from looptrace.analyzer.gates.decisions import (
     DECISION_TEXTS,
     NOTE_CHARS_MAX,
@@ -29,21 +28,12 @@ from looptrace.collector.page.refusals import (
     why_late,
 )
 from looptrace.collector.page.rendering import Renderer, url
+from looptrace.collector.page.worklist.lines import SORTS, STATE_NAMES, WAITS, GateFilter, list_of
 from looptrace.collector.server.access import WHO
-from looptrace.collector.server.gates_api import GatesApi
+from looptrace.collector.server.gates_api import NO_TURNS_YET, GatesApi
 from looptrace.collector.store.gate_file.silences import WHO_CHARS_MAX
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from looptrace.collector.trace_links import TraceLinks
-from looptrace.rules.vocabulary import NS_PER_S
-
-# The most open gates shown in full; the others are listed.
-CARDS_MAX = 8
-# The most of those.
-MORE_MAX = 100
-# The most gates that are not open, the newest first.
-PAST_MAX = 20
-# Gates that have been open for longer are shown apart from those of tonight.
-STALE_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,35 +49,45 @@ class GatePages:
     refusals: Refusals = field(default_factory=Refusals)
 
     async def gates(self, request: Request) -> Response:
-        """Show the open gates with all facts for a decision, and earlier gates."""
+        """Show the gates as a list, and beside it one of them with its form."""
         content = await run_in_threadpool(self._gates, request)
         return await self.renderer.answer(request, "gates.html.j2", **content)
 
     def _gates(self, request: Request) -> dict[str, Any]:
         state = self.renderer.state()  # Read first, so that later changes count as news.
-        listed = self.api.gate_list("open", limit=CARDS_MAX + MORE_MAX)
-        waiting = [gate for gate in listed.gates if gate.decision is None]
-        waiting.sort(key=lambda gate: by_agent(gate.agent_state))
-        decided = [gate for gate in listed.gates if gate.decision is not None]
-        past = self.api.gate_list("resolved", limit=PAST_MAX)
-        cards = self._cards(waiting[:CARDS_MAX])
-        stale_ns = time.time_ns() - STALE_S * NS_PER_S
-        others = self.others.look()
+        wanted, query = GateFilter.of(request.query_params), request.query_params
+        listed, others = list_of(self.api, wanted), self.others.look()
+        chosen, refused = query.get("gate", ""), query.get("refused", "")
+        # A gate beside the list stays there until a person chooses another one.
+        shown = chosen or query.get("shown", "") or listed.first
+        card = self._card_beside(shown, listed.open_gates)
+        beside = {"gate" if chosen else "shown": card.gate.id} if card else {}
         return self.shared(request) | {
             "state": state,
             "others": others,
             "elsewhere_count": sum(len(each.gates) for each in others),
-            "cards": cards,
-            "fresh": [card for card in cards if card.gate.opened_ns > stale_ns],
-            "stale": [card for card in cards if card.gate.opened_ns <= stale_ns],
+            "listed": listed,
+            "wanted": wanted,
+            "query": wanted.query(),
+            "card": card,
+            "is_chosen": bool(chosen and card),
+            "here": url("/", **wanted.query(), **beside, refused=refused),
             # The list of tasks is looked at only where there was never a gate.
-            "is_empty": not (listed.gates or past.gates) and self.is_empty(),
-            "refusal": NOT_REFUSED,
-            "more": waiting[CARDS_MAX:],
-            "past": decided + past.gates,
-            "past_count": len(decided) + past.total,
-            "open_count": listed.total - len(decided),
+            "is_empty": not (listed.open_count or listed.past_count) and self.is_empty(),
+            "refusal": self.refusals.of(card.gate.id, refused) if card else NOT_REFUSED,
+            "sorts": SORTS,
+            "waits": WAITS,
+            "state_names": STATE_NAMES,
         }
+
+    def _card_beside(self, gate_id: str, read: Mapping[str, StoredGate]) -> GateCard | None:
+        """Return the card of a gate, which may be among those that were read; None for none."""
+        if gate_id in read:
+            return self._cards([read[gate_id]])[0]
+        try:
+            return self.card(gate_id) if gate_id else None
+        except GateError:
+            return None
 
     async def gate(self, request: Request) -> Response:
         """Show one gate."""
@@ -98,18 +98,32 @@ class GatePages:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
         refusal = self.refusal(request)
         here = url(f"/gates/{card.gate.id}", refused=request.query_params.get("refused"))
-        about = {"card": card, "state": state, "refusal": refusal, "here": here}
+        about = {"card": card, "state": state, "refusal": refusal, "here": here, "query": None}
         content = self.shared(request) | about
         return await self.renderer.answer(request, "gate.html.j2", **content)
 
+    async def report(self, request: Request) -> Response:
+        """Return the report on a gate for a debugging agent, as Markdown."""
+        await self.api.stored()
+        try:
+            text = await run_in_threadpool(self.api.report_markdown, request.path_params["id"])
+        except GateError as missing:
+            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
+        if text is None:
+            return self.renderer.error(request, HTTPStatus.SERVICE_UNAVAILABLE, NO_TURNS_YET)
+        return PlainTextResponse(text)
+
     async def resolve(self, request: Request, form: Mapping[str, str]) -> Response:
-        """Decide on a gate, and redirect to it; it shows a refusal, and keeps the note."""
+        """Decide on a gate, and redirect to it; it shows a refusal, and keeps the note.
+
+        A form beside the list leads back to the list.
+        """
         gate_id, sent = request.path_params["id"], DecisionForm.of(form)
         try:
             key = await run_in_threadpool(self.decide, gate_id, sent, request.scope.get(WHO))
         except NoGateError as error:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(error))
-        response = RedirectResponse(url(f"/gates/{gate_id}", refused=key), HTTPStatus.SEE_OTHER)
+        response = RedirectResponse(_page_after(gate_id, key, form), HTTPStatus.SEE_OTHER)
         self.renderer.sessions.keep_name(request, response, sent.who)
         return response
 
@@ -122,7 +136,9 @@ class GatePages:
         try:
             sent.check()
             note = sent.note.strip() or None
-            self.api.resolve_gate(gate_id, sent.decision, note, who or sent.who or None)
+            self.api.resolve_gate(
+                gate_id, sent.decision, note, who or sent.who or None, sent.amount
+            )
         except NoGateError:
             raise
         except GateError as error:
@@ -166,3 +182,11 @@ class GatePages:
             "typed_name": self.renderer.sessions.name_of(request),
         }
         return about | bounds
+
+
+def _page_after(gate_id: str, refused: str, form: Mapping[str, str]) -> str:
+    """Return the address that shows a gate after a form: its own, or the list of the form."""
+    if "list" not in form:
+        return url(f"/gates/{gate_id}", refused=refused)
+    wanted = GateFilter.of(dict(parse_qsl(form["list"].lstrip("?"))))
+    return url("/", **wanted.query(), gate=gate_id, refused=refused)

@@ -12,14 +12,15 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from looptrace.analyzer.detect.findings import Cost
+from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.gates.decisions import GateError, NoGateError
-from looptrace.analyzer.gates.incidents import IncidentState
 from looptrace.analyzer.gates.silences import Matchers
-from looptrace.analyzer.tuning.exceptions import exception_lines
+from looptrace.analyzer.report.wording import versions_text
+from looptrace.analyzer.tuning.exceptions import exception_lines, exceptions_of
 from looptrace.collector.page.gate_pages import GatePages
 from looptrace.collector.page.refusals import DecisionForm, RefusedDecision
 from looptrace.collector.page.rendering import Renderer, url
+from looptrace.collector.page.worklist.lines import STATE_NAMES
 from looptrace.collector.server.access import WHO
 from looptrace.collector.server.incidents.incidents_api import IncidentsApi
 from looptrace.collector.server.incidents.silences_api import SilencesApi
@@ -31,14 +32,6 @@ PATH = "/incidents"
 LISTED_MAX = 200
 GATES_MAX = 100
 _HOUR_NS = 3_600 * NS_PER_S
-# How each state is named, and the class of its badge.
-STATE_NAMES: Mapping[IncidentState, tuple[str, str]] = {
-    "back_again": ("back again", "gate"),
-    "open": ("open", "gate"),
-    "acknowledged": ("acknowledged", "warn"),
-    "muted": ("muted", "reset"),
-    "resolved": ("resolved", "done"),
-}
 # What a person may choose: the state, and the hours of a mute.
 CHOICES: Mapping[str, tuple[str, str, int]] = {
     "": ("as it is", "", 0),
@@ -88,7 +81,7 @@ class IncidentPages:
             "incident": details.incident,
             "gates_max": GATES_MAX,
             "choices": CHOICES,
-            "exception": _exception(details),
+            "exception": _exception(details, self.gates.api.settings.policy.rule_set),
             "refusal": self.gates.refusal(request),
             "here": url(f"{PATH}/{details.incident.id}", refused=refused),
         }
@@ -166,18 +159,20 @@ class IncidentPages:
         return response
 
 
-def _exception(details: IncidentDetails) -> str:
+def _exception(details: IncidentDetails, rule_set: RuleSet) -> str:
     """Return the settings that except the loop of an incident, if a person said that it is none."""
     if not any(gate.decision == "not_a_loop" for gate in details.gates):
         return ""
-    incident = details.incident
-    rules = {gate.rule for gate in details.gates}
-    return exception_lines(rules, incident.agent, incident.tools, incident.signature)
+    exceptions = exceptions_of(details.loop, rule_set)
+    return exception_lines(exceptions, details.incident.signature, ()) if exceptions else ""
 
 
-def cost_of(incident: Incident) -> Cost:
-    """Return the cost of the loops of an incident."""
-    return Cost(incident.seconds, incident.input_tokens, incident.output_tokens)
+def versions_of(incident: Incident) -> str:
+    """Return the versions of the service of an incident, in words."""
+    return versions_text(incident.versions, incident.resolved_in, incident.back_in)
 
 
-_SHARED: dict[str, Any] = {"state_names": STATE_NAMES, "cost_of": cost_of}
+_SHARED: dict[str, Any] = {
+    "state_names": STATE_NAMES,
+    "versions_of": versions_of,
+}

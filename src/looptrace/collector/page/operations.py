@@ -19,21 +19,34 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.settings.webhook import VARIABLE, Webhook
 from looptrace.collector.content.redaction import redact_text
+from looptrace.collector.page.operating.health_text import lines_of
+from looptrace.collector.page.operating.settings_rows import SettingRow, rows_of
 from looptrace.collector.page.rendering import Renderer
+from looptrace.collector.page.worklist.filters import ListFilter
 from looptrace.collector.server import metrics
 from looptrace.collector.server.receiver.receiver_metrics import Instrument, Values
 from looptrace.collector.server.service import Service
+from looptrace.collector.store.gate_file.attempts import Attempt
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.layout import gates_path
 from looptrace.collector.store.outbox import Endpoint, Outbox
+from looptrace.collector.webhooks.chat_messages import answered
 from looptrace.collector.webhooks.client import Http
-from looptrace.collector.webhooks.endpoint_worker import PastDelivery, receiver_of
+from looptrace.collector.webhooks.endpoint_worker import receiver_of
 from looptrace.collector.webhooks.sample import sample_event
 from looptrace.collector.webhooks.signing import SecretError
 from looptrace.rules.contract import Rule, Rung
 from looptrace.rules.docs import summary
+from looptrace.rules.vocabulary import NS_PER_S
 
 _HIDDEN = "(an address that is not shown)"
+_ATTEMPTS_SHOWN = 20
+# The choices of a form that sends again.
+_HOURS = (1, 6, 24, 168)
+_NS_PER_HOUR = 3_600 * NS_PER_S
+_NOTHING_TO_SEND = "The form names no event, and none of the times that it has."
+# It stands for a hidden address, since the settings take only an address or a variable.
+_NO_URL = f"{VARIABLE}X"
 _NO_WEBHOOK = "The settings have no webhook with this name."
 
 
@@ -55,7 +68,7 @@ class Hook:
 
     webhook: Webhook
     endpoint: Endpoint
-    deliveries: list[PastDelivery]
+    attempts: list[Attempt]  # the latest ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +94,36 @@ class Operations:
         )
 
     async def in_force(self, request: Request) -> Response:
-        """Show the settings as `looptrace config show` does, without addresses and secrets."""
-        shown = tuple(
-            webhook if webhook.url.startswith(VARIABLE) else replace(webhook, url=f"{VARIABLE}X")
+        """Show what differs from the profile, or what a search finds, and the whole file.
+
+        Addresses and secrets are left out.
+        """
+        wanted = ListFilter.of(request.query_params)
+        shown = self._without_addresses()
+        key = content_key(self.service.gates.store_dir)
+
+        def read() -> tuple[list[SettingRow], str]:
+            rows = [row for row in rows_of(shown) if row.fits(wanted.words)]
+            rows = [_redacted(row, key) for row in rows if wanted.q or row.differs]
+            return rows, redact_text(toml_of(shown).replace(_NO_URL, _HIDDEN), key)
+
+        rows, text = await run_in_threadpool(read)
+        return await self.renderer.answer(
+            request,
+            "settings.html.j2",
+            rows=rows,
+            wanted=wanted,
+            text=text,
+            profile=self.settings.profile,
+        )
+
+    def _without_addresses(self) -> Settings:
+        """Return the settings without the addresses of webhooks, which whoever has them may use."""
+        hooks = tuple(
+            webhook if webhook.url.startswith(VARIABLE) else replace(webhook, url=_NO_URL)
             for webhook in self.settings.webhooks
         )
-        text = toml_of(replace(self.settings, webhooks=shown))
-        text = text.replace(f'url = "{VARIABLE}X"', f'url = "{_HIDDEN}"')
-        key = content_key(self.service.gates.store_dir)
-        text = await run_in_threadpool(redact_text, text, key)
-        return await self.renderer.answer(
-            request, "settings.html.j2", text=text, profile=self.settings.profile
-        )
+        return replace(self.settings, webhooks=hooks)
 
     async def webhooks(self, request: Request) -> Response:
         """Show the webhooks with their states and last deliveries."""
@@ -100,46 +131,93 @@ class Operations:
 
     async def try_webhook(self, request: Request, _form: Mapping[str, str]) -> Response:
         """Send a sample to a webhook, and show the result."""
-        name = request.path_params["name"]
-        webhook = next((each for each in self.settings.webhooks if each.name == name), None)
+        webhook = self._named(request)
         if webhook is None:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_WEBHOOK)
         try:
             receiver = receiver_of(webhook, os.environ, self.settings.page)
-            answer = await Http().send(receiver.request(sample_event(), time.time_ns()))
+            sent = await Http().send(receiver.request(sample_event(), time.time_ns()))
+            answer = answered(webhook, sent).answer
         except SecretError as error:
-            return await self._hooks(request, {name: str(error)})
+            return await self._hooks(request, webhook, str(error))
         outcome = answer.error or f"accepted, with status {answer.status}"
-        return await self._hooks(request, {name: f"{outcome}. {answer.text}".strip()})
+        return await self._hooks(request, webhook, f"Sample: {outcome}. {answer.text}".strip())
 
-    async def _hooks(self, request: Request, tested: Mapping[str, str] | None = None) -> Response:
+    async def send_again(self, request: Request, form: Mapping[str, str]) -> Response:
+        """Queue an event of the log again, or all of the last hours."""
+        webhook = self._named(request)
+        if webhook is None:
+            return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_WEBHOOK)
+        event, hours = form.get("event", ""), form.get("hours", "")
+        if not event and hours not in map(str, _HOURS):
+            return self.renderer.error(request, HTTPStatus.BAD_REQUEST, _NOTHING_TO_SEND)
+        count = await run_in_threadpool(self._queue_again, webhook.name, event, int(hours or 0))
+        self.service.dispatcher.wake()
+        return await self._hooks(request, webhook, f"{count_text(count)} to be sent again")
+
+    async def enable_webhook(self, request: Request, _form: Mapping[str, str]) -> Response:
+        """Enable a webhook again that was disabled."""
+        webhook = self._named(request)
+        if webhook is None:
+            return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_WEBHOOK)
+        await run_in_threadpool(self._enable, webhook.name)
+        self.service.dispatcher.wake()
+        return await self._hooks(request, webhook, "Enabled")
+
+    def _named(self, request: Request) -> Webhook | None:
+        name = request.path_params["name"]
+        return next((each for each in self.settings.webhooks if each.name == name), None)
+
+    def _queue_again(self, name: str, event: str, hours: int) -> int:
+        now_ns = time.time_ns()
+        with self._outbox() as outbox:
+            if event:
+                return outbox.resend(event, name, now_ns)
+            since_ns = now_ns - hours * _NS_PER_HOUR
+            return outbox.replay(name, since_ns, now_ns, accepted=True)
+
+    def _enable(self, name: str) -> None:
+        with self._outbox() as outbox:
+            outbox.enable(name, time.time_ns(), self.settings.webhooks)
+
+    def _outbox(self) -> Outbox:
+        return Outbox.open(gates_path(self.service.gates.store_dir))
+
+    async def _hooks(
+        self, request: Request, done_to: Webhook | None = None, done: str = ""
+    ) -> Response:
         hooks = await run_in_threadpool(self._read_hooks)
+        told = {done_to.name: done} if done_to else {}
         return await self.renderer.answer(
-            request, "webhooks.html.j2", hooks=hooks, tested=tested or {}
+            request, "webhooks.html.j2", hooks=hooks, told=told, hours=_HOURS
         )
 
     def _read_hooks(self) -> list[Hook]:
-        sent = self.service.dispatcher.deliveries()
-        with Outbox.open(gates_path(self.service.gates.store_dir)) as outbox:
+        with self._outbox() as outbox:
             return [
-                Hook(webhook, outbox.endpoint(webhook.name), sent.get(webhook.name, []))
+                Hook(
+                    webhook,
+                    outbox.endpoint(webhook.name),
+                    outbox.attempts(webhook.name, limit=_ATTEMPTS_SHOWN),
+                )
                 for webhook in self.settings.webhooks
             ]
 
     async def health(self, request: Request) -> Response:
         """Show whether each part works, and the counts of the server."""
         service = self.service
-        checks = {name: metrics.holds(name, check) for name, check in service.checks().items()}
+        lines = await run_in_threadpool(lines_of, service)
         groups = await run_in_threadpool(_groups, service.instruments())
-        return await self.renderer.answer(
-            request,
-            "health.html.j2",
-            checks=checks,
-            groups=groups,
-            log_bytes=service.log.bytes,
-            log_bytes_max=service.log.bytes_max,
-            log_spans=service.log.spans,
-        )
+        return await self.renderer.answer(request, "health.html.j2", lines=lines, groups=groups)
+
+
+def _redacted(row: SettingRow, key: bytes) -> SettingRow:
+    """Return a row without secrets, and with words in place of a hidden address."""
+    value, default = (
+        text and redact_text(text.replace(_NO_URL, _HIDDEN), key)
+        for text in (row.value, row.default)
+    )
+    return replace(row, value=value, default=default)
 
 
 def _groups(instruments: Iterable[Instrument]) -> dict[str, list[tuple[Instrument, str, str]]]:

@@ -28,6 +28,7 @@ class DecisionForm:
     note: str = ""
     who: str = ""
     without_note: bool = False
+    add: str = ""  # to a budget, as typed
 
     @classmethod
     def of(cls, form: Mapping[str, str]) -> DecisionForm:
@@ -37,6 +38,7 @@ class DecisionForm:
             form.get("note", "").replace("\r\n", "\n"),
             form.get("who", "").strip(),
             bool(form.get("without_note")),
+            form.get("add", "").strip(),
         )
 
     def check(self) -> None:
@@ -45,8 +47,21 @@ class DecisionForm:
         Raises:
             GateError: if the note is missing and was not left out on purpose.
         """
-        if self.decision in NOTED and not self.note.strip() and not self.without_note:
+        says_more = self.note.strip() or self.add or self.without_note
+        if self.decision in NOTED and not says_more:
             raise GateError(_NEEDS_NOTE)
+
+    @property
+    def amount(self) -> float | None:
+        """What the decision adds to a budget; None where nothing was typed.
+
+        Raises:
+            GateError: if it is no number.
+        """
+        try:
+            return float(self.add.replace(",", "")) if self.add else None
+        except ValueError as error:
+            raise GateError(f"Nothing was decided: {self.add[:40]!r} is no amount.") from error
 
 
 @dataclass(frozen=True, slots=True)

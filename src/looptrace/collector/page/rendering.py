@@ -145,6 +145,7 @@ def environment() -> Environment:
         "hardly_watched": little_text,
         "seen_lines": seen_lines,
         "instant": instant,
+        "money": "{:,.2f}".format,
         "name": partial(plain, length_max=NAME_LENGTH_MAX),
         "number": "{:,}".format,
         "sentence": partial(plain, length_max=SENTENCE_LENGTH_MAX),

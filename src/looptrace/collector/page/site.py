@@ -82,7 +82,9 @@ class Site:
         self._listed = TaskIndex(
             options.store_dir, options.settings.policy.rule_set, service.feed.hearing.heard
         )
-        self._overview = Overview(service.gates, self._renderer, self._changes.version)
+        self._overview = Overview(
+            service.gates, self._renderer, self._changes.version, self._listed
+        )
         self._preparing: asyncio.Task[None] | None = None
         self._routes = self._made(service, options)
         self._app = Starlette(
@@ -167,6 +169,7 @@ class Site:
             _get(DECIDE, decisions.ask),
             self._post(DECIDE, decisions.decide),
             _get("/gates/{id}", gates.gate),
+            _get("/gates/{id}/report", gates.report),
             _get("/gates/{id}/resolve", gates.to_gate),
             self._post("/gates/{id}/resolve", gates.resolve),
             *self._of_incidents(service, gates),
@@ -179,6 +182,8 @@ class Site:
             _get("/settings", operations.in_force),
             _get("/webhooks", operations.webhooks),
             self._post("/webhooks/{name:path}/test", operations.try_webhook),
+            self._post("/webhooks/{name:path}/replay", operations.send_again),
+            self._post("/webhooks/{name:path}/enable", operations.enable_webhook),
             _get("/health", operations.health),
             _get(CHANGES, self._changes.follow),
             _get(SIGN_IN, self._ask_token),

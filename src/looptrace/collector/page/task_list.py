@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -13,7 +13,9 @@ import polars as pl
 
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.gates.agent_states import NOTHING_HEARD, Heard
+from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.agent_states import left_tasks, with_agents
+from looptrace.collector.page.worklist.filters import ListFilter
 from looptrace.collector.server.warming import (
     QUIET_S,
     WARMING_TURNS_MAX,
@@ -23,7 +25,7 @@ from looptrace.collector.server.warming import (
 from looptrace.collector.store import reader
 from looptrace.collector.store.buckets.finding_rows import PART_COLUMNS, loops_of_rows
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
-from looptrace.collector.store.gate_metrics import standing_of
+from looptrace.collector.store.gate_metrics import opened_gates, standing_of
 from looptrace.rules.contract import ACTIONS
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -38,34 +40,36 @@ STATES = {
 }
 PERIODS_H = {"1": "the last hour", "24": "the last day", "168": "the last 7 days"}
 
+_NS_DIGITS_MAX = 19
+# The texts of turns that a search looks through.
+_SEARCHED_COLUMNS = ("error", "error_type", "arguments")
+# The most words whose tasks are kept while the store does not change.
+_SEARCHES_KEPT_MAX = 100
 _HOUR_NS = 3_600 * NS_PER_S
 _FINDING_COLUMNS = [*PART_COLUMNS, "reason"]
 
 
 @dataclass(frozen=True, slots=True)
-class TaskFilter:
-    """The filter of tasks; empty fields do not filter."""
+class TaskFilter(ListFilter):
+    """The filter of tasks."""
 
-    q: str = ""
     state: str = ""
     service: str = ""
     agent: str = ""
     rule: str = ""
     action: str = ""
     hours: str = ""
-    page: int = 1
+    since: str = ""  # nanoseconds: only tasks whose last turn was then or later
+    until: str = ""  # and before then
+    gated: str = ""  # where it is set, the opening of a gate counts in place of the last turn
 
     @property
-    def is_set(self) -> bool:
-        """Whether it leaves out any task."""
-        return replace(self, page=1) != TaskFilter()
-
-    @classmethod
-    def of(cls, query: Mapping[str, str]) -> TaskFilter:
-        """Return the filter of a query; an invalid number means the first page."""
-        texts = {item.name: query.get(item.name, "") for item in fields(cls) if item.type == "str"}
-        page = query.get("page", "")
-        return cls(**texts, page=max(int(page), 1) if page.isdecimal() and len(page) < 7 else 1)
+    def between_ns(self) -> tuple[int, int] | None:
+        """The moments of `since` and `until`; None where one of them is no number."""
+        texts = (self.since, self.until)
+        if not all(each.isdecimal() and len(each) <= _NS_DIGITS_MAX for each in texts):
+            return None
+        return int(self.since), int(self.until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,9 @@ class TaskIndex:
     store_dir: Path
     rules: RuleSet
     heard: Callable[[], Heard] = lambda: NOTHING_HEARD  # from the processes of agents
+    _searched: BoundedDict[Hashable, list[str]] = field(
+        default_factory=lambda: BoundedDict(_SEARCHES_KEPT_MAX)
+    )
     _lock: Lock = field(default_factory=Lock)
     _version: Hashable = None
     _table: pl.DataFrame = field(default_factory=pl.DataFrame)
@@ -107,7 +114,7 @@ class TaskIndex:
         table = table.with_columns(
             is_live=~pl.col("has_ended") & ~is_quiet, is_left=pl.col("task").is_in(self._left())
         )
-        fitting = table.filter(_fits(wanted, now_ns)).sort(
+        fitting = table.filter(self._fits(wanted, version, now_ns)).sort(
             pl.col("status") == "active", "is_left", -pl.col("last_ns"), "task"
         )
         first = (wanted.page - 1) * ROWS_A_PAGE
@@ -120,13 +127,62 @@ class TaskIndex:
         shown = list(rows.iter_rows(named=True))
         return TaskPage(shown, first, fitting.height, choices, table.height)
 
+    def _fits(self, wanted: TaskFilter, version: Hashable, now_ns: int) -> pl.Expr:
+        """Return the condition of a filter; a word may be in a turn or a note of the task."""
+        text = pl.concat_str(
+            "task",
+            "service",
+            "reason",
+            pl.col("agents").list.join(" "),
+            pl.col("rules").list.join(" "),
+            separator=" ",
+        ).str.to_lowercase()
+        fits = _fits(wanted, now_ns)
+        if wanted.between_ns and wanted.gated:
+            fits &= pl.col("task").is_in(self._gated(*wanted.between_ns))
+        elif wanted.between_ns:
+            fits &= pl.col("last_ns").is_between(*wanted.between_ns, closed="left")
+        for word in wanted.words:
+            inside = pl.col("task").is_in(self._with_word(word, version))
+            fits &= text.str.contains(word, literal=True) | inside
+        return fits
+
+    def _gated(self, since_ns: int, until_ns: int) -> list[str]:
+        """Return the tasks with a gate that opened within a time."""
+        with reader.open_gates(self.store_dir) as gates:
+            opened = opened_gates(gates).filter(pl.col("status") != "withdrawn")
+        within = pl.col("opened_ns").is_between(since_ns, until_ns, closed="left")
+        return opened.filter(within)["task"].unique().to_list()
+
+    def _with_word(self, word: str, version: Hashable) -> list[str]:
+        """Return the tasks with a word in an error, in arguments, or in a note of a gate."""
+        key = (word, version)
+        if key not in self._searched:
+            said = pl.any_horizontal(
+                pl.col(name).str.to_lowercase().str.contains(word, literal=True)
+                for name in _SEARCHED_COLUMNS
+            )
+            turns = reader.read_rows(self.store_dir, "turns", said, ["task"])
+            with reader.open_gates(self.store_dir) as gates:
+                noted = {gate.task for gate in gates.gates() if word in (gate.note or "").lower()}
+            self._searched[key] = sorted({*turns["task"], *noted})
+        return self._searched[key]
+
+    def every(self, version: Hashable) -> pl.DataFrame:
+        """Return all tasks, a row each.
+
+        Raises:
+            StoreError: if the store cannot be read.
+        """
+        return self._read_once(version, time.time_ns())
+
     def is_empty(self, version: Hashable) -> bool:
         """Return whether the store has no task.
 
         Raises:
             StoreError: if the store cannot be read.
         """
-        return self._read_once(version, time.time_ns()).is_empty()
+        return self.every(version).is_empty()
 
     def _left(self) -> set[str]:
         """Return the tasks with open gates at which no agent stands; processes may say so later."""
@@ -224,16 +280,6 @@ def _fits(wanted: TaskFilter, now_ns: int) -> pl.Expr:
         fits &= pl.col("action") == wanted.action
     if wanted.hours in PERIODS_H:
         fits &= pl.col("last_ns") > now_ns - int(wanted.hours) * _HOUR_NS
-    for word in wanted.q.lower().split():
-        text = pl.concat_str(
-            "task",
-            "service",
-            "reason",
-            pl.col("agents").list.join(" "),
-            pl.col("rules").list.join(" "),
-            separator=" ",
-        )
-        fits &= text.str.to_lowercase().str.contains(word, literal=True)
     return fits
 
 

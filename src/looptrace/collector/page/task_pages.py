@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -15,7 +15,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.loops import CountedLoop, loops_in
+from looptrace.analyzer.detect.prices import Prices
 from looptrace.analyzer.gates.decisions import decision_text
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.escalation import Role
@@ -30,6 +32,7 @@ from looptrace.analyzer.report.html import (
 )
 from looptrace.analyzer.report.strip import cycle_of, strip_of
 from looptrace.analyzer.report.wording import (
+    money_text,
     place_of,
     reset_text,
     shown_of,
@@ -39,11 +42,16 @@ from looptrace.analyzer.report.wording import (
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.text.session_names import SeveralServicesError
 from looptrace.analyzer.tuning.explain import explain
+from looptrace.analyzer.tuning.loop_money import spent_by
+from looptrace.analyzer.tuning.outcomes import RecordedOutcome, recorded_in
 from looptrace.collector.agent_states import left_tasks
 from looptrace.collector.api_bodies import ShownTask
 from looptrace.collector.page.gate_cards import TOKENS_UNKNOWN
 from looptrace.collector.page.rendering import Renderer, url
 from looptrace.collector.page.task_list import PERIODS_H, STATES, TaskFilter, TaskIndex
+from looptrace.collector.page.timeline.drawing import Timeline, timeline_of
+from looptrace.collector.page.timeline.parents import FAMILY_COLUMNS
+from looptrace.collector.page.timeline.raw_span import raw_texts
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.streams.asked_tasks import tasks_of
 from looptrace.collector.server.warming import QUIET_S, read_ended
@@ -99,7 +107,7 @@ class TaskPages:
             state=state,
             found=found,
             wanted=wanted,
-            query=asdict(wanted),
+            query=wanted.query(),
             states=STATES,
             periods=PERIODS_H,
             actions=ACTIONS,
@@ -148,6 +156,7 @@ class TaskPages:
         agents = [agent for agent in steps["agent"].unique(maintain_order=True) if agent]
         last = turns.height if before is None else min(before, turns.height)
         first = max(0, last - TURNS_A_PAGE)
+        prices = self.api.settings.prices
         who = {gate.id: gate.resolved_by for gate in shown.gates}
         lines = self._lines(turns, first, last, agents, groups, events, who)
         return {
@@ -155,6 +164,10 @@ class TaskPages:
             "states": STATES,
             "groups": [(group, cycle_of(group.lead, turns)) for group in groups],
             "strip": strip_of(turns, leads, events) if steps.height else None,
+            "timeline": self._timeline(turns[first:last], leads, events),
+            "report_gate": next(
+                (gate.id for gate in shown.gates if gate.status != "withdrawn"), ""
+            ),
             "agents": agents,
             "lanes": [*agents[: LANES_MAX - 1], "others"] if len(agents) > LANES_MAX else agents,
             "service": next(iter(turns["service"].drop_nulls()), ""),
@@ -164,8 +177,10 @@ class TaskPages:
             "last_ns": turns["end_ns"].max() or 0,
             "tokens": int(turns["input_tokens"].sum()) + int(turns["output_tokens"].sum()),
             "cached": int(turns["cached_tokens"].sum()),
+            "money": _money(turns, prices) if prices else "",
             "has_tokens": not turns.select(TOKENS_UNKNOWN.all()).item(),
             "standing": self._standing_of(shown, turns),
+            "outcomes": self._outcomes_of(turns),
             "event_ns": max((event.at_ns for event in events), default=0),
             "failed": int(steps["failed"].sum()),
             "lines": lines,
@@ -174,6 +189,20 @@ class TaskPages:
             "before": before,
             "links": self.links,
         }
+
+    def _timeline(
+        self, turns: pl.DataFrame, leads: Sequence[Finding], events: Sequence[GateEvent]
+    ) -> Timeline | None:
+        if turns.is_empty():
+            return None
+        traces = turns["trace_id"].unique().drop_nulls().to_list()
+        # Files of other times are left out by their statistics.
+        at_the_time = (pl.col("start_ns") <= turns["end_ns"].max()) & (
+            pl.col("end_ns") >= turns["start_ns"].min()
+        )
+        which = pl.col("trace_id").is_in(traces) & at_the_time
+        spans = reader.read_rows(self.api.store_dir, "spans", which, FAMILY_COLUMNS)
+        return timeline_of(turns, spans, leads, events)
 
     def _standing_of(self, shown: ShownTask, turns: pl.DataFrame) -> str:
         """Return the state of a task, by its name in `STATES`."""
@@ -184,6 +213,16 @@ class TaskPages:
         is_recent = turns.select((pl.col("end_ns") > since_ns).any()).item()
         has_ended = is_recent and shown.task in read_ended(self.api.store_dir, since_ns)
         return "live" if is_recent and not has_ended else "past"
+
+    def _outcomes_of(self, turns: pl.DataFrame) -> list[RecordedOutcome]:
+        """Return what spans say of how a task ended: the last of each name."""
+        # Files of the time before the task are left out by their statistics.
+        of_traces = pl.col("trace_id").is_in(turns["trace_id"].unique().to_list())
+        since = pl.col("end_ns") >= turns.select(pl.col("start_ns").min().fill_null(0)).item()
+        columns = ["trace_id", "end_ns", "events", "attributes"]
+        spans = reader.read_rows(self.api.store_dir, "spans", of_traces & since, columns)
+        last = {(each.source, each.name): each for each in recorded_in(spans)}
+        return [*last.values()]
 
     def _lines(
         self,
@@ -226,6 +265,7 @@ class TaskPages:
         if place is None or place >= turns.height:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, "There is no such turn.")
         row = turns.row(place, named=True)
+        span = await run_in_threadpool(self._span, row["trace_id"], row["span_id"])
         return await self.renderer.answer(
             request,
             "turn.html.j2",
@@ -238,8 +278,16 @@ class TaskPages:
                 row["reasoning_tokens"] or 0,
             ),
             parts_of_turn=_parts_of(row),
+            raw=raw_texts(span) if span else [],
+            here=url("/task", id=row["task"], before=place + 1) + f"#turn-{row['turn']}",
             links=self.links,
         )
+
+    def _span(self, trace_id: str, span_id: str) -> dict[str, Any] | None:
+        """Return the row of a span; None where its day was deleted."""
+        which = pl.col("trace_id").eq(trace_id) & pl.col("span_id").eq(span_id)
+        rows = reader.read_rows(self.api.store_dir, "spans", which)
+        return rows.row(0, named=True) if rows.height else None
 
     async def why(self, request: Request) -> Response:
         """Show how far each rule got in a task, and the setting that would change it."""
@@ -297,6 +345,11 @@ def _parts_of(row: dict[str, Any]) -> list[tuple[str, str]]:
     texts += [("Error", row["error"]), ("Type of the error", row["error_type"])]
     texts += [("Where it failed", row["location"]), ("Figures", row["metrics"])]
     return [(title, text) for title, text in texts if text is not None]
+
+
+def _money(turns: pl.DataFrame, prices: Prices) -> str:
+    spent, unpriced = spent_by(turns, prices)
+    return money_text(spent, prices.currency, has_unpriced=bool(unpriced))
 
 
 def _number(text: str | None) -> int | None:

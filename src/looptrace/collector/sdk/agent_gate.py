@@ -46,6 +46,7 @@ class GateState:
     reason: str = ""  # in a person's words
     rule: str = ""
     gate: str = ""  # id of the gate
+    signature: str = ""  # of what repeats, or the name of a budget of several tasks
     event: str = ""  # id of the last event; it changes with each event
     trace_id: str = ""  # of the turn of the last event, in hex
     span_id: str = ""
@@ -183,6 +184,7 @@ def _state_of(notice: GateNotice, held: _Held | None) -> GateState:
         reason=notice.reason,
         rule=notice.rule,
         gate=notice.gate,
+        signature=notice.signature,
         event=notice.id,
         trace_id=notice.trace_id,
         span_id=notice.span_id,

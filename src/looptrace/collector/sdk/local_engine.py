@@ -15,8 +15,10 @@ from opentelemetry import trace
 from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk.trace import ReadableSpan
 
+from looptrace.analyzer.detect.budgets.rules import BUDGET_NAMES
 from looptrace.analyzer.engine.live import Fed
 from looptrace.analyzer.engine.live_spans import LiveSpans
+from looptrace.analyzer.gates.decisions import CANCEL
 from looptrace.analyzer.gates.directives import notice_of
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.resolutions import Resolution, resolution_turns
@@ -106,6 +108,8 @@ class LocalEngine:
             names = {state.task}
             if not state.event:  # The author's name of the task may be that of a session.
                 names.add(session_name(state.task, self._service))
+            goes_on = decision != CANCEL and state.rule in BUDGET_NAMES
+            budget = state.signature if goes_on else ""
             resolutions = [
                 Resolution(
                     id=f"resolution-{now_ns}",
@@ -116,6 +120,7 @@ class LocalEngine:
                     at_ns=now_ns,
                     decision=decision,
                     note=note,
+                    budget=budget,
                 )
                 for name in sorted(names)
             ]
@@ -158,7 +163,11 @@ class LocalEngine:
         events = (*fed.moved, *fed.events)
         for name, task in self._live.traces.joined.items() if events else ():
             names[task].append(name)
-        return [notice_of(event, self._directives, names[event.task]) for event in events]
+        return [
+            notice_of(event, self._directives, names[event.task])
+            for event in events
+            if not event.is_left_alone
+        ]
 
 
 def _record_of(readable: ReadableLogRecord) -> LogRecord:

@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, Span
 
+from looptrace import semconv
 from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable, Said
+from looptrace.analyzer.text.asked_persons import asks_person
 from looptrace.bounded_dict import BoundedDict
 
 # Parents further up are ignored; the known frameworks nest at most some twenty spans.
 ANCESTORS_MAX = 100
+# Kinds of span that wait for an answer.
+_CALLS = ("tool", "model")
 
 
 class OpenSpans:
@@ -73,6 +77,24 @@ class OpenSpans:
         """Return the open spans of these traces."""
         return [span for span in self.all() if span.context.trace_id in traces]
 
+    def unanswered(self, now_ns: int, least_ns: int) -> list[ReadableSpan]:
+        """Return copies, as they are now, of the calls that have been open for at least so long.
+
+        A call is at work, and left out, while another call or a wait for a person is open below it.
+        """
+        spans = self.all()
+        since_ns = now_ns - least_ns
+        if all((span.start_time or now_ns) > since_ns for span in spans):
+            return []
+        calls = [span for span in spans if self.said_of(span)[0] in _CALLS]
+        below = [*calls, *(span for span in spans if asks_person(span.name))]
+        at_work = {above.context.span_id for span in below for above in self.above(span)}
+        return [
+            _as_ended(span, now_ns)
+            for span in calls
+            if span.context.span_id not in at_work and (span.start_time or now_ns) <= since_ns
+        ]
+
     def nearest(self, span_id: int) -> Span | None:
         """Return the nearest open span above this one that is an agent's, else the nearest."""
         above = list(self._above(span_id))
@@ -93,6 +115,24 @@ class OpenSpans:
             else:
                 yield span
                 span_id = span.parent.span_id if span.parent else 0
+
+
+def _as_ended(span: Span, end_ns: int) -> ReadableSpan:
+    """Return a copy of an open span that says so, and ends now."""
+    return ReadableSpan(
+        name=span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=span.resource,
+        attributes={**(span.attributes or {}), semconv.OPEN: True},
+        events=span.events,
+        links=span.links,
+        kind=span.kind,
+        status=span.status,
+        start_time=span.start_time,
+        end_time=end_ns,
+        instrumentation_scope=span.instrumentation_scope,
+    )
 
 
 def service_in(resource: Resource) -> str:

@@ -14,7 +14,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # An agent that forwards its spans lacks the packages that th
 
 # Spans that may be open at once; a process with more leaks spans.
 OPEN_SPANS_MAX = 10_000
-MS_PER_S = 1_000
+MS_PER_S, NS_PER_S = 1_000, 1_000_000_000
 # How long a first step waits for the answer whether its task has an open gate.
 ASK_S = 2.0
 # Without an answer, steps go on for so long before one asks again.
@@ -106,6 +106,8 @@ class QueueLimits:
     batch_max: int = 512  # spans that the engine processes at once
     delay_s: float = 0.05  # how long the first span of a batch waits
     stuck_s: float = 30.0  # the engine counts as broken when one batch takes longer
+    # Calls that are open for so long are shown to the engine, and again after as long each time.
+    report_s: float = 60.0
 
 
 class ProcessorOptions(TypedDict, total=False):
@@ -166,12 +168,11 @@ class LoopSpanProcessor(SpanProcessor):
         self._spans = OpenSpans(OPEN_SPANS_MAX, engine.dialects)
         self._emitter = SpanEventEmitter(self._spans, emit, content=content)
         self._provider: TracerProvider | None = None
+        open_spans, report_ns = self._spans, int(limits.report_s * NS_PER_S)
         self._queue = SpanQueue(
             self._take,
-            spans_max=limits.spans_max,
-            batch_max=limits.batch_max,
-            delay_s=limits.delay_s,
-            stuck_s=limits.stuck_s,
+            report=lambda: open_spans.unanswered(time.time_ns(), report_ns),
+            **asdict(limits),
         )
         queue = self._queue
         self._setup = setup = SetupCheck(self._spans)

@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import TypeAlias
 
@@ -39,12 +39,20 @@ class SpanQueue:
     """Passes spans to `take` in batches, on a thread of its own.
 
     A span is dropped, and counted by the reason, if the queue is full or closed, or if `take`
-    fails. The thread ends when the queue is closed or has no owner any more. In a forked process it
-    starts again with an empty queue.
+    fails. Every `report_s` the thread adds what `report` returns. It ends when the queue is closed
+    or has no owner any more. In a forked process it starts again with an empty queue.
     """
 
     def __init__(
-        self, take: Take, *, spans_max: int, batch_max: int, delay_s: float, stuck_s: float
+        self,
+        take: Take,
+        *,
+        spans_max: int,
+        batch_max: int,
+        delay_s: float,
+        stuck_s: float,
+        report_s: float,
+        report: Callable[[], Iterable[Queued]],
     ) -> None:
         self.taken = 0  # spans that `take` processed without failing
         self._dropped: Counter[str] = Counter()
@@ -53,6 +61,7 @@ class SpanQueue:
         self._batch_max = batch_max
         self._delay_s = delay_s
         self._stuck_s = stuck_s
+        self._report_s, self._report = report_s, report
         self._closed = False
         self._has_warned = False
         self._begin()
@@ -125,6 +134,7 @@ class SpanQueue:
         self._counting = threading.Lock()
         self._began_s: float | None = None  # when the current batch was taken
         self._failed = False  # whether the last batch failed
+        self._reports_s = time.monotonic() + self._report_s  # when it reports next
         self._worker = Worker("looptrace", partial(_work, weakref.ref(self), self._delay_s))
         if not self._closed:
             self._worker.start()
@@ -154,6 +164,19 @@ class SpanQueue:
                 self._idle.notify_all()
         return bool(self._spans)
 
+    def _add_reports(self) -> None:
+        """Add what there is to report, if it is time; it may not be more than the limit."""
+        if time.monotonic() < self._reports_s or self._closed:
+            return
+        self._reports_s = time.monotonic() + self._report_s
+        try:
+            for span in self._report():
+                self.put(span)
+        except Exception as error:  # Spans that end must be processed still.
+            if not self._has_warned:
+                self._has_warned = True
+                warn_of(error)
+
     def _drop(self, reason: str, spans: int) -> None:
         """Count lost spans; the agent's threads may do so at the same time."""
         if not spans:
@@ -173,6 +196,7 @@ def _work(queue: weakref.ref[SpanQueue], delay_s: float) -> Generator[float, Non
     """Process batches while the queue exists; no reference here keeps it alive while it waits."""
     yield delay_s
     while (held := queue()) is not None:
+        held._add_reports()
         while held._take_some():
             pass
         if held._closed:

@@ -25,7 +25,7 @@ from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.postponement import AskedTraces, WaitingSpans
 from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store.locks import DamagedFileError, StoreError
-from looptrace.collector.store.retention import CAUSES, Retention, texts_of
+from looptrace.collector.store.retention import CAUSES, KeptTimes, Retention, texts_of
 from looptrace.collector.store.tables.removal import set_aside
 from looptrace.collector.store.writer import Writer, writing
 from looptrace.collector.worker import Worker
@@ -94,6 +94,8 @@ class Archiver:
         self._settings = settings
         self._log = log
         self._limits = settings.server
+        by_service = {name: each.days for each in settings.retention for name in each.services}
+        self._kept = KeptTimes(settings.server.retention_days, by_service)
         self._detected_seq = detected_seq
         self._on_ready = on_ready
         self._asked = AskedTraces()
@@ -282,9 +284,9 @@ class Archiver:
     def _expire(self, writer: Writer) -> None:
         for loss in writer.find_again():
             _logger.warning("%s", loss)
-        limits, before = self._limits, self.retention
+        before = self.retention
         self.retention, gone = writer.expire(
-            limits.retention_days, limits.retention_bytes_max, time.time_ns()
+            self._kept, self._limits.retention_bytes_max, time.time_ns()
         )
         self.expired.update(day.cause for day in gone)
         for text in texts_of(gone):

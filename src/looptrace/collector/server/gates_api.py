@@ -23,9 +23,7 @@ from starlette.routing import Route
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.gates.decisions import GateError
-from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.waiting import unless_decided
-from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.report.escalation import Escalation, PastNote, escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
 from looptrace.analyzer.schema.turns import IS_STEP
@@ -74,6 +72,7 @@ TASK_PATH = TASKS_PATH + "/{id:path}"
 GATES_MAX = TASKS_MAX = 1_000
 _MARKDOWN = "text/markdown"
 _NO_GATE = "There is no such gate, or the id is the beginning of several."
+NO_TURNS_YET = "the turns of this gate are not in the store yet; ask again"
 _NO_TURNS = "Markdown was asked for, and the turns are not in the store yet; ask again."
 
 
@@ -171,7 +170,7 @@ class GatesApi:
         said = (request.path_params["id"], body.decision, body.note)
         who = request.scope.get(WHO) or body.who
         try:
-            gate = await run_in_threadpool(self.resolve_gate, *said, who)
+            gate = await run_in_threadpool(self.resolve_gate, *said, who, body.add)
         except GateError as error:
             return refused(error)
         return answer_of(GateAnswer(gate))
@@ -275,9 +274,14 @@ class GatesApi:
         return TaskList(listed, table.height)
 
     def resolve_gate(
-        self, gate_id: str, decision: str, note: str | None, who: str | None
+        self,
+        gate_id: str,
+        decision: str,
+        note: str | None,
+        who: str | None,
+        add: float | None = None,
     ) -> StoredGate:
-        """Record the decision of a person, and notify the agent at once.
+        """Record the decision of a person, and what it adds to a budget; notify agents at once.
 
         Raises:
             GateError: if there is no such gate or decision, the gate is no longer open, or the
@@ -285,7 +289,7 @@ class GatesApi:
         """
         check_writable(self.store_dir)
         with reader.open_gates(self.store_dir) as gates:
-            gate = gates.resolve(gate_id, decision, note, who=who)
+            gate = gates.resolve(gate_id, decision, note, who=who, add=add)
         self.decided()
         return gate
 
@@ -307,33 +311,33 @@ class GatesApi:
 
     def _gate(self, gate_id: str, *, markdown: bool) -> Response:
         details = self.gate_details(gate_id)
-        with reader.open_gates(self.store_dir) as gates:
-            events = [event for _, event in gates.events(task=details.gate.task)]
-            whole_id = details.gate.id
-            finding, opinion = gates.finding(whole_id), gates.opinions(whole_id).get(whole_id)
-        report = self._report(details, events, finding, opinion)
+        report = self._report(details)
         if markdown:
             if report is None:
-                return wrong(
-                    HTTPStatus.SERVICE_UNAVAILABLE,
-                    "the turns of this gate are not in the store yet; ask again",
-                )
+                return wrong(HTTPStatus.SERVICE_UNAVAILABLE, NO_TURNS_YET)
             return Response(escalation_markdown(report), media_type=_MARKDOWN)
         text = escalation_json(report, self.settings.directives) if report else "null"
         report_json = msgspec.Raw(text.encode())
         return answer_of(ShownGate(details.gate, details.event, details.notes, report_json))
 
-    def _report(
-        self,
-        details: GateDetails,
-        events: list[GateEvent],
-        finding: Finding | None,
-        opinion: Opinion | NoOpinion | None,
-    ) -> Escalation | None:
+    def report_markdown(self, gate_id: str) -> str | None:
+        """Return the report on a gate for a debugging agent; None where its turns are not stored.
+
+        Raises:
+            GateError: if there is no gate with this id.
+        """
+        report = self._report(self.gate_details(gate_id))
+        return escalation_markdown(report) if report else None
+
+    def _report(self, details: GateDetails) -> Escalation | None:
         """Return the report on a gate; None where its turns are not in the store.
 
         Only gates that an earlier version opened have no finding.
         """
+        gate_id = details.gate.id
+        with reader.open_gates(self.store_dir) as gates:
+            events = [event for _, event in gates.events(task=details.gate.task)]
+            finding, opinion = gates.finding(gate_id), gates.opinions(gate_id).get(gate_id)
         finding = finding or self._detected(details)
         turns = None if finding is None else reader.read_turns_around(self.store_dir, finding)
         if finding is None or turns is None:

@@ -49,7 +49,9 @@ _ADD = "INSERT INTO requests (received_ns, spans, digest, body) VALUES (?, ?, ?,
 _LISTED = """
     SELECT seq, spans, length(body) FROM requests WHERE seq > ? AND seq <= ? ORDER BY seq
 """
-_READ = "SELECT seq, digest, body FROM requests WHERE seq > ? AND seq <= ? ORDER BY seq"
+_READ = (
+    "SELECT seq, digest, body, received_ns FROM requests WHERE seq > ? AND seq <= ? ORDER BY seq"
+)
 _LAST = "SELECT coalesce(max(seq), 0) FROM requests"
 _SIZES = """
     SELECT coalesce(sum(length(body)), 0), coalesce(sum(spans), 0)
@@ -97,6 +99,7 @@ class Logged:
     seq: int
     spans: pl.DataFrame
     has_more: bool
+    received_ns: Sequence[int] = ()  # of each row
 
 
 def spans_waiting(store_dir: Path) -> int:
@@ -243,13 +246,13 @@ class IngestLog:
             return None
         rows = self._rows(_READ, after_seq, last_seq)
         tables = [SPAN_SCHEMA.to_frame()]
-        for seq, check, body in rows:
+        for seq, check, body, _ in rows:
             table = unpacked(check, body)
             if table is None:
                 self._set_aside(seq)
             else:
                 tables.append(table)
-        return Logged(last_seq, pl.concat(tables), has_more)
+        return Logged(last_seq, pl.concat(tables), has_more, [row[-1] for row in rows])
 
     def drop(
         self, seq: int, postponed: Sequence[Postponed] = (), stored: Sequence[int] = ()

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -19,11 +19,14 @@ from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.engine.live import Fed
 from looptrace.analyzer.engine.live_outages import OutageWatch
 from looptrace.analyzer.engine.live_spans import LiveSpans
-from looptrace.analyzer.engine.live_task import HORIZON_S
-from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S
+from looptrace.analyzer.gates.events import GateEvent, with_service_versions
 from looptrace.analyzer.gates.resolutions import resolution_turns, with_decisions
+from looptrace.analyzer.gates.silences import Inhibition
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.understanding import NOTHING_SEEN, Understood
+from looptrace.analyzer.report.wording import outage_text
+from looptrace.analyzer.schema.service_versions import versions_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import AT, TURN_SCHEMA, Turn
 from looptrace.analyzer.settings.sections import Settings
@@ -37,8 +40,9 @@ from looptrace.collector.server.detection.backlog import (
 )
 from looptrace.collector.server.detection.stored_tasks import StoredTasks
 from looptrace.collector.server.ingest_log import IngestLog, Logged
-from looptrace.collector.server.receiver.receiver_metrics import number
+from looptrace.collector.server.receiver.receiver_metrics import Durations, number
 from looptrace.collector.store import reader
+from looptrace.collector.store.buckets.spending import stored_spending
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import DamagedFileError, StoreError
 from looptrace.collector.store.unanswered import attend
@@ -63,8 +67,12 @@ FORGET_EVERY_S = 3_600
 MEND_SHARE_MAX = 0.1
 # How often it is counted how much of the spans was understood.
 UNDERSTOOD_EVERY_S = 2.0
+# The bounds of the histogram of detections: from the next look at the log to minutes of lag.
+DETECTED_BOUNDS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
 # A trace that was active this long before a start may go on after it.
 TRACES_GO_ON_S = 3_600
+# Traces of which the version of the service is held.
+TRACES_MAX = 20_000
 
 
 @dataclass(slots=True)
@@ -95,9 +103,10 @@ class DetectorCounts:
 
 @dataclass(slots=True)
 class Shown:
-    """How much of the spans was understood, which other threads read."""
+    """How much of the spans was understood, and how long detection took; other threads read it."""
 
     understood: Understood = NOTHING_SEEN
+    detected: Durations = field(default_factory=partial(Durations, DETECTED_BOUNDS_S))
 
 
 class LiveDetector:
@@ -212,6 +221,8 @@ class _Judge:
         tasks_max = settings.server.tasks_max
         self._sameness, self._dialects = settings.policy.sameness, settings.policy.dialects
         self._live = LiveSpans(settings.policy, self._recall, tasks_max)
+        if settings.policy.budgets.limits:
+            self._live.engine.ledger.take(stored_spending(store_dir))
         self._live.traces.join(gates.session_names())
         self._renamed: dict[str, str] = {}  # sessions whose names are not yet recorded
         self._outages = OutageWatch(settings.outages)
@@ -231,6 +242,8 @@ class _Judge:
         self._touched: set[str] = set()  # the traces of which all turns are in the backlog
         self._replayed_traces: Collection[str] = ()  # while turns of these are made again
         self._opened_by = dict(gates.tasks_and_traces())
+        # The versions of services, by trace and service.
+        self._versions: BoundedDict[tuple[str, str], str] = BoundedDict(TRACES_MAX)
         self._forget_s = time.monotonic() + FORGET_EVERY_S
         self._mend_s = time.monotonic()  # not before this
         self._waiting, self._attend_s = settings.waiting, time.monotonic()
@@ -309,6 +322,7 @@ class _Judge:
             self._note(self._live.feed(with_decisions(turns, decided, self._sameness)).states)
         if not self._counts.is_current:
             self._replayed.add(turns)
+        self._versions |= versions_of(spans)
         self._live.know(spans)
 
     @contextmanager
@@ -323,13 +337,14 @@ class _Judge:
         """Process some of the backlog, with all known turns of its tasks, and then new spans."""
         new = came.spans if came else SPAN_SCHEMA.to_frame()
         spans = backlog.take(SPANS_A_TICK, new).sort("end_ns")
+        self._versions |= versions_of(spans)
         with self._failing(self._counts.seq), self._replaying(self._touched):
             rows = self._live.replay(spans.iter_slices(SPANS_A_TICK))
             turns = pl.DataFrame(rows, TURN_SCHEMA, orient="row")
             fed = self._live.feed(with_decisions(turns, self._gates.resolutions(), self._sameness))
+            self._tell_outages(rows)
             self._note_fed(len(rows), fed, is_whole=is_last)
             self._replayed.replace(turns)
-            self._tell_outages(rows)
         with self._failing(self._counts.seq):
             news = self._note_taken(new)
             self._replayed.add(pl.DataFrame(news, TURN_SCHEMA, orient="row"))
@@ -379,6 +394,8 @@ class _Judge:
             self._note_taken(logged.spans)
         self._counts.seq = logged.seq
         self._counts.spans += logged.spans.height
+        for received_ns in logged.received_ns:
+            self._shown.detected.add(max(0.0, (time.time_ns() - received_ns) / NS_PER_S))
 
     @contextmanager
     def _failing(self, seq: int) -> Iterator[None]:
@@ -394,9 +411,10 @@ class _Judge:
     def _note_taken(self, spans: pl.DataFrame) -> Sequence[Turn]:
         if self._stored.has_more:
             self._read_stored(names_of(spans, self._dialects))
+        self._versions |= versions_of(spans)
         turns, fed = self._live.take(spans)
-        self._note_fed(len(turns), fed)
         self._tell_outages(turns)
+        self._note_fed(len(turns), fed)
         return turns
 
     def _note_fed(self, turns: int, fed: Fed, *, is_whole: bool = True) -> None:
@@ -434,12 +452,11 @@ class _Judge:
             StoreError: if it does not work and the server ends; the log still has the spans.
         """
         seq = self._gates.last_seq()
+        events = with_service_versions([*fed.moved, *fed.events], self._versions)
         while True:
             try:
                 self._gates.add_session_names(self._names_anew())
-                new = self._gates.record(
-                    [*fed.moved, *fed.events], states, time.time_ns(), fed.openings
-                )
+                new = self._gates.record(events, states, time.time_ns(), fed.openings)
                 break
             except StoreError as error:
                 if self._pause(LOOK_EVERY_S):
@@ -455,7 +472,10 @@ class _Judge:
         return self._renamed
 
     def _tell_outages(self, turns: Sequence[Turn]) -> None:
-        """Log each outage once; tasks get the events of their own failures as usual."""
+        """Log each outage once; tasks get the events of their own failures as usual.
+
+        Those that go on hold back the pages of the gates that they cause.
+        """
         failed = [turn for turn in turns if turn[AT["failed"]]]
         if not failed:
             return
@@ -470,6 +490,23 @@ class _Judge:
                 about = (len(outage.sessions), outage.id, outage.error_kind)
                 # The text of the failure is content, and stays in the store.
                 _logger.warning("an outage in %d sessions at once: %s, %s", *about)
+        if self._outages.settings.inhibits:
+            self._gates.note_outages(self._inhibitions(), time.time_ns())
+
+    def _inhibitions(self) -> list[Inhibition]:
+        """Return the outages that go on."""
+        lasts_ns = (self._outages.settings.within_s + LATENESS_S) * NS_PER_S
+        return [
+            Inhibition(
+                outage.id,
+                outage.signature,
+                frozenset(outage.sessions),
+                outage.last_ns + lasts_ns,
+                outage_text(outage),
+            )
+            for outage in self._outages.held
+            if outage.last_ns + lasts_ns > time.time_ns()
+        ]
 
     def _forget_outages(self, now_ns: int) -> None:
         self._outages.forget(now_ns)

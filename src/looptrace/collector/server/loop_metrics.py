@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import polars as pl
 
 from looptrace import queries
+from looptrace.analyzer.detect.prices import Prices
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.normalize.understanding import COUNTS
 from looptrace.collector.server.ingest_log import IngestLog
@@ -65,6 +67,7 @@ class LoopMetrics:
     detection: DetectorCounts
     shown: Shown
     version: Callable[[], Hashable]  # of the store's findings
+    prices: Prices | None = None
     _events: Counter[tuple[str, str]] = field(default_factory=Counter)
     _seq: int = 0
     _gates: pl.DataFrame = field(default_factory=_GATE_ROWS.to_frame)
@@ -86,6 +89,13 @@ class LoopMetrics:
                 self._understood,
                 "gauge",
                 labels=("became",),
+            ),
+            Instrument(
+                "looptrace.detection.seconds",
+                "Time from the arrival of a request to the events of its spans being recorded.",
+                self.shown.detected.read,
+                "histogram",
+                ("le",),
             ),
             Instrument(
                 "looptrace.detection.lag_seconds",
@@ -157,6 +167,13 @@ class LoopMetrics:
                 ("kind",),
             ),
             Instrument(
+                "looptrace.loops.money",
+                "What models cost inside the stored loops, by currency; only with prices.",
+                self._money,
+                "gauge",
+                ("currency",),
+            ),
+            Instrument(
                 "looptrace.loops.seconds",
                 "Time inside the stored loops.",
                 lambda: {(): self._cost("seconds")},
@@ -217,12 +234,21 @@ class LoopMetrics:
             if version != self._costs_of:
                 self._costs_of = version
                 try:
-                    days = ask_each(self.store_dir, {"": queries.load(_COST_QUERY).sql})[""]
-                    names = ("loops", "seconds", "input_tokens", "output_tokens")
-                    self._costs = {each: float(sum(day[each] for day in days)) for each in names}
+                    days = self._days_of_costs()
+                    names = ("loops", "seconds", "input_tokens", "output_tokens", "money")
+                    self._costs = {
+                        each: float(sum(day[each] or 0 for day in days)) for each in names
+                    }
                 except (StoreError, QueryError) as error:
                     _logger.warning("%s", error)
             return self._costs.get(name, 0.0)
+
+    def _days_of_costs(self) -> list[dict[str, Any]]:
+        sql = queries.load(_COST_QUERY).sql
+        return ask_each(self.store_dir, {_COST_QUERY: sql}, self.prices)[_COST_QUERY]
+
+    def _money(self) -> Values:
+        return {(self.prices.currency,): self._cost("money")} if self.prices else {}
 
     def _lag(self) -> Values:
         try:

@@ -7,11 +7,13 @@ fixed here, and the number of label sets has a limit, whatever clients send.
 from __future__ import annotations
 
 import logging
+import math
 import platform
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from http import HTTPStatus
 from itertools import islice
@@ -50,12 +52,16 @@ from looptrace.collector.server.receiver.receiver_metrics import (
 from looptrace.collector.store.layout import GATES_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.outbox import Endpoint, Outbox
+from looptrace.collector.store.tables.parquet import ANYWHERE, TABLES
 from looptrace.rules.vocabulary import NS_PER_S
 
 _logger = logging.getLogger(__name__)
 
 # The most label sets of one instrument; the first ones are shown.
 LABEL_SETS_MAX = 100
+# How often the sizes of all files are looked at.
+SIZES_EVERY_S = 30.0
+_OTHER = "other"
 # The key of a histogram's sum, beside its bounds.
 SUM = "sum"
 _SCOPE = "looptrace"
@@ -150,6 +156,12 @@ def of_counts(counts: ReceiverCounts) -> list[Instrument]:
             "histogram",
             ("le",),
         ),
+        Instrument(
+            "looptrace.receiver.connections",
+            "Open connections of HTTP.",
+            lambda: {(): len(counts.connections)},
+            "gauge",
+        ),
         *(
             Instrument(
                 f"looptrace.receiver.{part}", doc, by_reason(part, names), labels=("reason",)
@@ -178,8 +190,8 @@ def of_fields(part: str, state: object) -> list[Instrument]:
     ]
 
 
-def of_store(store_dir: Path) -> list[Instrument]:
-    """Return the instruments of the webhooks' events that wait, and of the room of the store."""
+def of_webhooks(store_dir: Path, results: Callable[[], Values]) -> list[Instrument]:
+    """Return the instruments of webhooks, whose tries have `results`."""
 
     def endpoints() -> list[Endpoint]:
         try:
@@ -192,14 +204,13 @@ def of_store(store_dir: Path) -> list[Instrument]:
     def age_s(since_ns: int | None) -> float:
         return 0.0 if since_ns is None else max(0.0, (time.time_ns() - since_ns) / NS_PER_S)
 
-    def free() -> Values:
-        try:
-            return {(): float(shutil.disk_usage(store_dir).free)}
-        except OSError as error:
-            _logger.warning("%s: its free space is not known (%s)", store_dir, error.strerror)
-            return {}
-
     return [
+        Instrument(
+            "looptrace.webhooks.results",
+            "Results of tries: delivered, failed, dead, disabled; error is the server's own.",
+            results,
+            labels=("endpoint", "result"),
+        ),
         Instrument(
             "looptrace.webhooks.waiting",
             "Events that wait to be sent.",
@@ -215,9 +226,64 @@ def of_store(store_dir: Path) -> list[Instrument]:
             ("endpoint",),
         ),
         Instrument(
+            "looptrace.webhooks.is_disabled",
+            "1 while an endpoint is disabled, until a person enables it.",
+            lambda: {(each.name,): float(each.disabled_ns is not None) for each in endpoints()},
+            "gauge",
+            ("endpoint",),
+        ),
+    ]
+
+
+def of_store(store_dir: Path) -> list[Instrument]:
+    """Return the instruments of the size of a store, and of the room that it has."""
+
+    def free() -> Values:
+        try:
+            return {(): float(shutil.disk_usage(store_dir).free)}
+        except OSError as error:
+            _logger.warning("%s: its free space is not known (%s)", store_dir, error.strerror)
+            return {}
+
+    return [
+        Instrument(
+            "looptrace.store.bytes",
+            "Size of the store's files, in bytes, by table; `other` is the log, gates and notes.",
+            _Sizes(store_dir).read,
+            "gauge",
+            ("table",),
+        ),
+        Instrument(
             "looptrace.store.free_bytes", "Free space of the store's disk, in bytes.", free, "gauge"
         ),
     ]
+
+
+class _Sizes:
+    """The sizes of a store's files, which are looked at again after a while."""
+
+    def __init__(self, store_dir: Path) -> None:
+        self._dir = store_dir
+        self._sizes: Values = {}
+        self._looked_s = -math.inf
+
+    def read(self) -> Values:
+        """Return the bytes of each table, and of the other files."""
+        if time.monotonic() - self._looked_s > SIZES_EVERY_S:
+            files = {table: (self._dir / table).glob(ANYWHERE) for table in TABLES}
+            files[_OTHER] = self._dir.glob("*")
+            self._sizes = {(name,): _bytes_in(paths) for name, paths in files.items()}
+            self._looked_s = time.monotonic()
+        return self._sizes
+
+
+def _bytes_in(paths: Iterable[Path]) -> float:
+    """Return the size of files, of which some may go meanwhile."""
+    size = 0
+    for path in paths:
+        with suppress(FileNotFoundError):
+            size += path.stat().st_size if path.is_file() else 0
+    return float(size)
 
 
 def routes(

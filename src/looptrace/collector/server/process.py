@@ -93,6 +93,16 @@ def end() -> NoReturn:
     os._exit(0)
 
 
+def begin_again(*options: str) -> NoReturn:
+    """Replace the process by one with the same command, which has nothing in memory.
+
+    The options are added to it.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    os.execv(sys.executable, [*sys.orig_argv, *options])  # noqa: S606 - It is the command that runs.
+
+
 def allow_files(limits: Limits) -> Limits:
     """Raise the limit of open files to the most that the user allows.
 

@@ -44,8 +44,14 @@ from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
 from looptrace.collector.server.metrics import Metrics
 from looptrace.collector.server.receiver.grpc_certificates import grpc_certificates
 from looptrace.collector.server.receiver.grpc_receiver import grpc_server
-from looptrace.collector.server.receiver.http_receiver import BACKLOG, otlp_routes, uvicorn_options
+from looptrace.collector.server.receiver.http_receiver import otlp_routes, uvicorn_options
 from looptrace.collector.server.receiver.pipeline import Pipeline
+from looptrace.collector.server.receiver.ports import (
+    ServeError,
+    address_text,
+    listening,
+    port_error,
+)
 from looptrace.collector.server.receiver.receiver_metrics import Instrument, ReceiverCounts
 from looptrace.collector.server.shards.router import Shards, shards_of
 from looptrace.collector.server.streams.event_feed import Changes, EventFeed
@@ -53,7 +59,6 @@ from looptrace.collector.store import layout, writer
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import DamagedFileError
 from looptrace.collector.webhooks.dispatcher import Dispatcher
-from looptrace.errors import InputError
 
 _logger = logging.getLogger(__name__)
 
@@ -68,8 +73,8 @@ _STORED_WAIT_S = 2.0
 _STORED_LOOK_S = 0.02
 
 
-class ServeError(InputError):
-    """The server cannot start; the message is one line that says why and what to do."""
+# Returns the routes of erasures in a store, from what starts the server again.
+Erasures = Callable[[Path, Callable[[], None]], Sequence[Route]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,7 @@ class Options:
     judge: Judge | None = None
     shard: str | None = None  # its address among several servers
     page: Callable[[Service, Options], Page] | None = None  # None serves machines alone
+    erasures: Erasures = lambda *_: ()  # routes
     reload: process.Reload | None = None  # what SIGHUP does, if anything
 
 
@@ -100,6 +106,8 @@ class Addresses:
 class Service:
     """The parts of a server behind its ports."""
 
+    on_restart: Callable[[], None] = staticmethod(lambda: None)  # while nothing serves
+
     def __init__(self, options: Options) -> None:
         """Open the store and start the threads, which catch up with what the log still has.
 
@@ -111,6 +119,7 @@ class Service:
         reserve.make_room(options.store_dir)
         writer.prepare(options.store_dir)
         self.changes, self.counts = Changes(), ReceiverCounts()
+        self._erasures = options.erasures
         key = content_key(options.store_dir)
         self.log = log_of(options.store_dir, settings.server.log_bytes_max)
         self.detector = LiveDetector(
@@ -129,10 +138,9 @@ class Service:
         )
         self.feed = EventFeed(options.store_dir, self.changes, settings.directives)
         self.dispatcher = self._dispatcher(options)
-        to = options.export_to
+        to, judge = options.export_to, options.judge
         self.exporter = GateExporter(options.store_dir, to) if to else None
         wakes = (self.detector.wake, self.archiver.ask)
-        judge = options.judge
         self.judge = GateJudge(options.store_dir, judge, settings.judge, *wakes) if judge else None
         if not self.log.is_fixed:
             self.archiver.start()  # All listeners of events exist now.
@@ -144,8 +152,8 @@ class Service:
         reduced = partial(with_content, content=options.content, key=key, dialects=dialects)
         self.shards = self._shards(options, key)
         self.pipeline = Pipeline(self.shards or self.log, settings.server, self.counts, reduced)
-        shown = (self.detector.counts, self.detector.shown)
-        self.loops = LoopMetrics(options.store_dir, self.log, *shown, self.archiver.version)
+        of_loops = (self.detector.counts, self.detector.shown, self.archiver.version)
+        self.loops = LoopMetrics(options.store_dir, self.log, *of_loops, settings.prices)
         self.metrics = Metrics(self.instruments(), os.environ)
         self.gates = GatesApi(
             options.store_dir, settings, self.feed, self.detector.wake, self._stored
@@ -168,10 +176,15 @@ class Service:
             *otlp_routes(self.pipeline),
             *(self.shards.routes() if self.shards else ()),
             *self.gates.routes(),
+            *self._erasures(self.gates.store_dir, self.restart),
             *metrics.routes(
                 self.metrics, self.checks(), lambda: self.detector.counts.backlog_spans
             ),
         ]
+
+    def restart(self) -> None:
+        """Stop, and start again."""
+        self.on_restart()
 
     def checks(self) -> dict[str, Callable[[], bool]]:
         """Return the health check of each part; where the store is only read, none runs."""
@@ -192,20 +205,21 @@ class Service:
             Instrument(
                 "looptrace.storing.expired_parts",
                 "Deleted parts of the store, each the spans, turns and findings of a day; the "
-                "cause is age or size.",
+                "cause is age, size or service.",
                 lambda: {(cause,): days for cause, days in self.archiver.expired.items()},
                 labels=("cause",),
             ),
             *self.loops.instruments(),
+            Instrument(
+                "looptrace.streams.open",
+                "Streams of gate events that agents and people follow now.",
+                lambda: {(): self.feed.open_streams},
+                "gauge",
+            ),
+            *metrics.of_webhooks(self.loops.store_dir, self.dispatcher.results),
             *metrics.of_store(self.loops.store_dir),
             *self.log.instruments(),
             *(self.shards.instruments() if self.shards else ()),
-            Instrument(
-                "looptrace.webhooks.results",
-                "Results of tries: delivered, failed, dead, disabled; error is the server's own.",
-                lambda: {(*key,): count for key, count in self.dispatcher.results().items()},
-                labels=("endpoint", "result"),
-            ),
         ]
 
     def on_store_error(self, error: Exception) -> None:
@@ -250,8 +264,10 @@ class Service:
         self.log.close()
 
 
-async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
+async def serve(options: Options, ready: Callable[[Addresses], None]) -> bool:
     """Serve until SIGTERM or SIGINT, which ends the process within 5 s; a second one does at once.
+
+    Returns whether it is to be started again, because an erasure waits.
 
     Raises:
         AccessError: if its address needs tokens or certificates that it does not have. ServeError:
@@ -262,13 +278,13 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> None:
     process.return_memory()
     server = process.allow_files(options.settings.server)
     options = replace(options, settings=replace(options.settings, server=server))
-    with _listening(options.access.host, options.http_port, "--http-port") as listener:
+    with listening(options.access.host, options.http_port, "--http-port") as listener:
         if options.grpc_port is not None:
-            with _listening(options.access.host, options.grpc_port, "--grpc-port"):
+            with listening(options.access.host, options.grpc_port, "--grpc-port"):
                 pass  # gRPC would write a line of its own about a port that it cannot open.
         service = Service(options)
         try:
-            await _serve(options, service, listener, ready)
+            return await _serve(options, service, listener, ready)
         finally:
             await asyncio.to_thread(service.close)
 
@@ -278,7 +294,7 @@ async def _serve(
     service: Service,
     listener: socket.socket,
     ready: Callable[[Addresses], None],
-) -> None:
+) -> bool:
     access = options.access
     page = options.page(service, options) if options.page else None
     machines = Starlette(
@@ -301,19 +317,23 @@ async def _serve(
         options.reload.http = http.config.ssl
         options.reload.on_signal()
     async with _grpc(options, service.pipeline) as grpc_port:
+        service.on_restart = lambda: _stop(http, service.changes, again=True)
         _on_signals(lambda: _stop(http, service.changes))
         ready(
             Addresses(
-                f"{_scheme(access)}://{_address(access.host, listener.getsockname()[1])}",
-                None if grpc_port is None else _address(access.host, grpc_port),
+                f"{_scheme(access)}://{address_text(access.host, listener.getsockname()[1])}",
+                None if grpc_port is None else address_text(access.host, grpc_port),
             )
         )
         with process.quick_to_answer():
             await http.serve(sockets=[listener])
+    return http.starts_again
 
 
 class _Http(uvicorn.Server):
     """uvicorn's server without its signal handlers: gRPC has to stop as well."""
+
+    starts_again = False
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -329,7 +349,7 @@ async def _grpc(options: Options, pipeline: Pipeline) -> AsyncIterator[int | Non
         return
     access = options.access
     server = grpc_server(pipeline, [AccessInterceptor(access)])
-    at = _address(access.host, options.grpc_port)
+    at = address_text(access.host, options.grpc_port)
     try:
         certificates = grpc_certificates(access)
         if options.reload:
@@ -338,32 +358,13 @@ async def _grpc(options: Options, pipeline: Pipeline) -> AsyncIterator[int | Non
         port = secured or server.add_insecure_port(at)
     except RuntimeError as error:
         raise ServeError(
-            _port_error(access.host, options.grpc_port, "--grpc-port", "see the line above")
+            port_error(access.host, options.grpc_port, "--grpc-port", "see the line above")
         ) from error
     await server.start()
     try:
         yield port
     finally:
         await server.stop(_REQUESTS_END_S)
-
-
-@contextmanager
-def _listening(host: str, port: int, option: str) -> Iterator[socket.socket]:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        raise ServeError(_port_error(host, port, option, error.strerror or str(error))) from error
-    with listener:
-        # asyncio sets it for sockets that name their protocol, which this one does not; without it
-        # each answer on a connection that is kept waits 40 ms for the client.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        yield listener
-
-
-def _port_error(host: str, port: int, option: str, reason: str) -> str:
-    reason = reason.partition(" (")[0]  # Python adds in brackets what it tried.
-    return f"port {port} of {host} cannot be opened ({reason}); see --host and {option}."
 
 
 def _on_signals(stop: Callable[[], None]) -> None:
@@ -382,19 +383,12 @@ def _on_signals(stop: Callable[[], None]) -> None:
         loop.add_signal_handler(number, heard)
 
 
-def _stop(http: _Http, changes: Changes) -> None:
+def _stop(http: _Http, changes: Changes, *, again: bool = False) -> None:
     _logger.info("stopping")
+    http.starts_again = again  # Who stops it meanwhile means it.
     changes.end()
     http.should_exit = True
 
 
 def _scheme(access: Access) -> str:
     return "https" if access.cert_file else "http"
-
-
-def _address(host: str, port: int) -> str:
-    return f"{_bracketed(host)}:{port}"
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -107,6 +107,15 @@ def standing_of(store: GateStore) -> pl.DataFrame:
     return store.table(_STANDING, _STANDING_SCHEMA)
 
 
+def opened_gates(store: GateStore) -> pl.DataFrame:
+    """Return the task, times, loop count, status and decision of each gate.
+
+    Raises:
+        StoreError: if the store cannot be read.
+    """
+    return store.table(_OPENED, _GATES)
+
+
 def metrics_of(store: GateStore, worked: pl.DataFrame, loop_ids: pl.DataFrame) -> GateMetrics:
     """Count the contents of a gate store.
 
@@ -118,8 +127,8 @@ def metrics_of(store: GateStore, worked: pl.DataFrame, loop_ids: pl.DataFrame) -
     """
     # A task that became a part of another is no longer counted.
     loops, gates = (
-        store.table(sql, schema).join(worked, on="task", how="semi")
-        for sql, schema in ((_TOLD, _LOOPS), (_OPENED, _GATES))
+        table.join(worked, on="task", how="semi")
+        for table in (store.table(_TOLD, _LOOPS), opened_gates(store))
     )
     loops = loops.join(loop_ids, on="id", how="left").with_columns(pl.coalesce("loop", "id"))
     tasks, resolved = worked["task"].n_unique(), gates.filter(status="resolved")

@@ -81,6 +81,7 @@ _GATE_COLUMNS = (
     ),
     Column("note", _TEXT, "text", "what the person wrote", f"{_UNRESOLVED}, or without a note"),
     Column("incident", _TEXT, "id", "the incident: `incidents.id`"),
+    Column("service_version", _TEXT, "name", "version of the service", "it is unknown"),
 )
 _INCIDENT_COLUMNS = (
     Column("id", _TEXT, "id", "the incident, the same in every store"),
@@ -100,6 +101,18 @@ _INCIDENT_COLUMNS = (
     Column("input_tokens", _INT, "tokens", "tokens that models had read meanwhile"),
     Column("output_tokens", _INT, "tokens", "tokens that models had written meanwhile"),
     Column("owner", _TEXT, "name", "whose it is", "nobody's"),
+    Column(
+        "versions", pl.List(pl.String()), "names", "versions of the service (`service.version`)"
+    ),
+    Column(
+        "resolved_in",
+        _TEXT,
+        "name",
+        'of one that is resolved or back again: the last version before; "" for none known',
+    ),
+    Column("money", pl.Float64(), "`currency`", "what models cost meanwhile", "nothing was priced"),
+    Column("currency", _TEXT, "name", 'that of the prices; "" without prices'),
+    Column("back_in", _TEXT, "name", 'the version that brought it back; "" for none'),
 )
 _PIVOT_COLUMNS = (
     Column("event", _TEXT, "id", "event that issued it: `events.id`"),
@@ -138,14 +151,15 @@ GATE_VIEWS = {
             json_extract(body, '$.gate'), json_extract(body, '$.decision'),
             json_extract(body, '$.note'), json_extract(body, '$.trace_id'),
             json_extract(body, '$.span_id')
-        FROM events
+        FROM events WHERE type NOT IN ('endpoint_disabled', 'endpoint_enabled')
         """,
         _EVENT_COLUMNS,
     ),
     "gates": View(
         """
         SELECT id, event, task, rule, signature, why, loop_count, opened_ns, status, resolved_ns,
-            decision, note, incident
+            decision, note, incident,
+            (SELECT nullif(body ->> 'service_version', '') FROM events WHERE id = gates.event)
         FROM gates
         """,
         _GATE_COLUMNS,

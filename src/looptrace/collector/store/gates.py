@@ -19,9 +19,10 @@ from typing import Self
 
 import msgspec
 
+from looptrace.analyzer.detect.budgets.rules import BUDGET_NAMES
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.live_task import LATENESS_S
-from looptrace.analyzer.gates.decisions import PROGRESS, GateError, check_decision
+from looptrace.analyzer.gates.decisions import CANCEL, PROGRESS, GateError, check_decision
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.resolutions import Resolution
 from looptrace.analyzer.gates.state_machine import TaskState
@@ -30,6 +31,7 @@ from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.session_names import session_name
 from looptrace.collector.store.gate_file import queries
+from looptrace.collector.store.gate_file.budgets import check_no_amount
 from looptrace.collector.store.gate_file.incidents import Incidents
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from looptrace.collector.store.gate_file.tables import GATES
@@ -163,7 +165,7 @@ class GateStore(Incidents):
         elif event.type == "gate_resolved":
             said = (event.at_ns, event.decision, event.note, event.gate)
             self._sql.execute(queries.RESOLVE_GATE, said)
-        if event.id not in unsent and not self._is_paused(event):
+        if event.id not in unsent and not (event.is_left_alone or self._is_paused(event)):
             self._send_on(event, now_ns)
         return True
 
@@ -176,7 +178,8 @@ class GateStore(Incidents):
         """Give a known event the late names of its task and agent."""
         names = (event.id, event.task, event.agent)
         for task, agent in self._rows(queries.OLD_NAMES, *names):
-            self._sql.execute(queries.RENAME_EVENT, (*names, json_of(event)))
+            row = (*names, json_of(self._versioned(event)))
+            self._sql.execute(queries.RENAME_EVENT, row)
             late.parked.update(id_ for (id_,) in self._rows(queries.PARK_GATE, *names[:2]))
             self._sql.execute(queries.RENAME_GATE, (event.task, event.id))
             if task != event.task:
@@ -217,7 +220,7 @@ class GateStore(Incidents):
             if webhook.takes(event) and webhook.name not in but
             if webhook.name in passed_to or any(map(webhook.wants, about))
         ]
-        held = self._silenced(about[0], due_ns) if event.type in _SILENCED else None
+        held = self._held(event, about[0], due_ns) if event.type in _SILENCED else None
         if held and event.type != "gate_opened":
             return
         silence, due_ns = held or (None, due_ns)
@@ -278,14 +281,19 @@ class GateStore(Incidents):
         note: str | None,
         at_ns: int | None = None,
         who: str | None = None,
+        add: float | None = None,
     ) -> StoredGate:
         """Record the decision of a person, by default as of now; return the gate.
+
+        On a gate of a budget of several tasks a decision to go on is one on all of its open gates,
+        and adds an amount to the budget, or as much as the limit.
 
         It applies after the gate's opening, also where the agent's clock runs ahead, and takes
         effect when the task's turns are evaluated with `resolutions`.
 
         Raises:
-            GateError: if there is no such gate or decision, or the gate is no longer open.
+            GateError: if there is no such gate or decision, the gate is no longer open, or has no
+                budget to which something can be added.
             StoreError: if the file cannot be written.
         """
         check_decision(decision, note)
@@ -296,7 +304,12 @@ class GateStore(Incidents):
             if gate.status == "resolved" or gate.decision:
                 decided = gate.decision or "a message in the trace"
                 raise GateError(f"gate {gate.id} is already resolved, by {decided}.")
-            self._resolve(gate, decision, note, time.time_ns() if at_ns is None else at_ns, who)
+            at_ns = time.time_ns() if at_ns is None else at_ns
+            if gate.rule in BUDGET_NAMES and decision != CANCEL:
+                self._resolve_budget(gate, decision, note, at_ns, who, add)
+            else:
+                check_no_amount(gate, add)
+                self._resolve(gate, decision, note, at_ns, who)
             return self.gate(gate.id).gate
 
     def begin_waits(self, gate_ids: Iterable[str], now_ns: int) -> None:
@@ -338,7 +351,7 @@ class GateStore(Incidents):
             StoreError: if the file cannot be written.
         """
         rows = [
-            (each.id, each.at_ns, each.decision, each.note, each.trace_id, each.span_id)
+            (each.id, each.at_ns, each.decision, each.note, each.trace_id, each.span_id, each.added)
             for each in decided
         ]
         with self._transaction():

@@ -32,6 +32,8 @@ GATES_FILE = f"{NAME}.gates.db"
 AUDIT_FILE = f"{NAME}.audit.jsonl"
 
 
+# What a server was asked to erase, until the next start has done it, and then its result.
+ERASURE_FILE = f"{NAME}.erasure"
 LOG_FILE = f"{NAME}.log.db"  # Spans that a server acknowledged and has not stored yet.
 
 

@@ -8,31 +8,36 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.gates.agent_states import AgentState
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.webhook import Webhook
-from looptrace.collector.store.gate_file.tables import GATES, GateFile
-from looptrace.collector.store.sqlite_file import read_json
+from looptrace.analyzer.text.digests import digest
+from looptrace.collector.store.gate_file.attempts import KEPT_S, Attempts, Tried
+from looptrace.collector.store.gate_file.endpoint_events import (
+    ENDPOINT_EVENTS,
+    EndpointEvent,
+    EndpointEventType,
+)
+from looptrace.collector.store.gate_file.tables import GATES
+from looptrace.collector.store.sqlite_file import json_of, read_json
 from looptrace.rules.vocabulary import NS_PER_S
 
 # The most rows that wait for all endpoints together; each has its own share.
 ROWS_MAX = 100_000
-# Dead letters are kept this long, and rows that wait longer become dead letters.
-KEPT_S = 30 * 86_400
 
 _COUNT = "SELECT count(*) FROM outbox WHERE endpoint = ? AND dead_ns IS NULL"
-_ADD = "INSERT INTO outbox VALUES (?1, ?2, ?3, ?3, 0, NULL, NULL, ?4)"
+_ADD = "INSERT INTO outbox VALUES (?1, ?2, ?3, ?3, 0, NULL, NULL, ?4, 0)"
 _KNOW = "INSERT INTO endpoints (name) VALUES (?) ON CONFLICT (name) DO NOTHING"
 _DROP = "UPDATE endpoints SET dropped = dropped + 1 WHERE name = ?"
 _DUE = """
     SELECT events.body, outbox.tries, outbox.next_try_ns, opening.at_ns, gates.finding, (
         SELECT who FROM resolutions
         WHERE gate = gates.id AND at_ns > gates.opened_ns ORDER BY at_ns LIMIT 1
-    )
+    ), outbox.is_resent, events.type
     FROM outbox JOIN events ON events.id = outbox.event
     LEFT JOIN gates ON gates.id = json_extract(events.body, '$.gate')
     LEFT JOIN events AS opening ON opening.id = gates.event
@@ -59,10 +64,17 @@ _ENABLE = """
     UPDATE endpoints SET disabled_ns = NULL, disabled_why = NULL, failing_ns = NULL WHERE name = ?
 """
 _STATE = "SELECT failing_ns, disabled_ns FROM endpoints WHERE name = ?"
-_REPLAY = """
-    UPDATE outbox SET dead_ns = NULL, tries = 0, next_try_ns = ?1, created_ns = ?1
-    WHERE dead_ns >= ?2 AND (?3 IS NULL OR endpoint = ?3)
+_ENABLED = "SELECT name FROM endpoints WHERE name = ? AND disabled_ns IS NULL"
+_TELL = """
+    INSERT INTO events (id, type, task, agent, rule, finding, at_ns, body)
+    VALUES (?, ?, '', '', '', '', ?, ?)
 """
+_MESSAGE = "SELECT message FROM chat_messages WHERE endpoint = ? AND gate = ?"
+_KEEP_MESSAGE = """
+    INSERT INTO chat_messages SELECT ?1, id, ?3, ?4 FROM gates WHERE id = ?2
+    ON CONFLICT DO UPDATE SET message = ?3, at_ns = ?4
+"""
+_DROP_MESSAGE = "DELETE FROM chat_messages WHERE endpoint = ? AND gate = ?"
 _ENDPOINTS = """
     SELECT name,
         count(event) FILTER (WHERE dead_ns IS NULL AND NOT coalesce(held, 0)) AS pending,
@@ -91,6 +103,10 @@ _WAITING = """
     ORDER BY gates.id = ? DESC, opened_ns DESC, gates.id
 """
 _POSTPONE = "UPDATE outbox SET next_try_ns = ?, created_ns = ?1 WHERE event = ? AND endpoint = ?"
+_HOLD = """
+    UPDATE outbox SET silence = ?1, next_try_ns = ?2, created_ns = ?2
+    WHERE event = ?3 AND endpoint = ?4
+"""
 _BEGIN_PAGE = "INSERT INTO pages VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET told_ns = ?3"
 _END_PAGE = "DELETE FROM pages WHERE endpoint = ? AND gate = ?"
 # One message tells of all gates that wait.
@@ -101,6 +117,8 @@ _ABSORB = """
     )
 """
 _TELLING = ("gate_opened", "gate_unanswered")
+# Stands in place of a silence where no agent waits at a gate.
+_NOBODY_WAITS = "nobody waits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +144,20 @@ class GateBackground:
 class Delivery:
     """An event to be sent to an endpoint, and the number of tries."""
 
-    event: GateEvent
+    event: GateEvent | EndpointEvent
     endpoint: str
     tries: int
     next_try_ns: int
     gate: GateBackground | None = None  # where the event has one
     group: PageGroup | None = None  # where the endpoint groups gates
+    is_resent: bool = False  # A person asked for it.
+
+    @property
+    def key(self) -> str:
+        """The gate by which the endpoint knows what the event is about; "" for none."""
+        if isinstance(self.event, EndpointEvent):
+            return ""
+        return self.group.gate if self.group else self.event.gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +201,7 @@ def enqueue(
             sql.execute(_DROP, (webhook.name,))
 
 
-class Outbox(GateFile):
+class Outbox(Attempts):
     """One connection to the outbox of a gate store.
 
     Raises:
@@ -184,11 +210,17 @@ class Outbox(GateFile):
 
     def next(self, endpoint: str) -> Delivery | None:
         """Return the next delivery for an endpoint, due or not, or None."""
-        for body, tries, next_try_ns, opened_ns, found, who in self._rows(_DUE, endpoint):
-            event = read_json(body, GateEvent, self.path, GATES)
+        for body, tries, next_try_ns, opened_ns, found, who, resent, kind in self._rows(
+            _DUE, endpoint
+        ):
+            event: GateEvent | EndpointEvent
+            if kind in ENDPOINT_EVENTS:
+                event = read_json(body, EndpointEvent, self.path, GATES)
+            else:
+                event = read_json(body, GateEvent, self.path, GATES)
             finding = found and read_json(found, Finding, self.path, GATES)
             gate = None if opened_ns is None else GateBackground(opened_ns, finding, who)
-            return Delivery(event, endpoint, tries, next_try_ns, gate)
+            return Delivery(event, endpoint, tries, next_try_ns, gate, is_resent=bool(resent))
         return None
 
     def failing_ns(self, endpoint: str) -> int | None:
@@ -208,6 +240,8 @@ class Outbox(GateFile):
         end is that of the last gate.
         """
         event, name = delivery.event, delivery.endpoint
+        if isinstance(event, EndpointEvent):
+            return delivery
         rows = self._rows(_INCIDENT, event.gate) if event.gate else ()
         if not rows:
             return delivery
@@ -217,6 +251,9 @@ class Outbox(GateFile):
             for (body,) in self._rows(_WAITING, incident, event.gate)
         ]
         page = next(iter(self._rows(_PAGE, name, incident)), None)
+        group = PageGroup(incident, page[0] if page else event.gate, len(waiting))
+        if delivery.is_resent:
+            return replace(delivery, group=group)
         is_ended = event.type == "gate_resolved"
         is_late = event.type in _TELLING and not waiting
         is_known = page is not None and event.type == "gate_opened"
@@ -233,40 +270,71 @@ class Outbox(GateFile):
             return None
         if event.type in _TELLING:  # The one that waits, if that of the event does not.
             event = replace(waiting[0], id=event.id, type=event.type, at_ns=event.at_ns)
-        group = PageGroup(incident, page[0] if page else event.gate, len(waiting))
         return replace(delivery, event=event, group=group)
 
-    def delivered(self, delivery: Delivery, now_ns: int = 0) -> None:
-        """Delete a delivery that a receiver has accepted."""
+    def message(self, endpoint: str, gate: str) -> str | None:
+        """Return the id of an endpoint's chat message about a gate; None if there is none."""
+        rows = self._rows(_MESSAGE, endpoint, gate)
+        return rows[0][0] if rows else None
+
+    def forget_message(self, endpoint: str, gate: str) -> None:
+        """Forget an endpoint's chat message about a gate, which the chat no longer has."""
         with self._transaction():
-            if (group := delivery.group) and delivery.event.type in _TELLING:
-                self._sql.execute(_BEGIN_PAGE, (delivery.endpoint, group.gate, now_ns))
+            self._sql.execute(_DROP_MESSAGE, (endpoint, gate))
+
+    def delivered(self, delivery: Delivery, tried: Tried, message: str | None = None) -> None:
+        """Delete a delivery that a receiver has accepted; a chat gave it the id of a `message`."""
+        name, event, group = delivery.endpoint, delivery.event, delivery.group
+        # What is sent again after the end begins no page, which nothing would end.
+        is_told = group is not None and event.type in _TELLING and group.gates_open > 0
+        with self._transaction():
+            self._note(name, event.id, tried)
+            if group and is_told:
+                self._sql.execute(_BEGIN_PAGE, (name, group.gate, tried.at_ns))
             # Another process may have sent it, too.
-            if self._sql.execute(_TAKE, (delivery.event.id, delivery.endpoint)).rowcount:
-                self._sql.execute(_DELIVERED, (delivery.endpoint,))
-            if group and delivery.event.type in _TELLING:
-                about = (delivery.endpoint, delivery.event.type, group.incident)
-                self._sql.execute(_ABSORB, about)
-            elif group and delivery.event.type == "gate_resolved":
-                self._sql.execute(_END_PAGE, (delivery.endpoint, group.gate))
+            if self._sql.execute(_TAKE, (event.id, name)).rowcount:
+                self._sql.execute(_DELIVERED, (name,))
+            if group and is_told:
+                self._sql.execute(_ABSORB, (name, event.type, group.incident))
+            elif group and event.type == "gate_resolved":
+                self._sql.execute(_END_PAGE, (name, group.gate))
+            if message and event.type in _TELLING:
+                self._sql.execute(_KEEP_MESSAGE, (name, delivery.key, message, tried.at_ns))
+            elif event.type == "gate_resolved":
+                self._sql.execute(_DROP_MESSAGE, (name, delivery.key))
+
+    def leave(self, delivery: Delivery, until_ns: int) -> None:
+        """Leave a gate untold at which nobody waits, until somebody may; a reminder is dropped."""
+        key = delivery.event.id, delivery.endpoint
+        with self._transaction():
+            if delivery.event.type == "gate_opened":
+                self._sql.execute(_HOLD, (_NOBODY_WAITS, until_ns, *key))
+            else:
+                self._sql.execute(_TAKE, key)
 
     def failed(
         self,
         delivery: Delivery,
-        error: str,
-        now_ns: int,
+        tried: Tried,
         *,
         next_try_ns: int | None,
-        disabled_why: str | None,
+        disabled_why: str | None = None,
+        others: Sequence[Webhook] = (),
     ) -> None:
-        """Record a failed try: the time of the next one (None: a dead letter), and what it ends."""
+        """Record a failed try: the time of the next one (None: a dead letter), and what it ends.
+
+        The `others` hear of an endpoint that is disabled by it.
+        """
+        name, now_ns = delivery.endpoint, tried.at_ns
         dead_ns = now_ns if next_try_ns is None else None
-        row = (error, next_try_ns or delivery.next_try_ns, dead_ns)
+        row = (tried.error, next_try_ns or delivery.next_try_ns, dead_ns)
         with self._transaction():
-            self._sql.execute(_TRIED, (*row, delivery.event.id, delivery.endpoint))
-            self._sql.execute(_FAILING, (now_ns, delivery.endpoint))
+            self._note(name, delivery.event.id, tried)
+            self._sql.execute(_TRIED, (*row, delivery.event.id, name))
+            self._sql.execute(_FAILING, (now_ns, name))
             if disabled_why:
-                self._sql.execute(_DISABLE, (now_ns, disabled_why, delivery.endpoint))
+                self._sql.execute(_DISABLE, (now_ns, disabled_why, name))
+                self._tell("endpoint_disabled", name, disabled_why, now_ns, others)
 
     def reschedule(self, endpoint: str, now_ns: int, jump_ns: int, wait_ns_max: int) -> None:
         """Move the times of an endpoint by the jump of the clock.
@@ -277,20 +345,40 @@ class Outbox(GateFile):
             self._sql.execute(_RESCHEDULE, (endpoint, now_ns, jump_ns, wait_ns_max))
             self._sql.execute(_FAILING_SINCE, (endpoint, now_ns, jump_ns))
 
-    def enable(self, endpoint: str) -> bool:
-        """Enable an endpoint again; return whether there is one of this name."""
-        with self._transaction():
-            return bool(self._sql.execute(_ENABLE, (endpoint,)).rowcount)
+    def enable(self, endpoint: str, now_ns: int, webhooks: Sequence[Webhook] = ()) -> bool:
+        """Enable an endpoint again; return whether there is one of this name.
 
-    def replay(self, endpoint: str | None, since_ns: int, now_ns: int) -> int:
-        """Put the dead letters since a time back into the outbox; return their number."""
+        The others of the `webhooks` hear of it, if it was disabled.
+        """
         with self._transaction():
-            return self._sql.execute(_REPLAY, (now_ns, since_ns, endpoint)).rowcount
+            was_enabled = bool(self._rows(_ENABLED, endpoint))
+            is_known = bool(self._sql.execute(_ENABLE, (endpoint,)).rowcount)
+            if is_known and not was_enabled:
+                others = [each for each in webhooks if each.name != endpoint]
+                self._tell("endpoint_enabled", endpoint, "a person enabled it", now_ns, others)
+            return is_known
+
+    def _tell(
+        self,
+        kind: EndpointEventType,
+        endpoint: str,
+        reason: str,
+        now_ns: int,
+        others: Sequence[Webhook],
+    ) -> None:
+        """Tell other endpoints of one that is disabled or enabled."""
+        ((waiting,),) = self._rows(_COUNT, endpoint)
+        id_ = digest(f"{kind} {endpoint} {now_ns}")
+        event = EndpointEvent(id_, kind, endpoint, now_ns, reason, waiting)
+        self._sql.execute(_TELL, (id_, kind, now_ns, json_of(event)))
+        hearing = [each for each in others if not each.escalations_only]
+        enqueue(self._sql, id_, hearing, len(others) + 1, now_ns)
 
     def sweep(self, now_ns: int) -> None:
         """Delete old dead letters, and turn rows that waited too long into dead letters."""
         oldest_ns = now_ns - KEPT_S * NS_PER_S
         with self._transaction():
+            self._forget_old_attempts(now_ns)
             self._sql.execute("DELETE FROM outbox WHERE dead_ns < ?", (oldest_ns,))
             self._sql.execute(
                 "UPDATE outbox SET dead_ns = ? WHERE dead_ns IS NULL AND created_ns < ?",

@@ -1,17 +1,20 @@
 """Retention: which days of a store are deleted, announced a day before, and which were deleted.
 
-A day is as old as its newest span, by when that arrived in the store. Nothing is deleted that was
-not announced a day before, so that nobody loses data to a setting, or to a clock, by surprise.
+A day is as old as its newest span, by when that arrived in the store. Services with a time of their
+own go before the rest of a day, or stay longer. Nothing is deleted that was not announced a day
+before, so that nobody loses data to a setting, or to a clock, by surprise.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
+import polars as pl
 
 from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.report.wording import counted
@@ -26,19 +29,58 @@ from looptrace.collector.store.tables.parquet import (
     rows_of,
 )
 from looptrace.collector.store.tables.removal import delete_days
+from looptrace.collector.store.tables.service_rows import count_rows, delete_rows
 from looptrace.rules.vocabulary import NS_PER_S
 
 NOTICE_NS = DAY_S * NS_PER_S
 
-Cause = Literal["age", "size"]
+Cause = Literal["age", "size", "service"]
 CAUSES: dict[Cause, str] = {
     "age": "their spans arrived more than `retention_days` ago",
     "size": "the store has more than `retention_bytes_max`",
+    "service": "some services have another time (`[[retention]]`)",
 }
 
 
+class ServicePart(NamedTuple):
+    """Services of a day: `only` some, or all `but` some; without either, the whole day."""
+
+    only: tuple[str, ...] = ()
+    but: tuple[str, ...] = ()
+
+    def which(self) -> pl.Expr:
+        """Return the condition of their rows; a row without a service is of none of the named."""
+        named = pl.col("service").is_in([*self.only, *self.but]).fill_null(value=False)
+        return ~named if self.but else named
+
+
+_ALL = ServicePart()
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTimes:
+    """For how many days spans are kept: those of some services, and all others."""
+
+    days: int
+    by_service: Mapping[str, int] = field(default_factory=dict)
+
+    def expired(self, arrived: str, now_ns: int) -> ServicePart | None:
+        """Return the services of a day that arrived then that go; None where none does."""
+        every = (self.days, *self.by_service.values())
+        gone = {days for days in every if arrived < utc_day(now_ns - days * DAY_S * NS_PER_S)}
+        if gone.issuperset(every):
+            return _ALL
+        named = sorted(name for name, days in self.by_service.items() if days in gone)
+        if self.days in gone:
+            return ServicePart(but=tuple(sorted(self.by_service.keys() - {*named})))
+        return ServicePart(tuple(named)) if named else None
+
+
 class ExpiringDay(msgspec.Struct, frozen=True):
-    """A day that is to be deleted, why, how much it has, and since when that is announced."""
+    """A day that is to be deleted, why, how much it has, and since when that is announced.
+
+    Of its services `only` some may go, or all `but` some.
+    """
 
     day: str
     cause: Cause
@@ -46,6 +88,13 @@ class ExpiringDay(msgspec.Struct, frozen=True):
     turns: int
     bytes: int
     announced_ns: int
+    only: tuple[str, ...] = ()
+    but: tuple[str, ...] = ()
+
+    @property
+    def part(self) -> ServicePart:
+        """The services of the day that go."""
+        return ServicePart(self.only, self.but)
 
 
 class Retention(msgspec.Struct, frozen=True):
@@ -103,11 +152,11 @@ def read_retention(store_dir: Path) -> Retention:
 
 
 def expire(
-    store_dir: Path, days_max: int, bytes_max: int, now_ns: int
+    store_dir: Path, limits: KeptTimes, bytes_max: int, now_ns: int
 ) -> tuple[Retention, Sequence[ExpiringDay]]:
     """Delete the days that were announced a day ago, and announce others that are due.
 
-    Due are days whose last span arrived more than `days_max` days ago, and then the oldest until
+    Due are days whose last span arrived longer ago than the limits allow, and then the oldest until
     the rest fits. The day of the last arrival stays. Returns what is announced now, and the deleted
     days.
 
@@ -116,18 +165,21 @@ def expire(
     """
     before = read_retention(store_dir)
     # A clock that was set back has announced nothing yet.
-    since = {e.day: e.announced_ns for e in before.announced if e.announced_ns <= now_ns}
+    since = {(e.day, e.part): e.announced_ns for e in before.announced if e.announced_ns <= now_ns}
     due = [
-        ExpiringDay(name, cause, day.rows["spans"], day.rows["turns"], day.bytes,
-                    since.get(name, now_ns))
-        for name, cause, day in _due(store_dir, days_max, bytes_max, now_ns)
+        ExpiringDay(name, cause, rows["spans"], rows["turns"], size,
+                    since.get((name, part), now_ns), *part)
+        for name, cause, rows, size, part in _due(store_dir, limits, bytes_max, now_ns)
     ]  # fmt: skip
     gone = [each for each in due if now_ns - each.announced_ns >= NOTICE_NS]
     deleted = before.deleted | {each.day: each.cause for each in gone}
     noted = Retention(due, deleted)
     if noted != before:  # Before the days are deleted, so that each that is gone is noted.
         write_note(store_dir / RETENTION_FILE, msgspec.json.encode(noted).decode())
-    delete_days(store_dir, [each.day for each in gone])
+    delete_days(store_dir, [each.day for each in gone if each.part == _ALL])
+    for each in gone:
+        if each.part != _ALL:
+            delete_rows(store_dir, each.day, each.part.which())
     return Retention([each for each in due if each not in gone], deleted), gone
 
 
@@ -146,9 +198,17 @@ def texts_of(days: Sequence[ExpiringDay]) -> Iterator[str]:
             )
 
 
-def _due(
-    store_dir: Path, days_max: int, bytes_max: int, now_ns: int
-) -> Sequence[tuple[str, Cause, _Day]]:
+class _Due(NamedTuple):
+    """What is to be deleted of a day."""
+
+    day: str
+    cause: Cause
+    rows: Mapping[str, int]  # by table
+    bytes: int
+    part: ServicePart = ServicePart()
+
+
+def _due(store_dir: Path, limits: KeptTimes, bytes_max: int, now_ns: int) -> Sequence[_Due]:
     """Return the days that are too old or too much, the oldest first."""
     days: dict[str, _Day] = defaultdict(_Day)
     for table in TABLES:
@@ -156,13 +216,25 @@ def _due(
             if rows_of(path):
                 days[day_of(path)].add(table, path)
     kept_bytes = sum(day.bytes for day in days.values())
-    oldest = utc_day(now_ns - days_max * DAY_S * NS_PER_S)
-    due: list[tuple[str, Cause, _Day]] = []
+    due: list[_Due] = []
     # Days that arrived together go by their own time.
     for name, day in sorted(days.items(), key=lambda each: (each[1].arrived, each[0]))[:-1]:
-        is_old = day.arrived < oldest
-        if not is_old and kept_bytes <= bytes_max:
+        part = limits.expired(day.arrived, now_ns)
+        if part == _ALL or kept_bytes > bytes_max:
+            kept_bytes -= day.bytes
+            due.append(_Due(name, "age" if part == _ALL else "size", day.rows, day.bytes))
+        elif part is None:
             break
-        kept_bytes -= day.bytes
-        due.append((name, "age" if is_old else "size", day))
+        elif found := _due_part(store_dir, name, day, part):
+            due.append(found)
     return due
+
+
+def _due_part(store_dir: Path, name: str, day: _Day, part: ServicePart) -> _Due | None:
+    """Return what is to be deleted of some services; None where they have nothing."""
+    which = part.which()
+    rows = {table: count_rows(store_dir, table, name, which) for table in ("spans", "turns")}
+    if not any(rows.values()):
+        return None
+    share = sum(rows.values()) / (day.rows["spans"] + day.rows["turns"])
+    return _Due(name, "service", rows, round(day.bytes * share), part)

@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
+from looptrace.analyzer.detect.prices import Prices
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.text.task_lookup import task_named
@@ -58,9 +59,41 @@ _READ_ONLY = "SELECT * FROM query($sql)"
 # A finding that was stored since the loops were computed is a loop by itself.
 _FINDINGS = """
     CREATE VIEW findings AS
-    SELECT stored.*, coalesce(loop, id) AS loop, coalesce(loop, id) = id AS leads
-    FROM parts.findings AS stored LEFT JOIN parts.loops USING (id)
+    SELECT stored.*, coalesce(loop, id) AS loop, coalesce(loop, id) = id AS leads,
+        {money} AS cost_money
+    FROM parts.findings AS stored LEFT JOIN parts.loops USING (id) {costs}
 """
+_COSTS = """
+    LEFT JOIN (
+        SELECT findings.id, sum(turns.money) AS money FROM parts.findings
+        JOIN turns ON turns.task = findings.task
+            AND turns.turn BETWEEN findings.turn_first AND findings.turn_last
+            AND findings.agent IN ('', turns.agent)
+        WHERE turns.money NOT NULL GROUP BY findings.id
+    ) AS costs USING (id)
+"""
+# What a response costs, by the price of its model.
+_TURNS = """
+    CREATE VIEW turns AS SELECT stored.*, (
+        greatest(input_tokens - coalesce(cached_tokens, 0) - coalesce(cache_write_tokens, 0), 0)
+            * input_price
+        + coalesce(output_tokens, 0) * output_price
+        + coalesce(cached_tokens, 0) * cached_price
+        + coalesce(cache_write_tokens, 0) * written_price
+    ) / 1e6 AS money
+    FROM parts.turns AS stored LEFT JOIN parts.prices ON kind = 'model' AND name = model
+"""
+_UNPRICED_TURNS = "CREATE VIEW turns AS SELECT *, NULL::DOUBLE AS money FROM parts.turns"
+_MODELS = "SELECT DISTINCT name FROM parts.turns WHERE kind = 'model' AND name NOT NULL"
+_PRICES = pl.Schema(
+    {
+        "model": pl.String(),
+        "input_price": pl.Float64(),
+        "output_price": pl.Float64(),
+        "cached_price": pl.Float64(),
+        "written_price": pl.Float64(),
+    }
+)
 # The folders of a row, as columns.
 _PLACE = {"day": pl.Date(), "bucket": pl.String()}
 # DuckDB takes buckets for numbers where none begins with 0.
@@ -84,8 +117,10 @@ class QueryResult:
     batches: Iterator[list[tuple[Any, ...]]]
 
 
-def connect(*stores: Path) -> duckdb.DuckDBPyConnection:
+def connect(*stores: Path, prices: Prices | None = None) -> duckdb.DuckDBPyConnection:
     """Open `spans`, `turns` and `findings` of stores, as if they were one, and its `GATE_VIEWS`.
+
+    With prices the columns `turns.money` and `findings.cost_money` say what models cost.
 
     The connection reads no file outside the stores and loads no extension, and its settings cannot
     be changed. Its SQL could still write into a store's folder, which `ask_typed` prevents. The
@@ -113,7 +148,7 @@ def connect(*stores: Path) -> duckdb.DuckDBPyConnection:
     connection.execute("SET enable_external_access = false")
     try:
         for table, columns in tables.items():
-            connection.execute(f"USE {'parts' if table == 'findings' else 'main'}")
+            connection.execute(f"USE {'main' if table == 'spans' else 'parts'}")
             if patterns := [each for folder in folders for each in file_patterns(folder, table)]:
                 files = connection.read_parquet(patterns, hive_partitioning=True)
                 files.select(*columns, "day", _BUCKET).create_view(table)
@@ -121,12 +156,25 @@ def connect(*stores: Path) -> duckdb.DuckDBPyConnection:
                 empty = pl.Schema({**TABLES[table], **_PLACE}).to_frame()
                 create_table(connection, table, empty.select(*columns, *_PLACE))
         connection.execute("USE main")
-        connection.execute(_FINDINGS)
+        _create_priced_views(connection, prices)
     except duckdb.Error as error:
         connection.close()
         raise _explained(error) from error
     connection.execute("SET lock_configuration = true")
     return connection
+
+
+def _create_priced_views(connection: duckdb.DuckDBPyConnection, prices: Prices | None) -> None:
+    """Create `turns` and `findings`, with money where prices are known."""
+    if prices is None:
+        connection.execute(_UNPRICED_TURNS)
+        connection.execute(_FINDINGS.format(money="NULL::DOUBLE", costs=""))
+        return
+    priced = prices.of([model for (model,) in connection.execute(_MODELS).fetchall()])
+    rows = [(model, *price.by_kind) for model, price in sorted(priced.items())]
+    create_table(connection, "parts.prices", pl.DataFrame(rows, _PRICES, orient="row"))
+    connection.execute(_TURNS)
+    connection.execute(_FINDINGS.format(money="costs.money", costs=_COSTS))
 
 
 @contextmanager
@@ -140,7 +188,10 @@ def _reading_all(stores: Iterable[Path]) -> Iterator[None]:
 
 @contextmanager
 def ask(
-    stores: Path | Sequence[Path], sql: str, values: Mapping[str, str]
+    stores: Path | Sequence[Path],
+    sql: str,
+    values: Mapping[str, str],
+    prices: Prices | None = None,
 ) -> Iterator[QueryResult]:
     """Run one of looptrace's own queries on a store, or several, with values of its parameters.
 
@@ -153,13 +204,16 @@ def ask(
     folders = [stores] if isinstance(stores, Path) else stores
     with ExitStack() as stack:
         with _reading_all(folders):
-            connection = stack.enter_context(connect(*folders))
+            connection = stack.enter_context(connect(*folders, prices=prices))
             answer = _answered(connection, sql, values)
         yield answer
 
 
 def ask_query(
-    stores: Path | Sequence[Path], query: Query, values: Mapping[str, str]
+    stores: Path | Sequence[Path],
+    query: Query,
+    values: Mapping[str, str],
+    prices: Prices | None = None,
 ) -> AbstractContextManager[QueryResult]:
     """Run a query with its parameters; a task may be named by its session. Raises what `ask` does.
 
@@ -171,10 +225,12 @@ def ask_query(
         folders = [stores] if isinstance(stores, Path) else stores
         named = {task for folder in folders for task in tasks_named(folder, name)}
         values = {**values, TASK: task_named(name, named)}
-    return ask(stores, query.sql, values)
+    return ask(stores, query.sql, values, prices)
 
 
-def ask_each(store_dir: Path, queries: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
+def ask_each(
+    store_dir: Path, queries: Mapping[str, str], prices: Prices | None = None
+) -> dict[str, list[dict[str, Any]]]:
     """Run several of looptrace's own queries by name; return the rows of each.
 
     Raises:
@@ -182,7 +238,7 @@ def ask_each(store_dir: Path, queries: Mapping[str, str]) -> dict[str, list[dict
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
     answers: dict[str, list[dict[str, Any]]] = {}
-    with reading(store_dir), connect(store_dir) as connection:
+    with reading(store_dir), connect(store_dir, prices=prices) as connection:
         for name, sql in queries.items():
             result = _answered(connection, sql, {})
             rows = chain.from_iterable(result.batches)
@@ -204,9 +260,11 @@ def _answered(
     return QueryResult(tuple(name for name, *_ in columns), batches)
 
 
-def ask_typed(stores: Path | Sequence[Path], sql: str) -> AbstractContextManager[QueryResult]:
+def ask_typed(
+    stores: Path | Sequence[Path], sql: str, prices: Prices | None = None
+) -> AbstractContextManager[QueryResult]:
     """Run a user's SQL: one statement, which can only read. Raises what `ask` does."""
-    return ask(stores, _READ_ONLY, {"sql": sql})
+    return ask(stores, _READ_ONLY, {"sql": sql}, prices)
 
 
 def _heard(connection: duckdb.DuckDBPyConnection, work: Callable[[], object]) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
+from typing import cast
+
+import polars as pl
 
 from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.waiting import Waiting, waiting_for
+from looptrace.collector.store import reader
 from looptrace.collector.store.gate_file.identities import DEFAULT
 from looptrace.collector.store.gates import GateStore
-from looptrace.rules.vocabulary import NS_PER_S
 
-_NS_PER_MINUTE = 60 * NS_PER_S
 _REMINDED, _PASSED_ON = 1, 2
 
 
@@ -30,14 +33,49 @@ def attend(gates: GateStore, every: Sequence[Waiting], now_ns: int) -> None:
         gates.begin_waits(sorted(new), now_ns)
     for gate in waiting.keys() & waits.keys():
         (since_ns, steps), rule = waits[gate], waiting[gate]
-        if _is_due(rule.decide_minutes, since_ns, now_ns):
+        if rule.is_due(rule.decide_minutes, since_ns, now_ns):
             with suppress(GateError):  # Somebody has decided meanwhile.
                 gates.resolve(gate, rule.default, None, now_ns, DEFAULT)
-        elif steps < _PASSED_ON and _is_due(rule.escalate_minutes, since_ns, now_ns):
+        elif steps < _PASSED_ON and rule.is_due(rule.escalate_minutes, since_ns, now_ns):
             gates.tell_unanswered(gate, _PASSED_ON, rule.escalate_to, now_ns)
-        elif steps < _REMINDED and _is_due(rule.remind_minutes, since_ns, now_ns):
+        elif steps < _REMINDED and rule.is_due(rule.remind_minutes, since_ns, now_ns):
             gates.tell_unanswered(gate, _REMINDED, (), now_ns)
 
 
-def _is_due(minutes: int, since_ns: int, now_ns: int) -> bool:
-    return bool(minutes) and now_ns - since_ns >= minutes * _NS_PER_MINUTE
+def attend_by_spans(store_dir: Path, every: Sequence[Waiting]) -> int:
+    """Take the steps that were due by the newest turn; return how many gates ended by default.
+
+    Minutes count from the opening of a gate, by the time of the spans. Each step has the time at
+    which it was due.
+
+    Raises:
+        StoreError: if a file of the store cannot be used.
+    """
+    ends_ns = reader.read_rows(store_dir, "turns", pl.lit(value=True), ["end_ns"])["end_ns"]
+    newest_ns = cast("int | None", ends_ns.max()) or 0
+    with reader.open_gates(store_dir) as gates:
+        waits = ((*each, waiting_for(each[1], every)) for each in gates.openings())
+        return sum(
+            _attended_by_spans(gates, gate, opening.at_ns, rule, newest_ns)
+            for gate, opening, rule in waits
+            if rule
+        )
+
+
+def _attended_by_spans(
+    gates: GateStore, gate: str, opened_ns: int, rule: Waiting, newest_ns: int
+) -> bool:
+    """Take the steps of one gate; return whether it ended by default."""
+    gates.begin_waits([gate], opened_ns)
+    since_ns, steps = gates.waits()[gate]
+    remind, escalate = (_REMINDED, rule.remind_minutes), (_PASSED_ON, rule.escalate_minutes)
+    for step, minutes in (remind, escalate):
+        due_ns = rule.due_ns(minutes, since_ns)
+        if due_ns is not None and steps < step and due_ns <= newest_ns:
+            to = rule.escalate_to if step == _PASSED_ON else ()
+            gates.tell_unanswered(gate, step, to, due_ns)
+    due_ns = rule.due_ns(rule.decide_minutes, since_ns)
+    if due_ns is None or due_ns > newest_ns:
+        return False
+    gates.resolve(gate, rule.default, None, due_ns, DEFAULT)
+    return True

@@ -60,7 +60,7 @@ from looptrace.collector.store.layout import (
 from looptrace.collector.store.locks import NAME, StoreError, ingesting, make_folder
 from looptrace.collector.store.migration import prepare_store
 from looptrace.collector.store.reader import count_rows
-from looptrace.collector.store.retention import ExpiringDay, Retention, expire
+from looptrace.collector.store.retention import ExpiringDay, KeptTimes, Retention, expire
 from looptrace.collector.store.sqlite_file import is_read_only
 from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import TABLES, count_bucket
@@ -300,6 +300,7 @@ class Writer:
             made |= derived.spans
             # Another part decides on gates, and may have no turn any more that gets its agent late.
             self._gates.add_agents(derived.detection.events, time.time_ns())
+            self._gates.put_money(derived.money)
         self._resolution_ids.update(each.id for each in resolutions)
         write_evaluated(self._dir, evaluated)
         self._evaluation.note()
@@ -307,7 +308,7 @@ class Writer:
         return made
 
     def expire(
-        self, days_max: int, bytes_max: int, now_ns: int
+        self, limits: KeptTimes, bytes_max: int, now_ns: int
     ) -> tuple[Retention, Sequence[ExpiringDay]]:
         """Announce and delete days as `retention.expire` does; gates and decisions are kept.
 
@@ -318,7 +319,7 @@ class Writer:
         evaluated = {
             b: each for b, each in noted if each == evaluated_of(self._dir, b, each.source)
         }
-        retention, gone = expire(self._dir, days_max, bytes_max, now_ns)
+        retention, gone = expire(self._dir, limits, bytes_max, now_ns)
         if gone:  # The first turn of a task shows what is left of it.
             self._ties = None
             left = {b: evaluated_of(self._dir, b, each.source) for b, each in evaluated.items()}
@@ -350,6 +351,7 @@ class Writer:
         new = self._gates.record(
             detection.events, states, time.time_ns(), detection.openings, is_whole=True
         )
+        self._gates.put_money(derived.money)
         return sum(event.type == "gate_opened" for event in new)
 
 

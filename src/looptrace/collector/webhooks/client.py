@@ -1,4 +1,4 @@
-"""One safe POST to a receiver.
+"""One safe request to a receiver.
 
 A name is looked up once, each address of the answer is checked, and the connection goes to the
 checked address, so a name cannot change in between. Redirects are not followed, the environment's
@@ -47,6 +47,7 @@ class WebhookRequest:
     headers: Mapping[str, str]
     body: bytes
     allow_private: tuple[str, ...] = ()
+    method: str = "POST"
 
 
 class Net(Protocol):
@@ -89,7 +90,7 @@ class Http:
         async with (
             httpcore.AsyncConnectionPool(_tls(), network_backend=backend) as pool,
             pool.stream(
-                "POST",
+                request.method,
                 request.url,
                 headers=list(request.headers.items()),
                 content=request.body,
@@ -99,11 +100,13 @@ class Http:
             headers = {name.lower(): value for name, value in response.headers}
             waits = headers.get(b"retry-after", b"").decode("latin-1")
             ok = HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES
+            body = await _beginning(response)
             return EndpointResponse(
                 response.status,
                 "" if ok else f"it answered {response.status}",
                 seconds(waits, 0.0),
-                self._plain(await _beginning(response)),
+                self._plain(body.decode("utf-8", "replace")),
+                body,
             )
 
     def _plain(self, text: str) -> str:
@@ -111,7 +114,7 @@ class Http:
         return plain(redact_text(text, self.key), _TEXT_CHARS_MAX)
 
 
-async def _beginning(response: httpcore.Response) -> str:
+async def _beginning(response: httpcore.Response) -> bytes:
     """Read so much of a body as there is in a moment."""
     body = bytearray()
     with suppress(TimeoutError, httpcore.NetworkError, httpcore.ProtocolError):
@@ -120,7 +123,7 @@ async def _beginning(response: httpcore.Response) -> str:
                 body += chunk[: ANSWER_BYTES_MAX - len(body)]
                 if len(body) >= ANSWER_BYTES_MAX:
                     break
-    return body.decode("utf-8", "replace")
+    return bytes(body)
 
 
 class _Vetted(httpcore.AnyIOBackend):

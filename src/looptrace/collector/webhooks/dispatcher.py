@@ -27,7 +27,6 @@ from looptrace.collector.webhooks.endpoint_worker import (
     POLL_S,
     AgentOf,
     EndpointWorker,
-    PastDelivery,
     Receiver,
     receiver_of,
 )
@@ -72,7 +71,6 @@ class Dispatcher:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
         self._woken: dict[str, asyncio.Event] = {}
-        self._couriers: dict[str, EndpointWorker] = {}
         self._closing_s = 0.0
         self._worker = Worker("looptrace-webhooks", self._work)
         Outbox.open(path).close()
@@ -94,17 +92,13 @@ class Dispatcher:
         self._call(self._stop)
         return self._worker.close(timeout_s)
 
-    def results(self) -> dict[tuple[str, str], int]:
+    def results(self) -> dict[tuple[str, ...], float]:
         """Return the number of tries by endpoint and result.
 
         Results are `delivered`, `failed` (of these `dead` and `disabled`), and `error` if the store
         could not be used.
         """
-        return dict(self._results)
-
-    def deliveries(self) -> dict[str, list[PastDelivery]]:
-        """Return by endpoint the latest tries since the start, the newest first."""
-        return {name: list(courier.past) for name, courier in list(self._couriers.items())}
+        return {(*key,): count for key, count in self._results.items()}
 
     def _call(self, what: Callable[[], None]) -> None:
         if self._loop is not None:
@@ -128,8 +122,9 @@ class Dispatcher:
         with Outbox.open(self._path) as outbox:
             tasks = [asyncio.ensure_future(self._sweep(outbox))]
             for receiver in self._receivers:
-                courier = _worker(receiver, outbox, self._net, self._results, self._agent_of)
-                self._couriers[receiver.webhook.name] = courier
+                others = _others(receiver, self._receivers)
+                about = (self._net, self._results, others, self._agent_of)
+                courier = _worker(receiver, outbox, *about)
                 tasks.append(asyncio.ensure_future(self._deliver(receiver.webhook.name, courier)))
             await self._stopping.wait()
             _, late = await asyncio.wait(tasks, timeout=self._closing_s)
@@ -203,7 +198,7 @@ def deliver_due(
     results: Counter[tuple[str, str]] = Counter()
 
     async def emptied(receiver: Receiver, outbox: Outbox) -> None:
-        courier = _worker(receiver, outbox, net or Http(), results)
+        courier = _worker(receiver, outbox, net or Http(), results, _others(receiver, receivers))
         while not await courier.step():
             pass
 
@@ -221,7 +216,12 @@ def _worker(
     outbox: Outbox,
     net: Net,
     results: Counter[tuple[str, str]],
+    others: Sequence[Webhook],
     agent_of: AgentOf | None = None,
 ) -> EndpointWorker:
-    clocks = (time.time_ns, time.monotonic_ns)
-    return EndpointWorker(receiver, outbox, net, *clocks, SystemRandom(), results, agent_of)
+    of = (receiver, outbox, net, time.time_ns, time.monotonic_ns, SystemRandom(), results)
+    return EndpointWorker(*of, agent_of, others)
+
+
+def _others(receiver: Receiver, receivers: Sequence[Receiver]) -> list[Webhook]:
+    return [each.webhook for each in receivers if each is not receiver]

@@ -6,8 +6,9 @@ under the same id, and none is lost.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -18,7 +19,16 @@ from looptrace.analyzer.gates.waiting import Waiting
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.webhook import FILE, VARIABLE, Webhook, check_url
 from looptrace.collector.decision_links import DecisionLinks
+from looptrace.collector.store.gate_file.attempts import Tried
+from looptrace.collector.store.gate_file.endpoint_events import EndpointEvent
 from looptrace.collector.store.outbox import Delivery, GateBackground, Outbox, PageGroup
+from looptrace.collector.webhooks.chat_messages import (
+    Answered,
+    addressed,
+    answered,
+    as_edited,
+    keeps_messages,
+)
 from looptrace.collector.webhooks.client import Net, WebhookRequest
 from looptrace.collector.webhooks.event_links import NO_LINKS, EventLinks, links_of
 from looptrace.collector.webhooks.formats import Telling, body_of
@@ -32,16 +42,19 @@ from looptrace.collector.webhooks.signing import SecretError, key_of, secret_tex
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
 
-# The results of so many latest tries are remembered.
-DELIVERIES_KEPT = 10
+_logger = logging.getLogger(__name__)
+
 # How often the worker looks for events that another process wrote.
 POLL_S = 5.0
 NO_PAGE = PageSettings()
+# The pause between two looks at a gate at which nobody waits.
+LOOK_AGAIN_S = 60.0
 # Returns the state of the agent of a gate, None if it is not open or not known.
 AgentOf = Callable[[str], Awaitable[AgentState | None]]
 # If the clock differs by more, it was set.
 _JUMP_MIN_NS = NS_PER_S
 _NS_PER_MINUTE = 60 * NS_PER_S
+_NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +64,7 @@ class Receiver:
     webhook: Webhook
     url: str
     keys: tuple[bytes, ...]
-    integration_key: str = ""
+    service_key: str = ""  # of PagerDuty, or the token of a bot
     links: EventLinks = NO_LINKS
     waiting: tuple[Waiting, ...] = ()
 
@@ -60,24 +73,32 @@ class Receiver:
 
     def request(
         self,
-        event: GateEvent,
+        event: GateEvent | EndpointEvent,
         now_ns: int,
         gate: GateBackground | None = None,
         group: PageGroup | None = None,
+        message: str | None = None,
     ) -> WebhookRequest:
-        """Return the message of an event, with the store's current facts about its gate."""
+        """Return the request of an event, with the store's current facts about its gate.
+
+        It edits the chat's `message` about the gate, where the event ends or renames it.
+        """
         hook = self.webhook
+        edited = as_edited(event) if message else None
         telling = Telling(
-            self.links, self.integration_key, hook.error_text, now_ns, gate, self.waiting, group
+            self.links, self.service_key, hook.error_text, now_ns, gate, self.waiting, group
         )
-        body, content_type = body_of(hook.format, event, telling)
+        body, content_type = body_of(hook.format, edited or event, telling)
         headers = {
             "content-type": content_type,
             "user-agent": f"looptrace/{__version__}",
             "connection": "close",
         }
         headers |= signed(self.keys, event.id, now_ns // NS_PER_S, body)
-        return WebhookRequest(self.url, headers, body, hook.allow_private)
+        request = WebhookRequest(self.url, headers, body, hook.allow_private)
+        if not keeps_messages(hook):
+            return request
+        return addressed(request, hook, self.service_key, message if edited else None)
 
 
 def receiver_of(
@@ -100,28 +121,18 @@ def receiver_of(
             url = secret_text(url, environment)
             check_url(url, webhook.allow_private)
         texts = [(secret_text(where, environment), where) for where in webhook.secrets]
-        if webhook.format == "pagerduty":
+        if webhook.format == "pagerduty" or webhook.channel:
             return Receiver(webhook, url, (), texts[0][0], links)
         return Receiver(webhook, url, tuple(key_of(*text) for text in texts), links=links)
     except (SecretError, SettingError) as error:
         raise SecretError(f"webhook {webhook.name!r}: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class PastDelivery:
-    """A try to deliver, and its result; `error` is empty if it was accepted."""
-
-    at_ns: int
-    event: str  # its type
-    task: str
-    gate: str
-    error: str
-
-
 class EndpointWorker:
     """Sends the due events of one endpoint, and records the results.
 
-    `now_ns` is the clock for stored times, and `steady_ns` a clock that is never set.
+    `now_ns` is the clock for stored times, and `steady_ns` a clock that is never set. The `others`
+    hear when the endpoint is disabled.
     """
 
     def __init__(
@@ -134,6 +145,7 @@ class EndpointWorker:
         chance: Random,
         results: Counter[tuple[str, str]],
         agent_of: AgentOf | None = None,
+        others: Sequence[Webhook] = (),
     ) -> None:
         self._receiver = receiver
         self._name = receiver.webhook.name
@@ -145,10 +157,11 @@ class EndpointWorker:
         self._chance = chance
         self._results = results
         self._agent_of = agent_of
+        self._others = others
         self._rest_until_ns = 0
         self._failures = 0  # one after the other
-        self._accepted: Delivery | None = None  # and not yet noted
-        self.past: deque[PastDelivery] = deque(maxlen=DELIVERIES_KEPT)
+        # Accepted and not yet noted.
+        self._accepted: tuple[Delivery, Tried, str | None] | None = None
 
     async def step(self) -> float:
         """Send the next due event, if there is one; returns the seconds until the next step.
@@ -163,31 +176,59 @@ class EndpointWorker:
         delivery = self._outbox.next(self._name)
         if delivery is None:
             return POLL_S
-        wait_ns = max(delivery.next_try_ns, self._rest_until_ns) - self._now_ns()
+        now_ns = self._now_ns()
+        wait_ns = max(delivery.next_try_ns, self._rest_until_ns, self._allowed_ns(now_ns)) - now_ns
         if wait_ns > 0:
             return min(wait_ns / NS_PER_S, POLL_S)
         hook = self._receiver.webhook
         if hook.group_by == "incident":
             repeat_ns = hook.repeat_minutes * _NS_PER_MINUTE
-            delivery = self._outbox.grouped(delivery, repeat_ns, self._now_ns())
+            delivery = self._outbox.grouped(delivery, repeat_ns, now_ns)
             if delivery is None:
                 return 0.0
-        gate, now_ns = await self._gate_of(delivery), self._now_ns()
-        request = self._receiver.request(delivery.event, now_ns, gate, delivery.group)
-        answer = await self._net.send(request)
-        self._remember(delivery.event, answer)
-        if answer.error:
-            self._failed(delivery, answer)
-        else:
-            self._accepted = delivery
-            self._note_accepted()
+        gate = await self._gate_of(delivery)
+        if self._is_left(delivery, gate):
+            self._outbox.leave(delivery, now_ns + round(LOOK_AGAIN_S * NS_PER_S))
+            return 0.0
+        await self._try(delivery, gate)
         return 0.0
+
+    def _allowed_ns(self, now_ns: int) -> int:
+        per_minute = self._receiver.webhook.rate_per_minute
+        return self._outbox.allowed_ns(self._name, per_minute, now_ns) if per_minute else 0
+
+    async def _try(self, delivery: Delivery, gate: GateBackground | None) -> None:
+        hook, message = self._receiver.webhook, None
+        if keeps_messages(hook):
+            message = self._outbox.message(self._name, delivery.key)
+        event, now_ns = delivery.event, self._now_ns()
+        request = self._receiver.request(event, now_ns, gate, delivery.group, message)
+        began_ns = self._steady_ns()
+        it = answered(hook, await self._net.send(request))
+        ms = (self._steady_ns() - began_ns) // _NS_PER_MS
+        if it.answer.error:
+            if message and it.is_gone:
+                self._outbox.forget_message(self._name, delivery.key)
+            self._failed(delivery, it, ms)
+        else:
+            tried = Tried(self._now_ns(), it.answer.status, ms)
+            self._accepted = delivery, tried, it.message
+            self._note_accepted()
 
     async def _gate_of(self, delivery: Delivery) -> GateBackground | None:
         """Return the store's facts about a gate, with what its agent does now."""
-        if delivery.gate is None or self._agent_of is None:
+        event = delivery.event
+        if delivery.gate is None or self._agent_of is None or isinstance(event, EndpointEvent):
             return delivery.gate
-        return replace(delivery.gate, agent=await self._agent_of(delivery.event.gate))
+        return replace(delivery.gate, agent=await self._agent_of(event.gate))
+
+    def _is_left(self, delivery: Delivery, gate: GateBackground | None) -> bool:
+        """Return whether nobody waits at a gate of which the endpoint would be told."""
+        is_telling = delivery.event.type in ("gate_opened", "gate_unanswered")
+        agent = gate.agent if gate else None
+        return (
+            is_telling and agent is not None and agent.state in self._receiver.webhook.unless_agent
+        )
 
     def _follow_clock(self) -> None:
         """Keep the planned length of waits when the clock is set."""
@@ -199,32 +240,30 @@ class EndpointWorker:
             self._rest_until_ns += jump_ns
             self._ahead_ns = ahead_ns
 
-    def _remember(self, event: GateEvent, answer: EndpointResponse) -> None:
-        tried = (self._now_ns(), event.type, event.task, event.gate, answer.error)
-        self.past.appendleft(PastDelivery(*tried))
-
     def _note_accepted(self) -> None:
         if self._accepted is None:
             return
-        self._outbox.delivered(self._accepted, self._now_ns())
+        self._outbox.delivered(*self._accepted)
         self._accepted = None
         self._failures = 0
         self._results[self._name, "delivered"] += 1
 
-    def _failed(self, delivery: Delivery, answer: EndpointResponse) -> None:
+    def _failed(self, delivery: Delivery, it: Answered, ms: int) -> None:
         self._follow_clock()
-        now_ns = self._now_ns()
+        now_ns, answer = self._now_ns(), it.answer
         self._failures += 1
         found = self._verdict(delivery, answer, now_ns)
         self._rest_until_ns = now_ns + round(found.rest_s * NS_PER_S)
         next_ns = None if found.wait_s is None else now_ns + round(found.wait_s * NS_PER_S)
         self._outbox.failed(
             delivery,
-            answer.error,
-            now_ns,
+            Tried(now_ns, answer.status, ms, answer.error),
             next_try_ns=next_ns,
             disabled_why=found.disabled_why,
+            others=self._others,
         )
+        if found.disabled_why:
+            _logger.error("webhook %r is disabled: %s", self._name, found.disabled_why)
         self._results[self._name, "failed"] += 1
         self._results[self._name, "dead"] += next_ns is None
         self._results[self._name, "disabled"] += found.disabled_why is not None

@@ -7,7 +7,8 @@ allow it, and the note of a decision is meant for others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,7 +26,9 @@ from looptrace.analyzer.report.wording import counted, reset_text
 from looptrace.analyzer.settings.webhook import Format
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_ms
+from looptrace.collector.store.gate_file.endpoint_events import EndpointEvent
 from looptrace.collector.store.outbox import GateBackground, PageGroup
+from looptrace.collector.webhooks.endpoint_formats import endpoint_message
 from looptrace.collector.webhooks.event_links import NO_LINKS, EventLinks
 from looptrace.collector.webhooks.gate_texts import GateTexts, error_text, gate_texts
 
@@ -36,9 +39,14 @@ _NOTE_CHARS_MAX = 1_000
 _NAME_CHARS_MAX = 120
 _BLOCKERS_MAX = 8
 _JSON = "application/json"
+_CLOUDEVENTS = "application/cloudevents+json"
 
 # The limit of a section in Slack.
 _SLACK_CHARS_MAX = 3_000
+# All texts of an embed in Discord may have 6,000 characters together, and its other texts have
+# less than 2,500.
+_DISCORD_CHARS_MAX = 3_500
+_DISCORD_MARKUP = re.compile(r"([\\*_~`|>\[\]()#:<@-])")
 
 Body = tuple[bytes, str]
 
@@ -74,8 +82,11 @@ class Telling:
         )
 
 
-def body_of(form: Format, event: GateEvent, telling: Telling) -> Body:
+def body_of(form: Format, event: GateEvent | EndpointEvent, telling: Telling) -> Body:
     """Return the body of an event and its content type."""
+    if isinstance(event, EndpointEvent):
+        kind = _CLOUDEVENTS if form == "cloudevents" else _JSON
+        return _json(endpoint_message(form, event, telling.key)), kind
     return _FORMATS[form](event, telling)
 
 
@@ -99,7 +110,7 @@ def _cloudevents(event: GateEvent, telling: Telling) -> Body:
         "datacontenttype": _JSON,
         "data": _data(event, telling),
     }
-    return _json(message), "application/cloudevents+json"
+    return _json(message), _CLOUDEVENTS
 
 
 def _slack(event: GateEvent, telling: Telling) -> Body:
@@ -142,6 +153,40 @@ def _section(*lines: str) -> dict[str, Any]:
 def _button(title: str, url: str, place: int) -> dict[str, Any]:
     text = {"type": "plain_text", "text": title}
     return {"type": "button", "text": text, "url": url, "action_id": f"looptrace-{place}"}
+
+
+def _discord(event: GateEvent, telling: Telling) -> Body:
+    """Write a message for a webhook of Discord; nothing in it mentions anybody."""
+    about = telling.texts(event)
+    names = ("task", "agent", "service", "rule", "gate")
+    facts = [(name, value) for name in names if (value := getattr(event, name))]
+    facts += [("cost so far", about.cost)] if about.cost else []
+    facts += [("its agent", about.agent_doing)] if about.agent_doing else []
+    if telling.group and telling.group.gates_open > 1:
+        facts.append(("open gates of its incident", f"{telling.group.gates_open:,}"))
+    facts += [("unless somebody decides", about.unless_decided)] if about.unless_decided else []
+    lines = [
+        _marked(_reason(event)),
+        f"**{_marked(about.decided)}**" if about.decided else "",
+        _marked(_note(event) or ""),
+        f"```\n{_unquoted(about.error)}\n```" if about.error else "",
+        f"```\n{_unquoted(about.strip)}\n```" if about.strip else "",
+        *(f"[{title}]({url})" for title, url in telling.all_links(event)),
+    ]
+    embed = {
+        "title": NAMES[event.type].title,
+        "description": _fitting(lines, _DISCORD_CHARS_MAX),
+        "fields": [
+            {"name": name, "value": _marked(_cut(value)), "inline": True} for name, value in facts
+        ],
+        "timestamp": _time(event),
+    }
+    message = {
+        "content": _marked(_headline(event, telling)),
+        "embeds": [embed],
+        "allowed_mentions": {"parse": []},
+    }
+    return _json(message), _JSON
 
 
 def _pagerduty(event: GateEvent, telling: Telling) -> Body:
@@ -212,6 +257,7 @@ _FORMATS: dict[Format, Callable[[GateEvent, Telling], Body]] = {
     "standard": _standard,
     "cloudevents": _cloudevents,
     "slack": _slack,
+    "discord": _discord,
     "pagerduty": _pagerduty,
     "alertmanager": _alertmanager,
 }
@@ -228,6 +274,7 @@ def _data(event: GateEvent, telling: Telling) -> dict[str, Any]:
             for name in (*WEBHOOK_TEXTS, *before)
             for text in (getattr(event, name),)
         },
+        **({"service_version": _cut(version)} if (version := event.service_version) else {}),
         "note": _note(event),
         "resolved_by": gate.resolved_by and _cut(gate.resolved_by),
         "blockers": [_cut(blocker) for blocker in event.blockers[:_BLOCKERS_MAX]],
@@ -279,6 +326,25 @@ def _cut(text: str, length_max: int = _NAME_CHARS_MAX) -> str:
 def _escaped(text: str) -> str:
     """Escape Slack's markup in a text: links, mentions and code."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _unquoted(text)
+
+
+def _fitting(lines: Iterable[str], length_max: int) -> str:
+    """Join the lines that have room; a part of a link would lead nowhere."""
+    text = ""
+    for line in filter(None, lines):
+        longer = f"{text}\n{line}" if text else line
+        text = longer if len(longer) <= length_max else text
+    return text
+
+
+def _marked(text: str) -> str:
+    """Escape Discord's markup in a text."""
+    return _DISCORD_MARKUP.sub(r"\\\1", text)
+
+
+def _unquoted(text: str) -> str:
+    """Return a text that ends no block of code."""
     return text.replace("`", "'")
 
 

@@ -5,7 +5,7 @@ The waits are those that the Standard Webhooks specification proposes: ten tries
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 # The wait before each try, after the previous failure; the first try is made at once.
@@ -30,7 +30,8 @@ class EndpointResponse:
     status: int | None
     error: str = ""
     retry_after_s: float = 0.0
-    text: str = ""  # the beginning of the body
+    text: str = ""  # the beginning of the body, without secrets
+    body: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ class NoNews(Rule):
 
     name = "no_news"
     lane = LaneSpec(by="agent", kinds=("tool",))
+    learns_limit = True
     needs = again("outcome")
     exact = False
     actions = ("warn",)

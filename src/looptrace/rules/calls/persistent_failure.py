@@ -52,6 +52,7 @@ class PersistentFailure(Rule):
 
     name = "persistent_failure"
     lane = LaneSpec(by="task", kinds=("tool",), failures=True, once="twin_failure")
+    learns_limit = True
     needs = again("error") | again("mendable")
 
     attempts_min: int = setting(

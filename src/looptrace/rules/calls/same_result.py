@@ -46,6 +46,7 @@ class SameResult(Rule):
 
     name = "same_result"
     lane = LaneSpec(by="agent", kinds=("tool",), once="twin_search")
+    learns_limit = True
     needs = again("search_result")
 
     attempts_min: int = setting(

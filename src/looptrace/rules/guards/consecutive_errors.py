@@ -28,6 +28,7 @@ class ConsecutiveErrors(Rule):
 
     name = "consecutive_errors"
     lane = LaneSpec(by="task", kinds=("tool",))
+    learns_limit = True
     needs = exceeds("errors", "max_errors")
     checked = "after_loops"
 

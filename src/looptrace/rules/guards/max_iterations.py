@@ -26,6 +26,7 @@ class MaxIterations(Rule):
 
     name = "max_iterations"
     lane = LaneSpec(by="task", kinds=("tool", "model", "handoff", "attempt", "progress"))
+    learns_limit = True
     needs = exceeds("steps", "max_iterations")
     checked = "before_loops"
 

@@ -1,1 +1,1 @@
-"""A loop is likely to come, by a model that was trained on earlier ones."""
+"""A run is likely to fail, by a model of runs whose outcome is known."""

@@ -3,14 +3,19 @@
 (() => {
   const RETRY_MS = 3000;
   const AGO_MS = 10000;
+  const COPIED_MS = 1500;
   // Some figures change with the time alone, such as whether a task is at work.
   const EVERY_S = 30;
   const news = document.getElementById("news");
+  const help = document.getElementById("keys");
+  const drafts = new Map();
   const main = () => document.getElementById("main");
   let source = null;
   let retry = null;
   let clock = null;
   let isAway = false;
+  let opened = "";
+  let here = location.search;
 
   // Whoever writes a note must not lose it to an update.
   const isWriting = () => [...document.querySelectorAll("textarea")].some(
@@ -62,7 +67,7 @@
       && !form.querySelector("input[name=without_note]").checked;
     note.setCustomValidity(isNeeded
       ? "Write what the agent should do otherwise, or tick “Go on without a note” below." : "");
-    if (chosen && act) act.textContent = chosen.closest("label").querySelector("strong").textContent;
+    if (chosen && act) act.textContent = chosen.closest("label").querySelector("strong").firstChild.textContent;
   }
 
   const prepareAll = () => document.querySelectorAll("form.decide").forEach(prepare);
@@ -111,34 +116,143 @@
     }
   }
 
+  // A person reads the time of the wall; that of the logs is one look away.
+  function localTimes() {
+    for (const time of document.querySelectorAll("time:not([data-ago], [title])")) {
+      const at = new Date(time.dateTime);
+      if (Number.isNaN(at.getTime())) continue;
+      time.title = `${time.textContent} UTC`;
+      time.textContent = at.toLocaleString("sv-SE");
+    }
+    const zone = document.getElementById("zone");
+    if (zone) zone.textContent = `Times are those of ${
+      Intl.DateTimeFormat().resolvedOptions().timeZone}; UTC is shown on hover.`;
+  }
+
+  // Another gate beside the list takes the place of a form; its note comes back with it.
+  function putDraftsBack() {
+    for (const form of document.querySelectorAll("form.decide")) {
+      const area = form.querySelector("textarea");
+      if (!area.value && drafts.get(form.action)) area.value = drafts.get(form.action);
+    }
+  }
+
+  // A browser gives the clipboard to encrypted pages and to those of this machine alone.
+  function showCopies() {
+    if (!navigator.clipboard) return;
+    for (const button of document.querySelectorAll("button.copy")) button.hidden = false;
+  }
+
+  // A bar of a timeline leads to its turn, and opens it.
+  function unfoldTarget() {
+    const turn = location.hash.startsWith("#turn-") && document.getElementById(location.hash.slice(1));
+    const fold = turn && turn.querySelector("details");
+    if (fold) fold.open = true;
+  }
+
+  function dress() {
+    showCopies();
+    ages();
+    localTimes();
+    putDraftsBack();
+    prepareAll();
+  }
+
+  function step(by) {
+    const lines = [...document.querySelectorAll("a[data-line]")].filter((each) => each.checkVisibility());
+    const at = lines.indexOf(document.activeElement);
+    const from = at >= 0 ? at : lines.findIndex((each) => each.ariaCurrent);
+    const next = lines[Math.min(Math.max(from + by, 0), lines.length - 1)];
+    next?.focus();
+    next?.scrollIntoView({ block: "nearest" });
+    return Boolean(next);
+  }
+
+  function choose(place) {
+    const form = [...document.querySelectorAll("form.decide")].find((each) => each.checkVisibility());
+    const choice = form?.querySelectorAll("input[name=decision][type=radio]")[place];
+    if (!choice) return false;
+    choice.checked = true;
+    prepare(form);
+    choice.focus();
+    return true;
+  }
+
+  function search() {
+    const field = document.querySelector("input[type=search]");
+    const fold = field?.closest("details");
+    if (fold) fold.open = true;
+    field?.focus();
+    return Boolean(field);
+  }
+
+  const KEYS = {
+    j: () => step(1),
+    k: () => step(-1),
+    "/": search,
+    "?": () => (help?.showModal(), Boolean(help)),
+    ...Object.fromEntries([0, 1, 2, 3].map((place) => [place + 1, () => choose(place)])),
+  };
+
   news?.querySelector("button").addEventListener("click", () => refresh(null, true));
   document.addEventListener("visibilitychange", follow);
   window.addEventListener("pagehide", () => source?.close());
   window.addEventListener("pageshow", (event) => event.persisted && follow());
   document.addEventListener("keydown", (event) => {
-    const search = document.querySelector("input[type=search]");
-    const isTyping = event.target.closest("input, textarea, select");
-    if (event.key === "/" && search && !isTyping) {
-      event.preventDefault();
-      search.focus();
-    }
+    const act = KEYS[event.key];
+    const isTyping = event.target.closest(
+      "textarea, select, input:not([type=radio], [type=checkbox])");
+    if (!act || isTyping || event.ctrlKey || event.metaKey || event.altKey || help?.open) return;
+    if (act()) event.preventDefault();
   });
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("button.copy");
+    if (!button) return;
+    const { copy, copyFrom, copyBlock } = button.dataset;
+    let text = copy || location.href;
+    if (copyBlock !== undefined) text = button.closest("div, details").querySelector("pre").textContent;
+    else if (copyFrom) {
+      const answer = await fetch(copyFrom);
+      if (!answer.ok) return say("The report cannot be read now. Try again in a moment.", false);
+      text = await answer.text();
+    } else if (copy?.startsWith("/")) text = location.origin + copy;
+    await navigator.clipboard.writeText(text);
+    button.classList.add("is-copied");
+    setTimeout(() => button.classList.remove("is-copied"), COPIED_MS);
+  });
+  window.addEventListener("hashchange", unfoldTarget);
+  document.getElementById("show-keys")?.addEventListener("click", () => help.showModal());
+  document.addEventListener("click", (event) => {
+    const line = event.target.closest("a[data-line][hx-get]");
+    if (!line || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    opened = line.id;
+    history.pushState(null, "", line.href);
+    here = location.search;
+  });
+  window.addEventListener("popstate", () => location.search !== here && location.reload());
   document.addEventListener("htmx:after:swap", () => {
     const count = document.getElementById("count")?.textContent.match(/^\d+/);
     const title = document.title.replace(/^\(\d+\) /, "");
     document.title = count ? `(${count[0]}) ${title}` : title;
-    ages();
-    prepareAll();
+    dress();
     wind();
+    if (!opened) return;
+    const line = document.getElementById(opened);
+    opened = "";
+    if (line?.checkVisibility()) line.focus({ preventScroll: true });
+    else window.scrollTo(0, 0);
   });
   for (const kind of ["change", "input"]) {
     document.addEventListener(kind, (event) => {
       const form = event.target.closest("form.decide");
-      if (form) prepare(form);
+      if (!form) return;
+      prepare(form);
+      if (event.target.matches("textarea")) drafts.set(form.action, event.target.value);
     });
   }
   setInterval(ages, AGO_MS);
-  prepareAll();
+  dress();
+  unfoldTarget();
   follow();
   wind();
 })();

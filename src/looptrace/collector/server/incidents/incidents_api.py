@@ -17,8 +17,8 @@ from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.incidents import STATES, IncidentState, IncidentWord
 from looptrace.collector.api_bodies import (
     DecidedGates,
-    DecisionBody,
     IncidentAnswer,
+    IncidentDecisionBody,
     IncidentList,
     WordBody,
 )
@@ -114,11 +114,11 @@ class IncidentsApi:
             HTTPStatus.CONFLICT: "No gate of it is open, the decision is not valid, or the store "
             "is read-only.",
         },
-        body=DecisionBody,
+        body=IncidentDecisionBody,
     )
     async def decide(self, request: Request) -> Response:
         """Resolve all open gates of an incident with one decision; a later gate waits again."""
-        body = await body_of(request, DecisionBody, '{"decision": "continue"}')
+        body = await body_of(request, IncidentDecisionBody, '{"decision": "continue"}')
         if isinstance(body, Response):
             return body
         said = (request.path_params["id"], body.decision, body.note)

@@ -50,7 +50,10 @@ def uvicorn_options(pipeline: Pipeline) -> dict[str, Any]:
     h11 is used because the other parser has no limit of headers.
     """
     limits = pipeline.limits
-    held = {"pipeline": pipeline, "strangers": Strangers(limits.connections_max)}
+    held = {
+        "pipeline": pipeline,
+        "strangers": Strangers(limits.connections_max, pipeline.counts.connections),
+    }
     protocol = type("BoundedHttp", (_BoundedHttp,), held)
     return {
         "http": protocol,

@@ -171,9 +171,13 @@ class Durations:
 
 
 class ReceiverCounts:
-    """Counts since the start, by the names of NAMES, and how long acknowledgements took."""
+    """Counts since the start, by the names of NAMES, and how long acknowledgements took.
+
+    `connections` are the open ones of HTTP.
+    """
 
     def __init__(self) -> None:
+        self.connections: set[Any] = set()
         self.acknowledged = Durations(ACKNOWLEDGED_BOUNDS_S)
         self._counts = dict.fromkeys(NAMES, 0)
         self._lock = Lock()

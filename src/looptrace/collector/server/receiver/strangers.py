@@ -23,9 +23,10 @@ class Connection(Protocol):
 class Strangers:
     """The connections of one server, and those among them without an accepted request."""
 
-    def __init__(self, connections_max: int) -> None:
+    def __init__(self, connections_max: int, connections: set[Connection]) -> None:
+        """Keep the open connections in `connections`, which others count."""
         self._connections_max = connections_max
-        self._connections: set[Connection] = set()
+        self._connections = connections
         self._strangers: dict[Connection, None] = {}  # oldest first
 
     def add(self, connection: Connection) -> bool:

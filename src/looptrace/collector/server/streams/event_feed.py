@@ -173,6 +173,7 @@ class EventFeed:
         self._work: asyncio.Task[None] | None = None
         self._followers: dict[_Key, set[_Follower]] = defaultdict(set)
         self._all: set[_Follower] = set()
+        self.open_streams = 0
         self._streams: dict[str, _Follower] = {}  # followers that may change their request
 
     async def follow(
@@ -187,6 +188,7 @@ class EventFeed:
         """
         follower = _Follower()
         self.hearing.waits(stream_id, waits)
+        self.open_streams += 1
         try:
             for text in await self._add(follower, asked, after_seq):
                 yield text
@@ -202,6 +204,7 @@ class EventFeed:
                     # own.
                     yield (_STILL_HERE if follower.waiting else f"id: {self._seq}\n{_STILL_HERE}")
         finally:
+            self.open_streams -= 1
             follower.is_over = True
             self._streams.pop(stream_id, None)
             self.hearing.waits(stream_id, NO_WAITS)
@@ -364,10 +367,10 @@ class EventFeed:
 
     def _news(self, seq: int, event: GateEvent) -> _News:
         """Return an event as it is sent; a late name of an open gate is its opening once more."""
-        kind, is_over = event.type, False
+        kind, is_for_nobody = event.type, event.is_left_alone
         if event.type == "gate_renamed":
             details = self._store().gate(event.gate)
-            event, is_over = details.event, details.gate.status != "open"
+            event, is_for_nobody = details.event, details.gate.status != "open"
         names = tuple(self._store().names_of(event.task))
         notice = notice_of(event, self._directives, names)
         session = None if service_of(event.task, event.session) is None else event.session
@@ -379,7 +382,7 @@ class EventFeed:
             gate=event.gate,
             task=event.task,
             session=session,
-            keys=frozenset(() if is_over else keys),
+            keys=frozenset(() if is_for_nobody else keys),
             body=f"event: {kind}\ndata: {_json(notice)}\n\n",
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Literal, get_args
 
-from looptrace.collector.api_paths import STREAM_PATH
+from looptrace.collector.api_paths import ERASURES_PATH, STREAM_PATH
 
 Role = Literal["agent", "viewer", "decider", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -32,6 +32,8 @@ def roles_for(method: str, path: str) -> Set[Role]:
     """
     if path.startswith(_HEARD):
         return {*ROLES}
+    if path.startswith(ERASURES_PATH):
+        return {"admin"}
     if path in _SENT:
         return {"agent", "admin"}
     if path.startswith(_MCP):

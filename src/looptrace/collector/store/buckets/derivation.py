@@ -8,19 +8,24 @@ from pathlib import Path
 
 import polars as pl
 
+from looptrace.analyzer.engine.analysis import Money
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.detection_source import detection_source
 from looptrace.analyzer.engine.parts import tied_parts
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.fingerprints import fingerprint_source
+from looptrace.analyzer.gates.events import with_service_versions
 from looptrace.analyzer.gates.resolutions import Resolution, with_decisions
 from looptrace.analyzer.normalize.span_ties import joined_names
 from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.service_versions import versions_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import BY_TURN, IS_USER, numbered
+from looptrace.analyzer.tuning.loop_money import loop_money
 from looptrace.collector.store.buckets.evaluated import EvaluatedBucket, evaluated_of
 from looptrace.collector.store.buckets.finding_rows import finding_table
 from looptrace.collector.store.buckets.placement import Traces
+from looptrace.collector.store.buckets.spending import stored_ledger
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.parquet import read_bucket
 from looptrace.collector.store.tables.replacement import replace_rows
@@ -49,6 +54,7 @@ class Derived:
     tasks: set[str]
     detection: Detection  # without its findings, which are written
     joined_names: dict[str, str]  # tasks of sessions that several services share
+    money: Money | None  # by gate, what its loop had cost; None without prices
     evaluated: EvaluatedBucket | None  # None where the bucket has findings of another source
 
 
@@ -103,7 +109,8 @@ class Derivation:
         how = (sameness, self.policy.dialects, self.threads)
         made = [turns_of(part.select(list(SPAN_SCHEMA)), *how)[0] for part in parts]
         turns = numbered(with_decisions(pl.concat(made), self.resolutions, sameness))
-        detection = detect(turns, self.policy)
+        ledger = stored_ledger(self.store_dir, self.policy, turns)
+        detection = detect(turns, self.policy, ledger)
         for read in buckets:
             yield self._write(read, turns, detection)
 
@@ -119,7 +126,7 @@ class Derivation:
         gone = None if read.bucket.traces is None else of_tasks
         made = turns.filter(pl.col("task").is_in(own))
         made_with = fingerprint_source(self.policy.sameness)
-        detection = _of_tasks(detection, own)
+        detection = _with_versions(_of_tasks(detection, own), read.spans)
         findings = finding_table(detection.findings)
         starts = made.filter(~IS_USER).select("task", "start_ns", turn_first="turn")
         started = findings.join(
@@ -146,8 +153,17 @@ class Derivation:
             tasks=tasks,
             detection=replace(detection, findings=()),
             joined_names=joined_names(read.spans, self.policy.sameness.sessions),
+            money=self._money(detection, made),
             evaluated=after if is_known else None,
         )
+
+    def _money(self, detection: Detection, turns: pl.DataFrame) -> Money | None:
+        """Return what the loops of gates had cost at their openings."""
+        gates = {event.gate for event in detection.events if event.type == "gate_opened"}
+        openings = detection.openings.items()
+        loops = [replace(loop, id=gate) for gate, loop in openings if gate in gates]
+        prices = self.policy.rule_set.counting.prices
+        return loop_money(loops, turns, prices) if prices and loops else None
 
 
 def _of(traces: Traces) -> Having | None:
@@ -162,3 +178,12 @@ def _of_tasks(detection: Detection, tasks: set[str]) -> Detection:
         states=tuple(state for state in detection.states if state.task in tasks),
         openings=detection.openings,
     )
+
+
+def _with_versions(detection: Detection, spans: pl.DataFrame) -> Detection:
+    """Add the versions of services to gates."""
+    traces = {event.trace_id for event in detection.events if event.type == "gate_opened"}
+    if not traces:
+        return detection
+    versions = versions_of(spans.filter(pl.col("trace_id").is_in(list(traces))))
+    return replace(detection, events=tuple(with_service_versions(detection.events, versions)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
 from looptrace.analyzer.gates.decisions import DECISIONS, PROGRESS
-from looptrace.analyzer.gates.resolutions import Resolution
+from looptrace.analyzer.gates.resolutions import Resolution, added_in
 from looptrace.collector.store.buckets.placement import Traces, tied_to
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.tables.file_names import BUCKETS
@@ -31,12 +32,17 @@ def decisions_in_turns(store_dir: Path) -> list[Resolution]:
         StoreError: if a file cannot be read.
     """
     is_decision = (pl.col("kind") == "user") & pl.col("name").is_in([*DECISIONS, PROGRESS])
-    names = ["task", "session", "trace_id", "span_id", "end_ns", "name", "text"]
+    names = ["task", "session", "trace_id", "span_id", "end_ns", "name", "text", "result"]
     turns = (
         read_bucket(store_dir, "turns", bucket, ["call_id", "kind", *names]).filter(is_decision)
         for bucket in range(BUCKETS)
     )
-    return [Resolution(*row) for each in turns for row in each.select("call_id", *names).rows()]
+    rows = (row for each in turns for row in each.select("call_id", *names).rows())
+    return [
+        replace(Resolution(*decided), budget=budget, added=added)
+        for *decided, result in rows
+        for budget, added in [added_in(result)]
+    ]
 
 
 def decided_or_renamed(store_dir: Path, gates: GateStore) -> dict[int, Traces]:

@@ -51,6 +51,7 @@ _SET_GATE = """
         incident = (SELECT incident(body) FROM events WHERE id = gates.event)
     WHERE id = ?
 """
+_VERSION = "SELECT body ->> 'service_version' FROM events WHERE id = ?"
 _SET_PIVOT = "UPDATE pivots SET pivot_count = ?, entropy_count = ?, at_ns = ? WHERE event = ?"
 
 
@@ -209,8 +210,16 @@ class Identities(TaskNames):
             self._sql.execute(_SET_GATE, (*said, opening and json_of(opening), event.gate))
 
     def _set_event(self, event: GateEvent) -> None:
-        row = (event.rule, event.finding, event.at_ns, json_of(event), event.id)
+        body = json_of(self._versioned(event))
+        row = (event.rule, event.finding, event.at_ns, body, event.id)
         self._sql.execute(_SET_EVENT, row)
+
+    def _versioned(self, event: GateEvent) -> GateEvent:
+        """Return an event with the version of its service as it was known before, if not by now."""
+        if event.type != "gate_opened" or event.service_version:
+            return event
+        ((version,),) = self._rows(_VERSION, event.id)
+        return replace(event, service_version=version or "")
 
 
 def _names_of(events: Collection[GateEvent]) -> list[str]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from looptrace.analyzer.detect.findings import Cost
+from looptrace.analyzer.engine.analysis import Money
 from looptrace.analyzer.gates.decisions import GateError, check_decision
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.incidents import (
@@ -18,12 +20,17 @@ from looptrace.analyzer.gates.incidents import (
     check_word,
     identity_of,
     state_of,
+    versions_seen,
 )
 from looptrace.analyzer.gates.notes import ResolutionNote
+from looptrace.analyzer.report.json import MONEY_DECIMALS
+from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, loop_cost_text, money_text
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.tuning.exceptions import Repeated
 from looptrace.collector.store import audit
-from looptrace.collector.store.gate_file.queries import GATES_OF_INCIDENT
+from looptrace.collector.store.gate_file.budgets import with_amount
+from looptrace.collector.store.gate_file.queries import GATES_OF_INCIDENT, OPEN_GATES_OF_BUDGET
 from looptrace.collector.store.gate_file.silences import WHO_CHARS_MAX, Silences
 from looptrace.collector.store.gate_file.stored_gates import NOTES_MAX, StoredGate
 from looptrace.collector.store.gate_file.tables import GATES
@@ -54,10 +61,31 @@ _COST = """
         sum(finding ->> '$.cost.output_tokens')
     FROM gates WHERE incident = ? AND status <> 'withdrawn'
 """
+# The currency of the newest gate, in which all others count that have it.
+_MONEY = """
+    SELECT sum(finding ->> '$.cost.money'), finding ->> '$.cost.currency' AS currency,
+        max(finding ->> '$.cost.unpriced')
+    FROM gates WHERE incident = ? AND status <> 'withdrawn' AND currency NOT NULL
+    GROUP BY currency ORDER BY max(opened_ns) DESC LIMIT 1
+"""
+# A finding has no money, because it is made before the turns are priced.
+_PUT_MONEY = """
+    UPDATE gates SET finding = json_set(
+        finding, '$.cost.money', ?2, '$.cost.currency', ?3, '$.cost.unpriced', ?4
+    )
+    WHERE id = ?1 AND finding NOT NULL AND (
+        finding ->> '$.cost.money', finding ->> '$.cost.currency', finding ->> '$.cost.unpriced'
+    ) IS NOT (?2, ?3, ?4)
+"""
 _NEWEST = """
     SELECT events.body FROM gates JOIN events ON events.id = gates.event
     WHERE incident = ? AND gates.status <> 'withdrawn'
     ORDER BY opened_ns DESC, gates.id LIMIT 1
+"""
+_VERSIONS = """
+    SELECT opened_ns, coalesce(events.body ->> 'service_version', '')
+    FROM gates JOIN events ON events.id = gates.event
+    WHERE incident = ? AND gates.status <> 'withdrawn' ORDER BY opened_ns, gates.id
 """
 _WAITING = f"SELECT id FROM ({_GATES}) WHERE waits ORDER BY opened_ns, id"  # noqa: S608
 _NOTES = """
@@ -105,11 +133,26 @@ class Incident:
     until_ns: int | None = None  # the end of a mute
     said_by: str | None = None  # who gave it the state
     why: str | None = None
+    versions: tuple[str, ...] = ()  # of the service, the first one first
+    resolved_in: str = ""  # of one that is resolved or back again: the version before
+    back_in: str = ""  # the version of the gate that brought it back
+    money: float | None = None  # None where no prices were set
+    currency: str = ""
+    has_unpriced: bool = False  # some responses had no price
 
     @property
     def tools(self) -> list[str]:
         """The tools of one round, in alphabetical order."""
         return self.tool.split(", ") if self.tool else []
+
+    @property
+    def cost_text(self) -> str:
+        """The cost in words: `11.9 k tokens, EUR 0.42, 38 s in the loop`."""
+        money = ""
+        if self.money is not None:
+            currency = plain(self.currency, NAME_LENGTH_MAX)
+            money = money_text(self.money, currency, has_unpriced=self.has_unpriced)
+        return loop_cost_text(Cost(self.seconds, self.input_tokens, self.output_tokens), money)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +163,13 @@ class IncidentDetails:
     gates: tuple[StoredGate, ...]
     notes: tuple[ResolutionNote, ...]
     words: tuple[IncidentWord, ...]
+
+    @property
+    def loop(self) -> Repeated:
+        """What its gates share."""
+        it = self.incident
+        rules = {gate.rule for gate in self.gates}
+        return Repeated(it.family, it.tools, it.signature, it.agent, rules)
 
 
 class _Counted(NamedTuple):
@@ -211,11 +261,39 @@ class Incidents(Silences):
             waiting = {gate for (gate,) in self._rows(_WAITING, whole_id)}
             if not waiting:
                 raise GateError(f"no gate of incident {whole_id} is open.")
-            gates = (StoredGate(*row) for row in self._rows(GATES_OF_INCIDENT, whole_id, -1))
+            rows = self._rows(GATES_OF_INCIDENT, whole_id, -1)
+            gates = [gate for row in rows if (gate := StoredGate(*row)).id in waiting]
+            # At one moment, so that what it adds to a budget is added once.
+            now_ns = max(now_ns, *(gate.opened_ns + 1 for gate in gates))
             for gate in gates:
-                if gate.id in waiting:
-                    self._resolve(gate, decision, note, now_ns, who)
+                self._resolve(gate, decision, note, now_ns, who)
         return sorted(waiting)
+
+    def put_money(self, money: Money | None) -> None:
+        """Note what the loops of gates had cost, by the id of the gate.
+
+        Raises:
+            StoreError: if the file cannot be written.
+        """
+        if money is None:
+            return
+        with self._transaction():
+            rows = [
+                (self._id(gate), spent, money.currency, gate in money.unpriced)
+                for gate, spent in money.spent.items()
+            ]
+            self._sql.executemany(_PUT_MONEY, rows)
+
+    def stands(self, now_ns: int) -> dict[str, tuple[IncidentState, str | None]]:
+        """Return the state and the owner of each incident, by its id."""
+        words = self._words()
+        return {
+            each.id: (
+                state_of(_stated(of := words.get(each.id, [])), each.times, now_ns),
+                _owner(of),
+            )
+            for each in self._counted()
+        }
 
     def count_incidents(self) -> int:
         """Return how many incidents there are."""
@@ -231,7 +309,10 @@ class Incidents(Silences):
         ((body,),) = self._rows(_NEWEST, counted.id)
         it = read_json(body, GateEvent, self.path, GATES)
         ((seconds, read, written),) = self._rows(_COST, counted.id)
-        stated, owners = _stated(words), [w.owner for w in words if w.owner is not None]
+        stated = _stated(words)
+        openings = self._rows(_VERSIONS, counted.id)
+        versions = versions_seen(openings, state, stated, counted.times)
+        money, currency, unpriced = next(iter(self._rows(_MONEY, counted.id)), (None, "", 0))
         incident = Incident(
             counted.id,
             state,
@@ -241,7 +322,13 @@ class Incidents(Silences):
             seconds=round(seconds or 0.0, 3),
             input_tokens=read or 0,
             output_tokens=written or 0,
-            owner=(owners[-1] or None) if owners else None,
+            owner=_owner(words),
+            versions=versions.every,
+            resolved_in=versions.resolved_in,
+            back_in=versions.back_in,
+            money=None if money is None else round(money, MONEY_DECIMALS),
+            currency=currency,
+            has_unpriced=bool(unpriced),
         )
         if stated is None or stated.state != state:
             return incident
@@ -261,17 +348,45 @@ class Incidents(Silences):
             raise NoIncidentError(f"several incidents begin with {prefix!r}: {', '.join(found)}.")
         raise NoIncidentError(f"there is no incident {prefix!r}.")
 
+    def _resolve_budget(
+        self,
+        gate: StoredGate,
+        decision: str,
+        note: str | None,
+        at_ns: int,
+        who: str | None,
+        add: float | None,
+    ) -> None:
+        """Decide on all open gates of a budget at one moment, so that the amount is added once."""
+        note = with_amount(note, gate, add)
+        rows = self._rows(OPEN_GATES_OF_BUDGET, gate.rule, gate.signature)
+        gates = [self.gate(gate_id).gate for (gate_id,) in rows]
+        at_ns = max(at_ns, *(each.opened_ns + 1 for each in (gate, *gates)))
+        for each in gates:
+            self._resolve(each, decision, note, at_ns, who, add)
+
     def _resolve(
-        self, gate: StoredGate, decision: str, note: str | None, at_ns: int, who: str | None
+        self,
+        gate: StoredGate,
+        decision: str,
+        note: str | None,
+        at_ns: int,
+        who: str | None,
+        add: float | None = None,
     ) -> None:
         at_ns = max(at_ns, gate.opened_ns + 1)
         words, name = self._redacted(note, who)
         row = (digest(f"resolution {gate.id} {at_ns}"), gate.id, at_ns, decision, words)
         name = name and plain(name, WHO_CHARS_MAX)
         audit.note(self.path.parent, "gate decided", name, gate=gate.id, decision=decision)
-        self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?, ?)", (*row, name))
+        self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, name, add))
 
 
 def _stated(words: list[IncidentWord]) -> IncidentWord | None:
     """Return the last word that named a state."""
     return next((word for word in reversed(words) if word.state), None)
+
+
+def _owner(words: list[IncidentWord]) -> str | None:
+    """Return the last named owner; None for nobody."""
+    return next((word.owner for word in reversed(words) if word.owner is not None), None) or None

@@ -58,7 +58,7 @@ DECIDED = """
 """
 PUT_BACK = """
     INSERT INTO resolutions
-    SELECT ?1, gates.id, ?2, ?3, ?4, NULL FROM gates JOIN events ON events.id = gates.event
+    SELECT ?1, gates.id, ?2, ?3, ?4, NULL, ?7 FROM gates JOIN events ON events.id = gates.event
     WHERE json_extract(events.body, '$.trace_id') = ?5
         AND json_extract(events.body, '$.span_id') = ?6 AND gates.opened_ns < ?2
     ORDER BY gates.opened_ns DESC LIMIT 1
@@ -72,6 +72,12 @@ END_OF_GATE = """
     ORDER BY events.seq DESC LIMIT 1
 """
 OPEN_GATES = "SELECT id FROM gates WHERE task = ? AND status = 'open' AND id <> ?"
+# The gates of a budget on which nobody has decided.
+OPEN_GATES_OF_BUDGET = """
+    SELECT id FROM gates WHERE status = 'open' AND rule = ? AND signature = ? AND NOT EXISTS (
+        SELECT 1 FROM resolutions WHERE gate = gates.id AND at_ns > gates.opened_ns
+    )
+"""
 WITHDRAWN_GATE = "SELECT id FROM gates WHERE id = ? AND status = 'withdrawn'"
 # The endpoints that have not heard yet that a gate was withdrawn, and no longer will.
 TAKE_BACK = """
@@ -88,7 +94,12 @@ OPEN_GATE = """
     SET status = 'open', opened_ns = ?1, resolved_ns = NULL, decision = NULL, note = NULL
     WHERE id = ?2 AND task = ?3 AND (status <> 'open' OR opened_ns <> ?1)
 """
-EVENTS = "SELECT seq, body FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?3"
+# Only endpoints hear of endpoints.
+EVENTS = """
+    SELECT seq, body FROM events
+    WHERE seq > ?1 AND type NOT IN ('endpoint_disabled', 'endpoint_enabled')
+    ORDER BY seq LIMIT ?3
+"""
 EVENTS_OF_TASK = """
     SELECT seq, body FROM events WHERE seq > ?1 AND task = ?2
         AND type NOT IN ('gate_renamed', 'gate_unanswered')
@@ -107,7 +118,8 @@ GATE_TRACES = """
 RESOLUTIONS = """
     SELECT resolutions.id, events.task, json_extract(events.body, '$.session'),
         json_extract(events.body, '$.trace_id'), json_extract(events.body, '$.span_id'),
-        resolutions.at_ns, resolutions.decision, resolutions.note
+        resolutions.at_ns, resolutions.decision, resolutions.note, gates.rule, gates.signature,
+        resolutions.added
     FROM resolutions
     JOIN gates ON gates.id = resolutions.gate
     JOIN events ON events.id = gates.event
@@ -121,7 +133,8 @@ _GATES = """
         coalesce(gates.note, resolutions.note) AS note, (
             SELECT who FROM resolutions
             WHERE gate = gates.id AND at_ns > gates.opened_ns ORDER BY at_ns LIMIT 1
-        ) AS resolved_by, gates.incident
+        ) AS resolved_by, gates.incident,
+        coalesce(json_extract(events.body, '$.service_version'), '') AS service_version
     FROM gates
     JOIN events ON events.id = gates.event
     LEFT JOIN resolutions
@@ -151,6 +164,18 @@ LISTED_GATES = f"""
     )
     ORDER BY gates.status <> 'open', gates.opened_ns DESC, gates.id
 """  # noqa: S608 - All parts are constants.
+# What a list of gates shows beside them; the cost is that of the loop at its opening.
+FIGURES = f"""
+    SELECT gates.id, coalesce(events.body ->> '$.service', ''),
+        coalesce(events.body ->> '$.finding', ''), coalesce(events.body ->> '$.attempts', 0),
+        coalesce(gates.finding ->> '$.cost.seconds', 0.0),
+        coalesce(gates.finding ->> '$.cost.input_tokens', 0),
+        coalesce(gates.finding ->> '$.cost.output_tokens', 0)
+    FROM gates JOIN events ON events.id = gates.event
+    WHERE gates.id IN (
+        SELECT id FROM gates WHERE {_LISTED} ORDER BY {_LISTED_ORDER} LIMIT ?3
+    )
+"""  # noqa: S608 - All parts are constants.
 COUNT_GATES = f"SELECT count(*) FROM gates WHERE {_LISTED}"  # noqa: S608
 OPENING = "SELECT body FROM events JOIN gates ON event = events.id WHERE gates.id = ?"
 OPENINGS = """
@@ -174,8 +199,7 @@ OPINIONS = """
     WHERE ?1 IS NULL OR gate = ?1
 """
 NOTES = """
-    SELECT gates.id, gates.task, decision, note, resolved_ns, gates.signature,
-        coalesce(json_extract(events.body, '$.signature_coarse'), '')
+    SELECT gates.id, gates.task, decision, note, resolved_ns, events.body
     FROM gates JOIN events ON events.id = gates.event
     WHERE gates.id IN (
         SELECT id FROM gates

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import astuple
 from secrets import token_hex
 
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.silences import (
     HOURS_MAX,
+    Inhibition,
     Matchers,
     NoSilenceError,
     Silence,
     check_silence,
     incident_of,
+    is_of_outage,
 )
+from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import plain
 from looptrace.collector.content.redaction import redact_text
 from looptrace.collector.store import audit
@@ -40,6 +44,20 @@ _MUTED = """
     SELECT until_ns FROM incident_words WHERE incident = ? AND state NOT NULL
     ORDER BY at_ns DESC LIMIT 1
 """
+_IS_INHIBITING = "SELECT 1 FROM silences WHERE who = ?"
+_INHIBIT = "INSERT OR IGNORE INTO silences VALUES (?, '', '', '', '', ?, ?, ?, ?, ?)"
+# A silence that a person ended does not hold again.
+_PROLONG = "UPDATE silences SET ends_ns = ?2, why = ?3 WHERE who = ?1 AND ends_ns > ?4"
+_HOLD_LONGER = """
+    UPDATE outbox SET next_try_ns = ?2, created_ns = ?2
+    WHERE next_try_ns < ?2 AND dead_ns IS NULL
+        AND silence IN (SELECT id FROM silences WHERE who = ?1 AND ends_ns = ?2)
+"""
+_IS_HELD = """
+    SELECT 1 FROM outbox JOIN events ON events.id = outbox.event
+    WHERE silence NOT NULL AND next_try_ns > ?2 AND type = 'gate_opened'
+        AND events.body ->> 'gate' = ?1
+"""
 _OPENINGS = """
     SELECT DISTINCT events.id, events.body, outbox.silence
     FROM outbox JOIN events ON events.id = outbox.event
@@ -63,7 +81,13 @@ _FORGET = """
 
 
 class Silences(StoredGates):
-    """The silences of a gate store."""
+    """The silences of a gate store.
+
+    An outage silences the incidents of the gates that it causes, all but its first gate.
+    """
+
+    # Those that go on, which a server notes.
+    _outages: Sequence[Inhibition] = ()
 
     def silences(self, now_ns: int | None = None) -> list[Silence]:
         """Return the silences that hold at a time, by default now; the first to end comes first."""
@@ -107,13 +131,60 @@ class Silences(StoredGates):
             audit.note(self.path.parent, "silence ended", None, silence=silence)
             self._hold_anew(now_ns)
 
-    def _silenced(self, event: GateEvent, now_ns: int) -> tuple[str, int] | None:
+    def note_outages(self, outages: Sequence[Inhibition], now_ns: int) -> None:
+        """Let these outages hold back the gates that they cause, from now on.
+
+        What they hold back already waits until their new ends.
+
+        Raises:
+            StoreError: if the file cannot be written.
+        """
+        before = {each.who: each for each in self._outages}
+        self._outages = outages
+        longer = [each for each in outages if each.who in before and before[each.who] != each]
+        if not longer:
+            return
+        with self._transaction():
+            for each in longer:
+                (why,) = self._redacted(each.why)
+                self._sql.execute(_PROLONG, (each.who, each.ends_ns, why, now_ns))
+                self._sql.execute(_HOLD_LONGER, (each.who, each.ends_ns))
+
+    def _held(self, event: GateEvent, opening: GateEvent, now_ns: int) -> tuple[str, int] | None:
+        """Return the silence that holds an event of a loop, and its end.
+
+        The first gate of an outage is none of those that the outage silences.
+        """
+        is_spared = False
+        if event.type == "gate_opened":
+            is_spared = self._is_first_of_outage(opening, now_ns)
+        elif event.type == "gate_unanswered":
+            is_spared = not self._rows(_IS_HELD, event.gate, now_ns)
+        return self._silenced(opening, now_ns, of_outages=not is_spared)
+
+    def _is_first_of_outage(self, opening: GateEvent, now_ns: int) -> bool:
+        """Silence the incident of a gate that an outage causes; return whether it is its first."""
+        outage = next((each for each in self._outages if each.causes(opening)), None)
+        if outage is None or outage.ends_ns <= now_ns:
+            return False
+        is_first = not self._rows(_IS_INHIBITING, outage.who)
+        incident, (why,) = incident_of(opening), self._redacted(outage.why)
+        id_ = digest(f"{outage.who} {incident}")
+        row = (id_, incident, now_ns, outage.ends_ns, outage.who, why)
+        if self._sql.execute(_INHIBIT, row).rowcount:
+            until_ns = outage.ends_ns
+            audit.note(self.path.parent, "silenced", outage.who, silence=id_, until_ns=until_ns)
+        return is_first
+
+    def _silenced(
+        self, event: GateEvent, now_ns: int, *, of_outages: bool = True
+    ) -> tuple[str, int] | None:
         """Return the silence that holds an event longest, and its end; a mute is one, too."""
         incident = incident_of(event)
         held = [
             (each.ends_ns, each.id)
             for each in self.silences(now_ns)
-            if each.matchers.matches(event)
+            if each.matchers.matches(event) and (of_outages or not is_of_outage(each))
         ]
         held += [
             (until_ns, incident)
@@ -126,7 +197,9 @@ class Silences(StoredGates):
     def _hold_anew(self, now_ns: int) -> None:
         """Hold the openings that wait for webhooks by the silences of now, and no others."""
         for id_, body, before in self._rows(_OPENINGS):
-            held = self._silenced(read_json(body, GateEvent, self.path, GATES), now_ns)
+            opening = read_json(body, GateEvent, self.path, GATES)
+            # The first gate of an outage is not held.
+            held = self._silenced(opening, now_ns, of_outages=bool(before))
             if held:
                 self._sql.execute(_HOLD, (id_, *held))
             elif before:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Literal
 
 import polars as pl
 
-from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.budgets.rules import BUDGET_NAMES
+from looptrace.analyzer.detect.findings import Cost, Finding
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.agent_states import AgentState
-from looptrace.analyzer.gates.decisions import NoGateError
+from looptrace.analyzer.gates.decisions import CANCEL, NoGateError
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.near_notes import words_of
 from looptrace.analyzer.gates.notes import ResolutionNote, Signs, notes_like
 from looptrace.analyzer.gates.resolutions import Resolution
 from looptrace.analyzer.gates.state_machine import TaskState
@@ -57,8 +59,19 @@ class StoredGate:
     note: str | None
     resolved_by: str | None = None  # the name from the token or the form
     incident: str = ""  # the gates of loops like this one
+    service_version: str = ""  # "" where it is unknown
     agent_state: AgentState | None = None  # of an open gate, where it was asked for
     unless_decided: str = ""  # what happens to an open gate, where a server sees to it
+
+
+@dataclass(frozen=True, slots=True)
+class GateFigures:
+    """What a list shows of a gate beside itself, as of its opening."""
+
+    service: str = ""
+    finding: str = ""
+    attempts: int = 0
+    cost: Cost = field(default_factory=lambda: Cost(0.0, 0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +79,8 @@ class GateDetails:
     """A gate, its opening event with the failures before, and notes that worked.
 
     The notes are those of resolved gates with the same signature, then those of the same type of
-    failure, then those with the same meaning; the newest come first in each group.
+    failure, then those with the same meaning, then those in nearly the same words; the newest come
+    first in each group, and in the last one the nearest.
     """
 
     gate: StoredGate
@@ -102,6 +116,14 @@ class StoredGates(Identities):
         """Return gates, the open ones first, then the newest; all, or the first ones."""
         rows = self._rows(queries.LISTED_GATES, status, task, limit)
         return [StoredGate(*row) for row in rows]
+
+    def figures(self, status: GateStatus | None, limit: int) -> dict[str, GateFigures]:
+        """Return the figures of the gates that `gates` lists, by gate."""
+        rows = self._rows(queries.FIGURES, status, None, limit)
+        return {
+            gate: GateFigures(service, finding, attempts, Cost(*cost))
+            for gate, service, finding, attempts, *cost in rows
+        }
 
     def count(self, status: GateStatus | None = None, task: str | None = None) -> int:
         """Return how many gates there are."""
@@ -181,7 +203,13 @@ class StoredGates(Identities):
 
     def resolutions(self) -> list[Resolution]:
         """Return the decisions of people, in the order of time."""
-        return [Resolution(*row) for row in self._rows(queries.RESOLUTIONS)]
+        decided = list[Resolution]()
+        for *row, rule, signature, added in self._rows(queries.RESOLUTIONS):
+            each = Resolution(*row)
+            if rule in BUDGET_NAMES and each.decision != CANCEL:
+                each = replace(each, budget=signature, added=added)
+            decided.append(each)
+        return decided
 
     def notes(
         self, opening: GateEvent, meaning: Meaning | None = None
@@ -189,15 +217,15 @@ class StoredGates(Identities):
         """Return the notes that resolved other gates of loops like that of an opening.
 
         Those of the same signature come first, then those of the same type, then those with the
-        same meaning where `meaning` is given; the newest come first in each group.
+        same meaning where `meaning` is given, then those in nearly the same words.
         """
         return _notes_for(opening, self._past_notes(), meaning)
 
     def _past_notes(self) -> list[tuple[ResolutionNote, Signs]]:
         """Return the newest notes that resolved gates, each with the signs of its loop."""
-        rows = self._rows(queries.NOTES, _NOTES_COMPARED_MAX)
         return [
-            (ResolutionNote(*note), Signs(signature, coarse)) for *note, signature, coarse in rows
+            (ResolutionNote(*note), _signs_of(read_json(body, GateEvent, self.path, GATES)))
+            for *note, body in self._rows(queries.NOTES, _NOTES_COMPARED_MAX)
         ]
 
     def table(self, sql: str, schema: pl.Schema) -> pl.DataFrame:
@@ -208,6 +236,9 @@ class StoredGates(Identities):
 def _notes_for(
     opening: GateEvent, notes: Iterable[tuple[ResolutionNote, Signs]], meaning: Meaning | None
 ) -> tuple[ResolutionNote, ...]:
-    signs = Signs(opening.signature, opening.signature_coarse)
     others = (note for note in notes if note[0].gate != opening.gate)
-    return tuple(notes_like(signs, others, meaning)[:NOTES_MAX])
+    return tuple(notes_like(_signs_of(opening), others, meaning)[:NOTES_MAX])
+
+
+def _signs_of(opening: GateEvent) -> Signs:
+    return Signs(opening.signature, opening.signature_coarse, words_of(opening))

@@ -124,6 +124,33 @@ _SILENCES = (
     ) STRICT, WITHOUT ROWID
     """,
 )
+# The log of deliveries, and the messages in chats that are edited when their gate ends.
+_DELIVERIES = (
+    """
+    CREATE TABLE attempts (
+        seq INTEGER PRIMARY KEY,
+        endpoint TEXT NOT NULL,
+        event TEXT NOT NULL REFERENCES events (id),
+        at_ns INTEGER NOT NULL, -- when it ended
+        status INTEGER, -- of HTTP; null where none came
+        ms INTEGER NOT NULL,
+        error TEXT NOT NULL -- empty where it was accepted
+    ) STRICT
+    """,
+    "CREATE INDEX attempts_of_endpoint ON attempts (endpoint, at_ns)",
+    "CREATE INDEX attempts_of_event ON attempts (event)",
+    """
+    CREATE TABLE chat_messages (
+        endpoint TEXT NOT NULL,
+        gate TEXT NOT NULL REFERENCES gates (id),
+        message TEXT NOT NULL, -- the id that the chat gave it
+        at_ns INTEGER NOT NULL,
+        PRIMARY KEY (endpoint, gate)
+    ) STRICT, WITHOUT ROWID
+    """,
+    # A person asked for the event once more, so that no grouping leaves it out.
+    "ALTER TABLE outbox ADD COLUMN is_resent INTEGER NOT NULL DEFAULT 0",
+)
 # A gate is shown with the person who resolved it, and with the newest notes of other gates.
 _INDEXES_OF_GATES = (
     "CREATE INDEX resolutions_of_gate ON resolutions (gate, at_ns)",
@@ -195,7 +222,8 @@ _TABLES = (
         at_ns INTEGER NOT NULL,
         decision TEXT NOT NULL,
         note TEXT,
-        who TEXT -- decided; null where nobody said
+        who TEXT, -- decided; null where nobody said
+        added REAL -- to a budget of several tasks; null for as much as its limit
     ) STRICT
     """,
     *_INDEXES_OF_GATES,
@@ -207,6 +235,7 @@ _TABLES = (
     _WAITS,
     *_INCIDENTS,
     *_SILENCES,
+    *_DELIVERIES,
 )
 
 # The statements that bring a file of a version to the next one.
@@ -235,6 +264,7 @@ _STEPS = {
         *_INCIDENTS,
         *_SILENCES,
     ),
+    11: (*_DELIVERIES, "ALTER TABLE resolutions ADD COLUMN added REAL"),
 }
 
 
@@ -256,7 +286,7 @@ def _incident(body: str) -> str:
 
 GATES = Schema(
     application_id=0x6C6F6F70,  # "loop"
-    version=11,
+    version=12,
     tables=_TABLES,
     steps=_STEPS,
     functions={"incident": _incident},

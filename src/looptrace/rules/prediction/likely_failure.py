@@ -1,11 +1,9 @@
-"""The rule `likely_loop`, and the signs that it reads."""
+"""The rule `likely_failure`, and the signs that it reads."""
 
 from __future__ import annotations
 
-import json  # rules import only NumPy
 import zlib
-from dataclasses import dataclass, field
-from importlib.resources import files
+from dataclasses import dataclass
 from math import isfinite, log, log2
 from typing import Any
 
@@ -47,7 +45,7 @@ SIGNS = {
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A logistic regression over standardised signs: plain numbers, as `looptrace train` finds.
+    """A logistic regression over standardised signs: plain numbers, as `calibrate` fits.
 
     Raises:
         SettingError: if it does not fit the signs, or has numbers that are not finite.
@@ -92,21 +90,27 @@ def model_of(data: Any) -> Model:
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, SettingError):
             raise
-        raise SettingError("model is not a file of `looptrace train`.") from error
+        raise SettingError("model is not a file of `looptrace calibrate`.") from error
 
 
-# This is a constant of the code; a file is easier to write and to compare.
-SHIPPED = model_of(json.loads(files(__package__).joinpath("likely_loop.json").read_text("utf-8")))
+# The least log-odds of each percent, from 1 to 99.
+_ODDS = np.array([log(percent / (_PERCENT - percent)) for percent in range(1, _PERCENT)])
+
+
+def percents(scores: Figures) -> Codes:
+    """Return the whole percents of log-odds, rounded down, from 0 to 99."""
+    return np.searchsorted(_ODDS, scores, side="right").astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class LikelyLoop(Rule):
-    """A loop is likely to come, by a model that was trained on earlier loops.
+class LikelyFailure(Rule):
+    """A run is likely to fail, by a model of your own runs whose outcome is known.
 
     The rule reads from the last turns of the task how many actions and outcomes came before, how
     many fail, how varied the actions are, and how much is new in the outputs. A model of a few
-    numbers turns these signs into a probability; [prediction](../prediction.md) says how good it
-    is. A prediction is not a proof, so the rule only warns, and is off unless switched on.
+    numbers turns these signs into a probability. [`calibrate`](../calibrate.md#a-model) fits it,
+    and puts it into use only where it saves more than any counter. No model ships, and without one
+    the rule finds nothing.
 
     ## Looping
     - `look({n})->"There is nothing new in the inbox of the support team" x12`
@@ -118,38 +122,41 @@ class LikelyLoop(Rule):
     - `(user("And now?") look(a)->"There is nothing new in the inbox") x9`: a person asked.
     """
 
-    name = "likely_loop"
+    name = "likely_failure"
     lane = LaneSpec(by="task", kinds=("tool", "model", "handoff"))
+    learns_limit = True
     exact = False
     on_by_default = False
     reads_texts = True
-    actions = ("warn",)
+    actions = ("warn", "gate")
 
     attempts_min: int = setting(
-        3, ge=2, le=20, doc="Turns in a row at which a loop must be likely for a warning."
+        3, ge=2, le=20, doc="Turns in a row at which a failure must be likely."
     )
     likely_percent: int = setting(
-        20, ge=1, le=99, doc="The probability in percent from which a loop is likely."
+        90, ge=1, le=99, doc="The probability in percent from which a failure is likely."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"),))
-    model: Model = field(default=SHIPPED)
+    model: Model | None = None
 
     @property
     def lookback(self) -> int:
         """The likely turns, the window of each, and the turns before the window's first turn."""
-        return self.attempts_min + 2 * self.model.window - 2
+        window = self.model.window if self.model else 1
+        return self.attempts_min + 2 * window - 2
 
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count the turns in a row at which a loop is likely."""
-        least = self.likely_percent / _PERCENT
-        likely = self.model.score(signs_of(lane, self.model.window)) >= log(least / (1 - least))
-        enough = tells(lane, self.model.window)
-        counts = streak(lane, likely & enough)
-        return repeats(counts, self.attempts_min, np.ones_like(lane.rows))
+        """Count the turns in a row at which a failure is likely."""
+        one = np.ones_like(lane.rows)
+        if self.model is None:
+            return repeats(np.zeros_like(lane.rows), self.attempts_min, one)
+        likely = percents(self.model.score(signs_of(lane, self.model.window)))
+        holds = (likely >= self.likely_percent) & tells(lane, self.model.window)
+        return repeats(streak(lane, holds), self.attempts_min, one)
 
     def say(self, loop: Loop) -> str:
         """Say that it is a guess."""
-        return f"a loop is likely to come, since {loop.labels[0]}"
+        return f"the run is likely to fail, since {loop.labels[0]}"
 
 
 def tells(lane: Lane, window: int) -> Flags:

@@ -1,0 +1,99 @@
+"""The rules by which budgets of several tasks warn and gate.
+
+They see no columns: what other tasks spend is in none. The ledger says at which turns they fire.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting
+from looptrace.rules.turns import Lane, LaneSpec
+from looptrace.rules.vocabulary import PERCENTS, SOFT_PERCENT
+
+TOKENS = "tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRule(Rule):
+    """What several tasks may spend together is spent.
+
+    The attempts of the ladder are percents of the limit.
+    """
+
+    lane = LaneSpec(by="task", kinds=("model",), runs=True)
+    checked = "before_loops"
+    counts_percents = True
+
+    title: str = ""  # such as "money of session s1"
+    spent: float = 0.0
+    limit: float = 0.0  # with what persons have added
+    unit: str = TOKENS  # or a currency
+    ladder: tuple[Rung, ...] = ladder_setting((Rung(SOFT_PERCENT, "warn"), Rung(PERCENTS, "gate")))
+
+    @property
+    def lookback(self) -> int:
+        """The turn itself."""
+        return 1
+
+    def evaluate(self, lane: Lane) -> Evaluation:
+        """Return that it fires nowhere."""
+        nowhere = np.zeros(len(lane.rows), dtype=np.int64)
+        return counts(nowhere, SOFT_PERCENT, nowhere)
+
+    def say(self, loop: Loop) -> str:
+        """Name the budget, and what is spent of it."""
+        spent, limit = (
+            f"{amount:,.0f}" if self.unit == TOKENS else f"{amount:,.2f}"
+            for amount in (self.spent, self.limit)
+        )
+        return f"{self.title}: {spent} of {limit} {self.unit} are spent ({loop.attempts} %)"
+
+
+class SessionTokensBudget(BudgetRule):
+    """The tasks of a session take more tokens than allowed."""
+
+    name = "session_tokens_budget"
+
+
+class SessionMoneyBudget(BudgetRule):
+    """The tasks of a session cost more than allowed."""
+
+    name = "session_money_budget"
+
+
+class ServiceTokensBudget(BudgetRule):
+    """The tasks of a service take more tokens on a day than allowed."""
+
+    name = "service_tokens_budget"
+
+
+class ServiceMoneyBudget(BudgetRule):
+    """The tasks of a service cost more on a day than allowed."""
+
+    name = "service_money_budget"
+
+
+class DayTokensBudget(BudgetRule):
+    """All tasks take more tokens on a day than allowed."""
+
+    name = "day_tokens_budget"
+
+
+class DayMoneyBudget(BudgetRule):
+    """All tasks cost more on a day than allowed."""
+
+    name = "day_money_budget"
+
+
+# By the name of their limit in the settings.
+BUDGET_RULES: dict[str, type[BudgetRule]] = {
+    kind.name.removesuffix("_budget"): kind
+    for kind in (
+        *(SessionTokensBudget, SessionMoneyBudget, ServiceTokensBudget),
+        *(ServiceMoneyBudget, DayTokensBudget, DayMoneyBudget),
+    )
+}
+BUDGET_NAMES = frozenset(rule.name for rule in BUDGET_RULES.values())

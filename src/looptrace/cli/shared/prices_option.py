@@ -1,0 +1,31 @@
+"""The option `--prices` of commands that show money."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from looptrace.analyzer.detect.prices import Prices
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _load(_context: click.Context, _option: click.Parameter, source: str | None) -> Prices | None:
+    if source is None:
+        return None
+    from looptrace.analyzer.settings import prices  # noqa: PLC0415 - Few give prices.
+
+    return prices.load(source)
+
+
+def prices_option(otherwise: str = "") -> Callable[[F], F]:
+    """Return the option; the help says what happens `otherwise`, without prices."""
+    return click.option(
+        "--prices",
+        metavar="SOURCE",
+        callback=_load,
+        help="Prices of models: a file, or genai-prices for the list prices of that package"
+        f"{otherwise}.",
+    )

@@ -1,0 +1,1 @@
+"""The figures of the overview: in a period, and in the time before it."""

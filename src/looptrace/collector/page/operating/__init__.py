@@ -1,0 +1,1 @@
+"""What operators read: settings that differ, and health in sentences."""

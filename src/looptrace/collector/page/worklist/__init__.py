@@ -1,0 +1,1 @@
+"""The list of gates: a line each, by incident, filtered and sorted."""

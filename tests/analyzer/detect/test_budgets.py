@@ -1,0 +1,279 @@
+"""Budgets of several tasks: what is counted, when they fire, and what a person adds."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import polars as pl
+import pytest
+
+from looptrace.analyzer.detect.budgets.ledger import Ledger
+from looptrace.analyzer.detect.budgets.limits import Budgets
+from looptrace.analyzer.detect.budgets.rules import BUDGET_RULES
+from looptrace.analyzer.detect.counters import DAY_S
+from looptrace.analyzer.engine.batch import analyse, detect, ledger_of, spending_rows
+from looptrace.analyzer.engine.live import LiveEngine
+from looptrace.analyzer.engine.policy import DetectionPolicy
+from looptrace.analyzer.gates.directives import OWN
+from looptrace.analyzer.gates.resolutions import Resolution, resolution_turns
+from looptrace.analyzer.schema.turns import TURN_KEY, numbered
+from looptrace.analyzer.settings.given import settings_of
+from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.settings.toml_reader import SettingsError
+from looptrace.analyzer.testing.notation import tasks_in
+from looptrace.rules.vocabulary import NS_PER_S
+from tests.collector.store.test_writer import spans_of
+from tests.otlp import Attributes, Trace
+
+SECOND_NS, DAY_NS = NS_PER_S, DAY_S * NS_PER_S
+
+
+def settings(**limits: float) -> Settings:
+    """Return the default settings with these budgets."""
+    return settings_of({"budgets": limits})
+
+
+def spending(
+    responses: int, task: str, *, session: str = "s", service: str = "api", since_s: float = 0
+) -> pl.DataFrame:
+    """Return the turns of a task that reads 1,000 tokens a second."""
+    turns = tasks_in({task: f'say("Step {{n}}.", read=1000) x{responses}'})
+    times = [
+        pl.col(name) + round(since_s * NS_PER_S) for name in ("start_ns", "end_ns", "order_ns")
+    ]
+    about = {"session": pl.lit(session), "trace_id": pl.lit(task), "service": pl.lit(service)}
+    return turns.with_columns(*times, **about, cached_tokens=pl.lit(0, pl.Int64))
+
+
+def together(*tasks: pl.DataFrame) -> pl.DataFrame:
+    """Return turns of several tasks."""
+    return numbered(pl.concat(tasks))
+
+
+def happened(turns: pl.DataFrame, policy: DetectionPolicy) -> list[tuple[str, str, int, int]]:
+    """Return what batch says of budgets: the kind of event, its task, turn and percents."""
+    events = sorted(detect(turns, policy).events, key=lambda event: event.at_ns)
+    return [(e.action or "", e.task, e.turn, e.attempts) for e in events if "budget" in e.rule]
+
+
+def decided(turns: pl.DataFrame, at_ns: int, *amounts: float | None) -> pl.DataFrame:
+    """Add decisions on gates of the session's budget, one for each task, at one moment."""
+    said = [
+        Resolution(f"r{place}", task, "s", task, "0", at_ns, "continue", None, TITLE, amounts[0])
+        for place, task in enumerate(turns["task"].unique().sort())
+    ]
+    return numbered(pl.concat([turns, resolution_turns(said, settings().policy.sameness)]))
+
+
+TITLE = "tokens of session s"
+
+
+def test_tasks_of_a_session_spend_from_one_budget() -> None:
+    """A sub-agent with a task of its own escapes the budget of a task, and not this one."""
+    turns = together(spending(12, "a"), spending(12, "b", since_s=0.5))
+    policy = settings(session_tokens=20_000).policy
+
+    assert happened(turns, policy) == [
+        ("warn", "b", 8, 80),
+        ("warn", "a", 9, 85),
+        ("gate", "b", 10, 100),
+        ("gate", "a", 11, 105),
+    ]
+    alone = together(spending(12, "a"), spending(12, "b", session="other", since_s=0.5))
+    assert happened(alone, policy) == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_live_says_the_same_as_batch(seed: int) -> None:
+    """However turns of tasks interleave on the way and come together, if none waits for long."""
+    tasks = [spending(9, name, since_s=n / 7) for n, name in enumerate("abc")]
+    turns = together(*tasks)
+    policy = settings(session_tokens=20_000, service_tokens=23_000, day_tokens=26_000).policy
+    engine, events = LiveEngine(policy), []
+
+    ordered = turns.sort("end_ns")
+    if seed:  # Each comes up to two seconds late, in the order of its task.
+        late = random.Random(seed)
+        delay = pl.Series([late.uniform(0, 2) * NS_PER_S for _ in range(turns.height)])
+        ordered = ordered.with_columns(at=pl.col("end_ns") + delay)
+        ordered = ordered.with_columns(at=pl.col("at").cum_max().over("task"))
+        ordered = ordered.sort("at").drop("at")
+    chance, start = random.Random(seed), 0
+    while start < ordered.height:
+        size = chance.randint(1, 9) if seed > 3 else 1
+        events += engine.feed(ordered[start : start + size]).events
+        start += size
+
+    batch = detect(turns, policy)
+    assert {f.id for f in engine.findings()} == {f.id for f in batch.findings}
+    assert len([f for f in batch.findings if "budget" in f.rule]) >= len(tasks)
+    if not seed:
+        assert [e.id for e in events] == [
+            e.id for e in sorted(batch.events, key=lambda event: event.at_ns)
+        ]
+
+
+def fires(ledger: Ledger, *tasks: str) -> dict[Any, list[tuple[str, int]]]:
+    """Return where budgets fire."""
+    return {
+        (task, key): [(each.rule.title, each.percent) for each in crossings]
+        for task in tasks
+        for key, crossings in ledger.fires(task).items()
+    }
+
+
+def test_the_order_of_arrival_does_not_matter() -> None:
+    """Sums follow the ends of responses, so that files and live spans have the same ones."""
+    turns = together(spending(20, "a"), spending(20, "b", since_s=0.5))
+    policy = settings(session_tokens=20_000).policy
+    rows = list(spending_rows(turns))
+    expected = fires(ledger_of(turns, policy), "a", "b")
+    assert expected
+
+    for seed in range(3):
+        random.Random(seed).shuffle(rows)
+        ledger = Ledger(policy.budgets, None)
+        for row in rows:
+            ledger.take([row])
+        assert fires(ledger, "a", "b") == expected
+
+
+def test_a_response_that_comes_twice_counts_once() -> None:
+    """A server reads stored turns again when it starts; later spans change some, or take them."""
+    turns = together(spending(10, "a"))
+    policy = settings(session_tokens=10_010).policy
+    ledger = ledger_of(turns, policy)
+    expected = fires(ledger, "a")
+    (*_, last) = rows = list(spending_rows(turns))
+
+    ledger.take(rows)
+    assert fires(ledger, "a") == expected
+
+    names = turns.columns
+    key = tuple(last[names.index(name)] for name in TURN_KEY)
+    ledger.take([], [key])
+    assert len(fires(ledger, "a")) == len(expected) - 1
+    ledger.take([last])
+    assert fires(ledger, "a") == expected
+
+
+def test_days_and_services_have_budgets_of_their_own() -> None:
+    """At midnight, UTC, a new one begins; a session goes on."""
+    day = together(spending(3, "a"), spending(3, "b", since_s=DAY_S), spending(3, "c", service="x"))
+
+    of_services = happened(day, settings(service_tokens=3_000).policy)
+    assert sorted(task for action, task, *_ in of_services if action == "gate") == ["a", "b", "c"]
+    assert {task for _, task, *_ in happened(day, settings(day_tokens=6_000).policy)} == {"a", "c"}
+    assert {task for _, task, *_ in happened(day, settings(session_tokens=9_000).policy)} == {"b"}
+
+
+@pytest.mark.parametrize(("amount", "gates"), [(2_000.0, 2), (5_000.0, 0), (None, 0)])
+def test_a_person_adds_to_what_is_spent_by_then(amount: float | None, gates: int) -> None:
+    """Of what was overspent nothing is taken from the addition; it is added once for all tasks."""
+    before = together(spending(6, "a"), spending(6, "b", since_s=0.5))
+    after = [spending(2, task, since_s=100 + n / 2) for n, task in enumerate("ab")]
+    spans = [part.with_columns(span_id="later" + pl.col("span_id")) for part in after]
+    turns = decided(together(before, *spans), 50 * SECOND_NS, amount)
+
+    events = happened(turns, settings(session_tokens=10_000).policy)
+
+    assert [action for action, *_ in events if action == "gate"][:2] == ["gate", "gate"]
+    assert [action for action, _, turn, _ in events if turn > 6].count("gate") == gates
+
+
+def test_the_agent_is_told_what_is_left() -> None:
+    """A warning that it did the same thing twice would be wrong."""
+    turns = together(spending(9, "a"))
+
+    warned, gated = detect(turns, settings(session_tokens=9_000).policy).events
+
+    assert "tokens of session s are nearly spent: 88 %. 12 % are left" in (
+        OWN.text_of(warned) or ""
+    )
+    assert "the tokens of session s are spent to 100 %" in (OWN.text_of(gated) or "")
+    assert "tokens of session s: 9,000 of 9,000 tokens are spent (100 %)" in gated.reason
+
+
+def test_money_needs_prices() -> None:
+    """A budget in money without prices would never be spent."""
+    with pytest.raises(SettingsError, match=r"budgets\.day_money needs prices, without which"):
+        settings(day_money=5.0)
+    priced = settings_of({"prices": "examples/prices.toml", "budgets": {"day_money": 5.0}})
+    assert priced.policy.budgets.limits == {"day_money": 5.0}
+
+
+def test_money_counts_each_kind_of_token() -> None:
+    """What came from a cache is cheaper."""
+    table = {"prices": "genai-prices", "budgets": {"session_money": 0.0125}}
+    policy = settings_of(table).policy
+    dear = spending(5, "a").with_columns(name=pl.lit("gpt-4o"))
+
+    assert [action for action, *_ in happened(together(dear), policy)] == ["warn", "gate"]
+    cached = dear.with_columns(cached_tokens=pl.lit(1_000, pl.Int64))
+    assert happened(together(cached), policy) == []
+
+
+def test_every_limit_has_a_rule() -> None:
+    """A limit without one would be kept by nobody."""
+    names = [*Budgets(**dict.fromkeys(BUDGET_RULES, 1)).limits]
+    assert names == [*BUDGET_RULES]
+    assert settings().policy.budgets.limits == {}
+
+
+USAGE: Attributes = {"gen_ai.usage.input_tokens": 2_000, "gen_ai.usage.output_tokens": 100}
+CHAT: Attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-4o", **USAGE}
+TWICE: Attributes = {
+    "openinference.span.kind": "LLM",
+    "llm.model_name": "gpt-4o",
+    "llm.token_count.prompt": 2_000,
+    "llm.token_count.completion": 100,
+}
+
+
+def agent(name: str) -> Attributes:
+    """Return the attributes of an agent whose span sums up what its responses used."""
+    about = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": name}
+    return {**about, **USAGE}
+
+
+def test_overlapping_spans_and_sub_agents_count_once() -> None:
+    """Three responses: one that is twice instrumented, a sub-agent's, and another service's."""
+    own = Trace("s", name="a", service="planner")
+    top = own.span("invoke_agent planner", attributes=agent("planner"))
+    outer = own.span("chat gpt-4o", top, CHAT, seconds=2.0)
+    own.span("ChatOpenAI", outer, TWICE, start_s=0.1, seconds=1.5, scope="openinference")
+    helper = own.span("invoke_agent helper", top, agent("helper"))
+    own.span("chat gpt-4o", helper, CHAT)
+    other = Trace("s", name="b", service="searcher")
+    other.span("chat gpt-4o", attributes=CHAT)
+
+    (gated,) = analyse(spans_of(own, other), policy=settings(session_tokens=6_300).policy).events
+
+    assert "6,300 of 6,300 tokens are spent" in gated.reason
+
+
+def test_a_trace_ties_services_without_a_session() -> None:
+    """Two agents that call each other over HTTP have one budget where only the trace is shared."""
+    own = Trace("s", session_key=None, service="planner")
+    top = own.span("invoke_agent planner", attributes=agent("planner"))
+    own.span("chat gpt-4o", top, CHAT)
+    asks = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "ask"}
+    call = own.span("execute_tool ask", top, asks)
+    other = Trace("s", session_key=None, service="searcher")
+    other.span("chat gpt-4o", call, CHAT, start_s=9.0)
+    # Both traces have one id, and give their first spans the same one.
+    first_of_other = pl.when(service="searcher").then(pl.lit("ab" * 8)).otherwise("span_id")
+    spans = spans_of(own, other).with_columns(span_id=first_of_other)
+
+    events = analyse(spans, policy=settings(session_tokens=4_200).policy).events
+
+    assert [event.action for event in events] == ["gate"]
+
+
+def test_webhooks_name_budgets_by_rule() -> None:
+    """Who pays is not who mends loops."""
+    rules = ["day_money_budget"]
+    hook = {"name": "a", "url": "https://a.example/", "format": "slack", "rules": rules}
+    (webhook,) = settings_of({"webhooks": [hook]}).webhooks
+    assert webhook.rules == ("day_money_budget",)

@@ -1,0 +1,106 @@
+"""A message in a chat is edited when its gate ends, as far as the chat allows it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.collector.webhooks.retry_policy import EndpointResponse
+from looptrace.rules.vocabulary import NS_PER_S
+from tests.collector.store.test_outbox import opened, recorded, resolved
+from tests.collector.webhooks.test_attempts import Endpoint
+
+DISCORD = Webhook("all", "https://discord.com/api/webhooks/1/secret?thread_id=5", "discord")
+SLACK = Webhook(
+    "all", "https://slack.com/api/chat.postMessage", "slack", ("env:BOT",), channel="C1"
+)
+
+
+def answer(status: int, said: dict[str, Any]) -> EndpointResponse:
+    """Return what a chat answers."""
+    error = "" if status < 300 else f"it answered {status}"
+    return EndpointResponse(status, error, body=json.dumps(said).encode())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Name a store."""
+    return tmp_path / "gates.db"
+
+
+def test_discord_edits_the_message_of_a_gate(path: Path) -> None:
+    """Who reads the channel later sees that somebody has decided, and nobody is paged twice."""
+    recorded(path, opened(1), hooks=(DISCORD,))
+    endpoint = Endpoint(path, DISCORD)
+    endpoint.answer = answer(200, {"id": "777", "content": "x"})
+    endpoint.sends()
+    recorded(path, resolved(2), hooks=(DISCORD,))
+    endpoint.sends()
+    first, second = endpoint.sent
+    base = "https://discord.com/api/webhooks/1/secret"
+    assert (first.method, first.url) == ("POST", f"{base}?thread_id=5&wait=true")
+    assert (second.method, second.url) == ("PATCH", f"{base}/messages/777?thread_id=5")
+    assert json.loads(first.body)["content"].startswith("Gate opened for task t")
+    assert json.loads(second.body)["content"].startswith("Gate resolved for task t")
+    assert json.loads(first.body)["allowed_mentions"] == {"parse": []}
+    assert endpoint.outbox.message("all", "g") is None  # Another opening is a new message.
+
+
+def test_a_deleted_message_is_written_anew(path: Path) -> None:
+    """A person may tidy up the channel before the gate ends."""
+    recorded(path, opened(1), hooks=(DISCORD,))
+    endpoint = Endpoint(path, DISCORD)
+    endpoint.answer = answer(200, {"id": "777"})
+    endpoint.sends()
+    recorded(path, resolved(2), hooks=(DISCORD,))
+    endpoint.answer = answer(404, {"message": "Unknown Message"})
+    endpoint.sends()
+    endpoint.answer = answer(200, {"id": "778"})
+    endpoint.now_ns += 10 * NS_PER_S
+    endpoint.sends()
+    assert [each.method for each in endpoint.sent] == ["POST", "PATCH", "POST"]
+    assert endpoint.outbox.endpoint("all").pending == 0
+
+
+def test_an_answer_without_an_id_leads_to_a_new_message(path: Path) -> None:
+    """A proxy between may cut the body; the end is told all the same."""
+    recorded(path, opened(1), hooks=(DISCORD,))
+    endpoint = Endpoint(path, DISCORD)
+    endpoint.answer = EndpointResponse(200, body=b'{"id": "7')
+    endpoint.sends()
+    recorded(path, resolved(2), hooks=(DISCORD,))
+    endpoint.sends()
+    assert [each.method for each in endpoint.sent] == ["POST", "POST"]
+
+
+def test_a_bot_of_slack_edits_its_message(path: Path) -> None:
+    """A bot gets the time of its message, which names it; the token is in no body."""
+    recorded(path, opened(1), hooks=(SLACK,))
+    endpoint = Endpoint(path, SLACK)
+    endpoint.answer = answer(200, {"ok": True, "channel": "C9", "ts": "1503435956.000247"})
+    endpoint.sends()
+    recorded(path, resolved(2), hooks=(SLACK,))
+    endpoint.sends()
+    first, second = endpoint.sent
+    assert (first.url, second.url) == (SLACK.url, "https://slack.com/api/chat.update")
+    assert first.headers["authorization"] == "Bearer xoxb-1"
+    assert json.loads(first.body)["channel"] == "C1"
+    body = json.loads(second.body)
+    assert (body["channel"], body["ts"]) == ("C9", "1503435956.000247")
+    assert body["text"].startswith("Gate resolved")
+    assert b"xoxb" not in first.body + second.body
+
+
+def test_what_slack_refuses_is_a_failure(path: Path) -> None:
+    """Slack answers 200 to a bot that is not in the channel, and nobody would be paged."""
+    recorded(path, opened(1), hooks=(SLACK,))
+    endpoint = Endpoint(path, SLACK)
+    endpoint.answer = answer(200, {"ok": False, "error": "not_in_channel"})
+    endpoint.sends()
+    assert endpoint.outbox.endpoint("all").pending == 1
+    (attempt,) = endpoint.outbox.attempts()
+    assert attempt.error == "Slack refused it: not_in_channel"
