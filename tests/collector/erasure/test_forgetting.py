@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import random
 import signal
@@ -15,12 +16,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.settings import default
 from looptrace.collector.api_bodies import ERASURE_KINDS, ErasureKind
 from looptrace.collector.erasure.choice import Wanted
 from looptrace.collector.erasure.forgetting import find
 from looptrace.collector.erasure.proof import left_of
+from looptrace.collector.server.ingest_log import log_of
 from looptrace.collector.store import reader, writer
+from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import GATES_FILE
 from tests.collector.store.objects.test_objects import run
 from tests.collector.store.test_writer import call, spans_of
@@ -31,6 +35,7 @@ from tests.reliability.serving import OK, served, until
 ALICE, BOB = "alice sings", "bob asks"
 DIALECTS = default().policy.dialects
 KILLS = 4
+LOG_BYTES_MAX = 2**30
 LOGGED = "SELECT body FROM requests UNION ALL SELECT body FROM postponed"
 
 
@@ -135,6 +140,20 @@ def test_what_a_server_has_not_stored_yet_goes_too(tmp_path: Path) -> None:
         until(lambda: server.number("looptrace_log_spans") == 0)
     said = texts_in(folder)
     assert (ALICE in said, BOB in said) == (False, True)
+
+
+def test_the_gates_of_what_is_not_stored_yet_go_too(tmp_path: Path) -> None:
+    """A server decides first and stores later: no turn names the task of a state, then."""
+    folder = tmp_path / "store"
+    writer.ingest(spans_of(looping("bob")), folder)
+    with closing(log_of(folder, LOG_BYTES_MAX)) as log:
+        asyncio.run(log.accept(spans_of(looping("alice"))))
+    with GateStore.open(folder / GATES_FILE, ()) as gates:
+        gates.record((), [TaskState("alice@shop")], time.time_ns())
+    done = run("forget", "--session", "alice", "--store", folder, "--yes")
+    assert done.exit_code == 0, done.output
+    said = texts_in(folder)
+    assert ("alice" in said, BOB in said) == (False, True)
 
 
 def test_the_proof_finds_what_is_left(store: Path) -> None:

@@ -41,7 +41,7 @@ from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import TABLES, read_bucket
 from looptrace.collector.store.tables.removal import damaged_files
-from looptrace.collector.store.writer import writing
+from looptrace.collector.store.writer import Writer, writing
 
 _NAMED = ["trace_id", "session", "task", "service"]
 
@@ -130,20 +130,38 @@ def forget(
         found = find(store_dir, wanted, policy.dialects)
         if not found.is_any:
             return found
+        choice = _with_logged_tasks(store_dir, writer, found, policy)
         # Whoever finds the store so evaluates it from what is left of the spans.
         write_note(store_dir / UNFINISHED_FILE, "")
         write_evaluated(store_dir, read_evaluated(store_dir)._replace(events=0, decisions=0))
         name = digest(wanted.name)
         audit.note(store_dir, "erased", who, kind=wanted.kind, hash=name, **found.rows)
-        rows = {**found.rows, **_erase(store_dir, found.choice)}
+        rows = {**found.rows, **_erase(store_dir, choice)}
         with SpanSpool() as spool:
             writer.ingest(spool)
-        if left := left_of(store_dir, found.choice):
+        if left := left_of(store_dir, choice):
             raise StoreError(
                 f"{store_dir}: {wanted} is not forgotten: something is left in {', '.join(left)}; "
                 "run the command again, and report it as a bug if it says so again."
             )
-    return Found(found.choice, rows)
+    return Found(choice, rows)
+
+
+def _with_logged_tasks(
+    store_dir: Path, writer: Writer, found: Found, policy: DetectionPolicy
+) -> Choice:
+    """Store the chosen spans of the log, and return the choice with their tasks.
+
+    A server decides on spans before it stores them, so the gates know tasks that no turn names.
+    """
+    if not found.rows["spans of the log"]:
+        return found.choice
+    is_chosen = found.choice.is_chosen()
+    with SpanSpool() as spool:
+        for spans in logged_spans(store_dir):
+            spool.add(spans.filter(is_chosen))
+        writer.ingest(spool)
+    return find(store_dir, found.choice.wanted, policy.dialects).choice
 
 
 def _erase(store_dir: Path, choice: Choice) -> dict[str, int]:
