@@ -314,7 +314,11 @@ def wanted(tmp_path_factory: pytest.TempPathFactory) -> dict[object, list[object
     return references(tmp_path_factory.mktemp("in-order"))
 
 
-@pytest.mark.parametrize("seed", range(seeds(64)))
+# A gate was withdrawn before its task got a name, and opened again as another.
+FOUND = (275,)
+
+
+@pytest.mark.parametrize("seed", [*FOUND, *range(seeds(64))])
 def test_gates_pages_and_decisions_are_those_of_one_feed_in_order(
     seed: int, wanted: dict[object, list[object]], tmp_path: Path
 ) -> None:

@@ -129,7 +129,7 @@ class Identities(TaskNames):
                 is_over = ended_ns is not None and ended_ns <= event.at_ns
                 if is_over or earlier.gate in told.ids:
                     continue
-                if earlier.task == event.task or _overlap(earlier, event):
+                if self._is_its(earlier, event):
                     distance_ns = abs(earlier.at_ns - event.at_ns)
                     again.append((math.inf if ended_ns is None else ended_ns, distance_ns, earlier))
         if not again:
@@ -151,14 +151,20 @@ class Identities(TaskNames):
             for (body,) in self._rows(_ADVICE_OF_TASK, name, told.last_seq, *alike):
                 earlier = read_json(body, GateEvent, self.path, GATES)
                 is_nth = event.action != "pivot" or earlier.pivots == event.pivots
-                is_its = earlier.task == event.task or _overlap(earlier, event)
-                if not is_nth or not is_its or earlier.id in told.ids:
+                if not is_nth or not self._is_its(earlier, event) or earlier.id in told.ids:
                     continue
                 begin_ns, end_ns = sorted((earlier.at_ns, event.at_ns))
                 if not self._rows(_RESET_BETWEEN, name, begin_ns, end_ns):
                     self._be(earlier, event)
                     return replace(event, id=earlier.id)
         return event
+
+    def _is_its(self, earlier: GateEvent, event: GateEvent) -> bool:
+        """Return whether an earlier event is of the task of an event, under any name, or overlaps.
+
+        A gate that was withdrawn before its task got a name still has the name of the trace.
+        """
+        return event.task in (earlier.task, *self.renamed(earlier.task)) or _overlap(earlier, event)
 
     def _is_paused(self, event: GateEvent) -> bool:
         """Return whether the gate of a later turn is open, after which nothing more is sent."""
