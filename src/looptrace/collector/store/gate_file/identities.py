@@ -151,7 +151,9 @@ class Identities(TaskNames):
             for (body,) in self._rows(_ADVICE_OF_TASK, name, told.last_seq, *alike):
                 earlier = read_json(body, GateEvent, self.path, GATES)
                 is_nth = event.action != "pivot" or earlier.pivots == event.pivots
-                if not is_nth or not self._is_its(earlier, event) or earlier.id in told.ids:
+                # Before any turn has moved to its new name, the task has the name of its trace.
+                is_its = earlier.task == event.trace_id or self._is_its(earlier, event)
+                if not is_nth or not is_its or earlier.id in told.ids:
                     continue
                 begin_ns, end_ns = sorted((earlier.at_ns, event.at_ns))
                 if not self._rows(_RESET_BETWEEN, name, begin_ns, end_ns):
