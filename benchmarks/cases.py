@@ -81,14 +81,17 @@ def result_of(case: Case) -> Result:
 
 
 def table(results: list[Result]) -> str:
-    """Write the cases as Markdown: the right verdict, the outcome, what was found, the source."""
-    rows = [["case", "right is", "it is", "found", "source"], ["---"] * 5]
+    """Write the cases as Markdown: a row with its source for each, and a list of the shapes."""
+    rows = [["case", "right is", "it is", "source"], ["---"] * 4]
+    shapes = ["", "Shapes of loops without a source:", ""]
     for result in results:
-        rules = ", ".join(dict.fromkeys(text.partition(":")[0] for text in result.found))
+        if not result.case.source:
+            shapes.append(f"- `{result.case.name}`: {result.outcome}")
+            continue
         right = "a loop" if result.case.is_loop else "healthy"
         source = re.split(r"[;(,]", result.case.source)[0].strip()
-        rows.append([result.case.name, right, result.outcome, rules or "-", source or "-"])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        rows.append([result.case.name, right, result.outcome, source])
+    return "\n".join([*(f"| {' | '.join(row)} |" for row in rows), *shapes])
 
 
 @click.command()

@@ -9,14 +9,14 @@ that pin OpenTelemetry. Each of these must get the same version as it gets alone
 installed and used beside it. Packages come from the index that is configured for pip and uv; uv
 resolves in seconds what takes pip hundreds of releases.
 
-All of it takes half an hour. With pyenv, PYENV_VERSION=3.11.7:3.12.1:3.13.0 puts several Pythons
-at hand.
+All of it takes half an hour. With pyenv, all its versions are at hand.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -41,7 +41,7 @@ TIMEOUT_S = 600
 TIMES = 3  # The least of this many times counts, because the first one reads from the disk.
 
 _TRACES = str(ROOT / "examples/traces")
-_COMMANDS: tuple[tuple[str, ...], ...] = (
+COMMANDS: tuple[tuple[str, ...], ...] = (
     ("looptrace", "demo"),
     ("looptrace", "analyze", _TRACES, "--format", "json", "--output", "report.json"),
     ("looptrace", "ingest", _TRACES, "--store", "store"),
@@ -54,18 +54,18 @@ Objects("s3://bucket/store")
 # The commands that show that an extra is complete, beside its import.
 USES: Mapping[str, Sequence[tuple[str, ...]]] = {
     "": (("python", "-c", "import looptrace; looptrace.instrument"),),
-    "analyzer": _COMMANDS,
-    "judge": (*_COMMANDS[:1], ("python", "-c", "import looptrace.collector.judge.chat")),
-    "mcp": (*_COMMANDS[:1], ("python", "-c", "import looptrace.collector.mcp_server")),
-    "server": (*_COMMANDS[:1], ("looptrace", "doctor")),
-    "learn": (*_COMMANDS[:1], ("python", "-c", "import sklearn.linear_model")),
+    "analyzer": COMMANDS,
+    "judge": (*COMMANDS[:1], ("python", "-c", "import looptrace.collector.judge.chat")),
+    "mcp": (*COMMANDS[:1], ("python", "-c", "import looptrace.collector.mcp_server")),
+    "server": (*COMMANDS[:1], ("looptrace", "doctor")),
+    "learn": (*COMMANDS[:1], ("python", "-c", "import sklearn.linear_model")),
     "semantic": (
-        *_COMMANDS[:1],
+        *COMMANDS[:1],
         ("python", "-c", "import looptrace.analyzer.fingerprint.embeddings"),
     ),
-    "objects": (*_COMMANDS[:1], ("python", "-c", _KNOWS_OBJECTS)),
-    "ray": (*_COMMANDS[:1], ("python", "-c", "import looptrace.ray_tasks")),
-    "all": _COMMANDS,
+    "objects": (*COMMANDS[:1], ("python", "-c", _KNOWS_OBJECTS)),
+    "ray": (*COMMANDS[:1], ("python", "-c", "import looptrace.ray_tasks")),
+    "all": COMMANDS,
 }
 
 
@@ -99,7 +99,7 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
         wheel = Path(str(built_wheel(Path(folder), fast=True).filename))
-        pythons = options.python or [name for name in PYTHONS if _works(name, Path(folder))]
+        pythons = options.python or pythons_at_hand(Path(folder))
         for python in pythons:
             for extra in options.extra or USES:
                 try:
@@ -115,18 +115,22 @@ def main() -> None:
 
 def _try_beside(names: Sequence[str], wheel: Path, folder: Path) -> int:
     """Print each distribution beside looptrace; return how many get another version, or fail."""
-    _run([sys.executable, "-m", "venv", str(folder / "resolver")], folder)
-    _run([str(folder / "resolver/bin/pip"), "install", "--quiet", "uv"], folder)
+    run([sys.executable, "-m", "venv", str(folder / "resolver")], folder)
+    run([str(folder / "resolver/bin/pip"), "install", "--quiet", "uv"], folder)
     failed = 0
     print("\n| distribution | beside | not beside | SDK | MiB alone | MiB | `import looptrace` |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for name in names:
         try:
             alone = _resolved([name], folder)[name]
-            beside = {extra: _resolved([name, _asked(wheel, extra)], folder) for extra in USES}
+            beside = {
+                extra: _resolved([name, requirement_of(wheel, extra)], folder) for extra in USES
+            }
             others = [extra for extra, versions in beside.items() if versions[name] != alone]
             mib, _ = _installed([name], (), folder)
-            both_mib, import_s = _installed([name, _asked(wheel, "server")], USES["server"], folder)
+            both_mib, import_s = _installed(
+                [name, requirement_of(wheel, "server")], USES["server"], folder
+            )
         except BrokenEnvironmentError as error:
             failed += 1
             print(f"{name}: {error}", file=sys.stderr)
@@ -142,7 +146,7 @@ def _resolved(asked: Sequence[str], folder: Path) -> dict[str, str]:
     """Return the versions of all distributions that these need, by name."""
     (folder / "asked.txt").write_text("\n".join(asked), encoding="utf-8")
     options = ("--quiet", "--no-header", "--no-annotate", "--python", sys.executable)
-    lines = _run([_uv(folder), "pip", "compile", *options, "asked.txt"], folder).splitlines()
+    lines = run([_uv(folder), "pip", "compile", *options, "asked.txt"], folder).splitlines()
     return dict(line.partition(" ")[0].split("==", 1) for line in lines if "==" in line)
 
 
@@ -153,11 +157,11 @@ def _installed(
     environment = folder / "beside"
     python = str(environment / "bin/python")
     try:
-        _run([_uv(folder), "venv", "--quiet", "--python", sys.executable, str(environment)], folder)
-        _run([_uv(folder), "pip", "install", "--quiet", "--python", python, *asked], folder)
-        _run([_uv(folder), "pip", "check", "--quiet", "--python", python], folder)
+        run([_uv(folder), "venv", "--quiet", "--python", sys.executable, str(environment)], folder)
+        run([_uv(folder), "pip", "install", "--quiet", "--python", python, *asked], folder)
+        run([_uv(folder), "pip", "check", "--quiet", "--python", python], folder)
         for command in uses:
-            _run([str(environment / "bin" / command[0]), *command[1:]], folder)
+            run([str(environment / "bin" / command[0]), *command[1:]], folder)
         import_s = _least_s([python, "-c", "import looptrace"], folder) if uses else 0.0
         return _size_mib(environment), import_s
     finally:
@@ -168,7 +172,8 @@ def _uv(folder: Path) -> str:
     return str(folder / "resolver/bin/uv")
 
 
-def _asked(wheel: Path, extra: str) -> str:
+def requirement_of(wheel: Path, extra: str) -> str:
+    """Return what pip and uv are asked for."""
     return f"looptrace{f'[{extra}]' if extra else ''} @ {wheel.as_uri()}"
 
 
@@ -190,17 +195,17 @@ def environment_of(python: str, extra: str, wheel: Path, folder: Path) -> Enviro
         BrokenEnvironmentError: if any of that fails.
     """
     try:
-        _run([python, "-m", "venv", str(folder)], folder.parent)
+        run([python, "-m", "venv", str(folder)], folder.parent)
         pip = [str(folder / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
-        _run([*pip, "install", "--quiet", _asked(wheel, extra)], folder)
-        _run([*pip, "check"], folder)
+        run([*pip, "install", "--quiet", requirement_of(wheel, extra)], folder)
+        run([*pip, "check"], folder)
         for command in USES[extra]:
-            _run([str(folder / "bin" / command[0]), *command[1:]], folder)
-        listed = json.loads(_run([*pip, "list", "--format", "json"], folder))
+            run([str(folder / "bin" / command[0]), *command[1:]], folder)
+        listed = json.loads(run([*pip, "list", "--format", "json"], folder))
         size_mib = _size_mib(folder)
         import_s = _least_s([str(folder / "bin/python"), "-c", "import looptrace"], folder)
         version_s = _least_s([str(folder / "bin/looptrace"), "--version"], folder) if extra else 0.0
-        version = _run(
+        version = run(
             [str(folder / "bin/python"), "-c", "import sys; print(*sys.version_info[:2], sep='.')"],
             folder,
         )
@@ -209,23 +214,35 @@ def environment_of(python: str, extra: str, wheel: Path, folder: Path) -> Enviro
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _works(python: str, folder: Path) -> bool:
-    """Return whether this Python runs; a program in the path may only be a placeholder."""
-    try:
-        _run([python, "--version"], folder)
-    except BrokenEnvironmentError:
-        return False
-    return True
+def pythons_at_hand(folder: Path) -> list[str]:
+    """Return the Pythons that run, and print a sentence for each that does not."""
+    if shutil.which("pyenv"):  # Its programs are placeholders for the versions that are named here.
+        versions = run(["pyenv", "versions", "--bare"], folder).split()
+        os.environ.setdefault("PYENV_VERSION", ":".join(versions))
+    at_hand = []
+    for python in PYTHONS:
+        try:
+            run([python, "--version"], folder)
+        except BrokenEnvironmentError:
+            print(f"{python} is not installed here, and is left out.", file=sys.stderr)
+        else:
+            at_hand.append(python)
+    return at_hand
 
 
-def _run(command: Sequence[str], folder: Path) -> str:
+def run(command: Sequence[str], folder: Path, timeout_s: float = TIMEOUT_S) -> str:
+    """Run a command in a folder, and return what it prints.
+
+    Raises:
+        BrokenEnvironmentError: if it fails, takes too long, or does not exist.
+    """
     said = f"`{' '.join(command)}`"
     try:
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            command, cwd=folder, capture_output=True, text=True, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise BrokenEnvironmentError(f"{said} took more than {TIMEOUT_S} s") from error
+        raise BrokenEnvironmentError(f"{said} took more than {timeout_s:.0f} s") from error
     except FileNotFoundError as error:
         raise BrokenEnvironmentError(f"{said}: there is no such program") from error
     if done.returncode:
@@ -238,7 +255,7 @@ def _least_s(command: Sequence[str], folder: Path) -> float:
     times = []
     for _ in range(TIMES):
         begun = perf_counter()
-        _run(command, folder)
+        run(command, folder)
         times.append(perf_counter() - begun)
     return min(times)
 

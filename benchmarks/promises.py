@@ -22,9 +22,9 @@ from looptrace.analyzer.settings.sections import default
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.tuning.certificates import (
     Certificate,
-    Kind,
     Outcome,
     Run,
+    RunKind,
     by_kind,
     certificate,
     needed_for,
@@ -57,7 +57,7 @@ def _known(runs: Runs) -> Iterable[Run]:
     for run in runs_of(runs.turns, default(), outcomes) if outcomes else []:
         match = _INTERCODE.match(sessions[run.task] or "")
         kind = (match["task"], "", match["model"]) if match else (runs.name, "", ONE_MODEL)
-        yield replace(run, kind=Kind(*kind))
+        yield replace(run, kind=RunKind(*kind))
 
 
 def _problem(session: str) -> str:
@@ -90,7 +90,7 @@ def halved(runs: Iterable[Run], split: int) -> tuple[list[Run], list[Run]]:
     return parts
 
 
-def of_gates(kind: Kind, runs: Sequence[Run]) -> Held:
+def of_gates(kind: RunKind, runs: Sequence[Run]) -> Held:
     """Return how the certificates of a kind hold, with the gates as they are."""
     held = Held()
     for split in range(SPLITS):
@@ -100,7 +100,7 @@ def of_gates(kind: Kind, runs: Sequence[Run]) -> Held:
     return held
 
 
-def of_limits(kind: Kind, runs: Sequence[Run], share: float) -> Held:
+def of_limits(kind: RunKind, runs: Sequence[Run], share: float) -> Held:
     """Return how the limits of a kind hold that keep a promise of a share."""
     held = Held()
     for split in range(SPLITS):
@@ -113,7 +113,7 @@ def of_limits(kind: Kind, runs: Sequence[Run], share: float) -> Held:
     return held
 
 
-def _with(limit: Limit, kind: Kind, runs: Sequence[Run]) -> Certificate:
+def _with(limit: Limit, kind: RunKind, runs: Sequence[Run]) -> Certificate:
     """Return what a limit does to other runs."""
     return certificate(kind, [stopped_at(run, limit.rule, limit.most) for run in runs], SHARES[0])
 
@@ -125,7 +125,7 @@ def unseen_models(runs: Sequence[Run], share: float) -> list[tuple[str, Limit, C
     """
     found = []
     for model in sorted({run.kind.model for run in runs}):
-        kind = Kind(runs[0].kind.task_kind, "", "")
+        kind = RunKind(runs[0].kind.task_kind, "", "")
         others = [replace(run, kind=kind) for run in runs if run.kind.model != model]
         own = [replace(run, kind=kind) for run in runs if run.kind.model == model]
         own = [*by_kind(own)[kind]]

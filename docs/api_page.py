@@ -34,10 +34,15 @@ _HEAD = """# The Python API
 <!-- Made from the docstrings by `make docs`; edit them there. -->
 
 Only these names are public, imported from these modules; all else may change in any release.
-`help(NAME)` shows the whole text of each. `looptrace` and `looptrace.collector` need the base
-installation, but `open`, `analyze`, what they return, and the other modules need
-`looptrace[analyzer]`. A time in `…_ns` is nanoseconds since 1970, one in `…_s` seconds.
+`help(NAME)` shows the whole text of each, and the types of fields that stand here by name only.
+`looptrace` and `looptrace.collector` need the base installation, but `open`, `analyze`, what they
+return, and the other modules need `looptrace[analyzer]`. A time in `…_ns` is nanoseconds since
+1970, one in `…_s` seconds.
 """
+# Modules for authors of rules, who read the sources: their names and sentences only.
+_LISTED = ("looptrace.rules.needs", "looptrace.rules.turns", "looptrace.rules.vocabulary")
+# Classes with more fields than this are shown with the names of their fields only.
+_TYPED_FIELDS_MAX = 12
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -136,23 +141,65 @@ class _Plain(ast.NodeTransformer):
 def page() -> str:
     """Return the page."""
     parts = [_HEAD]
+    shown: dict[tuple[str, str], str] = {}
     for name in PUBLIC:
         about = (ast.get_docstring(module_of(name).tree) or "").partition("\n\n")[0]
         parts.append(f"## {name}\n\n{about}\n")
-        parts += [_entry(*definition(name, public), public) for public in public_names(name)]
+        if name in _LISTED:
+            parts += [*(_listed(*definition(name, each), each) for each in public_names(name)), ""]
+            continue
+        for public in public_names(name):
+            origin, node = definition(name, public)
+            first = shown.setdefault((origin, public), name)
+            same = f"### {public}\n\nThe same as `{first}.{public}`.\n"
+            parts.append(_entry(origin, node, public) if first == name else same)
     return "\n".join(parts)
 
 
+def _listed(module: str, node: Definition, name: str) -> str:
+    """Return a name with its sentence, or with its value where it has no docstring."""
+    if isinstance(node, Function):
+        names = [each.arg for each in node.args.args]
+        arguments = ", ".join([*names, *([f"*{node.args.vararg.arg}"] if node.args.vararg else [])])
+        return f"- `{name}({arguments})`: {_summary(node)}"
+    if isinstance(node, ast.ClassDef):
+        return f"- `{name}`: {_summary(node)}"
+    lines = module_of(module).source(node).split("\n")
+    about = " ".join(line.removeprefix("# ") for line in lines if line.startswith("#"))
+    sentence = about.partition(". ")[0].rstrip(".")
+    return f"- `{name}`: {sentence}." if about else f"- `{lines[-1]}`"
+
+
 def _entry(module: str, node: Definition, name: str) -> str:
-    code = "\n".join(signature(module, node))
-    texts = []
+    texts = [""]
     if isinstance(node, Function | ast.ClassDef) and ast.get_docstring(node):
         texts = [f"{_summary(node)}\n"]
     if isinstance(node, ast.ClassDef):
         called = (each for each in _methods(node) if not _is_property(each))
         methods = [f"- `{each.name}`: {text}" for each in called if (text := _summary(each))]
         texts += [*methods, *([""] if methods else [])]
-    return "\n".join([f"### {name}", "", f"```python\n{code}\n```", "", *texts])
+    code = _shown(module, node)
+    block = ["```python", *code, "```", ""] if code else []
+    return "\n".join([f"### {name}", "", *block, *texts])
+
+
+def _shown(module: str, node: Definition) -> list[str]:
+    """Return the signature; none of an error, and of a class with many fields their names."""
+    if not isinstance(node, ast.ClassDef):
+        return signature(module, node)
+    if node.name.endswith("Error") or any("Error" in ast.unparse(each) for each in node.bases):
+        return []
+    fields = [
+        *(_targets(item)[0] for item in _statements(node.body) if isinstance(item, ast.AnnAssign)),
+        *(each.name for each in _methods(node) if _is_property(each)),
+    ]
+    if len(fields) <= _TYPED_FIELDS_MAX:
+        return signature(module, node)
+    public = ", ".join(each for each in fields if not each.startswith("_"))
+    wrapped = textwrap.wrap(public, 90, initial_indent="    # ", subsequent_indent="    # ")
+    headers = [_header(module, each) for each in _methods(node) if not _is_property(each)]
+    methods = [f"    {line}" for header in headers for line in header.split("\n")]
+    return [signature(module, node)[0], *wrapped, *methods]
 
 
 def _summary(node: Function | ast.ClassDef) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import log10
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from looptrace.analyzer.report.scatter import Axis, Point, scatter_svg
 FIGURES = Path(__file__).parent / "benchmarks.json"
 THROUGHPUT, LATENCY = "benchmarks-throughput.svg", "benchmarks-latency.svg"
 
-_HEAD = "| what | figure | measured | target | | plain reader and loop, or peer | times as good |"
+_HEAD = "| what | figure | measured | target | plain reader and loop, or peer (times as good) |"
 _SHORT = {3: "k", 6: "M"}
 
 
@@ -27,32 +27,45 @@ def figures() -> dict[str, Any]:
 
 
 def table(recorded: Mapping[str, Any]) -> str:
-    """Return the rows as a table, and below it what they were measured on."""
+    """Return the figures with a target or a comparison, and below them their machine."""
     written = ["", _HEAD, "|" + " --- |" * _HEAD.count(" | ") + " --- |"]
     for name, row in BY_NAME.items():
         if each := recorded["rows"].get(name):
             is_full = each["about"]["share"] == 1
             parts = each["values"], each["plain"], each["peers"]
-            for cells in lines(row, *parts, is_full=is_full):
-                padded = [*cells, *[""] * (_HEAD.count(" | ") + 1 - len(cells))]
-                written.append("| " + " | ".join(cell.strip() for cell in padded) + " |")
+            every = [_five(cells) for cells in lines(row, *parts, is_full=is_full)]
+            compared = [cells for cells in every if cells[3] or cells[4]] or every
+            written += [
+                "| " + " | ".join([row.title if place == 0 else "", *cells[1:]]) + " |"
+                for place, cells in enumerate(compared)
+            ]
     return "\n".join([*written, "", *_about(recorded), ""])
 
 
+def _five(cells: Sequence[str]) -> list[str]:
+    """Return the cells of a line of the table, with target and ratio in one cell each."""
+    padded = [cell.strip() for cell in [*cells, *[""] * 7]]
+    what, figure, measured, target, met, other, ratio = padded[:7]
+    compared = f"{other} ({ratio})" if other and ratio else other or ratio
+    return [what, figure, measured, f"{target} {met}".strip(), compared]
+
+
 def _about(recorded: Mapping[str, Any]) -> Iterator[str]:
-    """Return a sentence for each time at which rows were measured."""
-    by_about: dict[str, list[str]] = {}
+    """Return a line for each machine and number of runs, with the rows and their loads by date."""
+    by_set_up: dict[str, dict[str, list[str]]] = {}
     for name, each in recorded["rows"].items():
         about = each["about"]
         runs = max((len(values) for values in each["runs"].values()), default=0)
-        said = (
-            f"on {about['date']}, {about['cores']} cores ({about['machine']}) at a load of "
-            f"{about['load']:g}, Python {about['python']}, Polars {about['polars']}, NumPy "
-            f"{about['numpy']}; runs: {runs}, share of the full size: {about['share']:g}"
+        set_up = (
+            f"{about['cores']} cores ({about['machine']}), Python {about['python']}, Polars "
+            f"{about['polars']}, NumPy {about['numpy']}; runs: {runs}, share of the full size: "
+            f"{about['share']:g}; rows (load)"
         )
-        by_about.setdefault(said, []).append(f"`{name}`")
-    for said, names in by_about.items():
-        yield f"- {', '.join(names)}: {said}."
+        dates = by_set_up.setdefault(set_up, {})
+        dates.setdefault(about["date"], []).append(f"`{name}` ({about['load']:g})")
+    for set_up, dates in by_set_up.items():
+        days = "; ".join(f"on {date} {', '.join(names)}" for date, names in dates.items())
+        yield f"- {set_up} {days}."
 
 
 def _log_axis(name: str, low: int, high: int) -> Axis:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 import click
 
@@ -15,8 +15,8 @@ _HEAD = """# Commands
 
 <!-- Made from the commands themselves by `make docs`; edit them in src/looptrace/cli. -->
 
-`looptrace COMMAND --help` says the same. Reports go to standard output, errors and warnings to
-standard error.
+`looptrace COMMAND --help` says all of a command; here stand the first sentences. Reports go to
+standard output, errors and warnings to standard error.
 
 | exit code | means |
 | --- | --- |
@@ -36,7 +36,8 @@ _LOOPTRACE_COMPLETE=fish_source looptrace | source       # fish
 
 
 # Options that so many commands have in the same words stand once, at the head.
-_COMMON_MIN = 4
+_COMMON_MIN = 3
+_LATER_SENTENCES = re.compile(r"(?<=\.) [A-Z].*?(?= \[[^]]*\]$|$)")
 
 
 def page() -> str:
@@ -45,7 +46,7 @@ def page() -> str:
     commands = [*_commands(main, context)]
     counts = Counter(record for command, below in commands for record in _options(command, below))
     common = [record for record, count in counts.items() if count >= _COMMON_MIN]
-    head = ["## Options of several commands", "", *_table(common), ""]
+    head = ["## Options of several commands", "", *map(_option, common), ""]
     sections = [_section(command, below, common) for command, below in commands]
     return "\n".join([_HEAD, *head, *sections])
 
@@ -72,23 +73,22 @@ def _options(command: click.Command, context: click.Context) -> list[tuple[str, 
 def _section(
     command: click.Command, context: click.Context, common: Collection[tuple[str, str]]
 ) -> str:
-    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
-    about = inspect.cleandoc(command.help or "").replace("\b\n", "")
-    lines = [f"## `{context.command_path}`", "", "```text", usage, "```", "", about, ""]
+    about = inspect.cleandoc(command.help or "").partition("\n\n")[0]
+    lines = [f"## `{context.command_path}`", "", _first_sentence(about), ""]
     if command.epilog:
         lines += [command.epilog.replace("looptrace", "`looptrace", 1) + "`", ""]
     options = _options(command, context)
-    if own := [each for each in options if each not in common]:
-        lines += [*_table(own), ""]
+    listed = [_option(each) for each in options if each not in common]
     if shared := [f"`{each[0].split(' ')[0]}`" for each in options if each in common]:
-        lines += [f"{'Also ' if own else 'It takes '}{', '.join(shared)}.", ""]
-    return "\n".join(lines)
+        listed.append(f"- {', '.join(shared)}")
+    return "\n".join([*lines, *listed, *([""] if listed else [])])
 
 
-def _table(records: Iterable[tuple[str, str]]) -> list[str]:
-    rows = [f"| `{_cell(option)}` | {_cell(about)} |" for option, about in records]
-    return ["| option | meaning |", "| --- | --- |", *rows]
+def _option(record: tuple[str, str]) -> str:
+    name, about = record
+    return f"- `{name}`: {_first_sentence(about)}"
 
 
-def _cell(text: str) -> str:
-    return re.sub(r"\s+", " ", text).replace("|", r"\|").strip()
+def _first_sentence(text: str) -> str:
+    """Return a text in one line up to its first full stop, with the bracket at its end."""
+    return _LATER_SENTENCES.sub("", " ".join(text.split()))

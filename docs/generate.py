@@ -10,9 +10,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator
 from importlib import import_module
-from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -27,7 +25,7 @@ from looptrace.analyzer.settings.sections import default
 from looptrace.collector.erasure.erasures_api import routes
 from looptrace.collector.server.access import Access
 from looptrace.collector.server.openapi import document
-from looptrace.collector.server.receiver.receiver_metrics import NAMES, Instrument, Reason
+from looptrace.collector.server.receiver.receiver_metrics import CLOSED, Instrument, Reason
 from looptrace.collector.server.service import Options, Service
 from looptrace.installation import REVISION, SOURCE, install_command
 from looptrace.rules.docs import ladders, pages
@@ -45,8 +43,6 @@ Which spans and attributes of which producer are read as what.
 A report counts the spans that became turns, parts of turns, agents or structure, and shows the
 scope, name and attributes of those that no dialect knows. Below one half, or where no call has a
 result, this is its first line, and `local()` and `instrument()` warn of it.
-A call has failed by its span's status, its result, `error_type`, `is_error`, `success` or `level`;
-`error` is only the text of a failure.
 `looptrace analyze PATH --explain-span ID` shows what a span is read as, and by which keys. Your
 own keys are [settings](settings.md#attributes), for files, stores, servers and `local()`; with
 `forward(settings="looptrace.toml")` for a process that forwards its spans:
@@ -60,66 +56,43 @@ stored from then on.
 ## What is read
 
 Calls, results, messages, tokens, errors, session and agent, but for what the table says. A
-recorded example tests each row; dialects.toml names the producer's sources. `mcp.session.id` is
-the session only where traces begin in a server of MCP and name no other.
+recorded example tests each row. [dialects.toml](../src/looptrace/analyzer/fields/dialects.toml) has
+all conditions and keys, with the producers' sources. `mcp.session.id` is the session only where
+traces begin in a server of MCP and name no other. The input of a turn includes cached tokens and
+the output includes reasoning, also where a producer counts such parts beside the rest.
 """
-_KINDS_HEAD = """## Kinds
-
-A span is what the first dialect says whose conditions it meets. `structure` is a known span that is
-no turn. A `part` adds to the call around it. A `step` is a call if it has arguments and an outcome,
-and nothing known lies within it.
-
-| dialect | a span with | is |
-| --- | --- | --- |"""
-_BESIDE_HEAD = """## Tokens
-
-The input of a turn includes cached tokens and the output includes reasoning, as the conventions
-want it. Producers of these rows count such parts beside the rest; others are recognised by a part
-that is larger than the whole, or by a total.
-
-| dialect | a span with | counts parts beside |
-| --- | --- | --- |"""
 _FIELDS_HEAD = """## Fields
 
-A field is read from the first key that is present, the keys of the span's dialect first. `key#a.b`
-is a part of a JSON object, `key.*` are flat numbered messages, `@name#a` is an attribute of the
-span event of that name, and `key#a*|b*` is the sum of the counts with such names.
+A span is what the first dialect says whose conditions it meets; a field is read from the first key
+that is present. `key#a.b` is a part of a JSON object, `key.*` are flat numbered messages, `@name#a`
+is an attribute of the span event of that name, and `key#a*|b*` is the sum of the counts with such
+names. A call has failed by its span's status, its result, `error_type`, `is_error`, `success` or
+`level`; `error` is only the text of a failure. The keys of OpenTelemetry's conventions and of
+looptrace:
 
 | field | keys |
 | --- | --- |"""
+_SHOWN_DIALECTS = ("looptrace", "gen_ai")
 
 
 def dialects_page() -> str:
     """Return the page of the dialects and their keys."""
     dialects = SHIPPED.dialects
-    kinds = [
-        f"| {dialect.name} | {'; '.join(row.condition for row in rows)} | {kind} |"
-        for dialect in dialects
-        for kind, rows in groupby(dialect.kinds, key=lambda row: row.kind)
-    ]
-    keys = [f"| {name} | {'; '.join(_keys(name))} |" for name in FIELDS]
-    beside = [
-        f"| {dialect.name} | {row.condition} | {row.kind} |"
-        for dialect in dialects
-        for row in dialect.beside
-    ]
+    keys = [f"| {name} | {text} |" for name in FIELDS if (text := _keys(name))]
     head = "| producer | version | not read | never written |\n| --- | --- | --- | --- |"
     read = [_read(dialect) for dialect in dialects if dialect.writes]
     parts = [
         [_DIALECTS_HEAD.replace("{own}", EXAMPLES["attributes"]), head, *read],
-        [_KINDS_HEAD, *kinds],
-        [_BESIDE_HEAD, *beside],
         [_FIELDS_HEAD, *keys],
     ]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
-def _keys(field: str) -> Iterator[str]:
-    """Yield the keys of a field, dialect by dialect."""
-    for dialect in SHIPPED.dialects:
-        if keys := dialect.fields.get(field):
-            text = ", ".join(f"`{key}`" for key in keys).replace("|", "\\|")
-            yield f"{dialect.name}: {text}"
+def _keys(field: str) -> str:
+    """Return the keys of a field in the dialects that the page shows."""
+    shown = (each for each in SHIPPED.dialects if each.name in _SHOWN_DIALECTS)
+    keys = [key for each in shown for key in each.fields.get(field, ())]
+    return ", ".join(f"`{key}`" for key in keys).replace("|", "\\|")
 
 
 def _read(dialect: Dialect) -> str:
@@ -132,43 +105,39 @@ _RECEIVER_HEAD = """# The receiver
 
 <!-- Made from collector/server/receiver/receiver_metrics.py by `make docs`; edit them there. -->
 
-`looptrace[server]` takes OTLP 1.x: `/v1/traces` and `/v1/logs` over HTTP, as protobuf or JSON,
-plain or packed (gzip, deflate, zstd), with a length or in chunks, and the same services over gRPC.
+`looptrace serve` takes OTLP 1.x: `/v1/traces` and `/v1/logs` over HTTP, as protobuf or JSON, plain
+or packed (gzip, deflate, zstd), with a length or in chunks, and the same services over gRPC.
 `/v1/metrics` is acknowledged and ignored.
 
 - A request is acknowledged when its spans are on disk.
 - A bad span is rejected alone: `partial_success` has the number and the reason. A request without
   one good span is refused with 400.
-- A refusal over OTLP's paths is a `google.rpc.Status` in the form of the request. If another try
-  may succeed, it is 503 with `Retry-After`, and `UNAVAILABLE` with `RetryInfo`. No input of a
-  client causes another 5xx.
-- JSON is read as OTLP has it; names of enums and half surrogate pairs, which some exporters write,
-  are accepted.
+- A refusal is a `google.rpc.Status` in the form of the request. If another try may succeed, it is
+  503 with `Retry-After`, and `UNAVAILABLE` with `RetryInfo`. No input of a client causes another
+  5xx.
+- Names of enums and half surrogate pairs, which some exporters write into JSON, are accepted.
 - There is no CORS.
 
-Clients that send large prompts should compress. A batch that is too large is lost, because OTLP
-forbids to send it again: set `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, or the collector's
-`send_batch_max_size`, to what fits the limits.
+A batch that is too large is lost, because OTLP forbids to send it again: compress large prompts,
+and set `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, or the collector's `send_batch_max_size`.
 
 ## Log records
 
-`/v1/logs` takes the [log events of coding agents](coding_agents.md#without-files-otlp-logs), and
-[GenAI events of spans](inputs.md#log-records-of-spans); other log records are acknowledged and
-ignored. An event may come before its span or after it, also after a restart. In memory an event
-waits for an hour at least (up to 16 MiB), and the last 16 MiB of spans can still get events; in the
-store it waits without a limit. A span gets at most 8 MiB of events. Events that name no span are
-counted as `events_placeless`; those whose span did not come in time are
-`looptrace_detection_events_alone_total`. With [several servers](scale.md#several-servers), set
-`shards.by = "trace"`, or let the agent's exporters send both to one address, because an event
-seldom has a session.
+`/v1/logs` takes the [log events of coding agents](coding_agents.md#without-files-otlp-logs) and
+[GenAI events of spans](inputs.md#log-records-of-spans), and ignores others. An event may come
+before its span or after it, also after a restart. In memory an event waits for an hour at least (up
+to 16 MiB), and the last 16 MiB of spans can still get events; in the store it waits without a
+limit. A span gets at most 8 MiB of events. `looptrace_receiver_events_placeless_total` counts
+events that name no span, `looptrace_detection_events_alone_total` those whose span did not come in
+time. With [several servers](scale.md#several-servers), set `shards.by = "trace"`, or send spans and
+logs to one address, because an event seldom has a session.
 
 ## Limits
 
-The section [`[server]`](settings.md#server) of the settings has the limits. Of gRPC, which copies a
-message twice, one message is read at a time for each three `body_bytes_max` in
-`in_flight_bytes_max`, none without a token, and calls above `connections_max` get
-`RESOURCE_EXHAUSTED`. At `connections_max` the oldest connection without an accepted request is
-closed for a new one; where all have one, new connections get 503.
+The settings are in [`[server]`](settings.md#server). Of gRPC, one message is read at a time for
+each three `body_bytes_max` in `in_flight_bytes_max`, none without a token; calls above
+`connections_max` get `RESOURCE_EXHAUSTED`. At `connections_max` the oldest HTTP connection without
+an accepted request is closed for a new one; where all have one, new connections get 503.
 """
 
 
@@ -179,8 +148,11 @@ def receiver_page() -> str:
     for reason in (one.value for one in Reason):
         code = Code.Name(reason.code)
         lines.append(f"| `{reason.name}` | {reason.http_status} | {code} | {reason.doc} |")
-    lines += ["", "## Counts", "", "| name | what it counts |", "| --- | --- |"]
-    lines += [f"| `{name}` | {sentence} |" for name, sentence in NAMES.items()]
+    lines += ["", "`looptrace_receiver_refused_total` counts them by reason,"]
+    lines += ["`looptrace_receiver_closed_total` the closed connections:", ""]
+    closed = {name.removeprefix("closed_"): sentence for name, sentence in CLOSED.items()}
+    lines += [f"- `{reason}`: {sentence}" for reason, sentence in closed.items()]
+    lines += ["", "[Metrics](metrics.md) has the others."]
     return "\n".join([*lines, ""])
 
 
@@ -208,14 +180,26 @@ def served() -> tuple[list[Instrument], list[Route]]:
         return asyncio.run(of(folder))
 
 
-def with_numbers(text: str, instruments: list[Instrument]) -> str:
-    """Return the runbook with every number of a server, under Prometheus's names."""
-    lines = ["", "| name | kind | labels | what it is |", "| --- | --- | --- | --- |"]
+_METRICS_HEAD = """# Metrics of a server
+
+<!-- Made from the instruments of a server by `make docs`. -->
+
+`/metrics` has these under Prometheus's names, with those of the process and `looptrace_build_info`.
+`OTEL_EXPORTER_OTLP_ENDPOINT` sends the same by OTLP, with dots for `_` and without `_total`.
+Counters begin at 0 with each start, except those of loops and gates. The
+[runbook](runbook.md#what-to-watch) says which to watch.
+"""
+
+
+def metrics_page(instruments: list[Instrument]) -> str:
+    """Return the page of every number of a server, under Prometheus's names."""
+    lines = [_METRICS_HEAD, "| name | what it is |", "| --- | --- |"]
     for each in instruments:
         name = each.name.replace(".", "_") + ("_total" if each.kind == "counter" else "")
-        labels = ", ".join(f"`{label}`" for label in each.labels)
-        lines.append(f"| `{name}` | {each.kind} | {labels} | {each.doc} |")
-    return _with_table(text, "\n".join([*lines, ""]))
+        labels = [label for label in each.labels if label != "le"]
+        by = f", by {' and '.join(f'`{label}`' for label in labels)}" if labels else ""
+        lines.append(f"| `{name}`{by} | {each.doc} |")
+    return "\n".join([*lines, ""])
 
 
 def _with_table(text: str, rows: str) -> str:
@@ -239,16 +223,9 @@ _EXAMPLES_HEAD = """# Examples
 <!-- Made from the scripts in examples/ by `make docs`; edit them there. -->
 
 One small agent for each of the five sources of the requirements, and the output of looptrace for
-it. Each script records its agent with the OpenTelemetry SDK, through
-[`recorder.py`](../examples/recorder.py), with fixed ids and times.
-
-Spans have the attributes of the GenAI conventions: `invoke_agent NAME`, `execute_tool NAME`,
-`chat MODEL`. The agent's span adds `looptrace.task.id`, `looptrace.task.parent_id`,
-`looptrace.task.status`, `looptrace.blockers` and `looptrace.completed_work`; a tool's
-`looptrace.phase`. A person who steps in is the span event `looptrace.human_intervention` with
-`looptrace.note`.
-
-A script writes OTLP to `build/examples/NAME.json`. Run the commands in the project's root, in its
+it. Each script records its agent with the OpenTelemetry SDK through
+[`recorder.py`](../examples/recorder.py), in the attributes of [dialects](dialects.md#fields), and
+writes OTLP to `build/examples/NAME.json`. Run the commands in the project's root, in its
 environment (`make test` makes one in `.venv`).
 """
 
@@ -276,19 +253,16 @@ def examples_page() -> str:
 
 
 def _example(module: ModuleType) -> str:
-    """Write what an example is about, its script, the command, and its output."""
+    """Write what an example is about, the command, and its output."""
     recorder = _import("examples.recorder")
     title, _, about = (inspect.getdoc(module) or "").partition("\n\n")
-    # The script between its imports and its last lines, which only start it.
-    source = inspect.getsource(module).partition("import Recorder, tell\n")[2]
-    script = source.partition("\n\nif __name__")[0].strip()
     name = module.__name__.rpartition(".")[2]
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.json"
         recorder.recorded(module.work, path)
         output = recorder.told(path)
     return (
-        f"## {title.rstrip('.')}\n\n{about}\n\n```python\n{script}\n```\n\n"
+        f"## {title.rstrip('.')}\n\n{about} [The script](../examples/{name}.py).\n\n"
         f"```sh\npython -m examples.{name}\n```\n\n```text\n{output}```\n"
     )
 
@@ -325,9 +299,8 @@ def stale() -> dict[Path, str]:
     wanted[DOCS / "dialects.md"] = dialects_page()
     wanted[DOCS / "examples.md"] = examples_page()
     wanted[DOCS / "receiver.md"] = receiver_page()
-    runbook = DOCS / "runbook.md"
     instruments, routes = served()
-    wanted[runbook] = with_numbers(runbook.read_text(encoding="utf-8"), instruments)
+    wanted[DOCS / "metrics.md"] = metrics_page(instruments)
     wanted[DOCS / "openapi.json"] = json.dumps(document(routes), indent=2) + "\n"
     gates = DOCS / "gates.md"
     wanted[gates] = _with_table(gates.read_text(encoding="utf-8"), ladders())

@@ -1,9 +1,8 @@
-"""Makes docs/modules.md, the list of all modules, from the first sentence of each."""
+"""Makes docs/modules.md: what each folder is for, and the names of its modules."""
 
 from __future__ import annotations
 
 import ast
-import re
 from itertools import takewhile
 from pathlib import Path
 
@@ -44,18 +43,12 @@ FLOW = (
     "testing",
     ".",
 )
-# The first five words or more of a sentence, up to what it adds.
-_ADDING = (
-    "which|so|whose|where|while|because|with|without|from|as|by|for|but|also|until|if|when|in|on|at|"
-    "each|one|the|and (?:what|how|which|a|the|whether)"
-)
-_ADDED = re.compile(rf"^((?:\S+ ){{3,}}?\S+?)(?:[;:] |, (?:{_ADDING}) )")
 _HEAD = """# Modules
 
-<!-- Made by `make docs` from the first sentence of each module. -->
+<!-- Made by `make docs` from the first sentence of each folder. -->
 
-Every module, folder by folder in the order of the data's flow. [Architecture](architecture.md) has
-the map.
+The folders in the order of the data's flow, below [the map](architecture.md). A module begins with
+a sentence about itself.
 """
 
 
@@ -80,14 +73,14 @@ def page() -> str:
     for folder in folders():
         paths = modules(folder)
         about = _sentence(PACKAGE / folder / "__init__.py")
-        lines += _part((folder.name and str(folder)) or "looptrace", about, paths)
+        lines.append(_row((folder.name and str(folder)) or "looptrace", about, paths))
     for folder in core_folders():
         paths = core_modules(folder)
         about = _sentence(folder / ("lib.rs" if folder.name == "src" else "mod.rs"))
-        lines += _part(str(folder.relative_to(ROOT)), about, paths)
+        lines.append(_row(str(folder.relative_to(ROOT)), about, paths))
     tables = sorted((CORE / "data").glob("*.toml"))
-    lines += _part("core/data", "The tables of the core: rows with examples.", tables)
-    return "\n".join(lines)
+    lines.append(_row("core/data", "The tables of the core: rows with examples.", tables))
+    return "\n".join([*lines, ""])
 
 
 def core_folders() -> list[Path]:
@@ -100,17 +93,9 @@ def core_modules(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob("*.rs") if p.name not in {"lib.rs", "mod.rs"})
 
 
-def _part(folder: str, about: str, paths: list[Path]) -> list[str]:
-    rows = [f"- `{path.stem}`: {_clause(_sentence(path))}" for path in paths]
-    if folder.startswith("rules/"):
-        rows = [", ".join(f"`{path.stem}`" for path in paths)]
-    return [f"## {folder}", "", about, "", *rows, *([""] if rows else [])]
-
-
-def _clause(sentence: str) -> str:
-    """Return a long sentence up to its first clause that only adds to it."""
-    head = next((each[1] for each in _ADDED.finditer(sentence)), sentence)
-    return head.rstrip(".") + "."
+def _row(folder: str, about: str, paths: list[Path]) -> str:
+    names = ", ".join(f"`{path.stem}`" for path in paths)
+    return f"- `{folder}`: {about} {names}"
 
 
 def _place(folder: Path) -> int:

@@ -34,14 +34,20 @@ looptrace ingest examples/traces --store store
 looptrace query --store store --sql "SELECT rule, task, loop_count FROM findings"
 ```
 
-Types are DuckDB's. A time `…_ns` is nanoseconds since 1970 (UTC);
-`make_timestamp(at_ns // 1000)` makes a timestamp of it. `…_s` and `seconds` are seconds.
+Types are DuckDB's; a column whose type has a `?` may be null, where the trace does not say unless
+another reason is named. A time `…_ns` is nanoseconds since 1970 (UTC);
+`make_timestamp(at_ns // 1000)` makes a timestamp of it. `…_s` and `seconds` are seconds. Spans,
+turns and findings also have their folder: `day` (of their start, UTC) and `bucket` (00 to 15, a
+hash of the task).
 """  # noqa: S608 - It is a page.
 
 # Units that the type or the meaning says already.
-_PLAIN_UNITS = frozenset(
-    ("id", "ids", "text", "name", "flag", "times", "turns", "ns since 1970, UTC")
-)
+_PLAIN_UNITS = {
+    *("boolean", "code", "count", "events", "gates", "flag", "id", "ids", "list", "name", "names"),
+    *("pivots", "tasks", "tests", "text", "times", "tokens", "turns", "ns since 1970, UTC"),
+}
+# What the head of the page says of null.
+_UNKNOWN_NULL = "the trace does not say"
 _PARTITIONS = (
     Column("day", pl.String(), "date, UTC", "folder of the row: the day on which it starts"),
     Column("bucket", pl.String(), "00 to 15", "folder of the row: a hash of its task"),
@@ -53,8 +59,8 @@ TABLES: dict[str, tuple[str, tuple[Column, ...]]] = {
         (*SPAN_COLUMNS, *SPAN_TIES_COLUMNS, *_PARTITIONS),
     ),
     "turns": (
-        "One row a turn of an agent, computed from the spans. Null means that the trace does not "
-        'say, or that turns of this kind have no such value; "" is a known empty text.',
+        "One row a turn of an agent, computed from the spans. Turns of some kinds have no such "
+        'value, which is null, too; "" is a known empty text.',
         (*TURN_COLUMNS, *_PARTITIONS, MONEY_COLUMN),
     ),
     "findings": ("One row a finding.", (*FINDING_COLUMNS, *_PARTITIONS, *LOOP_COLUMNS)),
@@ -93,31 +99,35 @@ def _stored() -> Iterator[str]:
     for table, types in sorted(described().items(), key=lambda item: list(TABLES).index(item[0])):
         about, columns = TABLES[table]
         by_name = {column.name: column for column in columns}
-        rows = [(name, kind, _meaning(by_name[name])) for name, kind in types.items()]
+        parts = {column.name for column in _PARTITIONS}
         yield from [f"## `{table}`", "", about, ""]
-        yield from _table(("column", "type", "meaning"), rows)
+        for name, kind in types.items():
+            if name not in parts:
+                mark = "?" if by_name[name].null else ""
+                yield f"- `{name}` {kind}{mark}: {_meaning(by_name[name])}"
+        yield ""
 
 
 def _meaning(column: Column) -> str:
     """Return what a column means, with a unit that says more, and what null means in it."""
     unit = f" ({column.unit})" if column.unit not in _PLAIN_UNITS else ""
-    return f"{column.meaning}{unit}{f'; null: {column.null}' if column.null else ''}"
+    null = f"; null: {column.null}" if column.null not in {None, _UNKNOWN_NULL} else ""
+    return f"{column.meaning}{unit}{null}"
 
 
 def _shipped() -> Iterator[str]:
     yield """## Queries that ship
 
-`looptrace query NAME --store STORE` answers these, and the page of a server shows some. `$` marks
-a parameter.
+`looptrace query NAME --store STORE` answers these, and the page of a server shows some. The header
+of `queries/NAME.sql` says what each column means.
 """
+    rows = []
     for name in queries.names():
         query = queries.load(name)
-        yield from [f"### `{name}`", "", query.purpose, ""]
-        fields = [
-            *((f"${each.name}", each.meaning) for each in query.parameters),
-            *((each.name, each.meaning) for each in query.columns),
-        ]
-        yield from [*(f"- `{name}`: {meaning}" for name, meaning in fields), ""]
+        parameters = [f"`${each.name}`" for each in query.parameters]
+        columns = [f"`{each.name}`" for each in query.columns]
+        rows.append((name, query.purpose, ", ".join([*parameters, *columns])))
+    yield from _table(("query", "answers", "parameters with $, and columns"), rows)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import tests.seeds  # noqa: F401 - before the workers begin, which agree on the day
 from tests.paths import ROOT
 
 # A loaded machine is slow now and then; speed is measured in benchmarks, not here.
@@ -15,8 +16,8 @@ settings.load_profile("looptrace")
 
 # By folder, file or test, because a mark at every test would be forgotten at the next one.
 # Thorough is what takes more than some tenth of a second of one core a test, or as much by the
-# dozen, as whole commands and live engines do. Seeded tests go through a share of their seeds, and
-# with the slow ones through all.
+# dozen, as whole commands and live engines do. Seeded tests go through the seeds of the day, and in
+# `make test-seeds` through all.
 MARKS = {
     # What starts servers, runs thousands of seeds, kills processes by the dozen, or reads the
     # labelled runs.
@@ -33,6 +34,7 @@ MARKS = {
         "tests/analyzer/settings/test_settings.py::test_any_settings_read_back",
         "tests/analyzer/settings/test_settings.py::test_any_tables_are_read_or_refused",
         "tests/analyzer/settings/test_settings.py::test_damaged_files_are_read_or_refused",
+        "tests/cli/test_budgets.py::test_a_burst_over_three_processes_is_stopped_live_and_found_in_batch",
         "tests/cli/test_budgets.py::test_a_server_knows_after_a_kill_what_was_spent",
         "tests/cli/test_budgets.py::test_the_page_shows_money_and_takes_an_amount",
         "tests/cli/test_ray.py",
@@ -43,6 +45,8 @@ MARKS = {
         "tests/collector/page/test_other_servers.py",
         "tests/collector/sdk/test_processor.py::test_forks_and_ends",
         "tests/collector/sdk/test_unfelt.py::test_the_agents_output_is_the_same",
+        "tests/collector/server/test_promises.py::test_a_server_withdraws_and_says_so_everywhere",
+        "tests/collector/server/test_services_of_tokens.py",
         "tests/collector/store/objects",
         "tests/collector/store/test_audit.py::test_a_server_notes_what_it_began_with",
         "tests/collector/store/test_damage.py",
@@ -67,6 +71,9 @@ MARKS = {
         "tests/test_quality.py::test_no_rule_is_worse_than_recorded",
     ),
     "seeded": (
+        "tests/collector/page/test_task_pages.py::test_hostile_payloads_are_shown_as_text",
+        "tests/reliability/test_fuzz.py::test_no_body_is_a_fault_of_the_server",
+        "tests/reliability/test_live_is_batch.py::test_a_server_says_of_every_trace_what_batch_says",
         "tests/collector/importers/test_printed.py::test_nothing_printed_ends_the_reading",
         "tests/analyzer/normalize/test_trace_buffer.py::test_spans_come_in_other_orders",
         "tests/analyzer/normalize/test_trace_buffer.py::test_spans_of_any_trace",
@@ -96,6 +103,9 @@ MARKS = {
         "tests/collector/server/test_catch_up.py::test_a_kill_before_judging_leaves_no_second_gate",
         "tests/collector/server/test_catch_up.py::test_stored_tasks_are_read_when_they_get_spans",
         "tests/collector/server/test_postponement.py::test_what_waited_is_stored_as_if_it_had_not",
+        "tests/collector/store/test_migration.py::test_a_migration_that_is_killed_goes_on_with_the_next_ingest",
+        "tests/collector/store/test_writer.py::test_a_kill_at_any_write_loses_nothing_and_is_repaired",
+        "tests/collector/store/test_writer.py::test_a_kill_at_any_write_of_a_server_is_repaired",
         "tests/collector/store/test_writer.py::test_any_order_and_any_split_give_the_same_store",
         "tests/collector/store/test_writer.py::test_what_a_server_adds_is_what_an_ingest_would_have_made",
         "tests/collector/store/test_writer.py::test_what_a_server_adds_over_days_is_what_an_ingest_would_have_made",
@@ -184,6 +194,7 @@ MARKS = {
         "tests/test_quality.py",
         "tests/test_recordings.py",
         "tests/test_requirements.py",
+        "tests/test_tidy.py::test_fragments_become_a_release",
         "tests/test_tidy.py::test_generated_pages_are_fresh",
         "tests/test_layout.py::test_wheel_holds_every_file",
     ),

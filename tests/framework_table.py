@@ -154,10 +154,13 @@ def keys_shown(folder: Path, dump: str) -> set[str]:
 def table(folder: Path, named: Sequence[str]) -> str:
     """Write the part of the page that follows from the dumps."""
     lines = [line_alone(folder, dump) for dump in named]
+    setups: dict[str, list[Line]] = {}
+    for line in lines:
+        setups.setdefault(line.dump.rpartition("-")[0], []).append(line)
     rows = [
-        "| dump | verdict | tool turns | model turns | arguments known | outcomes known | rules |",
-        "|---|---|---|---|---|---|---|",
-        *("| " + " | ".join(map(str, _cells(line))) + " |" for line in lines),
+        "| setup | -loop | -ok | known arguments, outcomes |",
+        "|---|---|---|---|",
+        *(f"| {' | '.join(_cells(setup, runs))} |" for setup, runs in setups.items()),
     ]
     notes = [f"- `{name}`: {NOTES[name]}" for name in sorted(NOTES)]
     return "\n".join([*rows, "", *notes])
@@ -223,11 +226,15 @@ def _touches(finding: Finding, traces: set[str]) -> bool:
     return any(turn.trace_id in traces for turn in finding.turns)
 
 
-def _cells(line: Line) -> Iterator[str | int]:
-    yield f"`{line.dump}`"
-    yield f"**{line.verdict}**" if line.verdict == "loop" else line.verdict
-    yield from (line.tools, line.models, line.arguments, line.outcomes)
-    yield ", ".join(f"`{rule}`" for rule in line.rules)
+def _cells(setup: str, runs: Sequence[Line]) -> Iterator[str]:
+    by_run = {line.dump.rpartition("-")[2]: line for line in runs}
+    yield f"`{setup}`"
+    verdict = by_run["loop"].verdict
+    yield f"**{verdict}**" if verdict == "loop" else verdict
+    yield by_run["ok"].verdict if "ok" in by_run else "-"
+    calls = sum(line.tools for line in runs)
+    known = (sum(line.arguments for line in runs), sum(line.outcomes for line in runs))
+    yield f"{known[0]}, {known[1]} of {calls}"
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -24,13 +25,9 @@ def conflicts(value: Any, name: str) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in errors]
 
 
-def fields(name: str, definition: str = "") -> list[str]:
-    """List the fields of an object of a schema, as the table of a page names them.
-
-    A finding and an event have tables of their own.
-    """
-    described = _read(name)
-    return list(_fields(described["$defs"][definition] if definition else described, name, ""))
+def undescribed(name: str) -> list[str]:
+    """List the fields of a schema that have no sentence."""
+    return list(_undescribed(_read(name), ""))
 
 
 def _read(name: str) -> Schema:
@@ -75,12 +72,11 @@ def _closed(described: Any) -> Any:
 _REGISTRY: Registry[Any] = Registry(retrieve=_resource)  # type: ignore[call-arg]
 
 
-def _fields(described: Schema, name: str, prefix: str) -> list[str]:
-    names = []
-    for key, field in described["properties"].items():
-        names.append(f"{prefix}{key}")
-        inner, suffix = (field["items"], "[].") if "items" in field else (field, ".")
-        inner, file = _resolved(inner, name)
-        if "properties" in inner and key not in ("findings", "events"):
-            names += _fields(inner, file, f"{prefix}{key}{suffix}")
-    return names
+def _undescribed(described: Any, place: str) -> Iterator[str]:
+    if isinstance(described, dict):
+        properties = described.get("properties", {})
+        for key, field in properties.items():
+            if not field.get("description", "").endswith("."):
+                yield f"{place}.{key}"
+        for key, inner in described.items():
+            yield from _undescribed(inner, f"{place}.{key}")

@@ -57,8 +57,8 @@ def test_names_say_what_they_are(module: str, name: str) -> None:
         assert (ast.get_docstring(node) or "").split("\n")[0].endswith((".", ":"))
 
 
-def test_the_page_holds_every_signature() -> None:
-    """A public name, signature or type that changes changes the page, which a reviewer sees."""
+def test_the_page_is_written_from_the_sources() -> None:
+    """A public name, or a signature of a user's, that changes changes the page for a reviewer."""
     assert page() == (ROOT / "docs/api.md").read_text(encoding="utf-8"), "run `make docs`"
 
 

@@ -297,6 +297,7 @@ FIRES: Mapping[str, Mapping[str, str]] = {
     "LooptraceWebhookWaits": {
         'looptrace_webhooks_oldest_waiting_seconds{endpoint="a"}': "601x90",
     },
+    "LooptracePromiseWithdrawn": {"looptrace_promises_withdrawn": "1x90"},
     "LooptraceDiskFills": {"looptrace_store_free_bytes": "1000x90"},
     "LooptraceAcknowledgesSlowly": {
         'looptrace_receiver_acknowledgement_seconds_bucket{le="2.5"}': "0+90x90",
@@ -332,6 +333,7 @@ WELL = {
     'process_max_fds{job="looptrace"}': "1000x90",
     'looptrace_webhooks_is_disabled{endpoint="a"}': "0x90",
     'looptrace_webhooks_oldest_waiting_seconds{endpoint="a"}': "5x90",
+    "looptrace_promises_withdrawn": "0x90",
     "looptrace_store_free_bytes": "5000000000x90",
     'looptrace_receiver_acknowledgement_seconds_bucket{le="2.5"}': "0+100x90",
     'looptrace_receiver_acknowledgement_seconds_bucket{le="10"}': "0+100x90",

@@ -159,17 +159,32 @@ USAGE_OF_AN_API = {  # as it is, from whichever API a program asks
     "gen_ai.usage.raw#completion_tokens_details.reasoning_tokens",
     *(f"genkit:output#usage.custom.cache_{use}_input_tokens" for use in ("read", "creation")),
 }
-NOT_SHOWN = USAGE_OF_AN_API | {
-    "gen_ai.conversation.compacted",
-    "langfuse.session.id",
-    "looptrace.phase.start_ns",  # of spans that were forwarded
-    "looptrace.progress.code_written",
-    "looptrace.progress.coverage",
-    "looptrace.progress.dependencies_added",
-    "looptrace.progress.files_created",
-    "looptrace.task.parent_id",
-    "looptrace.usage.differing_tokens",  # of logs, whose readers compare sums
+# Who asked, and at which prices: `tests/analyzer/detect/test_budgets.py` has spans with them.
+USERS_AND_TIERS = {
+    *(f"{name}.id" for name in ("enduser", "enduser.pseudo", "langfuse.user")),
+    *(f"langfuse.{part}.metadata.langfuse_user_id" for part in ("trace", "observation")),
+    *("langsmith.metadata.user_id", "lmnr.association.properties.user_id", "metadata#user_id"),
+    *("ai.settings.context.userId", "ai.telemetry.metadata.userId", "mastra.metadata.userId"),
+    *("traceloop.association.properties.user_id", "gen_ai.request.user"),
+    *(f"{prefix}openai.request.service_tier" for prefix in ("", "gen_ai.")),
+    *(f"{prefix}openai.response.service_tier" for prefix in ("", "gen_ai.")),
+    *("gen_ai.usage.raw#service_tier", "ai.response.providerMetadata#openai.serviceTier"),
 }
+NOT_SHOWN = (
+    USAGE_OF_AN_API
+    | USERS_AND_TIERS
+    | {
+        "gen_ai.conversation.compacted",
+        "langfuse.session.id",
+        "looptrace.phase.start_ns",  # of spans that were forwarded
+        "looptrace.progress.code_written",
+        "looptrace.progress.coverage",
+        "looptrace.progress.dependencies_added",
+        "looptrace.progress.files_created",
+        "looptrace.task.parent_id",
+        "looptrace.usage.differing_tokens",  # of logs, whose readers compare sums
+    }
+)
 
 BLIND = ("crewai-openllmetry-loop", "crewai-openllmetry-ok")
 WITH_TOOLS = sorted(EXPECTED.keys() - set(BLIND))

@@ -24,11 +24,12 @@ DISTRIBUTION = ("entry_points.txt", "licenses/LICENSE")
 CORE = "looptrace/_core.pyd" if sys.platform == "win32" else "looptrace/_core.abi3.so"
 
 
-def test_the_version_is_one() -> None:
-    """Metadata is read from pyproject.toml, and too slow to read for an agent's process."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+def test_the_version_is_in_one_place() -> None:
+    """A second place would be forgotten on the day of a release."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
 
-    assert looptrace.__version__ == project["version"]
+    assert looptrace.__version__ == version, "run `make .venv/installed-dev`"
+    assert [path for path in MODULES if f'"{version}"' in path.read_text("utf-8")] == []
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -70,10 +71,40 @@ def test_modules_are_short(path: Path) -> None:
     assert text.count("\n") <= MODULE_LINES_MAX or "It is long because" in about
 
 
+def types_of(text: str) -> set[str]:
+    """Return the types that a module defines: its classes and aliases, in capitals and small."""
+    statements = ast.parse(text).body
+    body = [*statements, *(each for s in statements if isinstance(s, ast.If) for each in s.body)]
+    classes = [each.name for each in body if isinstance(each, ast.ClassDef)]
+    assigned = [each.targets for each in body if isinstance(each, ast.Assign)]
+    assigned += [[each.target] for each in body if isinstance(each, ast.AnnAssign)]
+    names = [each.id for targets in assigned for each in targets if isinstance(each, ast.Name)]
+    return {name for name in [*classes, *names] if _is_camel(name)}
+
+
+def _is_camel(name: str) -> bool:
+    bare = name.lstrip("_")
+    return bare[:1].isupper() and not bare.isupper() and "_" not in bare
+
+
+def test_a_type_name_has_one_module() -> None:
+    """Two types of one name are confused by readers, whatever their modules."""
+    modules_of: dict[str, list[str]] = {}
+    for path in MODULES:
+        for name in types_of(path.read_text(encoding="utf-8")):
+            modules_of.setdefault(name, []).append(str(path.relative_to(PACKAGE)))
+
+    assert {name: paths for name, paths in modules_of.items() if len(paths) > 1} == {}
+    assert types_of("Row = int\nclass _A: ...\nMAX = 3\nif MAX:\n    B_C = Key = str") == {
+        "Row",
+        "Key",
+    }
+
+
 def test_a_page_names_every_module() -> None:
     """A module that the page does not name is found by nobody."""
     text = (ROOT / "docs/modules.md").read_text(encoding="utf-8")
 
     assert page() == text, "run `make docs`"
     assert [path.stem for path in MODULES if f"`{path.stem}`" not in text] == []
-    assert "## core/src/same\n" in text
+    assert "\n- `core/src/same`: " in text

@@ -29,7 +29,14 @@ from benchmarks.labelled import (
     score,
 )
 from benchmarks.quality import ALL, alarms_of, measured, ours
+from looptrace.analyzer.engine.batch import detect
+from looptrace.analyzer.engine.policy import DEFAULT as DEFAULT_POLICY
+from looptrace.analyzer.engine.policy import DetectionPolicy
+from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.schema.distinct_spans import whole_spans
+from looptrace.analyzer.settings.given import settings_of
 from looptrace.analyzer.testing.notation import turns_in
+from looptrace.collector.files.reader import read_spans
 from tests.paths import ROOT, SHARED
 
 RECORDED = ROOT / "docs" / "quality.json"
@@ -82,11 +89,35 @@ def test_no_healthy_trace_is_flagged() -> None:
     assert not alarms.flagged
 
 
+@beside
+@pytest.mark.skipif(not (HEALTHY.is_dir() and CASES.is_dir()), reason="no folder ../shared")
+def test_no_run_spends_more_than_the_defaults_allow() -> None:
+    """No budget fires by its defaults, but in the public case of a run that costs too much."""
+    turns = [runs.turns for runs in labelled_runs(LABELLED)]
+    turns += [
+        turns_of(read_spans([str(path)]).spans)[0] for path in sorted(HEALTHY.glob("*.jsonl"))
+    ]
+    turns += [
+        turns_of(whole_spans(read_spans([str(path) for path in case.paths]).spans))[0]
+        for case in cases(CASES)
+        if not case.is_loop
+    ]
+
+    def fired(policy: DetectionPolicy) -> set[str]:
+        found = {finding.rule for each in turns for finding in detect(each, policy).findings}
+        return {rule for rule in found if "budget" in rule}
+
+    assert fired(DEFAULT_POLICY) == set()
+    small = {"rules": {"token_budget": {"task": 1_000}}, "budgets": {"session_tokens": 1_000}}
+    assert fired(settings_of(small).policy) == {"token_budget", "session_tokens_budget"}
+
+
 @pytest.mark.skipif(not CASES.is_dir(), reason="no folder ../shared/cases")
 def test_no_case_is_worse_than_its_page_says() -> None:
     """What is right in the table of public cases stays right."""
     page = (ROOT / "docs/quality.md").read_text(encoding="utf-8")
     then = dict(re.findall(r"(?m)^\| (\S+) \| (?:healthy|a loop) \| (\w+) \|", page))
+    then |= dict(re.findall(r"(?m)^- `(shapes/\S+)`: (\w+)$", page))
     now = {case.name: result_of(case).outcome for case in cases(CASES)}
 
     assert now.keys() == then.keys()

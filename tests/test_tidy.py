@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import shutil
 import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -23,6 +26,9 @@ from tests.paths import ROOT
 FUNCTION_LINES_MAX = 50
 ITEM_CHARS_MAX = 100
 MARKS = ("slow", "seeded", "thorough")
+PROJECT = ROOT / "pyproject.toml"
+# What gives a test a share of its seeds.
+SHARING = {"killed_stores", "seed_count", "seeds"}
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -68,27 +74,6 @@ def test_rules_hold_no_thresholds(rule: type[Rule]) -> None:
     assert thresholds == []
 
 
-def test_a_type_has_one_module() -> None:
-    """One word means one thing; who searches for a type finds it once."""
-    modules: dict[str, list[str]] = {}
-    for path in SOURCES:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if (name := type_name(node)) and not name.startswith("_"):
-                modules.setdefault(name, []).append(str(path.relative_to(ROOT)))
-
-    assert len(modules) > 400
-    assert {name: paths for name, paths in modules.items() if len(paths) > 1} == {}
-
-
-def type_name(node: ast.stmt) -> str | None:
-    """Return the name of the type that a statement defines, None where it defines none."""
-    if isinstance(node, ast.ClassDef):
-        return node.name
-    if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias":
-        return ast.unparse(node.target)
-    return None
-
-
 def test_generated_pages_are_fresh() -> None:
     """A page that lags behind its rule tells lies."""
     assert list(stale()) == []
@@ -103,13 +88,54 @@ def test_commands_are_documented(command: str) -> None:
     assert (found.help or "").strip()
 
 
-def test_an_item_of_the_changelog_is_a_line() -> None:
+def fragment_faults(folder: Path) -> list[str]:
+    """Return the files of a folder that are no line of the changelog, by name."""
+    kinds = "|".join(tomllib.loads(PROJECT.read_text("utf-8"))["tool"]["towncrier"]["fragment"])
+    return [
+        path.name
+        for path in sorted(folder.iterdir())
+        if path.name != ".gitkeep"
+        and not (
+            re.fullmatch(rf"\+[a-z0-9-]+\.({kinds})\.md", path.name)
+            and re.fullmatch(rf"\S.{{,{ITEM_CHARS_MAX - 3}}}\n", path.read_text("utf-8"))
+        )
+    ]
+
+
+def test_a_fragment_of_the_changelog_is_a_line(tmp_path: Path) -> None:
     """Who looks for a change reads hundreds of them; the log of Git has the rest."""
-    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
-    items = lines[lines.index("## [Unreleased]") :]
-    long = [line for line in items if len(line) > ITEM_CHARS_MAX or line.startswith("  ")]
-    assert [line for line in items if line.startswith("- ")]
-    assert long == []
+    line = "x" * (ITEM_CHARS_MAX - 2)
+    wrong = {
+        "+long.added.md": f"{line}x\n",
+        "+two.fixed.md": "One.\nTwo.\n",
+        "+unknown.kind.md": "One.\n",
+        "44.added.md": "A number is shown with the line.\n",
+    }
+    for name, text in {**wrong, "+right.added.md": f"{line}\n"}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+
+    assert fragment_faults(tmp_path) == sorted(wrong)
+    assert fragment_faults(ROOT / "changes") == []
+
+
+def test_fragments_become_a_release(tmp_path: Path) -> None:
+    """A release that drops a line, or leaves one for the next, tells people the wrong changes."""
+    for path in (PROJECT, ROOT / "CHANGELOG.md"):
+        shutil.copy(path, tmp_path)
+    (tmp_path / "changes").mkdir()
+    (tmp_path / "changes/+a-day.added.md").write_text("A day has a limit.\n", encoding="utf-8")
+    options = ("--yes", "--version", "9.0.0", "--date", "2030-01-02", "--dir", str(tmp_path))
+    subprocess.run(
+        [sys.executable, "-m", "towncrier", "build", *options],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+
+    text = (tmp_path / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert "\n## [9.0.0] - 2030-01-02\n\n### Added\n\n- A day has a limit.\n" in text
+    assert text.index("[9.0.0]") < text.index("[0.1.0]")
+    assert list((tmp_path / "changes").iterdir()) == []
 
 
 def test_links_between_pages_hold() -> None:
@@ -135,7 +161,8 @@ def test_links_between_pages_hold() -> None:
 def test_the_groups_of_tests_are_all_tests() -> None:
     """A test that neither `make test` nor `make test-slow` runs can fail for ever."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    commands = re.findall(r"^(quick|test|test-slow):.*\n\t(.*)", makefile, re.MULTILINE)
+    targets = "quick|test|test-slow|test-seeds"
+    commands = re.findall(rf"^({targets}):.*\n\t(.*)", makefile, re.MULTILINE)
     groups = {
         name: re.sub(r".*/pytest -q -n 2 -m \"(.*?)\".*", r"\1", line) for name, line in commands
     }
@@ -150,25 +177,35 @@ def test_the_groups_of_tests_are_all_tests() -> None:
 
     for each in marks:
         runs = {name: eval(group, {}, each) for name, group in groups.items()}  # noqa: S307
-        assert runs["test"] | runs["test-slow"], each
-        assert each["seeded"] or runs["test"] != runs["test-slow"], each
+        assert runs["test"] != runs["test-slow"], each
         assert runs["quick"] <= runs["test"], each
         assert runs["test"] or each["slow"], each
-    assert "LOOPTRACE_ALL_SEEDS=1" in dict(commands)["test-slow"]
-    # There all seeds are gone through with the tests, and not once more with the slow ones.
-    ci = (ROOT / ".ci/run").read_text(encoding="utf-8")
-    assert re.search(r"^(.*) LOOPTRACE_ALL_SEEDS=1 make test$", ci, re.MULTILINE)
-    assert re.search(r'^OPTIONS="-m slow -n 2" make test-slow$', ci, re.MULTILINE)
+        assert runs["test-seeds"] == each["seeded"], each
+    assert "LOOPTRACE_ALL_SEEDS=1" in dict(commands)["test-seeds"]
+    # A change lands after a day's seeds; each night goes through all, on each Python.
+    for name, made in (
+        ("run", ("check", "test", "test-slow")),
+        ("nightly", ("test-seeds", "matrix")),
+    ):
+        script = (ROOT / ".ci" / name).read_text(encoding="utf-8")
+        assert [
+            target for target in made if not re.search(rf"\bmake {target}$", script, re.MULTILINE)
+        ] == []
 
 
 def test_what_goes_through_a_share_of_its_seeds_is_marked() -> None:
-    """Without the mark, `make test-slow` would leave it out, and most of its seeds never ran."""
+    """Without the mark, `make test-seeds` would leave it out, and most of its seeds never ran."""
     sharing = {
-        f"{path.relative_to(ROOT)}::{match[1]}"
+        f"{path.relative_to(ROOT)}::{function.name}"
         for path in TESTS
-        for match in re.finditer(
-            r"\bseeds\(\d+\)(?:(?!\ndef ).)*?\ndef (\w+)", path.read_text("utf-8"), re.DOTALL
-        )
+        for function in functions(path)
+        if function.name.startswith("test_") and SHARING & names_called(function)
     }
 
     assert sharing == set(PLACED["seeded"])
+
+
+def names_called(function: Function) -> set[str]:
+    """Return the names of functions that a function or its decorators call."""
+    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+    return {call.func.id for call in calls if isinstance(call.func, ast.Name)}

@@ -10,6 +10,7 @@ import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 from tests.paths import ROOT
@@ -62,12 +63,31 @@ def copy_sources(checkout: Path) -> None:
 
 
 def built_wheel(folder: Path, *, fast: bool = False) -> zipfile.ZipFile:
-    """Build the wheel in a folder; with the core as users get it only if it shall be fast."""
+    """Build the wheel in a folder; with the core as users get it only if it shall be fast.
+
+    The wheel of the same sources is built once and kept, because it takes some ten seconds.
+    """
     checkout = checkout_in(folder)
+    kept = ROOT / "target/tests-wheels" / f"{digest_of(checkout)}-{'fast' if fast else 'dev'}"
+    with building() as variables:
+        if not list(kept.glob("*.whl")):
+            shutil.rmtree(kept.parent, ignore_errors=True)
+            _build(checkout, kept, {**variables, **({"MATURIN_PEP517_ARGS": ""} if fast else {})})
+        (wheel,) = kept.glob("*.whl")
+        return zipfile.ZipFile(shutil.copy(wheel, folder))
+
+
+def digest_of(folder: Path) -> str:
+    """Return a digest of the names and contents of all files of a folder."""
+    digest = sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(f"{path.relative_to(folder)}\0".encode())
+        digest.update(sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _build(checkout: Path, folder: Path, variables: Mapping[str, str]) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
     options = ["--no-build-isolation", "--no-index", "--wheel-dir", str(folder), str(checkout)]
-    profile = {"MATURIN_PEP517_ARGS": ""} if fast else {}
-    with building() as variables:
-        environment = {**os.environ, **variables, **profile}
-        subprocess.run([*command, *options], check=True, capture_output=True, env=environment)
-    return zipfile.ZipFile(next(folder.glob("*.whl")))
+    environment = {**os.environ, **variables}
+    subprocess.run([*command, *options], check=True, capture_output=True, env=environment)

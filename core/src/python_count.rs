@@ -18,6 +18,7 @@ use crate::python_arrow::{Flags, Floats, Ints, Table, Texts, texts};
 
 // A process meets few models, and the prices of many are forgotten and asked for again.
 const MODELS_KEPT_MAX: usize = 1_000;
+const TIERS_KEPT_MAX: usize = 20;
 
 /// How to count, compiled once.
 #[pyclass(frozen, module = "looptrace._core", name = "Counting")]
@@ -26,10 +27,13 @@ pub struct PyCounting {
     prices: Option<Prices>,
 }
 
+/// The prices of a model, by the tier of the service; "" where none is said.
+type Tiers = HashMap<String, Option<Price>>;
+
 /// The prices of models, each asked for once.
 struct Prices {
     price_of: Py<PyAny>,
-    known: Mutex<HashMap<String, Option<Price>>>,
+    known: Mutex<HashMap<String, Tiers>>,
 }
 
 impl Prices {
@@ -40,16 +44,21 @@ impl Prices {
         };
         // A lock of a thread that panicked holds prices all the same.
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(price) = known().get(name) {
+        let tier = turn.service_tier.unwrap_or_default();
+        if let Some(price) = known().get(name).and_then(|tiers| tiers.get(tier)) {
             return Ok(*price);
         }
-        let price: Option<[f64; 4]> =
-            Python::attach(|py| self.price_of.call1(py, (name,))?.extract(py))?;
+        let price: Option<[f64; 5]> =
+            Python::attach(|py| self.price_of.call1(py, (name, tier))?.extract(py))?;
         let mut known = known();
         if known.len() >= MODELS_KEPT_MAX {
             known.clear();
         }
-        known.insert(name.to_owned(), price.map(Price));
+        let tiers = known.entry(name.to_owned()).or_default();
+        if tiers.len() >= TIERS_KEPT_MAX {
+            tiers.clear();
+        }
+        tiers.insert(tier.to_owned(), price.map(Price));
         Ok(price.map(Price))
     }
 }
@@ -165,7 +174,7 @@ fn written(columns: Columns) -> PyResult<Table> {
 }
 
 /// The fields that are read, in the order in which they are given.
-pub const READ: [&str; 36] = [
+pub const READ: [&str; 38] = [
     "kind",
     "agent",
     "name",
@@ -187,6 +196,7 @@ pub const READ: [&str; 36] = [
     "error_kind",
     "text",
     "finish_reason",
+    "service_tier",
     "metrics",
     "failed",
     "compacted",
@@ -199,13 +209,14 @@ pub const READ: [&str; 36] = [
     "output_tokens",
     "cached_tokens",
     "cache_write_tokens",
+    "reasoning_tokens",
     "tests_failed",
     "tests_total",
     "coverage",
 ];
-const TEXTS: usize = 22;
+const TEXTS: usize = 23;
 const FLAGS: usize = TEXTS + 2;
-const NUMBERS: usize = FLAGS + 9;
+const NUMBERS: usize = FLAGS + 10;
 
 /// A turn by its texts and whole numbers, in the order of `READ`.
 fn turn_of<'a>(
@@ -234,7 +245,8 @@ fn turn_of<'a>(
         error_kind: text(18),
         text: text(19),
         finish_reason: text(20),
-        metrics: text(21),
+        service_tier: text(21),
+        metrics: text(22),
         start_ns: number(0).unwrap_or_default(),
         end_ns: number(1).unwrap_or_default(),
         order_ns: number(2).unwrap_or_default(),
@@ -244,6 +256,7 @@ fn turn_of<'a>(
         output_tokens: number(6).unwrap_or_default(),
         cached_tokens: number(7).unwrap_or_default(),
         cache_write_tokens: number(8).unwrap_or_default(),
+        reasoning_tokens: number(9).unwrap_or_default(),
         ..Turn::default()
     }
 }

@@ -20,13 +20,14 @@ type FlagOf = fn(&Turn<'_>, &Fingerprint) -> Option<bool>;
 type RealOf = fn(&Turn<'_>, &Fingerprint) -> Option<f64>;
 
 // The columns of turns (`TURN_SCHEMA`) by what they hold. A turn has no number and no place yet.
-const TEXTS: [(&str, TextOf); 29] = [
+const TEXTS: [(&str, TextOf); 31] = [
     ("task", |turn, _| Some(&turn.task)),
     ("session", |turn, _| Some(&turn.session)),
     ("trace_id", |turn, _| Some(&turn.trace_id)),
     ("span_id", |turn, _| Some(&turn.span_id)),
     ("call_id", |turn, _| turn.call_id.as_deref()),
     ("kind", |turn, _| Some(turn.kind.name())),
+    ("user_id", |turn, _| turn.user.as_deref()),
     ("agent", |turn, _| Some(&turn.agent)),
     ("name", |turn, _| turn.name.as_deref()),
     ("phase", |turn, _| turn.phase.as_deref()),
@@ -43,6 +44,7 @@ const TEXTS: [(&str, TextOf); 29] = [
     ("text", |turn, _| turn.text.as_deref()),
     ("step", |turn, _| turn.step.as_deref()),
     ("finish_reason", |turn, _| turn.finish_reason.as_deref()),
+    ("service_tier", |turn, _| turn.service_tier.as_deref()),
     ("metrics", |turn, _| {
         turn.figures.as_ref()?.metrics.as_deref()
     }),

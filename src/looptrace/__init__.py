@@ -18,12 +18,14 @@ if TYPE_CHECKING:
         analyze,
         open,  # noqa: A004 - read as `looptrace.open`
     )
-else:  # No import of OpenTelemetry and Polars: a program may only read the version.
+    from looptrace.version import __version__
+else:  # No import of OpenTelemetry and Polars, and no reading of metadata.
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "StoredGate": "looptrace.collector.store.gate_file.stored_gates",
             "Turn": "looptrace.analyzer.schema.turn",
+            "__version__": "looptrace.version",
             "instrument": "looptrace.collector",
         }
         | dict.fromkeys(
@@ -46,4 +48,3 @@ __all__ = [
     "instrument",
     "open",
 ]
-__version__ = "0.1.0"

@@ -262,7 +262,8 @@ class Counting:
         messages_kept: int,
         by_decision: bool,
         converging: Sequence[tuple[str, str, str | None]],
-        price_of: Callable[[str], tuple[float, float, float, float] | None] | None = None,
+        price_of: Callable[[str, str], tuple[float, float, float, float, float] | None]
+        | None = None,
     ) -> None:
         """Compile settings.
 
@@ -272,8 +273,8 @@ class Counting:
             messages_kept: the last different messages with which a new one is compared.
             by_decision: whether messages resolve no gate.
             converging: phases, their metrics, and for an author's own: lower or higher.
-            price_of: the prices of a million tokens of a model, as `Price.by_kind` has them; it is
-                asked once for each model.
+            price_of: the prices of a million tokens of a model in a tier of the service, "" if
+                none is said, as `Prices.by_kind` has them; it is asked once for each.
 
         Raises:
             ValueError: where a word is none of these.

@@ -1,7 +1,7 @@
 """Names that a package offers without importing the modules that define them.
 
 An agent's process imports packages whose modules need Polars, which it may lack. `looptrace` itself
-may be imported only for its version.
+may be imported for one name.
 """
 
 from __future__ import annotations

@@ -36,6 +36,8 @@ EXCEPTION_TYPE = "exception.type"
 EXCEPTION_MESSAGE = "exception.message"
 EXCEPTION_STACKTRACE = "exception.stacktrace"
 SESSION_ID = "session.id"
+USER_ID = "user.id"
+OPENAI_RESPONSE_SERVICE_TIER = "openai.response.service_tier"  # also of other services
 SERVICE_VERSION = "service.version"
 
 # looptrace's own attributes: the records of an agent's author.
@@ -53,6 +55,8 @@ DECISION = "looptrace.decision"
 NOTE = "looptrace.note"
 DIFFERING_TOKENS = "looptrace.usage.differing_tokens"
 OPEN = "looptrace.open"  # on a copy of a span that has not ended; its end is when it was made
+OPEN_REASON = "open"  # the finish reason of a request to a model in such a copy
+SILENT = "(silent)"  # the model of a copy that stands for an agent that does nothing
 
 # looptrace's own attributes: the fields of a gate event.
 GATE_ID = "looptrace.gate.id"

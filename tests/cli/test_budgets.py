@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ from tests.cli.test_gates import listed, run
 from tests.collector.page.conftest import Browser
 from tests.collector.store.test_writer import looping, spans_of
 from tests.otlp import Trace
-from tests.reliability.serving import OK, Served, served, until
+from tests.paths import ROOT
+from tests.reliability.serving import DEADLINE_S, OK, Served, served, until
 
 SETTINGS = 'prices = "genai-prices"\n[budgets]\nsession_money = 0.05\n'
 NOTE = "Of the money of session s1 0.02 more may be spent by all tasks together."
@@ -180,6 +183,34 @@ def test_a_server_knows_after_a_kill_what_was_spent(folder: Path) -> None:
 
         assert (status, answer["gate"]["note"]) == (OK, NOTE)
         until(lambda: gates_of(server)[0]["status"] == "resolved")
+
+
+def test_a_burst_over_three_processes_is_stopped_live_and_found_in_batch(folder: Path) -> None:
+    """Three agents of a service, and none knows the others; the server stops each of them."""
+    (folder / "looptrace.toml").write_text("[budgets]\nservice_minute_tokens = 60_000\n")
+    options, tasks = ("--config", str(folder / "looptrace.toml")), ("a", "b", "c")
+    with served(folder / "s", *options) as server:
+        agent = [sys.executable, "-m", "tests.reliability.spending_agent", server.address]
+        # Alone, each would spend 2,000,000 tokens, 20,000 a second.
+        agents = [
+            Popen([*agent, task, "0.05", "2000"], stdout=PIPE, text=True, cwd=ROOT)
+            for task in tasks
+        ]
+        responses = [int(each.communicate(timeout=3 * DEADLINE_S)[0]) for each in agents]
+        opened = gates_of(server)
+        until(lambda: server.number("looptrace_log_spans") == 0)
+    assert sum(responses) * 1_000 >= 60_000
+    assert max(responses) < 2_000
+    assert sorted(gate["task"] for gate in opened) == [f"{task}@api" for task in tasks]
+    title = "tokens a minute of service api"
+    assert {gate["signature"] for gate in opened} == {title}
+
+    report = json.loads(run("analyze", folder / "s", "--format", "json").stdout)
+
+    events = [event for event in report["events"] if event["type"] == "gate_opened"]
+    # A response that came late may open a gate of another task a turn sooner here.
+    found = sorted((event["task"], event["rule"]) for event in events)
+    assert found == [(f"{task}@api", "service_minute_tokens_budget") for task in tasks]
 
 
 def test_the_page_shows_money_and_takes_an_amount(folder: Path) -> None:

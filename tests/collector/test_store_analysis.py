@@ -38,7 +38,7 @@ def test_an_engine_is_called_as_map_is(store: looptrace.TraceStore) -> None:
 
     whole = analyse(read_spans(TRACES).spans)
     assert whole.findings
-    for found in (store.judge(), store.judge(engine=threads)):
+    for found in (store.detect(), store.detect(engine=threads)):
         assert found.findings == whole.findings
         assert found.events == whole.events
         assert found.summary == whole.summary
@@ -54,7 +54,7 @@ def test_settings_decide_and_the_store_stays_as_it_is(store: looptrace.TraceStor
         policy=replace(settings.policy, rule_set=replace(settings.policy.rule_set, rules=())),
     )
 
-    assert store.judge(none).findings == ()
+    assert store.detect(none).findings == ()
     assert store.findings.to_polars().equals(before)
 
 
@@ -73,9 +73,9 @@ def test_dask_finds_what_one_process_finds(store: looptrace.TraceStore) -> None:
         def dask(work: Callable[[Any], Any], buckets: Iterable[Any]) -> Any:
             return client.gather(client.map(work, list(buckets), pure=False))
 
-        found = store.judge(engine=dask)
+        found = store.detect(engine=dask)
 
-    here = store.judge()
+    here = store.detect()
     assert here.findings
     assert (found.findings, found.events, found.outages) == (
         here.findings,

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from examples.dialects import OPENAI, Asked, Message, Response
 from tests.framework_traces import genai
-from tests.framework_traces.openinference import flat, kind, llm, values
+from tests.framework_traces.openinference import INVOKED, flat, kind, llm, values
 from tests.framework_traces.shape import (
     MODEL,
+    USER,
     Piece,
     Shape,
     Talk,
@@ -76,7 +77,7 @@ PYDANTIC_AI = replace(genai.PYDANTIC_AI, around=_both_root, model=_both_model, t
 
 
 def _adk_root(talk: Talk) -> list[Piece]:
-    session = {"session.id": talk.run.session}
+    session = {"session.id": talk.run.session, "user.id": USER}
     answer = {"content": {"parts": [{"text": talk.last.step.text}]}}
     flow = {"gen_ai.operation.name": "invoke_workflow", "gen_ai.conversation.id": talk.run.session}
     return [
@@ -108,14 +109,15 @@ def _adk_overwritten(talk: Talk) -> dict[str, object]:
     given = flat("llm.input_messages", last.messages, 1, ("user", "model"))
     told = flat("llm.output_messages", [left_over], 1, ("model",))
     whole = values({"contents": [talk.run.task]}, {"content": last.step.text})
-    return counted | llm(last, given, told) | whole
+    return counted | llm(last, given, told) | INVOKED | whole
 
 
 def _adk_tool(talk: Talk, asked: Asked) -> list[Piece]:
     piece = genai.adk_tool(talk, asked)
     key = "error" if asked.call.error else "output"
     told = {"id": asked.id, "name": asked.name, "response": {key: seen(asked)}}
-    named = {"session.id": talk.run.session, "tool.name": asked.name, "tool.id": asked.id}
+    named = {"session.id": talk.run.session, "user.id": USER}
+    named |= {"tool.name": asked.name, "tool.id": asked.id}
     named["tool.parameters"] = arguments(asked)
     more = kind("TOOL", **named, **values(arguments(asked), told))
     status = piece.status or "ok"

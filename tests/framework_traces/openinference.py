@@ -74,6 +74,10 @@ def values(given: object = None, told: object = None) -> dict[str, object]:
     }
 
 
+# What the client was called with, as JSON.
+INVOKED = {"llm.invocation_parameters": json.dumps({"model": MODEL, "service_tier": "default"})}
+
+
 def llm(
     response: Response, given: Mapping[str, object], told: Mapping[str, object]
 ) -> dict[str, object]:
@@ -90,7 +94,7 @@ def _openai_model(_: Talk, response: Response) -> list[Piece]:
     )
     whole = values({"messages": []}, {"choices": []})
     stop = {"llm.finish_reason": stop_of(response)}
-    return [Piece("ChatCompletion", said | whole | stop, status="ok")]
+    return [Piece("ChatCompletion", said | INVOKED | whole | stop, status="ok")]
 
 
 def _prefixed(asked: Asked) -> Message:
@@ -122,7 +126,7 @@ def _langgraph_model(talk: Talk, response: Response) -> list[Piece]:
     given = flat("llm.input_messages", [_named(talk, message) for message in response.messages])
     told = flat("llm.output_messages", [response.message])
     text = values({"messages": []}, {"generations": []})
-    said = llm(response, given, told) | _langgraph_session(talk) | text
+    said = llm(response, given, told) | INVOKED | _langgraph_session(talk) | text
     said["llm.finish_reason"] = stop_of(response)
     node = _langgraph_chain(talk, "model", [], [response.step.text])
     person = {**node.attributes, **flat("llm.input_messages", talk.first[1:])}
@@ -261,19 +265,20 @@ def _in_two(message: Message) -> list[Message]:
 
 
 def _agents_model(_: Talk, response: Response) -> list[Piece]:
-    said = [part for m in response.messages for part in _split(m)]
+    before = [part for m in response.messages for part in _split(m)]
     answer = _in_two(response.message)
     told = flat("llm.output_messages", answer)
     part = "llm.output_messages.0.message.contents.0.message_content"
     told |= {f"{part}.type": "text", f"{part}.text": answer[0]["content"]}
     whole = values([], {"output": []})
-    given = flat("llm.input_messages", said, parts=("assistant",))
+    given = flat("llm.input_messages", before, parts=("assistant",))
     stop = {"llm.finish_reason": stop_of(response)}
     parts = {
         "llm.token_count.prompt_details.cache_read": response.input_tokens // 2,
         "llm.token_count.completion_details.reasoning": response.output_tokens // 4,
     }
-    return [Piece("response", llm(response, given, told) | parts | whole | stop, status="ok")]
+    said = llm(response, given, told) | INVOKED | parts | whole | stop
+    return [Piece("response", said, status="ok")]
 
 
 def _split(message: Message) -> list[Message]:

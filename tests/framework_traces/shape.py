@@ -23,6 +23,7 @@ from examples.dialects import (
 )
 from tests.otlp import INTERNAL, Event, Trace, exception
 
+USER = "dana"
 MODEL = "clerk-1"
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from examples.dialects import LANGCHAIN, OPENAI, VERCEL, Asked, Message, Response, compact
 from tests.framework_traces.shape import (
     MODEL,
+    USER,
     Piece,
     Shape,
     Talk,
@@ -25,6 +26,7 @@ def _observed(talk: Talk, kind: str, given: object, told: object) -> dict[str, o
     output = {} if told is None else {"langfuse.observation.output": text}
     return {
         "session.id": talk.run.session,
+        "user.id": USER,
         "langfuse.observation.type": kind,
         "langfuse.observation.input": json.dumps(given),
         **output,

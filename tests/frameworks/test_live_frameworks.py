@@ -223,8 +223,10 @@ def test_the_witness_sees_the_network(tmp_path: Path) -> None:
 
 def test_the_page_shows_what_the_program_says(run: Run) -> None:
     """The lines to add are the program's, and the output is as printed, with some left out."""
-    about = PAGE.read_text(encoding="utf-8").partition(f"examples/frameworks/{run.name}.py")[2]
-    (added, _), (shown, _) = re.findall(r"```(?:python|text)\n(.*?)```(\n)", about, re.DOTALL)[:2]
+    text = PAGE.read_text(encoding="utf-8")
+    about = text.partition(f"examples/frameworks/{run.name}.py)")[2].partition("\n## ")[0]
+    (added,) = re.findall(r"```python\n(.*?)```\n", about, re.DOTALL)
+    shown = "".join(re.findall(r"```text\n(.*?)```\n", about, re.DOTALL))
     program = (ROOT / "examples" / "frameworks" / f"{run.name}.py").read_text(encoding="utf-8")
     printed = iter(VARIES.sub("", run.printed).splitlines())
     lines = [VARIES.sub("", line) for line in shown.splitlines() if line.strip() != LEFT_OUT]

@@ -253,3 +253,184 @@ def test_strands() -> None:
     assert isinstance(raised.value.__cause__, GateOpenError)
     assert all(text.startswith("Mend it.") for text in given)
     assert_told(given)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
+def test_google_adk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plug-in adds the directive to the instructions of one request."""
+    pytest.importorskip("google.adk")
+    from google.adk.agents import LlmAgent  # noqa: PLC0415
+    from google.adk.apps import App  # noqa: PLC0415
+    from google.adk.models import BaseLlm, LlmRequest, LlmResponse  # noqa: PLC0415
+    from google.adk.runners import InMemoryRunner  # noqa: PLC0415
+    from google.genai import types  # noqa: PLC0415
+    from opentelemetry import trace  # noqa: PLC0415
+
+    from looptrace.middleware.google_adk import LoopPlugin  # noqa: PLC0415
+
+    provider, processor = watched()
+    trace.set_tracer_provider(provider)
+    monkeypatch.setenv("OTEL_SEMCONV_STABILITY_OPT_IN", "gen_ai_latest_experimental")
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY")
+    given: list[str] = []
+
+    class Scripted(BaseLlm):
+        """Keeps the instructions that it is given."""
+
+        async def generate_content_async(
+            self, llm_request: LlmRequest, stream: bool = False
+        ) -> AsyncIterator[LlmResponse]:
+            """Ask for the same call again."""
+            del stream
+            given.append(str(llm_request.config.system_instruction))
+            assert len(given) < CALLS_MAX
+            call = types.FunctionCall(id=f"call_{len(given)}", name="run", args={"path": "a"})
+            content = types.Content(role="model", parts=[types.Part(function_call=call)])
+            yield LlmResponse(content=content)
+
+    def run(path: str) -> str:
+        """Run a file."""
+        return f"{path} is as it was"
+
+    async def work() -> None:
+        """Let the agent work."""
+        agent = LlmAgent(
+            name="fixer", model=Scripted(model="scripted"), instruction="Mend it.", tools=[run]
+        )
+        plugins: list[Any] = [LoopPlugin(processor, wait_s=WAIT_S)]
+        runner = InMemoryRunner(app=App(name="fixer_app", root_agent=agent, plugins=plugins))
+        named = {"user_id": "user", "session_id": "ticket"}
+        await runner.session_service.create_session(app_name="fixer_app", **named)
+        asked = types.Content(role="user", parts=[types.Part(text="Make it run.")])
+        async for _event in runner.run_async(**named, new_message=asked):
+            pass
+
+    with pytest.raises(RuntimeError) as raised:
+        asyncio.run(work())
+    assert isinstance(raised.value.__cause__, GateOpenError)
+    assert all(text.startswith("Mend it.") for text in given)
+    assert_told(given)
+
+
+@pytest.mark.parametrize("is_code", [False, True])
+def test_smolagents(is_code: bool) -> None:
+    """The callback adds the directive to what the model sees of its last step."""
+    pytest.importorskip("smolagents")
+    from openinference.instrumentation.smolagents import (  # noqa: PLC0415
+        SmolagentsInstrumentor,
+    )
+    from smolagents import CodeAgent, LogLevel, Model, ToolCallingAgent, tool  # noqa: PLC0415
+    from smolagents.models import (  # noqa: PLC0415
+        ChatMessage,
+        ChatMessageToolCall,
+        ChatMessageToolCallFunction,
+        MessageRole,
+    )
+
+    from looptrace.middleware.smolagents import loop_callback  # noqa: PLC0415
+
+    provider, processor = watched()
+    given: list[str] = []
+
+    class Scripted(Model):
+        """Keeps the last message that it is given."""
+
+        def generate(self, messages: list[ChatMessage], *_: Any, **__: Any) -> ChatMessage:
+            """Ask for the same call again."""
+            given.append(str(messages[-1].content))
+            if is_code:
+                code = "Again.\n<code>\nprint(run(path='a'))\n</code>"
+                return ChatMessage(role=MessageRole.ASSISTANT, content=code)
+            function = ChatMessageToolCallFunction(name="run", arguments={"path": "a"})
+            call = ChatMessageToolCall(id=f"call_{len(given)}", type="function", function=function)
+            return ChatMessage(role=MessageRole.ASSISTANT, content="", tool_calls=[call])
+
+    @tool
+    def run(path: str) -> str:
+        """Run a file.
+
+        Args:
+            path: the file
+        """
+        return f"{path} is as it was"
+
+    kind = CodeAgent if is_code else ToolCallingAgent
+    SmolagentsInstrumentor().instrument(tracer_provider=provider)
+    agent = kind(
+        [run],
+        Scripted(model_id="scripted"),
+        name="fixer",
+        max_steps=CALLS_MAX,
+        verbosity_level=LogLevel.OFF,
+        step_callbacks=[loop_callback(processor, wait_s=WAIT_S)],
+    )
+    try:
+        with pytest.raises(GateOpenError):
+            for _step in agent.run("Make it run.", stream=True):
+                pass
+    finally:
+        SmolagentsInstrumentor().uninstrument()
+    assert_told(given)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_crewai(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hook adds the directive as one message of the system."""
+    monkeypatch.setenv("CREWAI_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("CREWAI_TRACING_ENABLED", "false")
+    pytest.importorskip("crewai")
+    from crewai import Agent, Crew, Task  # noqa: PLC0415
+    from crewai.hooks import (  # noqa: PLC0415
+        HookAborted,
+        register_before_llm_call_hook,
+        unregister_before_llm_call_hook,
+    )
+    from crewai.llms.base_llm import BaseLLM  # noqa: PLC0415
+    from crewai.tools import tool  # noqa: PLC0415
+    from openinference.instrumentation.crewai import CrewAIInstrumentor  # noqa: PLC0415
+
+    from looptrace.middleware.crewai import loop_hook  # noqa: PLC0415
+
+    provider, processor = watched()
+    given: list[str] = []
+
+    class Scripted(BaseLLM):
+        """Keeps the last message that it is given."""
+
+        def call(self, messages: Any, *_: Any, **__: Any) -> Any:
+            """Ask for the same call again."""
+            given.append(str(messages[-1]))
+            function = {"name": "run", "arguments": {"path": "a"}}
+            return [{"id": f"call_{len(given)}", "type": "function", "function": function}]
+
+        def supports_function_calling(self) -> bool:
+            """Call tools by functions."""
+            return True
+
+    @tool
+    def run(path: str) -> str:
+        """Run a file."""
+        return f"{path} is as it was"
+
+    fixer = Agent(
+        role="fixer",
+        goal="Make it run.",
+        backstory="You mend code.",
+        llm=Scripted(model="scripted"),
+        tools=[run],
+        max_iter=CALLS_MAX,
+        cache=False,
+    )
+    task = Task(description="Make it run.", expected_output="It runs.", agent=fixer)
+    hook = loop_hook(processor, wait_s=WAIT_S)
+    CrewAIInstrumentor().instrument(tracer_provider=provider)
+    register_before_llm_call_hook(hook)
+    try:
+        with pytest.raises(HookAborted) as raised:
+            Crew(agents=[fixer], tasks=[task]).kickoff()
+    finally:
+        unregister_before_llm_call_hook(hook)
+        CrewAIInstrumentor().uninstrument()
+    assert isinstance(raised.value.__cause__, GateOpenError)
+    assert_told(given)

@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from looptrace.collector.server.logs import log_to
 from looptrace.collector.server.metrics import (
     LABEL_SETS_MAX,
-    Check,
+    HealthCheck,
     Metrics,
     of_counts,
     of_fields,
@@ -160,7 +160,7 @@ def test_labels_have_an_end() -> None:
 
 
 @contextmanager
-def probed(ready: Mapping[str, Check]) -> Iterator[httpx.Client]:
+def probed(ready: Mapping[str, HealthCheck]) -> Iterator[httpx.Client]:
     """Serve the routes."""
     app = Starlette(routes=routes(Metrics(counted(), {}), ready, lambda: 7))
     with serving(app) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:

@@ -38,3 +38,30 @@ def test_a_gate_and_its_end_reach_a_receiver(
     assert found[1]["data"]["gate"] == gate
     assert found[1]["data"]["decision"] == "continue"
     assert found[1]["data"]["note"] == "hush"
+
+
+def test_a_channel_of_teams_gets_a_card_for_each_end(tmp_path: Path) -> None:
+    """A workflow of Teams takes cards over HTTP; it edits none, so that the end is a second one."""
+    config = tmp_path / "looptrace.toml"
+    with serving() as receiver:
+        config.write_text(
+            f'[[webhooks]]\nname = "a"\nurl = "{receiver.url}"\nformat = "teams"\n'
+            'allow_private = ["127.0.0.1"]\nactions = ["gate"]\n\n[page]\nurl = "http://p"\n'
+        )
+        with served(tmp_path / "store", "--config", str(config)) as server:
+            assert server.send(looping("s1", 6).request()) == OK
+            until(lambda: len(receiver.hits) == 1)
+            (gate,) = server.ask("GET", "/v1/gates?status=open")[1]["gates"]
+            decision = b'{"decision": "cancel", "note": "not [needed](http://x)", "who": "Ada"}'
+            assert server.ask("POST", f"/v1/gates/{gate['id']}/resolve", decision)[0] == OK
+            until(lambda: len(receiver.hits) == 2)
+    opened, ended = (json.loads(request[0]) for request in receiver.requests)
+    titles = [each["attachments"][0]["content"]["body"][0]["text"] for each in (opened, ended)]
+    assert titles == ["Gate opened", "Gate resolved"]
+    assert f"http://p/gates/{gate['id']}" in json.dumps(opened)
+    runs = [
+        "".join(run["text"] for run in block["inlines"])
+        for block in ended["attachments"][0]["content"]["body"]
+        if block["type"] == "RichTextBlock"
+    ]
+    assert {"Cancel the task, by Ada", "not [needed](http://x)"} <= {*runs}

@@ -79,7 +79,7 @@ def test_no_rule_fires_without_what_it_needs(rule: type[Rule]) -> None:
     assert not without
 
 
-@pytest.mark.parametrize("seed", range(seeds(16)))
+@pytest.mark.parametrize("seed", seeds(16))
 def test_needs_hold_for_any_turns(seed: int) -> None:
     """Cases are few, and random turns meet what nobody thought of."""
     table = many_tasks(seed)

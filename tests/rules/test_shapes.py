@@ -27,7 +27,14 @@ TURNS_MAX = 60
 # A hand-off takes a tree of agents, and a switch a session of several tasks.
 UNWRITTEN = {"handoff", "switch"}
 # These count turns, seconds or tokens of any kind, and one shape has more than another.
-COUNTING = {"max_iterations", "max_runtime", "token_budget", "money_budget", "likely_failure"}
+COUNTING = {
+    "max_iterations",
+    "max_runtime",
+    "token_budget",
+    "money_budget",
+    "likely_failure",
+    "silent_agent",
+}
 
 Verdicts = Mapping[str, Counter[tuple[str, int]]]
 

@@ -229,7 +229,7 @@ def in_a_notebook(folder: Path, files: list[Path]) -> list[str]:
     stored: looptrace.TraceStore = looptrace.open(folder)
     given: SettingsLike = {"profile": "aggressive"}
     store = looptrace.analyze(files, given)
-    store.judge("looptrace.toml")
+    store.detect("looptrace.toml")
     looptrace_settings.load("looptrace.toml")
     task: looptrace.Task = stored.task(stored.tasks[0])
     turns: looptrace.Records[looptrace.Turn] = task.turns

@@ -183,7 +183,9 @@ fn money_spent(turn: &Turn) -> i64 {
     let other = turn
         .input_tokens
         .saturating_sub(cached.saturating_add(written));
-    let tokens = [other.max(0), turn.output_tokens.max(0), cached, written];
+    let wrote = turn.output_tokens.max(0);
+    let thought = turn.reasoning_tokens.clamp(0, wrote);
+    let tokens = [other.max(0), wrote - thought, cached, written, thought];
     let each = tokens.iter().zip(prices);
     // The price of a million tokens, times a billionth.
     let billionths: f64 = each

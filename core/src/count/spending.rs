@@ -101,11 +101,13 @@ mod tests {
     fn each_kind_of_token_has_its_price() {
         let priced = Turn {
             cache_write_tokens: 20,
-            price: Some(Price([3.0, 15.0, 0.3, 3.75])),
+            output_tokens: 5,
+            reasoning_tokens: 4,
+            price: Some(Price([3.0, 15.0, 0.3, 3.75, 20.0])),
             ..spends(0, "a", 100, 50)
         };
         let turns = [priced, spends(1, "a", 100, 0)];
-        let billionths = 30 * 3_000 + 15_000 + 50 * 300 + 20 * 3_750;
+        let billionths = 30 * 3_000 + 15_000 + 50 * 300 + 20 * 3_750 + 4 * 20_000;
         assert_eq!(each(&turns, |row| row.money_spent), [billionths; 2]);
     }
 

@@ -1,8 +1,9 @@
 //! The fields of a turn from which its codes, marks and counts are made.
 
-/// The prices of a million tokens: input, output, and input read from a cache and put into one.
+/// The prices of a million tokens: input, output, input read from a cache and put into one, and
+/// thought.
 #[derive(Clone, Copy, Debug)]
-pub struct Price(pub [f64; 4]);
+pub struct Price(pub [f64; 5]);
 
 /// A fingerprinted turn, as `schema/turns.py` describes it; figures are NaN where it does not say.
 #[allow(missing_docs)]
@@ -29,6 +30,7 @@ pub struct Turn<'a> {
     pub error_kind: Option<&'a str>,
     pub text: Option<&'a str>,
     pub finish_reason: Option<&'a str>,
+    pub service_tier: Option<&'a str>,
     pub metrics: Option<&'a str>,
     pub failed: bool,
     pub compacted: bool,
@@ -42,6 +44,7 @@ pub struct Turn<'a> {
     pub output_tokens: i64,
     pub cached_tokens: i64,
     pub cache_write_tokens: i64,
+    pub reasoning_tokens: i64,
     pub tests_failed: f64,
     pub tests_total: f64,
     pub coverage: f64,

@@ -21,6 +21,7 @@ pub enum Field {
     CodeWritten,
     Session,
     Connection,
+    UserId,
     Agent,
     Tool,
     Model,
@@ -36,6 +37,7 @@ pub enum Field {
     Answer,
     AnswerCalls,
     FinishReason,
+    ServiceTier,
     Compacted,
     InputTokens,
     OutputTokens,
@@ -47,7 +49,7 @@ pub enum Field {
 }
 
 /// Each field with its name in tables.
-pub const FIELDS: [(&str, Field); 40] = [
+pub const FIELDS: [(&str, Field); 42] = [
     ("task", Field::Task),
     ("task_parent", Field::TaskParent),
     ("task_kind", Field::TaskKind),
@@ -65,6 +67,7 @@ pub const FIELDS: [(&str, Field); 40] = [
     ("code_written", Field::CodeWritten),
     ("session", Field::Session),
     ("connection", Field::Connection),
+    ("user_id", Field::UserId),
     ("agent", Field::Agent),
     ("tool", Field::Tool),
     ("model", Field::Model),
@@ -80,6 +83,7 @@ pub const FIELDS: [(&str, Field); 40] = [
     ("answer", Field::Answer),
     ("answer_calls", Field::AnswerCalls),
     ("finish_reason", Field::FinishReason),
+    ("service_tier", Field::ServiceTier),
     ("compacted", Field::Compacted),
     ("input_tokens", Field::InputTokens),
     ("output_tokens", Field::OutputTokens),

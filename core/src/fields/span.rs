@@ -152,8 +152,9 @@ impl<'s, 'a> One<'s, 'a> {
             kind,
             shape: self.shape(kind).map(|shape| shared.shape(&shape)),
             session: self.named(Field::Session).map(|name| shared.name(&name)),
+            user: self.named(Field::UserId).map(|name| shared.name(&name)),
             agent: self.agent(kind, &name).map(|name| shared.name(&name)),
-            rare: apart(self.rare()),
+            rare: apart(self.rare(is_model)),
             name,
             call_id: self.text(Field::CallId),
             arguments: payloads.arguments,
@@ -170,9 +171,10 @@ impl<'s, 'a> One<'s, 'a> {
         }
     }
 
-    fn rare(&self) -> Rare {
+    fn rare(&self, is_model: bool) -> Rare {
         Rare {
             connection: self.named(Field::Connection),
+            service_tier: if is_model { self.service_tier() } else { None },
             task: self.named(Field::Task),
             task_parent: self.named(Field::TaskParent),
             task_kind: self.named(Field::TaskKind),
@@ -350,6 +352,12 @@ impl<'s, 'a> One<'s, 'a> {
                 .find(|word| !word.is_empty())
         };
         cut.or_else(first).map(bounded_name)
+    }
+
+    /// How fast and at what price a response was made, as its provider calls it.
+    fn service_tier(&self) -> Option<String> {
+        let tier = self.text(Field::ServiceTier)?;
+        Some(bounded_name(&strip(&tier).to_lowercase())).filter(|tier| !tier.is_empty())
     }
 
     fn compacted(&self) -> Option<bool> {

@@ -71,6 +71,7 @@ pub type Name = Arc<str>;
 pub struct Rare {
     pub links: Vec<String>,
     pub connection: Option<String>,
+    pub service_tier: Option<String>,
     pub task: Option<String>,
     pub task_parent: Option<String>,
     pub task_kind: Option<String>,
@@ -111,6 +112,7 @@ pub struct SpanFields {
     pub kind: Option<Role>,
     pub shape: Option<Arc<Shape>>,
     pub session: Option<Name>,
+    pub user: Option<Name>,
     pub agent: Option<Name>,
     pub rare: Option<Box<Rare>>,
     pub name: String,

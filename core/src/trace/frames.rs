@@ -1,4 +1,4 @@
-//! What spans inherit from those above them: session, task, agent, phase and iteration.
+//! What spans inherit from those above them: session, user, task, agent, phase and iteration.
 
 use foldhash::HashMap;
 
@@ -14,6 +14,8 @@ pub struct Frame<'a> {
     pub task: Option<&'a str>,
     /// Its kind.
     pub task_kind: Option<&'a str>,
+    /// The user; where no span around says one, the only one that the trace names.
+    pub user: Option<&'a str>,
     /// The agent.
     pub agent: Option<&'a str>,
     /// The span that declares the phase, and the phase.
@@ -37,13 +39,18 @@ type Named<'a> = (&'a str, Option<&'a str>);
 const UNKNOWN: u32 = u32::MAX;
 
 impl<'a> Frames<'a> {
-    /// Frames in which the spans have the session of their trace and nothing else, so far.
+    /// Frames in which the spans have the session and the user of their trace and nothing else, so
+    /// far.
     #[must_use]
-    pub fn new(session: Session, spans: usize) -> Self {
-        let hash = hash_of((&session.id, &session.name));
+    pub fn new(session: Session, spans: &[&'a Span]) -> Self {
+        let frame = Frame {
+            user: only_user(spans),
+            ..Frame::default()
+        };
+        let hash = hash_of((&session.id, &session.name, frame.user));
         Self {
-            frames: vec![(Frame::default(), hash)],
-            of_span: vec![UNKNOWN; spans],
+            frames: vec![(frame, hash)],
+            of_span: vec![UNKNOWN; spans.len()],
             sessions: vec![(("", None), session)],
             by_name: HashMap::default(),
         }
@@ -104,7 +111,7 @@ impl<'a> Frames<'a> {
                 (phase, fields.start_ns, fields.rare().phase_start_ns)
             });
             let session = &self.sessions[frame.session].1;
-            let who = (&session.id, &session.name, frame.agent);
+            let who = (&session.id, &session.name, frame.user, frame.agent);
             let task = (frame.task, frame.task_kind, frame.iteration);
             self.frames.push((frame, hash_of((who, task, phase))));
         }
@@ -115,6 +122,7 @@ impl<'a> Frames<'a> {
     fn say(&mut self, frame: &mut Frame<'a>, at: Place, span: &'a Span, ties: &Ties) -> bool {
         let fields = &span.fields;
         let mut says = set(&mut frame.agent, told(fields.agent.as_ref()).map(Some));
+        says |= set(&mut frame.user, told(fields.user.as_ref()).map(Some));
         if let Some(id) = told(fields.session.as_ref()) {
             let named = self.named((id, fields.service.as_deref()), ties);
             says |= set(&mut frame.session, Some(named));
@@ -145,6 +153,15 @@ impl<'a> Frames<'a> {
             self.sessions.len() - 1
         })
     }
+}
+
+/// The user whom the spans of a trace name, if it is one.
+fn only_user<'a>(spans: &[&'a Span]) -> Option<&'a str> {
+    let mut users = spans
+        .iter()
+        .filter_map(|span| told(span.fields.user.as_ref()));
+    let first = users.next()?;
+    users.all(|user| user == first).then_some(first)
 }
 
 /// Replace a value by what is said; returns whether that is another.

@@ -165,6 +165,7 @@ fn content(fields: &SpanFields, heard: Option<u64>) -> u64 {
         &f.service,
         f.kind,
         &f.session,
+        &f.user,
         &f.agent,
     );
     let rare = f.rare.as_ref().map(|_| rare_content(rare));
@@ -188,6 +189,7 @@ fn rare_content(rare: &Rare) -> u64 {
     let coverage = rare.figures.coverage.map(f64::to_bits);
     let task = (
         &rare.connection,
+        &rare.service_tier,
         &rare.task,
         &rare.task_parent,
         &rare.task_kind,

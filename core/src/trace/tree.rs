@@ -58,7 +58,7 @@ impl<'a> Tree<'a> {
             kinds,
             ended,
             ties,
-            frames: Frames::new(session.clone(), spans.len()),
+            frames: Frames::new(session.clone(), &spans),
             session,
             places,
             parents,

@@ -70,6 +70,8 @@ pub struct Turn<'t> {
     pub kind: Kind,
     /// Names one of several calls that a model's span shows.
     pub call_id: Option<Text<'t>>,
+    /// The user for whom it was taken.
+    pub user: Option<Text<'t>>,
     /// The agent that took the turn; "" where none is named.
     pub agent: Text<'t>,
     /// Tool, model, agent handed to, status of an attempt, or a decision.
@@ -106,6 +108,8 @@ pub struct Turn<'t> {
     pub end_ns: i64,
     /// Why a model stopped.
     pub finish_reason: Option<Text<'t>>,
+    /// How fast and at what price the response was made.
+    pub service_tier: Option<Text<'t>>,
     /// Whether the history was compacted.
     pub compacted: Option<bool>,
     /// Tokens of a response.
@@ -163,6 +167,7 @@ impl Turn<'_> {
             span_id: Cow::Owned(self.span_id.into_owned()),
             kind: self.kind,
             call_id: owned(self.call_id),
+            user: owned(self.user),
             agent: Cow::Owned(self.agent.into_owned()),
             name: owned(self.name),
             phase: owned(self.phase),
@@ -181,6 +186,7 @@ impl Turn<'_> {
             start_ns: self.start_ns,
             end_ns: self.end_ns,
             finish_reason: owned(self.finish_reason),
+            service_tier: owned(self.service_tier),
             compacted: self.compacted,
             tokens: self.tokens,
             figures: self.figures.map(|known| Cow::Owned(known.into_owned())),

@@ -190,6 +190,7 @@ impl<'t> Maker<'t, '_> {
             span_id: Cow::Borrowed(&fields.span_id),
             kind,
             call_id: None,
+            user: lent(frame.user),
             agent: Cow::Borrowed(frame.agent.unwrap_or(NOBODY)),
             name: lent(Some(&fields.name)),
             phase: lent(phase),
@@ -208,6 +209,7 @@ impl<'t> Maker<'t, '_> {
             start_ns: fields.start_ns,
             end_ns: fields.end_ns,
             finish_reason: None,
+            service_tier: None,
             compacted: None,
             tokens: Tokens::default(),
             figures: figures
@@ -225,6 +227,7 @@ impl<'t> Maker<'t, '_> {
             response: lent(view.answered.said().response.as_deref()),
             talks_on: lent(view.talks_on()),
             finish_reason: lent(view.finish_reason),
+            service_tier: lent(view.service_tier),
             compacted: view.compacted,
             tokens: view.tokens,
             ..self.turn(view, Kind::Model)

@@ -36,6 +36,8 @@ pub struct View<'a> {
     pub stacktrace: Option<&'a str>,
     /// Why a model stopped.
     pub finish_reason: Option<&'a str>,
+    /// How fast and at what price it was made.
+    pub service_tier: Option<&'a str>,
     /// Whether the history was compacted.
     pub compacted: Option<bool>,
     /// Tokens.
@@ -64,6 +66,7 @@ impl<'a> View<'a> {
             error: fields.failure().message.as_deref(),
             stacktrace: fields.failure().trace.as_deref(),
             finish_reason: fields.finish_reason.as_deref(),
+            service_tier: fields.rare().service_tier.as_deref(),
             compacted: fields.compacted,
             tokens: *fields.tokens(),
             content: span.hash,
@@ -98,6 +101,7 @@ impl<'a> View<'a> {
             self.answered = inner.answered;
         }
         self.finish_reason = or(self.finish_reason, inner.finish_reason);
+        self.service_tier = or(self.service_tier, inner.service_tier);
         self.compacted = self
             .compacted
             .filter(|compacted| *compacted)

@@ -79,7 +79,7 @@ _FENCE_END = "\n```"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a judge is asked: all that it is told, of bounded length, each text on one line."""
+    """A question for a judge: bounded texts, each on one line."""
 
     task: str
     rule: str

@@ -10,7 +10,7 @@ import click
 
 from looptrace.cli import EXIT_FOUND
 from looptrace.collector.coding_agents.hook import programs
-from looptrace.collector.coding_agents.hook.programs import PROGRAMS, Fails, Scope
+from looptrace.collector.coding_agents.hook.programs import PROGRAMS, Fails, HookScope
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,7 +51,7 @@ def hook() -> None:
     show_default=True,
     help="Whether calls are made while the server does not answer.",
 )
-def install(name: str, scope: Scope, server: str, fails: Fails) -> None:
+def install(name: str, scope: HookScope, server: str, fails: Fails) -> None:
     """Write the hooks into the settings of PROGRAM, beside those that are there."""
     program = PROGRAMS[name]
     path = program.path(scope, Path.cwd())
@@ -63,7 +63,7 @@ def install(name: str, scope: Scope, server: str, fails: Fails) -> None:
 
 @hook.command()
 @_about
-def remove(name: str, scope: Scope) -> None:
+def remove(name: str, scope: HookScope) -> None:
     """Remove the hooks from the settings of PROGRAM; the rest stays as it is."""
     path = PROGRAMS[name].path(scope, Path.cwd())
     is_gone = programs.remove(path)
@@ -75,7 +75,7 @@ def remove(name: str, scope: Scope) -> None:
 @hook.command()
 @_about
 @click.pass_context
-def status(context: click.Context, name: str, scope: Scope) -> None:
+def status(context: click.Context, name: str, scope: HookScope) -> None:
     """Show the hooks of looptrace in the settings of PROGRAM.
 
     Exits with 1 if they are not there, or not whole.

@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from looptrace import __version__
 from looptrace.cli import EXIT_CRASHED, EXIT_INTERRUPTED, EXIT_PIPE_CLOSED, EXIT_UNREADABLE
 from looptrace.errors import LooptraceError
 
@@ -180,7 +179,7 @@ def _end_without_reader() -> NoReturn:
         '  eval "$(_LOOPTRACE_COMPLETE=bash_source looptrace)"   (or zsh_source, fish_source)'
     ),
 )
-@click.version_option(__version__, prog_name="looptrace")
+@click.version_option(package_name="looptrace", prog_name="looptrace")
 def main() -> None:
     """Find AI agents that are stuck in loops, in their OpenTelemetry traces."""
 

@@ -24,6 +24,7 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.collector.store import reader
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
+from looptrace.collector.store.tables.file_contents import Having
 
 
 def agent_states(store_dir: Path, heard: Heard = NOTHING_HEARD) -> dict[str, AgentState]:
@@ -38,16 +39,15 @@ def agent_states(store_dir: Path, heard: Heard = NOTHING_HEARD) -> dict[str, Age
     if not openings:
         return {}
     # Turns may not have a late name of their task yet.
-    of_traces = pl.col("trace_id").is_in(list({event.trace_id for _, event in openings}))
-    of_tasks = of_traces | pl.col("task").is_in(list({event.task for _, event in openings}))
+    of_traces = Having("trace_id", pl.Series([*{event.trace_id for _, event in openings}]))
+    of_tasks = Having("task", pl.Series([*{event.task for _, event in openings}]))
     columns = ["task", "trace_id", "span_id", "kind", "agent", "start_ns"]
-    # Files of the time before the openings are left out by their statistics.
     since_ns = min(event.at_ns for _, event in openings)
-    turns = reader.read_rows(
-        store_dir, "turns", of_tasks & (pl.col("start_ns") > since_ns), columns
-    )
-    is_root = of_traces & pl.col("parent_span_id").is_null() & (pl.col("end_ns") > since_ns)
-    roots = reader.read_rows(store_dir, "spans", is_root, ["trace_id", "span_id", "end_ns"])
+    is_later = (of_traces.expr | of_tasks.expr) & (pl.col("start_ns") > since_ns)
+    turns = reader.read_rows(store_dir, "turns", is_later, columns, [of_traces, of_tasks])
+    is_root = of_traces.expr & pl.col("parent_span_id").is_null() & (pl.col("end_ns") > since_ns)
+    ends = ["trace_id", "span_id", "end_ns"]
+    roots = reader.read_rows(store_dir, "spans", is_root, ends, [of_traces])
     # Each turn may be without a parent; its end says nothing.
     roots = roots.join(turns.filter(IS_STEP), on=["trace_id", "span_id"], how="anti")
     later = _Later(turns.filter(kind="tool"), roots)

@@ -150,7 +150,7 @@ class TraceStore:
                 events = [event for _, event in gates.events(task=task)]
         return Task(task, Records(turns, Turn), tuple(findings), tuple(events))
 
-    def judge(self, settings: SettingsLike | None = None, engine: Engine = map) -> Analysis:
+    def detect(self, settings: SettingsLike | None = None, engine: Engine = map) -> Analysis:
         """Find the loops with these settings, without writing to the store.
 
         `engine` is called like `map`, with a function and the 16 buckets of the store, which share

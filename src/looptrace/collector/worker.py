@@ -15,7 +15,7 @@ _logger = logging.getLogger(__name__)
 
 # A body yields after each step: the seconds until the next one, which a wake cuts short. One that
 # returns None has done all of its work in one step.
-Body = Callable[[], Generator[float, None, None] | None]
+WorkerBody = Callable[[], Generator[float, None, None] | None]
 
 
 class Worker:
@@ -25,7 +25,7 @@ class Worker:
     holds its owner only weakly ends with it; a forked process needs a new worker (`after_fork`).
     """
 
-    def __init__(self, name: str, body: Body, wake: threading.Event | None = None) -> None:
+    def __init__(self, name: str, body: WorkerBody, wake: threading.Event | None = None) -> None:
         """Prepare a thread of this name; who sets the event `wake` wakes it, too."""
         self.error: BaseException | None = None  # that ended the body
         self._body = body

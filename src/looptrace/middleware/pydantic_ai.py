@@ -27,7 +27,7 @@ def loop_instructions(
     advisor = Advisor(processor, task, wait_s)
 
     async def instructions() -> str | None:
-        """Say what looptrace says."""
+        """Return the directive for the next request."""
         return await asyncio.to_thread(advisor.before_request)
 
     return instructions

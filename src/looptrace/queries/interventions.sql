@@ -1,5 +1,5 @@
 -- purpose: Did it help: how often a run got on within ten turns after a warning, a pivot or a decision.
--- column: intervention (text) action that the agent was told, or decision of a person, with + note if there was one; empty for a message; left alone where nobody was told (recovery.shadow)
+-- column: intervention (text) action that the agent was told, or decision of a person, with + note if there was one; empty for a message; left alone where nobody was told (recovery.shadow), and again where the loop went on
 -- column: rule (text) rule that found the loop
 -- column: times (bigint) interventions of the rule
 -- column: recovered (bigint) those after which the same loop was not told again, and there was a new result or a completed task
@@ -15,7 +15,12 @@ WITH told AS (
         turn,
         signature,
         CASE
-            WHEN type <> 'gate_resolved' THEN coalesce(action, 'left alone')
+            WHEN type <> 'gate_resolved' AND action IS NOT NULL THEN action
+            -- A told run stops at its gate; what follows a first look only adds to those left alone.
+            WHEN type <> 'gate_resolved' AND 1 < row_number() OVER (
+                PARTITION BY task, rule, signature, type, action ORDER BY seq
+            ) THEN 'left alone again'
+            WHEN type <> 'gate_resolved' THEN 'left alone'
             WHEN coalesce(note, '') <> '' THEN coalesce(decision, '') || ' + note'
             ELSE coalesce(decision, '')
         END AS intervention

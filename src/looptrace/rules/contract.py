@@ -182,7 +182,8 @@ class Rule(ABC):
     on_by_default: ClassVar[bool] = True
     # Whether it reads the texts of its lane, which are kept for such rules only.
     reads_texts: ClassVar[bool] = False
-    # Whether it reads how long turns took, and fires only at turns of `seconds_min` or more.
+    # Whether it reads how long turns took, and fires only at turns of `seconds_min` or more, or
+    # after a pause of as long.
     reads_times: ClassVar[bool] = False
     checked: ClassVar[Checked] = "with_loops"
     # Whether its attempts are percents of a limit.
@@ -214,7 +215,7 @@ class Rule(ABC):
 
     @property
     def seconds_min(self) -> int:
-        """The seconds that a turn takes at least if the rule fires at it."""
+        """The seconds that a turn at which the rule fires takes at least, or the pause before."""
         return 0
 
     @abstractmethod

@@ -10,17 +10,17 @@ from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES, family_of
 
 _EXAMPLE = re.compile(r"^- `(?P<turns>[^`]+)`", re.MULTILINE)
+# The examples without a loop on a page: those that say why.
+_REASON = re.compile(r"^- `[^`]+`:[^`]+?$(?!\n  )", re.MULTILINE)
+_REASONS_MAX = 2
 _WHOSE = {
     "agent": "each agent of a task",
     "task": "the whole task",
     "subtask": "each sub-task",
 }
-_GENERATED = "<!-- Made from the rule's docstring by `make docs`; edit it there. -->"
-_LADDERS = "The last column is the rule's default ladder: what follows from how many attempts on."
-_NOTATION = "[Notation](../writing-a-rule.md). The rule looks at"
-_JUDGED = (
-    "Its findings are not exact matches: looptrace may ask a [judge](../judge.md), if there is one."
-)
+_GENERATED = "<!-- Made by `make docs`. -->"
+_LOOKS_AT = "It looks at"
+_JUDGED = "A finding is no exact match: a [judge](../judge.md) may be asked."
 
 
 def summary(rule: type[Rule]) -> str:
@@ -36,19 +36,26 @@ def examples(rule: type[Rule], heading: str) -> list[str]:
 
 
 def page(rule: type[Rule], settings: str) -> str:
-    """Return the Markdown page of a rule, with the table of its settings."""
-    lane = f"the {' and '.join(rule.lane.kinds)} turns of {_WHOSE[rule.lane.by]}, in their order."
+    """Return the Markdown page of a rule: its docstring and its settings."""
+    lane = f"the {', '.join(rule.lane.kinds)} turns of {_WHOSE[rule.lane.by]}."
     off = [] if rule.on_by_default else ["It is off unless switched on."]
+    prose, _, _ = about(rule).partition("\n## ")
+    _, _, rest = about(rule).partition("## Not looping\n")
+    reasons = _REASON.findall(rest.partition("\n## ")[0])
     lines = [
         f"# `{rule.name}`",
         "",
         _GENERATED,
         "",
-        about(rule),
+        prose.rstrip(),
         "",
-        " ".join([f"{_NOTATION} {lane}", *([] if rule.exact else [_JUDGED]), *off]),
+        " ".join([f"{_LOOKS_AT} {lane}", *([] if rule.exact else [_JUDGED]), *off]),
         "",
-        "## Settings",
+        "A loop, and what is none:",
+        "",
+        f"- `{examples(rule, 'Looping')[0]}`: a loop.",
+        *reasons[:_REASONS_MAX],
+        "",
         settings,
         "",
     ]
@@ -57,13 +64,12 @@ def page(rule: type[Rule], settings: str) -> str:
 
 def table() -> str:
     """Return the table of the rules, family by family."""
-    rows = ["| family | rule | finds | from attempts on |", "| --- | --- | --- | --- |"]
+    rows = ["| family | rule | finds |", "| --- | --- | --- |"]
     families = {rule: family_of(rule).__name__.rpartition(".")[2] for rule in RULES}
     for rule, family in sorted(families.items(), key=lambda pair: (pair[1], pair[0].name)):
         link = f"[`{rule.name}`]({rule.name}.md)"
         off = "" if rule.on_by_default else " Off unless switched on."
-        ladder = ", ".join(f"{rung.attempts} `{rung.action}`" for rung in rule().ladder)
-        rows.append(f"| {family} | {link} | {summary(rule)}{off} | {ladder} |")
+        rows.append(f"| {family} | {link} | {summary(rule)}{off} |")
     return "\n".join([*rows, ""])
 
 
@@ -80,7 +86,7 @@ def ladders() -> str:
 
 def index() -> str:
     """Return the page that lists the rules."""
-    return "\n".join(["# Rules", "", _GENERATED, "", _LADDERS, "", table()])
+    return "\n".join(["# Rules", "", _GENERATED, "", table()])
 
 
 def pages(settings: Mapping[str, str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ALWAYS", "Need", "again", "exceeds", "has", "nears", "reaches"]
 
-# From this part of a limit on its use is told.
+# The share of a limit from which its use is reported.
 _SOFT = Fraction(SOFT_PERCENT, PERCENTS)
 _KINDS = {column.name: column.type for column in fields(Turns) if column.name != "task"}
 _CODES = frozenset(name for name, kind in _KINDS.items() if kind == "Codes")
@@ -106,7 +106,7 @@ def reaches(column: str, setting: str, unit: int = 1) -> Need:
 
 
 def nears(column: str, setting: str, unit: int = 1) -> Need:
-    """Need the part of a limit from which on it is told. Raises ValueError as `again` does."""
+    """Need the share of a limit from which its use is reported. Raises ValueError as `again`."""
     return _seen(column, setting=setting, unit=unit, share=_SOFT)
 
 

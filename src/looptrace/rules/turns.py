@@ -52,6 +52,8 @@ CUTS = ("length", "content_filter")
 # In which sense two calls of one response are the same.
 Twin = Literal["twin", "twin_signature", "twin_failure", "twin_external", "twin_search"]
 TWINS: tuple[Twin, ...] = get_args(Twin)
+# Turns around a long one that are looked at; the known frameworks nest at most some twenty.
+AROUND_MAX = 100
 Kind = Literal["tool", "model", "handoff", "attempt", "progress", "switch", "user"]
 
 
@@ -114,9 +116,12 @@ class TurnTimes:
     """How long turns took, for rules that read it."""
 
     took_ns: Codes
-    quiet_ns: Codes  # the part of it after the turn before had ended
+    quiet_ns: Codes  # the part of it after the last turn that began within it had ended
+    idle_ns: Codes  # the time between the end of the turn before and its start; 0 of the first
+    goes_on: Flags  # the turn before is of the same trace
     name: Codes  # of the tool or the model
     asks_person: Flags  # a call whose name says that a person answers it
+    silent: Flags  # no request to a model, but the time in which an open agent does nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ NS_PER_S = 1_000_000_000
 BILLIONTHS = 1_000_000_000
 # What a budget limits, in the order of the columns.
 BUDGETED = ("the task", "an agent of the task", "the task within a minute")
-# From this part of a budget on its use is told.
+# The percent of a budget from which its use is reported.
 SOFT_PERCENT = 80
 PERCENTS = 100
 _TIMES_MAX = 10
@@ -77,14 +77,14 @@ _KEPT_TURNS_MAX = 1_000
 _MIX = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # odd, so that multiplying loses nothing
 
 
-Said = TypeVar("Said")
+ResultT = TypeVar("ResultT")
 
 
-def _kept(word: Callable[[Lane, Codes], Said]) -> Callable[[Lane, Codes], Said]:
+def _kept(word: Callable[[Lane, Codes], ResultT]) -> Callable[[Lane, Codes], ResultT]:
     """Cache the result of a function for lanes of few turns; the result is read-only."""
 
     @wraps(word)
-    def say(lane: Lane, codes: Codes) -> Said:
+    def say(lane: Lane, codes: Codes) -> ResultT:
         if len(codes) > _KEPT_TURNS_MAX:
             return word(lane, codes)
         key = (word.__name__, codes.tobytes())
@@ -93,7 +93,7 @@ def _kept(word: Callable[[Lane, Codes], Said]) -> Callable[[Lane, Codes], Said]:
             said = lane.kept[key] = word(lane, codes)
             if isinstance(said, np.ndarray):
                 said.flags.writeable = False
-        return cast("Said", said)
+        return cast("ResultT", said)
 
     return say
 

@@ -17,7 +17,7 @@ from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.gates.directives import OWN
 from looptrace.analyzer.gates.resolutions import Resolution, resolution_turns
-from looptrace.analyzer.schema.turns import TURN_KEY, numbered
+from looptrace.analyzer.schema.turns import AT, TURN_KEY, numbered
 from looptrace.analyzer.settings.given import settings_of
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.toml_reader import SettingsError
@@ -253,6 +253,72 @@ def test_overlapping_spans_and_sub_agents_count_once() -> None:
     assert "6,300 of 6,300 tokens are spent" in gated.reason
 
 
+USERS = {
+    "user.id": ("planner", "chat"),
+    "enduser.id": ("planner",),
+    "langfuse.user.id": ("chat",),
+    "langsmith.metadata.user_id": ("planner",),
+    "traceloop.association.properties.user_id": ("planner", "chat"),
+    "ai.telemetry.metadata.userId": ("chat",),
+    "lmnr.association.properties.user_id": ("planner",),
+    "mastra.metadata.userId": ("planner",),
+    "gen_ai.request.user": ("chat",),
+}
+
+
+@pytest.mark.parametrize("key", USERS)
+def test_users_are_named_by_any_span_of_a_trace(key: str) -> None:
+    """By each response, by the agent around it, or by another span of the trace."""
+    traces = []
+    for number, user in enumerate(["ada", "ada", "bob"]):
+        trace = Trace(f"s{number}", name=f"t{number}", service="api")
+        said: dict[str, Attributes] = {name: {key: user} for name in USERS[key]}
+        top = trace.span(
+            "invoke_agent planner", attributes={**agent("p"), **said.get("planner", {})}
+        )
+        trace.span("chat gpt-4o", top, {**CHAT, **said.get("chat", {})}, start_s=number + 0.1)
+        trace.span("chat gpt-4o", top, CHAT, start_s=number + 0.5)
+        traces.append(trace)
+    turns = analyse(spans_of(*traces)).turns
+    assert dict(turns.select("session", "user_id").unique().iter_rows()) == {
+        "s0": "ada",
+        "s1": "ada",
+        "s2": "bob",
+    }
+
+    events = analyse(spans_of(*traces), policy=settings(user_tokens=8_400).policy).events
+
+    assert [(event.action, event.session) for event in events] == [("gate", "s1")]
+    assert events[0].reason.startswith("tokens of user ada on 2026-03-02: 8,400 of 8,400 tokens")
+
+
+def test_a_trace_of_several_users_names_none_for_the_others() -> None:
+    """A response counts for whom it is said to be, and else for nobody."""
+    trace = Trace("s", service="api")
+    for user in ("ada", "bob", None):
+        trace.span("chat gpt-4o", attributes={**CHAT, **({"user.id": user} if user else {})})
+    assert analyse(spans_of(trace)).turns["user_id"].to_list() == ["ada", "bob", None]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "tier"),
+    [
+        ({"openai.response.service_tier": "batch", "openai.request.service_tier": "auto"}, "batch"),
+        ({"gen_ai.openai.response.service_tier": "Flex"}, "flex"),
+        ({"gen_ai.openai.request.service_tier": "priority"}, "priority"),
+        ({"gen_ai.usage.raw": '{"service_tier": "batch"}'}, "batch"),
+        ({"llm.invocation_parameters": '{"service_tier": "flex"}'}, "flex"),
+        ({"ai.response.providerMetadata": '{"openai": {"serviceTier": "flex"}}'}, "flex"),
+        ({}, None),
+    ],
+)
+def test_tiers_of_the_service_are_read(attributes: Attributes, tier: str | None) -> None:
+    """A batch costs half; who says that it was one is told by the producer's own key."""
+    trace = Trace("s", service="api")
+    trace.span("chat gpt-4o", attributes={**CHAT, **attributes})
+    assert analyse(spans_of(trace)).turns["service_tier"].to_list() == [tier]
+
+
 def test_a_trace_ties_services_without_a_session() -> None:
     """Two agents that call each other over HTTP have one budget where only the trace is shared."""
     own = Trace("s", session_key=None, service="planner")
@@ -269,6 +335,107 @@ def test_a_trace_ties_services_without_a_session() -> None:
     events = analyse(spans, policy=settings(session_tokens=4_200).policy).events
 
     assert [event.action for event in events] == ["gate"]
+
+
+def test_users_and_agents_have_budgets_of_a_day() -> None:
+    """A user has several sessions and services, an agent several tasks; each day begins anew."""
+    user, agent = (pl.lit(name, pl.String) for name in ("ada", "planner"))
+    tasks = [
+        spending(3, "a").with_columns(user_id=user, agent=agent),
+        spending(3, "b", session="t", service="x", since_s=0.5).with_columns(user_id=user),
+        spending(3, "c", session="u", since_s=0.7).with_columns(agent=agent),
+        spending(5, "d", since_s=0.2),
+        spending(4, "e", since_s=DAY_S).with_columns(user_id=user, agent=agent),
+    ]
+    turns = together(*tasks)
+
+    of_user = happened(turns, settings(user_tokens=5_000).policy)
+    assert [(action, task) for action, task, *_ in of_user if action == "gate"] == [
+        ("gate", "a"),
+        ("gate", "b"),
+    ]
+    of_agent = happened(turns, settings(agent_tokens=5_000).policy)
+    assert [task for action, task, *_ in of_agent if action == "gate"] == ["a", "c"]
+
+
+RATES = ("session_minute", "user_minute", "agent_minute", "service_minute", "minute")
+
+
+@pytest.mark.parametrize("limit", RATES)
+def test_a_rate_is_what_was_spent_in_a_minute(limit: str) -> None:
+    """Slowly, much may be spent; a burst of several tasks opens gates while it lasts."""
+    names = {"user_id": pl.lit("ada"), "agent": pl.lit("planner")}
+    policy = settings(**{f"{limit}_tokens": 40_000}).policy
+
+    def tasks(count: int, pause_s: float) -> list[tuple[str, str, int, int]]:
+        parts = [
+            spending(30, f"t{n}", since_s=n * pause_s).with_columns(**names) for n in range(count)
+        ]
+        return happened(together(*parts), policy)
+
+    assert tasks(6, 60) == []
+    assert [action for action, *_ in tasks(1, 0)] == []
+    burst = tasks(2, 0.5)
+    assert [action for action, *_ in burst] == ["warn", "warn", "gate", "gate"]
+    assert burst[2][3] == 100
+
+
+def test_a_rate_that_a_person_lets_go_on_begins_a_new_minute() -> None:
+    """Nothing counts that was spent before; an amount is allowed beyond the limit for a minute."""
+    before = together(spending(12, "a"))
+    after = spending(12, "a", since_s=20).with_columns(span_id="later" + pl.col("span_id"))
+    policy = settings(session_minute_tokens=10_000).policy
+    title = "tokens a minute of session s"
+
+    def gates(amount: float | None) -> list[int]:
+        said = Resolution("r", "a", "s", "a", "0", 15 * SECOND_NS, "continue", None, title, amount)
+        decision = resolution_turns([said], policy.sameness)
+        turns = numbered(pl.concat([before, after, decision]))
+        return [turn for action, _, turn, _ in happened(turns, policy) if action == "gate"]
+
+    assert gates(None) == [10, 22]
+    assert gates(5_000) == [10]
+
+
+def test_live_rates_are_those_of_batch() -> None:
+    """Also where a response comes late, of which those after it have more in their minute."""
+    turns = together(*(spending(90, task, since_s=n / 3) for n, task in enumerate("ab")))
+    policy = settings(session_minute_tokens=100_000, minute_tokens=118_000).policy
+    rows = list(spending_rows(turns.sort("end_ns")))
+    expected = fires(ledger_of(turns, policy), "a", "b")
+    assert expected
+
+    for seed in range(3):
+        chance = random.Random(seed)
+        late = sorted(rows, key=lambda row: row[AT["end_ns"]] + chance.uniform(0, 100) * NS_PER_S)
+        ledger = Ledger(policy.budgets, None)
+        for row in late:
+            ledger.take([row])
+        assert fires(ledger, "a", "b") == expected
+
+
+def test_money_counts_thought_and_tiers() -> None:
+    """By own prices of the settings, in rules and in budgets alike."""
+    own = {"input_per_million": 1.0, "output_per_million": 2.0, "reasoning_per_million": 100.0}
+    prices = {"currency": "EUR", "models": {"*": own | {"tiers": {"batch": 0.5}}}}
+    spent = spending(1, "a").with_columns(
+        name=pl.lit("m"),
+        output_tokens=pl.lit(500, pl.Int64),
+        reasoning_tokens=pl.lit(400, pl.Int64),
+    )
+    whole = (1_000 * 1 + 100 * 2 + 400 * 100) / 1e6
+
+    def percents(tier: str | None) -> tuple[list[int], list[int]]:
+        turns = together(spent.with_columns(service_tier=pl.lit(tier, pl.String)))
+        table = {"prices": prices, "budgets": {"session_money": whole}}
+        one = {"prices": prices, "rules": {"money_budget": {"enabled": True, "task": whole}}}
+        events = [detect(turns, settings_of(each).policy).findings for each in (table, one)]
+        shared, single = ([f.attempts for f in found if "money" in f.rule] for found in events)
+        return shared, single
+
+    assert percents(None) == ([100], [100])
+    assert percents("priority") == ([100], [100])
+    assert percents("batch") == ([], [])
 
 
 def test_webhooks_name_budgets_by_rule() -> None:

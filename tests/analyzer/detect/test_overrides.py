@@ -22,6 +22,7 @@ from looptrace.analyzer.tuning.explain import progress_of
 from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.calls.repeated_failure import RepeatedFailure
 from looptrace.rules.contract import Rung
+from looptrace.rules.guards.max_iterations import MaxIterations
 from looptrace.rules.phases.phase_visits import PhaseVisits
 from looptrace.rules.responses.response_repeat import ResponseRepeat
 from looptrace.rules.vocabulary import NS_PER_S
@@ -107,6 +108,27 @@ def test_a_signature_chooses_the_turns_that_findings_name_by_it() -> None:
         override = Override({each.name: None for each in rules}, signature=finding.signature)
         assert found(turns(steps(9, **here)), overriding(override, *rules)) == []
         assert found(turns(steps(9, **other)), overriding(override, *rules)) != []
+
+
+@pytest.mark.parametrize("gap_s", [1, 2 * HORIZON_S])
+def test_a_model_chooses_the_turns_of_its_agent_after_a_response(gap_s: int) -> None:
+    """A call has no model; that of its agent's last response counts, however long ago that was."""
+    rules = (RepeatedCall(), MaxIterations(max_iterations=9))
+    override = Override({each.name: None for each in rules}, model="m")
+    rule_set = overriding(override, *rules)
+
+    def called(*responses: Step) -> list[str]:
+        said = [{"kind": "model", "text": "I try.", "failed": None} | each for each in responses]
+        table = turns(said, steps(10, phase="p"), gap_s=gap_s)
+        return [finding.rule for finding in found(table, rule_set)]
+
+    both = ["repeated_call", "max_iterations"]
+    assert called({"name": "m"}) == []
+    assert called({"name": "other"}) == both
+    assert called({"name": "m"}, {"name": "other"}) == both
+    assert called({"name": "other"}, {"name": "m"}) == []
+    assert called({"name": "m", "agent": "b"}) == both
+    assert called({"name": "m"}, {"name": None}) == both
 
 
 def test_every_selector_must_fit() -> None:

@@ -131,7 +131,7 @@ def test_runs_of_agents_arrive_in_the_order_of_ends(case: Any, size: int) -> Non
 
 
 @pytest.mark.parametrize("size", SIZES[:2])
-@pytest.mark.parametrize("seed", range(seeds(4)))
+@pytest.mark.parametrize("seed", seeds(4))
 @each_of(FILES)
 def test_files_arrive_in_any_order(path: Path, seed: int, size: int) -> None:
     """What is told on the way may turn out otherwise; what is known in the end is what batch says.
@@ -205,7 +205,7 @@ def test_a_session_of_many_traces_is_one_task(size: int, *, link: bool) -> None:
 
 
 @pytest.mark.parametrize("link", [False, True], ids=["session", "links"])
-@pytest.mark.parametrize("seed", range(seeds(16)))
+@pytest.mark.parametrize("seed", seeds(16))
 def test_traces_of_sessions_come_in_any_order(seed: int, *, link: bool) -> None:
     """Exporters retry; what arrives a little late changes nothing in the end."""
     spans = spans_of(*separate("s1", 5, link=link), *separate("s2", 4)).sort("end_ns")

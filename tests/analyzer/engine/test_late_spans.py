@@ -94,7 +94,7 @@ CASES: dict[str, Path | pl.DataFrame] = {
 }
 
 
-@pytest.mark.parametrize("seed", range(seeds(4)))
+@pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.parametrize("name", CASES)
 def test_gates_are_those_of_all_spans_in_any_order(name: str, seed: int, tmp_path: Path) -> None:
     """P4: a gate that is withdrawn because of late spans opens again where its loop stands."""

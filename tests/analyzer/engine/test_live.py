@@ -39,7 +39,7 @@ from looptrace.rules.responses.near_duplicate_output import NearDuplicateOutput
 from looptrace.rules.turns import Lane
 from looptrace.rules.vocabulary import NS_PER_S, in_a_row, pair
 from tests.drivers import batch, findings_of, resting, ruleset
-from tests.seeds import seeds
+from tests.seeds import seed_count, seeds
 
 # Horizon and spread, and how much is held.
 LIMITS = (HORIZON_S * NS_PER_S, STEP_SPREAD_S * NS_PER_S, 5_000, 1_000, 10)
@@ -93,6 +93,7 @@ def overrides(draw: st.DrawFn) -> Override:
         "phase": ["fix", "test"],
         "agent": ["a", "b"],
         "task_kind": ["code"],
+        "model": ["run"],
         "tool": ["run"],
         "signature": ["error:Error-1", "error:Error-No-files-found"],
     }
@@ -156,7 +157,7 @@ def arrived(turns: pl.DataFrame, seed: int, rule_set: RuleSet = DEFAULT) -> list
     return engine.findings()
 
 
-@settings(max_examples=seeds(80))
+@settings(max_examples=seed_count(80))
 @given(
     st.lists(step, min_size=1, max_size=80),
     st.integers(0, 2**32),
@@ -203,7 +204,7 @@ def test_a_call_that_repeats_nothing_asks_no_rule() -> None:
     assert "repeated_call" in asked[-1]
 
 
-@pytest.mark.parametrize("seed", range(seeds(4)))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_phases_of_a_long_task_agree(seed: int) -> None:
     """Visits are counted on when the turns of the earlier ones are long gone."""
     chance = random.Random(seed)
@@ -222,7 +223,7 @@ def test_phases_of_a_long_task_agree(seed: int) -> None:
     assert max(finding.attempts for finding in found) > PhaseVisits().max_visits
 
 
-@pytest.mark.parametrize("seed", range(seeds(6)))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_monologues_agree(seed: int) -> None:
     """Talk is cut by calls of its own agent, and by nothing else, in either driver."""
     chance = random.Random(seed)
@@ -259,7 +260,7 @@ def looping_steps(seed: int, longest: int = 30) -> list[dict[str, Any]]:
     return steps
 
 
-@pytest.mark.parametrize("seed", range(seeds(6)))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_long_loops_agree(seed: int) -> None:
     """A loop that outgrows what the live engine keeps is counted on, not begun anew."""
     kept = max(rule.lookback for rule in default_rules())
@@ -270,7 +271,7 @@ def test_long_loops_agree(seed: int) -> None:
     assert max(finding.attempts for finding in found) > kept
 
 
-@pytest.mark.parametrize("seed", range(seeds(6)))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_loops_that_settle_in_parts_agree(seed: int) -> None:
     """Loops that persons end are the same after each tick of some turns, and a late one."""
     rng = random.Random(seed)
@@ -313,7 +314,7 @@ def polling_steps(seed: int) -> list[dict[str, Any]]:
     return steps
 
 
-@pytest.mark.parametrize("seed", range(seeds(8)))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_polls_agree(seed: int) -> None:
     """What is looked at in turn is known again, and is waited for equally long."""
     turns = table(polling_steps(seed))

@@ -134,7 +134,7 @@ def test_a_loop_of_more_than_the_outage_stays() -> None:
     assert all(finding.turn_first > 4 for finding in found.own)
 
 
-@pytest.mark.parametrize("seed", range(seeds(8)))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_a_task_of_several_agents_is_explained_by_the_calls_of_each(seed: int) -> None:
     """A finding of one agent is explained, whatever the other agents of its task do meanwhile."""
     chance = random.Random(seed)

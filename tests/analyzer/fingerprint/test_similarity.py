@@ -44,7 +44,7 @@ from looptrace.rules.agents.collaboration_loop import CollaborationLoop
 from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.drivers import findings_of
-from tests.seeds import seeds
+from tests.seeds import seed_count
 
 requirement = pytest.mark.requirement
 
@@ -217,7 +217,7 @@ requests = st.sampled_from(
 )
 
 
-@settings(max_examples=seeds(60))
+@settings(max_examples=seed_count(60))
 @given(
     st.lists(
         st.tuples(st.sampled_from(["t1", "t2"]), requests, st.sampled_from([1, 1, 1, HORIZON_S])),

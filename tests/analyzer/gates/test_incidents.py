@@ -59,13 +59,19 @@ OVER = Times(None, None, 15)
         (IncidentWord(13, "acknowledged"), OVER, "resolved"),
         (IncidentWord(13, "acknowledged"), NEXT, "back_again"),
         (IncidentWord(21, "acknowledged"), NEXT, "acknowledged"),
+        (IncidentWord(20, "acknowledged"), NEXT, "acknowledged"),
+        # Another gate waited then, and has ended since.
+        (IncidentWord(13, "acknowledged"), Times(15, 15, 20), "acknowledged"),
+        (None, Times(15, 15, 15), "back_again"),
         (IncidentWord(13, "resolved"), WAITS, "resolved"),
+        (IncidentWord(12, "resolved"), WAITS, "resolved"),
         (IncidentWord(13, "resolved"), Times(10, 14, None), "back_again"),
         (IncidentWord(13, "muted", 101), WAITS, "muted"),
         (IncidentWord(13, "muted", 101), NEXT, "muted"),
         (IncidentWord(13, "muted", 100), WAITS, "open"),
         (IncidentWord(13, "muted", 100), NEXT, "back_again"),
         (IncidentWord(21, "open"), NEXT, "open"),
+        (IncidentWord(20, "open"), NEXT, "open"),
         (IncidentWord(13, "open"), NEXT, "back_again"),
     ],
 )
@@ -100,6 +106,8 @@ def test_what_cannot_be_said(word: IncidentWord, why: str) -> None:
         ("back_again", IncidentWord(13, "resolved"), Times(10, 14, None), "1", "2"),
         ("back_again", None, Times(20, 20, 15), "2", "3"),
         ("back_again", None, Times(9, 20, 8), "", "1"),
+        ("back_again", None, Times(21, 21, 15), "3", ""),
+        ("back_again", IncidentWord(11, "acknowledged"), NEXT, "2", "3"),
     ],
 )
 def test_a_resolution_has_the_version_before_it(

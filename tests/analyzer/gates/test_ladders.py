@@ -52,6 +52,12 @@ def test_every_rung_of_a_profile_can_be_reached(profile: str) -> None:
             "has gate at 5 attempts, which no loop can reach: authority is given at 3, and the",
         ),
         (
+            rungs((3, "unblock_authority"), (4, "gate")),
+            "[recovery]\nunblock = false\n",
+            "has gate at 4 attempts, which no loop can reach: recovery.unblock is false, so a "
+            "gate opens at 3.",
+        ),
+        (
             rungs((4, "warn"), (5, "gate")) + "\nattempts_min = 5",
             "",
             "has warn at 4 attempts, which no loop can reach: attempts_min is 5, where the ladder "

@@ -54,6 +54,15 @@ def test_notes_are_in_the_order_of_their_likeness() -> None:
     assert known == sorted(known, key=lambda distance: distance or 0)
 
 
+def test_the_note_on_a_gate_is_not_one_for_it() -> None:
+    """Its words are read with the others, so that the next gate finds them read."""
+    notes = [(note(f"{n}"), Signs(f"x {n}", "", text)) for n, text in enumerate([LOCKED, *OTHERS])]
+    near_notes._fitted.cache_clear()
+    assert "0" in {each.gate for each in notes_like(Signs("a", "", LOCKED), notes, None, "9")}
+    assert "0" not in {each.gate for each in notes_like(Signs("a", "", LOCKED), notes, None, "0")}
+    assert near_notes._fitted.cache_info().misses == 1
+
+
 def test_words_find_more_of_the_right_notes() -> None:
     """Made-up incidents whose tools, arguments and messages vary; the figures are in the docs."""
     incidents = made_up(2)

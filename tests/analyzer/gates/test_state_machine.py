@@ -35,7 +35,7 @@ from looptrace.rules.responses.response_repeat import ResponseRepeat
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.engine.test_live import overrides, step, table
 from tests.drivers import resting, ruleset
-from tests.seeds import seeds
+from tests.seeds import seed_count
 
 requirement = pytest.mark.requirement
 EVENTS_MAX = 10  # of one loop, however long
@@ -417,7 +417,7 @@ def assert_sound(judged: Detection) -> None:
     assert {s.task: s.gate.id for s in judged.states if s.gate} == open_gate
 
 
-@settings(max_examples=seeds(80))
+@settings(max_examples=seed_count(80))
 @given(
     st.lists(step, min_size=1, max_size=80),
     st.integers(0, 2**32),

@@ -116,7 +116,7 @@ def test_each_call_is_one_with_its_result(rounds: Sequence[Round], spans: bool) 
         assert len(followed.turns) == turns_of(run)[0].height
 
 
-@pytest.mark.parametrize("seed", range(seeds(24)))
+@pytest.mark.parametrize("seed", seeds(24))
 def test_the_same_in_any_order(seed: int) -> None:
     """Spans that come late change nothing."""
     rng = random.Random(seed)

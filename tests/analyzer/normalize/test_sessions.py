@@ -217,7 +217,7 @@ def random_connections(seed: int) -> list[Row]:
 
 @pytest.mark.parametrize("sessions", [PER_SERVICE, JOINED], ids=["apart", "joined"])
 @pytest.mark.parametrize("rows", [random_rows, random_connections])
-@pytest.mark.parametrize("seed", range(seeds(160)))
+@pytest.mark.parametrize("seed", seeds(160))
 def test_traces_are_told_of_a_name_in_any_order(
     seed: int, rows: Callable[[int], list[Row]], sessions: Sessions
 ) -> None:
@@ -227,7 +227,7 @@ def test_traces_are_told_of_a_name_in_any_order(
 
 
 @pytest.mark.parametrize("rows", [random_rows, random_connections])
-@pytest.mark.parametrize("seed", range(seeds(80)))
+@pytest.mark.parametrize("seed", seeds(80))
 def test_live_finds_what_batch_finds_however_spans_arrive(
     seed: int, rows: Callable[[int], list[Row]]
 ) -> None:

@@ -17,7 +17,7 @@ from looptrace.analyzer.normalize.trace_buffer import TraceBuffer, TurnNews
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.distinct_spans import distinct_spans
 from looptrace.analyzer.schema.spans import span_rows
-from looptrace.analyzer.schema.turns import AT, TURN_KEY, TURN_SCHEMA, Turn, TurnKey
+from looptrace.analyzer.schema.turns import AT, TURN_KEY, TURN_SCHEMA, TurnKey, TurnTuple
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans
 from tests.analyzer.normalize.random_spans import random_spans
@@ -44,7 +44,7 @@ class Followed:
     """A buffer and the turns that it has told of."""
 
     buffer: TraceBuffer = field(default_factory=TraceBuffer)
-    turns: dict[tuple[str, TurnKey], Turn] = field(default_factory=dict)
+    turns: dict[tuple[str, TurnKey], TurnTuple] = field(default_factory=dict)
 
     def take(self, spans: pl.DataFrame, above: pl.DataFrame | None = None) -> None:
         """Take spans, and what they tell of turns."""
@@ -85,7 +85,7 @@ def test_spans_come_as_they_end(path: Path, size: int, *, opens: bool) -> None:
     assert_comes_to_all_at_once(spans, size, opens=opens)
 
 
-@pytest.mark.parametrize("seed", range(seeds(6)))
+@pytest.mark.parametrize("seed", seeds(6))
 @files
 def test_spans_come_in_other_orders(path: Path, seed: int) -> None:
     """Some come a little late, or all of them anyhow; some come twice."""
@@ -101,7 +101,7 @@ def test_spans_come_in_other_orders(path: Path, seed: int) -> None:
 FOUND = (1093, 1353, 1724, 3556, 4091, 10825, 30748)
 
 
-@pytest.mark.parametrize("seed", [*FOUND, *range(seeds(400))])
+@pytest.mark.parametrize("seed", [*FOUND, *seeds(400)])
 def test_spans_of_any_trace(seed: int) -> None:
     """Calls with ids and without; results, names and parents that come late; several traces."""
     assert_comes_to_all_at_once(random_spans(seed), [1, 1, 3][seed % 3], opens=seed % 5 == 0)

@@ -26,7 +26,7 @@ from tests import traps
 from tests.collector.store.test_writer import spans_of
 from tests.fields import arguments_of
 from tests.otlp import Trace
-from tests.seeds import seeds
+from tests.seeds import seed_count
 
 Attributes: TypeAlias = dict[str, object]
 CHAIN = 10_000
@@ -146,7 +146,7 @@ def rounds(ends: Sequence[int]) -> list[dict[str, object]]:
 
 
 @given(ends=st.permutations(range(4)))
-@settings(max_examples=seeds(16))
+@settings(max_examples=seed_count(16))
 def test_parallel_calls_may_end_in_any_order(ends: list[int]) -> None:
     """Which of the calls in one response was quicker says nothing about a loop."""
     columns = ["turn", "span_id", "name", "arguments", "result", "step"]
@@ -337,7 +337,7 @@ events = st.lists(
         max_size=5,
     )
 )
-@settings(max_examples=seeds(60))
+@settings(max_examples=seed_count(60))
 def test_no_value_stops_the_analysis(
     made: list[tuple[tuple[str, str], dict[str, Any], list[dict[str, Any]], int]],
 ) -> None:

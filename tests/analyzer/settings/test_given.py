@@ -44,7 +44,7 @@ def analyze(given: SettingsLike) -> object:
 
 def judge(given: SettingsLike) -> object:
     """Use settings over a store."""
-    return looptrace.analyze(TRACE).judge(given)
+    return looptrace.analyze(TRACE).detect(given)
 
 
 def local(given: SettingsLike) -> object:

@@ -15,6 +15,7 @@ from looptrace.analyzer.detect.prices import Price, Prices
 from looptrace.analyzer.settings.given import settings_of
 from looptrace.analyzer.settings.prices import MODELS_MAX, load, parsed
 from looptrace.analyzer.settings.sections import load as load_settings
+from looptrace.analyzer.settings.sections import parsed as parsed_settings
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.settings.toml_writer import toml_of
 from tests.paths import ROOT
@@ -117,7 +118,7 @@ def test_no_pattern_is_slow() -> None:
             f'currency = "EUR"\n[models.a]\n{FREE}per_hour = 1\n',
             "prices.toml:5: there is no 'per_hour' in models.a. "
             "Known: input_per_million, output_per_million, cached_per_million, "
-            "cache_write_per_million.",
+            "cache_write_per_million, reasoning_per_million, tiers.",
         ),
         ('currency = "EUR"\nmodels = 3\n', "prices.toml:2: models is 3; it must be a table."),
         (
@@ -177,7 +178,7 @@ def test_cached_tokens_have_prices_of_their_own() -> None:
 
     found = parsed(table.encode(), "prices.toml")
 
-    assert found.by_kind("a") == (3, 3, 0.3, 3)
+    assert found.by_kind("a") == (3, 3, 0.3, 3, 3)
     assert found.by_kind("b") is None
 
 
@@ -189,8 +190,8 @@ def test_list_prices_come_from_an_installed_package() -> None:
     assert found.source.startswith(f"genai-prices {version('genai-prices')}, list prices of 20")
     # Of one name as it is, dated, behind a gateway, and of Bedrock.
     names = ["gpt-4o", "gpt-4o-2024-08-06", "openai/gpt-4o"]
-    assert {found.by_kind(name) for name in names} == {(2.5, 10, 1.25, 2.5)}
-    assert found.by_kind("anthropic.claude-3-5-sonnet-20241022-v2:0") == (3, 15, 0.3, 3.75)
+    assert {found.by_kind(name) for name in names} == {(2.5, 10, 1.25, 2.5, 10)}
+    assert found.by_kind("anthropic.claude-3-5-sonnet-20241022-v2:0") == (3, 15, 0.3, 3.75, 15)
     assert found.by_kind("made-up-1") is None
 
 
@@ -201,7 +202,7 @@ def test_own_prices_come_before_those_of_the_package() -> None:
     found = parsed(own.encode(), "prices.toml")
 
     assert found.of(["gpt-4o", "gpt-4.1"]).keys() == {"gpt-4o", "gpt-4.1"}
-    assert found.by_kind("gpt-4o") == (0, 0, 0, 0)
+    assert found.by_kind("gpt-4o") == (0, 0, 0, 0, 0)
     assert refused(own.replace("USD", "EUR")) == (
         "prices.toml:1: currency is 'EUR'; it must be 'USD', as in genai-prices."
     )
@@ -228,3 +229,55 @@ def test_another_day_is_no_other_setting() -> None:
     one, other = (KeptPrices("1", date(2026, 11, day)) for day in (1, 2))
 
     assert (one, repr(one)) == (other, repr(other))
+
+
+OWN = """
+[prices]
+currency = "EUR"
+[prices.models."small*"]
+input_per_million = 2
+output_per_million = 10
+cached_per_million = 1
+cache_write_per_million = 4
+reasoning_per_million = 20
+tiers = { Batch = 0.5, priority = 2 }
+"""
+
+
+def test_settings_have_prices_of_their_own(tmp_path: Path) -> None:
+    """A table in the file is the same as a file beside it, and is written as it was read."""
+    file = tmp_path / "looptrace.toml"
+    file.write_text(OWN, encoding="utf-8")
+
+    found = load_settings(file)
+
+    assert found.prices == parsed(OWN.replace("prices.", "").encode()[10:], "own.toml")
+    assert found.prices is not None
+    assert found.prices.by_kind("small-1") == (2, 10, 1, 4, 20)
+    # Of a tier that nothing is said of, the whole.
+    tiers = {"batch": (1, 5, 0.5, 2, 10), "priority": (4, 20, 2, 8, 40), "auto": (2, 10, 1, 4, 20)}
+    assert {tier: found.prices.by_kind("small-1", tier) for tier in tiers} == tiers
+    file.write_text(toml_of(found), encoding="utf-8")
+    assert load_settings(file).prices == found.prices
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("= 2\n", "= -2\n", "t.toml:5: prices.models.small*.input_per_million is -2"),
+        ("currency", "money", "prices has no currency"),
+        (
+            "Batch = 0.5",
+            "Batch = 101",
+            "tiers.Batch is 101; it must be a number between 0 and 100.",
+        ),
+        ('"EUR"', '"EUR"\nothers = "genai-prices"', "prices.currency is 'EUR'; it must be 'USD'"),
+        ('"EUR"', '"EUR"\nothers = "litellm"', "prices.others is 'litellm'"),
+    ],
+)
+def test_what_is_wrong_in_own_prices_is_said(before: str, after: str, said: str) -> None:
+    """With the line, as of any other section."""
+    with pytest.raises(SettingsError) as caught:
+        parsed_settings(OWN.replace(before, after, 1).encode(), "t.toml")
+
+    assert said in str(caught.value)

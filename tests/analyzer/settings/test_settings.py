@@ -46,7 +46,7 @@ from looptrace.rules.contract import ACTIONS, Action, Rule, Rung, SettingError
 from looptrace.rules.prediction.likely_failure import LikelyFailure
 from looptrace.rules.registry import RULES, default_rules
 from tests.drivers import findings_of
-from tests.seeds import seeds
+from tests.seeds import seed_count
 
 WARN_GATE = ("warn", "gate")
 SCHEMA = Draft202012Validator(json.loads(schema()))
@@ -1001,7 +1001,7 @@ def test_schema_refuses_what_is_refused(text: str) -> None:
     assert not both(text)
 
 
-@settings(max_examples=seeds(60))
+@settings(max_examples=seed_count(60))
 @given(any_settings())
 def test_schema_accepts_any_settings(wanted: Settings) -> None:
     """An editor that marks a good file as bad is switched off."""
@@ -1032,13 +1032,12 @@ def test_schema_describes_what_can_be_listed(section: str, known: tuple[str, ...
 
 
 def test_examples_of_the_page_can_be_used() -> None:
-    """People copy the examples before they read the tables."""
-    first, *others = re.findall(r"```toml\n(.*?)```", page(), re.DOTALL)
+    """People copy the examples before they read the lists."""
+    examples = re.findall(r"```toml\n(.*?)```", page(), re.DOTALL)
 
-    assert read(first).profile == "conservative"
-    assert read(first).policy.rule_set.overrides
-    assert len(others) == 13
-    for example in others:
+    assert any(read(example).policy.rule_set.overrides for example in examples)
+    assert len(examples) == 15
+    for example in examples:
         assert read(example) != default()
 
 

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
+from looptrace.analyzer.settings.outcomes.sources import Solved, solved_where
 from looptrace.analyzer.settings.sections import default
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.tuning.certificates import (
@@ -22,7 +23,7 @@ from looptrace.analyzer.tuning.certificates import (
     runs_of,
     share_max,
 )
-from looptrace.analyzer.tuning.outcomes import Solved, outcomes_in, solved_where
+from looptrace.analyzer.tuning.outcomes import outcomes_in
 from looptrace.cli.main import main
 from tests.otlp import Trace
 

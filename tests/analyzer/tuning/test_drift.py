@@ -16,7 +16,7 @@ from looptrace.analyzer.detect.spared_tasks import is_spared
 from looptrace.analyzer.settings.sections import parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.testing.notation import tasks_in
-from looptrace.analyzer.tuning.certificates import Kind, Run
+from looptrace.analyzer.tuning.certificates import Run, RunKind
 from looptrace.analyzer.tuning.drift import EVIDENCE_MAX, evidence_of, promise_tests
 from looptrace.analyzer.tuning.limits import limited
 from looptrace.cli.main import main
@@ -27,7 +27,7 @@ from tests.analyzer.tuning.test_limits import session
 from tests.drivers import batch, live
 
 SHARE, SEEDS, DRAWS = 0.05, 400, 600
-SQL = Kind("sql", "", "m")
+SQL = RunKind("sql", "", "m")
 
 
 def evidence(share: float, seed: int, draws: int = DRAWS) -> float:
@@ -71,7 +71,7 @@ def test_some_tasks_are_spared_and_the_same_ones_live() -> None:
     assert {finding.action for finding in batch(turns, [guard(0)])} == {"gate"}
 
 
-def run(number: int, gate_rule: str = "", kind: Kind = SQL) -> Run:
+def run(number: int, gate_rule: str = "", kind: RunKind = SQL) -> Run:
     """Return a solved run, which the limit would have stopped if that rule has a gate."""
     name = f"run-{number}"
     return Run(name, kind, name, name, True, 9, 3 if gate_rule else 0, {}, gate_rule, number)
@@ -82,7 +82,7 @@ def test_only_spared_runs_of_the_kind_are_draws() -> None:
     rule = guard(50)
     rules = RuleSet(overrides=(Override({rule.name: rule}, task_kind="sql"),))
     runs = [run(n, rule.name if n % 2 else "") for n in range(100)]
-    others = [run(n, rule.name, Kind("web", "", "m")) for n in range(100, 200)]
+    others = [run(n, rule.name, RunKind("web", "", "m")) for n in range(100, 200)]
     (test,) = promise_tests([*runs, *others], rules)
     spared = [each for each in runs if is_spared(each.task, rule)]
     assert (test.solved, test.beyond) == (len(spared), sum(each.later > 0 for each in spared))

@@ -30,7 +30,7 @@ from looptrace.rules.phases.phase_visits import PhaseVisits
 from looptrace.rules.responses.response_repeat import ResponseRepeat
 from tests.drivers import findings_of, ruleset
 from tests.schemas import conflicts
-from tests.seeds import seeds
+from tests.seeds import seed_count
 
 requirement = pytest.mark.requirement
 
@@ -268,7 +268,7 @@ PIECES = [
 
 
 @given(pieces=st.lists(st.sampled_from(PIECES), min_size=1, max_size=12))
-@settings(max_examples=seeds(10))
+@settings(max_examples=seed_count(10))
 def test_every_claim_holds(pieces: list[str]) -> None:
     """Whatever the turns: with the value it differs, and with the one before it does not."""
     checked(" ".join(pieces))

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.settings.sections import default, parsed
-from looptrace.analyzer.tuning.certificates import COUNTERS, Kind, Peak, Run, runs_of
+from looptrace.analyzer.tuning.certificates import COUNTERS, Peak, Run, RunKind, runs_of
 from looptrace.analyzer.tuning.limits import limited, limits
 from looptrace.cli.main import main
 from looptrace.rules.contract import Rule
@@ -21,13 +21,13 @@ from tests.analyzer.tuning.test_certificates import run, solved
 from tests.otlp import Trace
 
 RULES: RuleSet = default().policy.rule_set
-KIND = Kind("sql", "", "")
+KIND = RunKind("sql", "", "")
 STEPS = 200
 SEEDS = 60
 GOES_ON = 0.95  # the chance that one more call of a solved run fails
 
 
-def counted(name: str, is_solved: bool, kind: Kind = KIND, **reached: int) -> Run:
+def counted(name: str, is_solved: bool, kind: RunKind = KIND, **reached: int) -> Run:
     """Return a run of many steps, in which some rules count so far, one step after the other."""
     peaks = {
         rule: tuple(Peak(number, STEPS - number) for number in range(1, most + 1))
@@ -75,7 +75,7 @@ def test_a_limit_that_saves_nothing_is_none() -> None:
 
 def test_each_kind_has_its_own() -> None:
     """A limit for one kind of work says nothing of another."""
-    other = Kind("web", "", "")
+    other = RunKind("web", "", "")
     patient = [
         counted(f"w{n}", n < 300, other, consecutive_errors=120 if n < 300 else 160)
         for n in range(500)

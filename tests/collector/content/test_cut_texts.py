@@ -192,7 +192,7 @@ LINES = (
 )
 
 
-@pytest.mark.parametrize("seed", range(seeds(40)))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_long_results_and_errors_compare_as_they_did(seed: int) -> None:
     """P17: two long texts are equal when cut where they are equal as a whole, in each form."""
     random = Random(seed)

@@ -45,11 +45,13 @@ def ask(address: str, method: str, path: str, body: object = None) -> tuple[int,
 
 
 @contextmanager
-def serving(store: Path, said: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def serving(
+    store: Path, said: Path, *options: str
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Run a server at any port, which stays the same when it starts again."""
     ports = ("--http-port", "0", "--grpc-port", "0")
     with said.open("wb") as out, (said.with_suffix(".log")).open("wb") as log:
-        command = [*SERVE, "--store", str(store), *ports]
+        command = [*SERVE, "--store", str(store), *ports, *options]
         process = subprocess.Popen(command, stdout=out, stderr=log, cwd=ROOT)
     try:
         found = until(lambda: re.search(r"http://([\d.:]+)", said.read_text()))

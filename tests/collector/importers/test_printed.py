@@ -37,7 +37,7 @@ def test_a_run_that_works_is_silent(name: str, write: Write) -> None:
     assert calls.select("arguments", "result").null_count().row(0) == (0, 0)
 
 
-@pytest.mark.parametrize("seed", range(seeds(80)))
+@pytest.mark.parametrize("seed", seeds(80))
 def test_nothing_printed_ends_the_reading(seed: int, write: Write) -> None:
     """A console is cut, mixed and overwritten in any place; what is bad is reported."""
     rng = Random(seed)

@@ -5,12 +5,20 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
+from looptrace.analyzer.settings.sections import default
+from looptrace.analyzer.tuning.exceptions import exceptions_of
+from looptrace.collector.page.operating.exception_trials import tried_on
+from looptrace.collector.store import writer
+from looptrace.collector.store.reader import open_gates
 from tests.collector.page.conftest import NAMED, SETTINGS, TOKEN, Browser, send, signed_in
 from tests.collector.page.test_gate_pages import words
+from tests.collector.store.test_writer import looping as failing_again
+from tests.collector.store.test_writer import spans_of
 from tests.reliability.serving import Served, looping, served, until
 
 
@@ -106,6 +114,34 @@ def test_one_decision_ends_all_of_its_gates(server: Served, browser: Browser) ->
     assert "Called no loop" in words(browser, path)
     lines = words_with_lines(browser, path)
     assert 'tool = "run_tests"\nsignature = "' in lines
+    assert f'href="{path}/exception"' in browser.get(path).text
+
+
+def test_an_exception_is_tried_on_the_last_days(tmp_path: Path) -> None:
+    """As by the command line: its gates, and those of other loops that it would end."""
+    days = ("2026-03-02T09:00:00Z", "2026-03-03T09:00:00Z", "2026-02-02T09:00:00Z")
+    same = [failing_again(f"s{n}", at, service="shop") for n, at in enumerate(days)]
+    other = failing_again("b1", service="bank")
+    writer.ingest(spans_of(*same, other, failing_again("n1", service="shop")), tmp_path)
+    with open_gates(tmp_path) as gates:
+        (shop,) = (each for each in gates.incidents() if each.service == "shop")
+        details = gates.incident(shop.id)
+    exceptions = exceptions_of(details.loop, default().policy.rule_set)
+    tried = tried_on(tmp_path, details, exceptions, default())
+    assert (tried.trial.tasks, tried.left_out) == (4, 0)
+    assert (tried.trial.own, tried.trial.own_ended, tried.trial.others) == (3, 3, 1)
+    assert tried.trial.others_ended == ("b1@bank",)
+    few = tried_on(tmp_path, details, exceptions, default(), turns_max=1)
+    assert (few.trial.tasks, few.left_out, few.trial.own_ended) == (1, 3, 1)
+
+
+def test_the_trial_of_an_exception_is_shown(browser: Browser) -> None:
+    """With the lines for the settings, whose comments say the same."""
+    text = words(browser, f"{path_of(browser)}/exception")
+    assert re.search(r"Gates of this loop [34] of [34] would not open", text)
+    assert "Other gates 0 of 0 would not open" in text
+    assert "# Tried over 7 days and" in words_with_lines(browser, f"{path_of(browser)}/exception")
+    assert browser.get("/incidents/none/exception").status_code == 404
 
 
 def test_a_silence_is_made_and_ended(browser: Browser) -> None:

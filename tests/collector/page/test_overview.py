@@ -21,6 +21,7 @@ from looptrace.collector.page.figures.periods import (
     stored_figures,
 )
 from looptrace.collector.page.task_list import TaskFilter, TaskIndex
+from looptrace.collector.server.tokens.sight import EVERYTHING
 from looptrace.collector.store import reader, writer
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.page.conftest import Browser
@@ -94,11 +95,11 @@ def test_a_bar_leads_to_the_tasks_that_it_counts(
     for bar in bars_of(stored, PERIODS["24"], NOW_NS):
         of_time = {"since": str(bar.start_ns), "until": str(bar.end_ns), "gated": gated}
         state = {} if gated else {"state": "looping"}
-        found = tasks.find(TaskFilter.of(of_time | state), 1, NOW_NS).total
+        found = tasks.find(TaskFilter.of(of_time | state), 1, EVERYTHING, NOW_NS).total
         assert found == (bar.figures.gated if gated else bar.figures.looping)
     wrong = TaskFilter.of({"since": "9" * 40, "until": "x"})
     assert wrong.between_ns is None
-    assert tasks.find(wrong, 1, NOW_NS).total == 7
+    assert tasks.find(wrong, 1, EVERYTHING, NOW_NS).total == 7
 
 
 def test_an_empty_store_has_an_overview(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from looptrace.analyzer.gates.agent_states import Heard
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.collector.page.task_list import ROWS_A_PAGE, TaskFilter, TaskIndex
 from looptrace.collector.page.task_pages import LANES_MAX, TURNS_A_PAGE
+from looptrace.collector.server.tokens.sight import EVERYTHING
 from looptrace.collector.store import reader, writer
 from looptrace.collector.trace_links import TraceLinks
 from looptrace.rules.contract import SettingError
@@ -26,12 +27,13 @@ from tests.collector.page.test_gate_pages import words
 from tests.collector.store.test_writer import call, looping, spans_of
 from tests.otlp import Trace
 from tests.reliability.serving import Served, until
+from tests.seeds import seeds
 
 
 def found(store_dir: Path, **query: str) -> list[str]:
     """Return the tasks that fit."""
     tasks = TaskIndex(store_dir, DEFAULT)
-    return [row["task"] for row in tasks.find(TaskFilter.of(query), 1, NOW_NS).rows]
+    return [row["task"] for row in tasks.find(TaskFilter.of(query), 1, EVERYTHING, NOW_NS).rows]
 
 
 def healthy(
@@ -113,7 +115,7 @@ def test_tasks_are_found(store_dir: Path, query: dict[str, str], tasks: list[str
 
 def test_a_task_that_warms_up_says_how_far_it_is(store_dir: Path) -> None:
     """Two of three attempts are no loop yet, and worth a look."""
-    rows = TaskIndex(store_dir, DEFAULT).find(TaskFilter(), 1, NOW_NS).rows
+    rows = TaskIndex(store_dir, DEFAULT).find(TaskFilter(), 1, EVERYTHING, NOW_NS).rows
     row = next(row for row in rows if row["task"] == "warming@shop")
 
     assert row["warming"] == "repeated_call 2 of 3"
@@ -160,7 +162,9 @@ def test_a_task_that_waits_is_listed_without_its_turns(
     """Somebody must decide on its gate, also where the days of its turns were deleted."""
     kept = reader.read_tasks(store_dir).filter(pl.col("task") != "stopped")
     monkeypatch.setattr(reader, "read_tasks", lambda _: kept)
-    rows = TaskIndex(store_dir, DEFAULT).find(TaskFilter(state="waiting"), 1, NOW_NS).rows
+    rows = (
+        TaskIndex(store_dir, DEFAULT).find(TaskFilter(state="waiting"), 1, EVERYTHING, NOW_NS).rows
+    )
 
     assert [(row["task"], row["turns"]) for row in rows] == [("stopped", 0)]
     assert "test_cart.py" in rows[0]["reason"]
@@ -175,7 +179,8 @@ def test_a_task_whose_agent_has_ended_does_not_wait(tmp_path: Path) -> None:
 
     def states() -> dict[str, int]:
         return {
-            state: tasks.find(TaskFilter(state=state), 1).total for state in ("waiting", "left")
+            state: tasks.find(TaskFilter(state=state), 1, EVERYTHING).total
+            for state in ("waiting", "left")
         }
 
     assert states() == {"waiting": 1, "left": 0}
@@ -187,11 +192,11 @@ def test_the_list_is_made_anew_when_the_store_changes(tmp_path: Path) -> None:
     """And not before, because that takes as long as the store is large."""
     writer.ingest(spans_of(healthy("one")), tmp_path)
     tasks = TaskIndex(tmp_path, DEFAULT)
-    assert tasks.find(TaskFilter(), 1).total == 1
+    assert tasks.find(TaskFilter(), 1, EVERYTHING).total == 1
     writer.ingest(spans_of(healthy("two")), tmp_path)
 
-    assert tasks.find(TaskFilter(), 1).total == 1
-    assert tasks.find(TaskFilter(), 2).total == 2
+    assert tasks.find(TaskFilter(), 1, EVERYTHING).total == 1
+    assert tasks.find(TaskFilter(), 2, EVERYTHING).total == 2
 
 
 def test_long_lists_have_pages(tmp_path: Path) -> None:
@@ -200,7 +205,7 @@ def test_long_lists_have_pages(tmp_path: Path) -> None:
     writer.ingest(spans_of(*(healthy(f"t{n:03}") for n in range(count))), tmp_path)
     tasks = TaskIndex(tmp_path, DEFAULT)
 
-    pages = [tasks.find(TaskFilter(page=page), 1) for page in (1, 2)]
+    pages = [tasks.find(TaskFilter(page=page), 1, EVERYTHING) for page in (1, 2)]
 
     assert [page.has_more for page in pages] == [True, False]
     names = [row["task"] for page in pages for row in page.rows]
@@ -341,6 +346,8 @@ PAYLOADS = [
     for template in ("{}", "'{}'", '"{}"', "</code></p></title>{}", "</textarea>{}", "]]>{}",
                      "--><!--{}")
 ]  # fmt: skip
+# Neighbours have the same text or the same template.
+PAYLOADS_STEP = 25
 
 
 def hostile(number: int, payload: str) -> Trace:
@@ -354,18 +361,20 @@ def hostile(number: int, payload: str) -> Trace:
     return trace
 
 
-def test_a_hundred_hostile_payloads_are_shown_as_text(browser: Browser, server: Served) -> None:
-    """In every field, on every page: nothing of a trace becomes a tag, an attribute or a script."""
+def test_hostile_payloads_are_shown_as_text(browser: Browser, server: Served) -> None:
+    """In every field, on every page: nothing of a trace becomes a tag, an attribute or a script.
+
+    Each day has other ones, of different kinds.
+    """
     assert len(PAYLOADS) >= 100
-    for number, payload in enumerate(PAYLOADS):
-        send(server, hostile(number, payload).request())
-    query = "/tasks?q=h1&state=waiting"
-    until(lambda: browser.get(query).text.count("waits") >= 2)
+    numbers = {PAYLOADS_STEP * seed % len(PAYLOADS) for seed in seeds(len(PAYLOADS))}
+    for number in numbers:
+        send(server, hostile(number, PAYLOADS[number]).request())
     headers = {"authorization": "Bearer a-token-of-20-letters"}
     listed = until(
         lambda: (
             (gates := browser.get("/v1/gates?status=open", headers=headers).json()["gates"])
-            and len([gate for gate in gates if gate["task"].startswith("h")]) >= 95
+            and len([gate for gate in gates if gate["task"].startswith("h")]) >= 0.8 * len(numbers)
             and gates
         )
     )

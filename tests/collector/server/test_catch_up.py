@@ -184,7 +184,7 @@ def test_a_trace_that_is_named_before_a_kill_keeps_no_gate(
 
 
 @pytest.mark.parametrize("is_decided", [False, True])
-@pytest.mark.parametrize("seed", range(seeds(32)))
+@pytest.mark.parametrize("seed", seeds(32))
 def test_a_kill_before_judging_leaves_no_second_gate(
     tmp_path: Path, seed: int, *, is_decided: bool
 ) -> None:
@@ -221,7 +221,7 @@ def test_a_kill_before_judging_leaves_no_second_gate(
     assert told_twice(killed) == Counter()
 
 
-@pytest.mark.parametrize("seed", range(seeds(16)))
+@pytest.mark.parametrize("seed", seeds(16))
 def test_stored_tasks_are_read_when_they_get_spans(tmp_path: Path, seed: int) -> None:
     """P3: a restart on a store with an empty log decides as a server that went on."""
     chance = Random(seed)

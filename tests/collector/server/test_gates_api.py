@@ -16,6 +16,7 @@ from looptrace.analyzer.settings.sections import default
 from looptrace.cli.gates import gates as gates_command
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.streams.hearing import Hearing
+from looptrace.collector.server.tokens.sight import EVERYTHING, SIGHT
 from looptrace.collector.store import layout, writer
 from looptrace.collector.store.reader import open_gates
 from tests.collector.store.test_incidents import UNDO_11
@@ -41,6 +42,7 @@ def shown(store_dir: Path, gate_id: str, media_type: str = "application/json") -
             "type": "http",
             "headers": [(b"accept", media_type.encode())],
             "path_params": {"id": gate_id},
+            SIGHT: EVERYTHING,
         }
     )
     answer = asyncio.run(api.gate(request))
@@ -116,9 +118,9 @@ def test_a_task_whose_turns_are_not_stored_has_a_service(tmp_path: Path) -> None
     for _ in range(8):
         call(trace)
     writer.ingest(spans_of(trace), tmp_path)
-    (stored,) = api_of(tmp_path).task_list().tasks
+    (stored,) = api_of(tmp_path).task_list(EVERYTHING).tasks
     for path in tmp_path.glob("turns/day=2026*/*/data.parquet"):
         path.unlink()
-    (listed,) = api_of(tmp_path).task_list().tasks
+    (listed,) = api_of(tmp_path).task_list(EVERYTHING).tasks
     assert (stored.service, stored.turns) == ("fixer", 8)
     assert (listed.service, listed.turns) == ("fixer", 0)

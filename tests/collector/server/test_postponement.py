@@ -238,7 +238,7 @@ def test_a_log_of_an_earlier_version_is_taken_over(tmp_path: Path) -> None:
     assert logged.spans.equals(spans)
 
 
-@pytest.mark.parametrize("seed", range(seeds(16)))
+@pytest.mark.parametrize("seed", seeds(16))
 def test_what_waited_is_stored_as_if_it_had_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

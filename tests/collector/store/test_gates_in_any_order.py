@@ -318,7 +318,7 @@ def wanted(tmp_path_factory: pytest.TempPathFactory) -> dict[object, list[object
 FOUND = (275,)
 
 
-@pytest.mark.parametrize("seed", [*FOUND, *range(seeds(64))])
+@pytest.mark.parametrize("seed", [*FOUND, *seeds(64)])
 def test_gates_pages_and_decisions_are_those_of_one_feed_in_order(
     seed: int, wanted: dict[object, list[object]], tmp_path: Path
 ) -> None:
@@ -326,7 +326,7 @@ def test_gates_pages_and_decisions_are_those_of_one_feed_in_order(
     assert told_otherwise(seed, tmp_path, wanted) == []
 
 
-@pytest.mark.parametrize("seed", range(seeds(32)))
+@pytest.mark.parametrize("seed", seeds(32))
 def test_a_hasty_decision_holds(seed: int, tmp_path: Path) -> None:
     """What was decided stays so, and nobody is paged again but for what loops on after it."""
     random = Random(seed)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import polars as pl
@@ -15,7 +12,7 @@ import pytest
 from looptrace.collector.store import layout, reader, writer
 from looptrace.collector.store.sql import ask_typed
 from looptrace.collector.store.tables import parquet
-from tests.collector.store.test_writer import Killed, content, files_of, fresh, late_ties
+from tests.collector.store.test_writer import content, files_of, fresh, killed_stores, late_ties
 
 ARCHIVE = Path(__file__).parent / "data/store_1.tar.xz"
 TIES = "SELECT DISTINCT session, task, task_parent, linked_traces FROM spans"
@@ -66,24 +63,8 @@ def test_a_migration_that_is_killed_goes_on_with_the_next_ingest(
 ) -> None:
     """A partly migrated store is read like any other."""
     expected = fresh(tmp_path / "fresh", late_ties())
-    for writes in count():
-        folder = tmp_path / f"killed-{writes}"
-        shutil.copytree(store_1, folder)
-        left = iter(range(writes))
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", lambda _, left=left: _kill(left))
-            try:
-                writer.prepare(folder)
-            except Killed:
-                assert_readable(folder)
-            else:
-                break
+    for folder in killed_stores(store_1, writer.prepare, monkeypatch):
+        assert_readable(folder)
         writer.ingest(late_ties().clear(), folder)
         assert content(folder) == expected
-    assert writes > 5
-    assert layout.require_store(folder) == layout.SCHEMA_VERSION
-
-
-def _kill(left: Iterator[int]) -> None:
-    if next(left, None) is None:
-        raise Killed
+        assert layout.require_store(folder) == layout.SCHEMA_VERSION

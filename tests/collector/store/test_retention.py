@@ -23,7 +23,7 @@ from looptrace.collector.store.sql import ask_typed
 from looptrace.collector.store.tables import file_names, parquet, replacement
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.replacement import replace_rows
-from looptrace.collector.store.tables.writing import Content, write_files
+from looptrace.collector.store.tables.writing import TableContent, write_files
 from looptrace.collector.store.writer import writing
 from tests.collector.store.test_writer import looping, spans_of
 from tests.reliability.serving import DEADLINE_S, Served, served, until
@@ -195,13 +195,13 @@ def test_files_without_the_note_arrived_when_they_were_written(
 
 
 def test_spans_of_a_clock_that_was_not_set_go_like_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their day is 1970, and the tables of a store may lose all of their rows of a day."""
     names = [f"1970 {number}" for number in range(8)]  # in several buckets
     spans = spans_of(*(looping(name, at="1970-01-01T09:00:00+00:00") for name in names))
     writer.ingest(spans, tmp_path)
-    arrive(tmp_path, monkeypatch, now_ns + DAY_NS, LAST)
+    arrive(tmp_path, monkeypatch, time.time_ns() + DAY_NS, LAST)
     late_ns = time.time_ns() + 90 * DAY_NS
     assert look(tmp_path, late_ns)[0] == ["1970-01-01"]
     assert look(tmp_path, late_ns + DAY_NS) == ([], ["1970-01-01"])
@@ -300,7 +300,7 @@ def test_an_empty_file_of_an_earlier_version_is_no_day(
     """Earlier versions had one in each table, for its columns, which is read like others."""
     for table, schema in parquet.TABLES.items():
         path = parquet.folder_of(tmp_path, table, "1970-01-01", 0) / "data.parquet"
-        write_files(tmp_path, {path: Content(schema.to_frame())})
+        write_files(tmp_path, {path: TableContent(schema.to_frame())})
     arrive(tmp_path, monkeypatch, now_ns, FIRST, LAST)
     assert look(tmp_path, time.time_ns() + 90 * DAY_NS)[0] == [FIRST]
     with ask_typed(tmp_path, "SELECT DISTINCT day::VARCHAR FROM spans ORDER BY ALL") as answer:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from looptrace.analyzer.settings.webhook import FORMATS
-from looptrace.collector.store.gate_file.endpoint_events import EndpointEvent
+from looptrace.collector.store.gate_file.endpoint_events import EndpointEvent, PromiseEvent
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.webhooks.formats import BODY_BYTES_MAX, Telling, body_of
 from looptrace.collector.webhooks.retry_policy import EndpointResponse
@@ -75,3 +75,23 @@ def test_every_format_has_a_body_for_both(form: str) -> None:
         assert b"pager" in bodies[0]
         assert b"410 Gone" in bodies[0]
         assert bodies[0] != bodies[1]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_has_a_body_for_a_promise(form: str) -> None:
+    """It names the rule, the turns that it is for, and why."""
+    event = PromiseEvent(
+        "1", "promise_withdrawn", "no_news", {"model": "m-1"}, 1, "2 of <3> had gone beyond it"
+    )
+    body, _ = body_of(form, event, Telling(key="k"))  # type: ignore[arg-type]
+    assert len(body) < BODY_BYTES_MAX
+    assert b"had gone beyond it" in body
+    text = json.loads(body)
+    if form == "pagerduty":
+        assert text["dedup_key"] == "looptrace promise no_news m-1"
+    elif form == "alertmanager":
+        labels = {"alertname": "LooptracePromise", "promise": "no_news m-1"}
+        assert text["alerts"][0]["labels"] == labels
+    elif form in ("standard", "cloudevents"):
+        assert text["type"] == "looptrace.promise.withdrawn"
+        assert text["data"]["turns"] == {"model": "m-1"}

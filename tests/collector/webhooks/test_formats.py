@@ -156,6 +156,26 @@ def test_slack_shows_a_task_as_it_is_named() -> None:
     assert unquote(button["url"]).startswith("https://me.example/gates/g?task=<!channel>")
 
 
+def test_a_card_of_teams_is_what_a_workflow_takes() -> None:
+    """Texts of a trace are runs, in which Teams reads no markup: no link, no mention, no image."""
+    about = replace(opened(1, task="[ok](https://evil.example) <at>all</at> **b**"), service="shop")
+    found = body("teams", about)
+    (attachment,) = found["attachments"]
+    assert (found["type"], attachment["contentUrl"]) == ("message", None)
+    assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
+    card = attachment["content"]
+    assert (card["type"], card["version"]) == ("AdaptiveCard", "1.2")
+    title, *texts, actions = card["body"]
+    assert title["text"] == "Gate opened"
+    runs = [[run["text"] for run in each["inlines"]] for each in texts]
+    assert ["Task ", "[ok](https://evil.example) <at>all</at> **b**"] in runs
+    assert ["Service ", "shop"] in runs
+    assert {each["type"] for each in texts} == {"RichTextBlock"}
+    (open_gate,) = actions["actions"]
+    assert (open_gate["type"], open_gate["title"]) == ("Action.OpenUrl", "Open the gate")
+    assert open_gate["url"].startswith("https://me.example/gates/g?task=")
+
+
 def test_both_ends_of_a_gate_are_one_incident() -> None:
     """PagerDuty and Alertmanager close by the key what was opened by it."""
     opening, end = body("pagerduty", opened(1)), body("pagerduty", resolved(2))
@@ -244,7 +264,7 @@ def test_a_resolution_says_by_whom() -> None:
 
     assert "*Cancel the task, by Ada &lt;!here&gt;*\nNot needed any more." in text
     assert "Failed with" not in text
-    for form in ("slack", "pagerduty", "alertmanager"):
+    for form in ("slack", "teams", "pagerduty", "alertmanager"):
         assert "Gate resolved for task t: a person spoke" in str(body(form, about)), form
 
 

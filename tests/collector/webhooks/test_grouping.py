@@ -195,7 +195,7 @@ def test_reminders_of_an_incident_are_one(desk: Desk) -> None:
     assert desk.hears() == [("trigger", 3)]
 
 
-@pytest.mark.parametrize("form", ["alertmanager", "slack", "standard"])
+@pytest.mark.parametrize("form", ["alertmanager", "slack", "standard", "teams"])
 def test_every_format_says_how_many_wait(tmp_path: Path, form: Format) -> None:
     """Only the key of a format of states is that of the page."""
     desk = Desk(tmp_path / "gates.db", replace(PAGER, format=form))
@@ -206,6 +206,7 @@ def test_every_format_says_how_many_wait(tmp_path: Path, form: Format) -> None:
         "alertmanager": "and 1 more task" in text and '"startsAt"' in text,
         "slack": "2 gates* of its incident are open" in text,
         "standard": '"gates_open": 2' in text,
+        "teams": "Open gates of its incident " in text,
     }[form]
 
 

@@ -51,7 +51,9 @@ def columns(
         end_ns=end_ns,
         failed=table["failed"].fill_null(value=False).to_numpy(),
         meanings=meanings_of(table, meaning) if meaning else None,
-        timed=times_of(task, start_ns, end_ns, table["name"]) if times else None,
+        timed=(
+            times_of(task, start_ns, end_ns, table["name"], table["trace_id"]) if times else None
+        ),
         **numbers,
     )
 

@@ -26,6 +26,13 @@ from looptrace.analyzer.detect.stretches import (
 from looptrace.rules.contract import Evaluation, constant
 from looptrace.rules.turns import KINDS, Codes, Flags, Lane, LaneSpec, Turns
 
+# The model of a counted turn; a response without a name ends that of its agent's earlier ones.
+_MODEL = (
+    pl.when(pl.col("kind") == "model")
+    .then(pl.col("name").fill_null(""))
+    .forward_fill()
+    .over("task", "resets_seen", "agent")
+)
 # The columns of an evaluation.
 _MIXED = ("reached", "needed", "period", "length", "what")
 
@@ -127,8 +134,10 @@ def _fits(table: pl.DataFrame, override: Override) -> Flags:
     wanted = [
         pl.col(name) == value
         for name, value in override.selectors.items()
-        if name not in ("tool", "signature")
+        if name not in ("model", "tool", "signature")
     ]
+    if override.model is not None:
+        wanted.append(_MODEL.eq(override.model))
     if override.tool is not None:
         wanted += [pl.col("kind") == "tool", pl.col("name") == override.tool]
     if override.signature is not None:

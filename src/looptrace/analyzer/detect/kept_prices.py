@@ -15,6 +15,10 @@ PACKAGE = "genai-prices"
 CURRENCY = "USD"
 # It reads `provider/model` as well as the bare name of a model; Bedrock's names are of AWS alone.
 _PROVIDERS = ("litellm", "aws")
+_FIELDS = (
+    *("input_mtok", "output_mtok"),
+    *("cache_read_mtok", "cache_write_mtok", "output_reasoning_mtok"),
+)
 
 
 class KeptPricesError(InstallError):
@@ -31,7 +35,7 @@ class KeptPrices:
     version: str
     day: date = field(repr=False, compare=False)
 
-    def of(self, model: str) -> tuple[float, float, float | None, float | None] | None:
+    def of(self, model: str) -> tuple[float, float, *tuple[float | None, ...]] | None:
         """Return the prices of a million tokens as the fields of `Price`; None if none is known.
 
         Where the price depends on the length of a request, it is that of short ones.
@@ -47,10 +51,9 @@ class KeptPrices:
             except LookupError:
                 continue
             prices = found.model_price
-            names = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
-            read, wrote, cached, written = (_amount(getattr(prices, name)) for name in names)
+            read, wrote, *parts = (_amount(getattr(prices, name)) for name in _FIELDS)
             if read is not None:
-                return read, wrote or 0.0, cached, written
+                return read, wrote or 0.0, *parts
         return None
 
     @property

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import polars as pl
 
 from looptrace.analyzer.detect.kept_prices import KeptPrices
 
 TOKENS_PER_PRICE = 1_000_000
-# All input and output, and the parts of the input that have prices of their own.
-PRICED_TOKENS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
+# All input and output, and the parts of them that have prices of their own.
+PRICED_TOKENS = (
+    *("input_tokens", "output_tokens"),
+    *("cached_tokens", "cache_write_tokens", "reasoning_tokens"),
+)
+
+# The prices of input and output, of input read from a cache and put into one, and of thought.
+PricesByKind: TypeAlias = tuple[float, float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
     """The price of a million tokens of the models with a matching name; `*` stands for any text.
 
-    Tokens read from a cache or put into one cost as much as other input where nothing is said.
+    Tokens read from a cache or put into one cost as much as other input where nothing is said, and
+    tokens of thought as much as other output. `tiers` has the parts of these prices that tiers of
+    the service take, such as 0.5 for `batch`; others take the whole.
     """
 
     models: str
@@ -26,15 +35,21 @@ class Price:
     output_per_million: float
     cached_per_million: float | None = None
     cache_write_per_million: float | None = None
+    reasoning_per_million: float | None = None
+    tiers: tuple[tuple[str, float], ...] = ()
 
-    @property
-    def by_kind(self) -> tuple[float, float, float, float]:
-        """The prices of input, output, and input read from a cache and put into one."""
-        given, cached = self.input_per_million, self.cached_per_million
-        written = self.cache_write_per_million
+    def by_kind(self, tier: str | None) -> PricesByKind:
+        """Return the prices of each kind of tokens in a tier of the service."""
+        given, wrote = self.input_per_million, self.output_per_million
+        cached, written = self.cached_per_million, self.cache_write_per_million
+        thought = self.reasoning_per_million
+        part = dict(self.tiers).get(tier or "", 1)
         return (
-            *(given, self.output_per_million),
-            *(given if cached is None else cached, given if written is None else written),
+            part * given,
+            part * wrote,
+            part * (given if cached is None else cached),
+            part * (given if written is None else written),
+            part * (wrote if thought is None else thought),
         )
 
 
@@ -58,10 +73,10 @@ class Prices:
             priced |= dict.fromkeys(fits, price)
         return priced
 
-    def by_kind(self, model: str) -> tuple[float, float, float, float] | None:
-        """Return the prices of a model's kinds of tokens, as `Price.by_kind`; None without one."""
+    def by_kind(self, model: str, tier: str | None = None) -> PricesByKind | None:
+        """Return the prices of a model's kinds of tokens in a tier; None without a price."""
         price = self.of([model]).get(model)
-        return price.by_kind if price else None
+        return price.by_kind(tier) if price else None
 
     @property
     def source(self) -> str:
@@ -73,6 +88,13 @@ class Prices:
             return {}
         found = {model: self.kept.of(model) for model in set(models)}
         return {model: Price(model, *prices) for model, prices in found.items() if prices}
+
+
+def money_parts(counts: Sequence[int]) -> tuple[int, int, int, int, int]:
+    """Return tokens as `PricesByKind` has their prices; `counts` are those of `PRICED_TOKENS`."""
+    read, wrote, cached, written, thought = (max(count, 0) for count in counts)
+    thought = min(thought, wrote)
+    return max(read - cached - written, 0), wrote - thought, cached, written, thought
 
 
 def _pattern(models: str) -> str:

@@ -16,7 +16,7 @@ from looptrace.rules.registry import default_rules
 from looptrace.rules.turns import LaneSpec
 
 # The fields of a turn that an override can match.
-SELECTORS = ("phase", "agent", "task_kind", "tool", "signature")
+SELECTORS = ("phase", "agent", "task_kind", "model", "tool", "signature")
 
 # Stands in place of an index into the forms of a rule: the rule is off.
 OFF = -1
@@ -24,7 +24,7 @@ OFF = -1
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Other settings of rules for turns with this phase, agent, kind of task, tool and signature.
+    """Other settings of rules for turns of this phase, agent, kind of task, model, tool, signature.
 
     None matches every turn; at least one selector is given. A rule of None is off for these turns.
     """
@@ -34,6 +34,16 @@ class Override:
     agent: Annotated[Name, Meta(description="The name of the turn's agent.")] | None = None
     task_kind: (
         Annotated[Name, Meta(description="The kind of the turn's task, as declared.")] | None
+    ) = None
+    model: (
+        Annotated[
+            Name,
+            Meta(
+                description="The model of the turn: that of the last response of its agent since a "
+                "person spoke."
+            ),
+        ]
+        | None
     ) = None
     tool: Annotated[Name, Meta(description="The name of the tool that the turn calls.")] | None = (
         None

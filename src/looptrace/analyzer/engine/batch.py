@@ -34,7 +34,7 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.normalize.understanding import summed
 from looptrace.analyzer.schema.distinct_spans import alone_text, whole_spans
 from looptrace.analyzer.schema.spans import Skipped
-from looptrace.analyzer.schema.turns import IS_STEP, TOKEN_COLUMNS, TURN_SCHEMA, Turn
+from looptrace.analyzer.schema.turns import IS_STEP, TOKEN_COLUMNS, TURN_SCHEMA, TurnTuple
 from looptrace.analyzer.text.times import is_known
 
 # Tasks are evaluated in parts of about this many turns, so memory does not grow with the input.
@@ -153,7 +153,7 @@ def ledger_of(turns: pl.DataFrame, policy: DetectionPolicy) -> Ledger:
     return ledger
 
 
-def spending_rows(turns: pl.DataFrame) -> Iterator[Turn]:
+def spending_rows(turns: pl.DataFrame) -> Iterator[TurnTuple]:
     """Return the turns that a ledger reads, with the columns of all turns."""
     spending = turns.filter(pl.col("kind").is_in(SPENDING_KINDS)).select(SPENDING_COLUMNS)
     return pl.concat([TURN_SCHEMA.to_frame(), spending], how="diagonal").iter_rows()

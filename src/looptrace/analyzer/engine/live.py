@@ -30,6 +30,7 @@ from looptrace.analyzer.engine.live_turns import (
     HeldRows,
     first_of,
     gate_turns_of,
+    names_models,
     seen_of,
     watch_of,
 )
@@ -38,7 +39,7 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.gates.timeline import reset_of, with_history
 from looptrace.analyzer.normalize.trace_buffer import Move
-from looptrace.analyzer.schema.turns import AT, STEP_SPREAD_S, TURN_SCHEMA, Turn, TurnKey
+from looptrace.analyzer.schema.turns import AT, STEP_SPREAD_S, TURN_SCHEMA, TurnKey, TurnTuple
 from looptrace.rules.vocabulary import NS_PER_S
 
 # Turns are evaluated in groups of at least so many, and in at most so many groups at once. What
@@ -118,6 +119,7 @@ class LiveEngine:
             if reads_times([forms])
         }
         self._timed = {self._forms[place].name for place in self._least_ns}
+        self._names_models = names_models(policy.rule_set)
         self._recovery = policy.recovery
         limits = (live_task.WAITING_MAX, live_task.STEPS_KEPT_MAX, policy.recovery.history_max)
         times = (HORIZON_S * NS_PER_S, STEP_SPREAD_S * NS_PER_S)
@@ -160,7 +162,7 @@ class LiveEngine:
 
     def take(
         self,
-        turns: Sequence[Turn],
+        turns: Sequence[TurnTuple],
         gone: Iterable[tuple[str, TurnKey]] = (),
         moves: Sequence[Move] = (),
     ) -> Fed:
@@ -170,7 +172,7 @@ class LiveEngine:
         settled there. Turns that moved, as `may_move` allowed, are among the turns.
         """
         fed = Fed([], [], [])
-        arrived: dict[str, list[Turn]] = {}
+        arrived: dict[str, list[TurnTuple]] = {}
         for turn in [*turns, *self._moved(moves, fed)]:
             arrived.setdefault(turn[AT["task"]], []).append(turn)
         gone = list(gone)
@@ -197,12 +199,12 @@ class LiveEngine:
             self.evicted += over
         return fed
 
-    def renew(self, tasks: Collection[str]) -> list[Turn]:
+    def renew(self, tasks: Collection[str]) -> list[TurnTuple]:
         """Forget the turns of tasks, all of which come next; return the decisions of persons.
 
         Their events are known, so that those that come again are sent as moved.
         """
-        decisions: list[Turn] = []
+        decisions: list[TurnTuple] = []
         for name in tasks:
             before, self._tasks[name] = self._tasks[name], LiveTask.of(TaskState(name))
             self._tasks[name].emitted_elsewhere.update(before.emitted_ever)
@@ -249,12 +251,12 @@ class LiveEngine:
             del self._awake[name]
             turns.rest()
 
-    def _moved(self, moves: Sequence[Move], fed: Fed) -> list[Turn]:
+    def _moved(self, moves: Sequence[Move], fed: Fed) -> list[TurnTuple]:
         """Prepare tasks for turns that move between them; return decisions that move too.
 
         A task that all turns leave is dropped.
         """
-        decisions: list[Turn] = []
+        decisions: list[TurnTuple] = []
         for name, mine in by_task(moves).items():
             left = self._tasks[name]
             self._touch(dict.fromkeys(move.after for move in mine))
@@ -269,7 +271,7 @@ class LiveEngine:
     def _part(
         self,
         name: str,
-        new: list[Turn],
+        new: list[TurnTuple],
         gone: list[TurnKey],
         fires: Collection[tuple[str, ...]],
         fed: Fed,
@@ -290,7 +292,7 @@ class LiveEngine:
         if changed is None:
             return None
         begin, since = task.go_back(changed)
-        task.judged = waiting
+        task.evaluated = waiting
         may_fire, resets = task.turns.look(begin, self._watch)
         longest_ns = task.longest_ns(self._watch)
         asked = [each for each in may_fire if longest_ns >= self._least_ns.get(each, 0)]
@@ -298,8 +300,8 @@ class LiveEngine:
             fed.states.append(since.state)
             task.settle(settling, self._watch)
             return None
-        size = max(GROUP_TURNS, -(-(task.judged - begin) // GROUPS_MAX))
-        borders = [*range(begin, task.judged, size), task.judged]
+        size = max(GROUP_TURNS, -(-(task.evaluated - begin) // GROUPS_MAX))
+        borders = [*range(begin, task.evaluated, size), task.evaluated]
         groups = [_Group(*ends, Happened([], [])) for ends in pairwise(borders)]
         reader = HeldRows([task.turns], [0])
         for place, reason in resets:
@@ -316,14 +318,15 @@ class LiveEngine:
         asked = sorted(set[int]().union(*(part.asked for part in parts)))
         every = [self._forms[place] for place in asked]
         held, since = [part.task.turns for part in parts], [0] * len(parts)
-        if all(forms.lookback == 1 for forms in every):  # So does a limit of a long task.
+        # So does a limit of a long task; a model is looked up in earlier turns.
+        if all(forms.lookback == 1 for forms in every) and not self._names_models:
             since = [part.task.turns.settled + part.groups[0].begin for part in parts]
         reader = HeldRows(held, since)
         ends = [*accumulate(len(turns) - begin for turns, begin in zip(held, since, strict=True))]
         fresh = np.zeros((max(len(part.groups) for part in parts), ends[-1]), dtype=np.bool_)
         over = np.zeros(ends[-1], dtype=np.bool_)  # Turns of tasks with a budget that fires.
         for part, end in zip(parts, ends, strict=True):
-            first = end - part.task.judged
+            first = end - part.task.evaluated
             if self.ledger.fires(part.task.name):
                 over[first + part.groups[0].begin : end] = True
             for rows, group in zip(fresh, part.groups, strict=False):
@@ -360,11 +363,7 @@ class LiveEngine:
         gate, gate_before = task.now.state.gate, before.state.gate
         opened = gate.id if gate and gate != gate_before else None
         sent = task.emitted
-        new = {
-            each.id: each
-            for each in every
-            if each.gate == opened or sent.get(each.id) != each.agent
-        }
+        new = {e.id: e for e in every if e.gate == opened or sent.get(e.id) != e.agent}
         moved = {key for key in new if key in task.emitted_elsewhere or key in sent}
         sent |= {key: event.agent for key, event in new.items()}
         events = list(new.values())

@@ -13,7 +13,7 @@ from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.trace_buffer import Move, TraceBuffer, TurnNews, always
 from looptrace.analyzer.schema.spans import SpanRow, span_rows
-from looptrace.analyzer.schema.turns import AT, Turn, TurnKey
+from looptrace.analyzer.schema.turns import AT, TurnKey, TurnTuple
 
 
 class LiveSpans:
@@ -37,20 +37,20 @@ class LiveSpans:
         self.log_events = LogEvents()
         self._replays = False
 
-    def take(self, spans: pl.DataFrame) -> tuple[Sequence[Turn], Fed]:
+    def take(self, spans: pl.DataFrame) -> tuple[Sequence[TurnTuple], Fed]:
         """Take spans (`SPAN_SCHEMA`) that ended; return turns with news, and their results."""
         return self.take_rows(span_rows(spans))
 
     def take_rows(
         self, spans: Sequence[SpanRow], above: Iterable[SpanRow] = ()
-    ) -> tuple[Sequence[Turn], Fed]:
+    ) -> tuple[Sequence[TurnTuple], Fed]:
         """Take spans as `take` does; no table is made of them, which takes longer for a few.
 
         Spans `above` are still open; they only give values that the other spans inherit.
         """
         return self._fed(self.traces.take(self.log_events.joined(spans), above))
 
-    def rest(self) -> tuple[Sequence[Turn], Fed]:
+    def rest(self) -> tuple[Sequence[TurnTuple], Fed]:
         """Take the turns that waited for spans that will no longer come."""
         return self._fed(self.traces.rest())
 
@@ -72,14 +72,14 @@ class LiveSpans:
         gone = [each for each in news.gone if each[0] not in held]
         return self.engine.take([*decisions, *turns], gone, news.moves)
 
-    def replay(self, parts: Iterable[pl.DataFrame]) -> list[Turn]:
+    def replay(self, parts: Iterable[pl.DataFrame]) -> list[TurnTuple]:
         """Take all spans of tasks that the engine has not seen; return the turns of them all.
 
         The caller feeds the turns, with what else it knows about their tasks.
         """
         self._replays = True
         try:
-            turns: dict[tuple[str, TurnKey], Turn] = {}
+            turns: dict[tuple[str, TurnKey], TurnTuple] = {}
             for part in parts:
                 news = self.know(part)
                 for lost in news.gone:
@@ -105,5 +105,5 @@ class LiveSpans:
         """Take turns that do not come from spans."""
         return self.engine.feed(turns)
 
-    def _fed(self, news: TurnNews) -> tuple[Sequence[Turn], Fed]:
+    def _fed(self, news: TurnNews) -> tuple[Sequence[TurnTuple], Fed]:
         return news.turns, self.engine.take(*news)

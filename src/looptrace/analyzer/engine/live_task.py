@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
+from looptrace import semconv
 from looptrace._core import LiveTurns, LiveWatch
 from looptrace.analyzer.detect.stretches import Stretch
+from looptrace.analyzer.detect.times import LONG_S
 from looptrace.analyzer.engine.live_moments import Passage, Standing, still_open
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import EVENTS_KEPT_MAX, TaskState
 from looptrace.analyzer.normalize.trace_buffer import Move
-from looptrace.analyzer.schema.turns import AT, STEP_SPREAD_S, TURN_KEY, Turn, TurnKey
+from looptrace.analyzer.schema.turns import AT, STEP_SPREAD_S, TURN_KEY, TurnKey, TurnTuple
 from looptrace.bounded_dict import BoundedDict
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -28,11 +30,10 @@ STEPS_KEPT_MAX = 1_000
 WAITING_MAX = 5_000
 # If a task has turns of more traces, it is not known whether all of them have moved on.
 TRACES_KEPT_MAX = 100
-# Turns of fewer seconds are not remembered as long ones.
-LONG_S = 60
 # Turns are settled, and those that no rule looks back on dropped, so many at a time.
 SETTLED_AT_ONCE = 8
 
+_end_of = itemgetter(AT["end_ns"])
 key_of = itemgetter(*(AT[name] for name in TURN_KEY))
 
 
@@ -52,7 +53,7 @@ class LiveTask:
     settled: Standing  # after the turns that can no longer move
     now: Standing  # after all turns
     turns: LiveTurns = field(default_factory=LiveTurns)
-    judged: int = 0  # turns that may move and are part of `now`
+    evaluated: int = 0  # turns that may move and are part of `now`
     groups: list[Group] = field(default_factory=list)  # those of them where something happened
     ended: list[Stretch] = field(default_factory=list)
     ended_now: list[Stretch] = field(default_factory=list)  # by turns that may still move
@@ -61,12 +62,13 @@ class LiveTask:
     emitted_before: BoundedDict[str, None] | None = None  # ids of settled turns
     emitted_elsewhere: dict[str, None] = field(default_factory=dict)  # ids, in the task before
     traces: dict[str, None] = field(default_factory=dict)  # the first traces with turns here
-    decisions: list[Turn] = field(default_factory=list)  # turns in which a person has decided
-    # The state with a gate that people were told of, and whose turn says something else by now: a
-    # call that had no answer got one.
+    decisions: list[TurnTuple] = field(default_factory=list)  # turns in which a person has decided
+    # The state with a published gate whose turn has changed since: a call got its answer.
     kept: TaskState | None = None
-    # The end and the duration of turns that may move, or ended shortly before.
+    # The end and the duration of turns that may move, or ended shortly before; that of the pause
+    # before a turn, if it is longer.
     lasted_ns: list[tuple[int, int]] = field(default_factory=list)
+    last_ns: int = 0  # the last end of its turns
     recalled: bool = False  # whether its state was recalled from before its turns
 
     @classmethod
@@ -75,19 +77,22 @@ class LiveTask:
         standing = Standing({}, state)
         return cls(state.task, standing, standing, recalled=recalled)
 
-    def note(self, new: Sequence[Turn]) -> None:
-        """Note the traces of new turns, those that took long, and the decisions of persons."""
-        for turn in new:
-            end_ns, took_ns = turn[AT["end_ns"]], turn[AT["end_ns"]] - turn[AT["start_ns"]]
-            if took_ns >= LONG_S * NS_PER_S:
-                self.lasted_ns.append((end_ns, took_ns))
+    def note(self, new: Sequence[TurnTuple]) -> None:
+        """Note the traces of new turns, long turns and pauses, and the decisions of persons."""
+        for turn in sorted(new, key=_end_of) if len(new) > 1 else new:
+            start_ns, end_ns = turn[AT["start_ns"]], turn[AT["end_ns"]]
+            lasted_ns = end_ns - min(start_ns, self.last_ns or start_ns)
+            if lasted_ns >= LONG_S * NS_PER_S:
+                self.lasted_ns.append((end_ns, lasted_ns))
+            if turn[AT["name"]] != semconv.SILENT:  # It goes when its agent does something.
+                self.last_ns = max(self.last_ns, end_ns)
             if len(self.traces) <= TRACES_KEPT_MAX:
                 self.traces[turn[AT["trace_id"]]] = None
             if turn[AT["kind"]] == "user" and turn[AT["name"]] is not None:
                 self.decisions.append(turn)
 
     def longest_ns(self, watch: LiveWatch) -> int:
-        """Return how long the longest turn that may still move took; short ones are not counted."""
+        """Return the length of the longest turn or pause that may still move; 0 of short ones."""
         if not self.lasted_ns:
             return 0
         since_ns = self.turns.settled_ns(watch) - HORIZON_S * NS_PER_S
@@ -100,7 +105,7 @@ class LiveTask:
 
         Return the place of the first turn to be evaluated, and how the task stood before it.
         """
-        if begin == self.judged:
+        if begin == self.evaluated:
             return begin, self.now
         begin = min([group.begin for group in self.groups if group.end > begin] + [begin])
         self.groups = [group for group in self.groups if group.end <= begin]
@@ -136,7 +141,7 @@ class LiveTask:
         del self.ended_now[: len(ended)]  # The first of them, as groups are in order.
         ends = {loop.key for loop in over}
         self.now = self.now.without(ends)
-        self.judged -= count
+        self.evaluated -= count
         self.groups = [
             Group(
                 begin - count, end - count, passed._replace(standing=passed.standing.without(ends))
@@ -158,7 +163,7 @@ class LiveTask:
         before = self.emitted_before or ()
         return dict.fromkeys((*before, *self.emitted_elsewhere, *self.emitted))
 
-    def decisions_for(self, moves: Sequence[Move]) -> Iterator[Turn]:
+    def decisions_for(self, moves: Sequence[Move]) -> Iterator[TurnTuple]:
         """Yield the decisions of persons, as turns of the task that these turns move to."""
         moved: set[TurnKey] = {key for move in moves for key in move.keys}
         for turn in self.decisions:

@@ -6,7 +6,7 @@ The core counts turns, keeps them in order, and says which rules may fire at the
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate, chain
 from operator import itemgetter
 from typing import Any
@@ -40,6 +40,9 @@ _ROW = np.dtype(
 # With more rows than fit into a processor's cache, columns are read faster one by one.
 _FEW_ROWS = 1_000
 
+# A lane of no rule: it keeps the last response of each agent, which names the model of its calls.
+_LAST_RESPONSES = (("model",), "agent", "twin", (), "resets_seen", 2)
+
 # What a loop keeps of a turn: columns that are the same for the whole turn, and what is counted.
 _KEPT = LoopRow.__struct_fields__
 _COUNTED = ("epoch", "resets_seen", "turn", *(name for name in _KEPT if "_tokens_" in name))
@@ -56,7 +59,7 @@ def watch_of(rule_set: RuleSet, limits: tuple[int, int, int, int, int]) -> LiveW
     lookbacks: dict[Any, int] = {}
     for forms in every:
         lookbacks[forms.lane] = max(lookbacks.get(forms.lane, 1), forms.lookback)
-    lanes = [
+    lanes: list[tuple[Any, ...]] = [
         (
             spec.kinds,
             None if spec.by == "task" else spec.by,
@@ -74,8 +77,15 @@ def watch_of(rule_set: RuleSet, limits: tuple[int, int, int, int, int]) -> LiveW
         # What means the same need not have come before in the same words.
         for needs in [ALWAYS if rule_set.meaning and rule.compares_meaning else rule.needs]
     ]
+    if names_models(rule_set):
+        lanes.append(_LAST_RESPONSES)
     names = (TURN_SCHEMA.names(), _SAME, [*kinds_read(every)])
     return LiveWatch(rule_set.counting.compiled, names, lanes, bounds, limits)
+
+
+def names_models(rule_set: RuleSet) -> bool:
+    """Return whether an override is for the turns of a model."""
+    return any(override.model is not None for override in rule_set.overrides)
 
 
 class HeldRows:
@@ -160,8 +170,11 @@ def seen_of(
     if times:
         rows = reader.all()
         start_ns = np.array([row.start_ns for row in rows], dtype=np.int64)
-        names = pl.Series([row.name for row in rows], dtype=pl.String)
-        columns["timed"] = times_of(task, start_ns, columns["end_ns"], names)
+        texts = (
+            pl.Series([row.name for row in rows], dtype=pl.String),
+            pl.Series([row.trace_id for row in rows], dtype=pl.String),
+        )
+        columns["timed"] = times_of(task, start_ns, columns["end_ns"], *texts)
     return Seen(Turns(task=task, **columns), fits)
 
 
@@ -179,10 +192,22 @@ def _fits(rows: Sequence[LoopRow], table: Any, override: Override) -> Flags:
     """Mark the turns that an override is for; an unknown value of a turn fits none."""
     fits = np.ones(len(rows), dtype=np.bool_)
     for selector, value in override.selectors.items():
-        if selector == "tool":
+        if selector == "model":
+            fits &= np.array([model == value for model in _models(rows)])
+        elif selector == "tool":
             fits &= np.array([row.kind == "tool" and row.name == value for row in rows])
         elif selector == "signature":
             fits &= np.array([row.sign == value for row in rows])
         else:
             fits &= table[selector] == _core.code_of(value)
     return fits
+
+
+def _models(rows: Sequence[LoopRow]) -> Iterator[str | None]:
+    """Yield the model of each turn; a response without a name ends that of its agent's others."""
+    last: dict[tuple[str, int, str], str | None] = {}
+    for row in rows:
+        of = (row.task, row.resets_seen, row.agent)
+        if row.kind == "model":
+            last[of] = row.name
+        yield last.get(of)

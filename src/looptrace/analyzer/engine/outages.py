@@ -54,7 +54,7 @@ class OutageSettings:
 DEFAULT = OutageSettings()
 
 
-Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
+FrameT = TypeVar("FrameT", pl.DataFrame, pl.LazyFrame)
 
 # The columns that `with_outages` reads from the turns of an analysis, and the filter.
 IS_CALL = pl.col("kind") == "tool"
@@ -146,7 +146,7 @@ _IS_SHARED = (
 )
 
 
-def failures_of(turns: Frame) -> Frame:
+def failures_of(turns: FrameT) -> FrameT:
     """Return the failures (`SharedFailure`) of turns (`TURN_SCHEMA`) that can make an outage."""
     return turns.filter(_IS_SHARED).select(SharedFailure._fields)
 
@@ -227,10 +227,10 @@ def with_outages(
     )
 
 
-_Call = tuple[int, str, str | None]  # turn, agent, and the outage that the failure belongs to
+_OutageCall = tuple[int, str, str | None]  # turn, agent, and the outage that the failure belongs to
 
 
-def _calls(turns: pl.DataFrame, outages: Sequence[Outage]) -> dict[str, list[_Call]]:
+def _calls(turns: pl.DataFrame, outages: Sequence[Outage]) -> dict[str, list[_OutageCall]]:
     """Return the calls of each task that an outage affected, in order."""
     spans: dict[str, list[Outage]] = {}
     for outage in outages:
@@ -238,7 +238,7 @@ def _calls(turns: pl.DataFrame, outages: Sequence[Outage]) -> dict[str, list[_Ca
     met = {session for outage in outages for session in outage.sessions}
     tasks = turns.filter(pl.col("session").is_in(met))["task"].unique()
     calls = turns.filter(IS_CALL & pl.col("task").is_in(tasks.implode()))
-    by_task: dict[str, list[_Call]] = {}
+    by_task: dict[str, list[_OutageCall]] = {}
     asked = ("task", "turn", "agent", "signature", "end_ns")
     for task, turn, agent, signature, end_ns in calls.select(asked).iter_rows():
         mine = (o.id for o in spans.get(signature, ()) if o.first_ns <= end_ns <= o.last_ns)
@@ -246,7 +246,7 @@ def _calls(turns: pl.DataFrame, outages: Sequence[Outage]) -> dict[str, list[_Ca
     return by_task
 
 
-def _explaining(finding: Finding, calls: dict[str, list[_Call]]) -> set[str]:
+def _explaining(finding: Finding, calls: dict[str, list[_OutageCall]]) -> set[str]:
     """Return the outages that explain a finding; none if one of its calls is not part of them."""
     if finding.attempts * finding.period > len(finding.turns):
         return set()  # Its attempts count from the start of its task, long before.

@@ -98,7 +98,7 @@ class GateEvent:
 
     @property
     def is_left_alone(self) -> bool:
-        """Whether neither the agent nor people are told of it: its task is left alone."""
+        """Whether the event is sent to nobody, because its task is left alone."""
         return self.type == "loop_detected" and self.action is None
 
 

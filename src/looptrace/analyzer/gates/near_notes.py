@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
+from threading import Lock
 from typing import Any
 
 from looptrace.analyzer.gates.events import GateEvent
@@ -40,12 +41,24 @@ def distances(text: str, others: Sequence[str]) -> dict[int, float]:
     A distance is 0 for the same words and 1 for none in common. The nearest comes first. There is
     none for fewer than `TEXTS_MIN`, and where scikit-learn is not installed.
     """
-    if len(others) < TEXTS_MIN or not text.strip() or find_spec("sklearn") is None:
+    if not text.strip() or (fitted := read_texts(others)) is None:
         return {}
-    vectors, neighbours = _fitted(tuple(others))
+    vectors, neighbours = fitted
     found, places = neighbours.kneighbors(vectors.transform([text]))
     near = zip(places[0].tolist(), found[0].round(_DIGITS).tolist(), strict=True)
     return {place: abs(distance) for place, distance in near if distance <= DISTANCE_MAX}
+
+
+def read_texts(texts: Sequence[str]) -> tuple[Any, Any] | None:
+    """Return what compares texts, or None as for `distances`; it is kept for the next call."""
+    if len(texts) < TEXTS_MIN or find_spec("sklearn") is None:
+        return None
+    with _READING:
+        return _fitted(tuple(texts))
+
+
+# Who needs the same texts meanwhile waits, and reads them not once more.
+_READING = Lock()
 
 
 @lru_cache(maxsize=1)

@@ -43,21 +43,27 @@ class ResolutionNote:
 
 
 def notes_like(
-    signs: Signs, notes: Iterable[tuple[ResolutionNote, Signs]], meaning: Meaning | None
+    signs: Signs,
+    notes: Iterable[tuple[ResolutionNote, Signs]],
+    meaning: Meaning | None,
+    gate: str = "",
 ) -> list[ResolutionNote]:
-    """Return the notes on loops similar to one, the most similar first.
+    """Return the notes on loops similar to that of a gate, the most similar first.
+
+    A note on the gate itself is left out; its words count for what is near, as for every gate.
 
     After those of the same signature come those in the nearest words, whatever else they share.
     """
     every = [(note, theirs, likeness(signs, theirs, meaning)) for note, theirs in notes]
     near = distances(signs.words, [theirs.words for _, theirs, _ in every])
-    only_near = [place for place in near if every[place][2] is None][:NEAR_MAX]
+    others = {place for place, (note, *_) in enumerate(every) if note.gate != gate}
+    only_near = [place for place in near if place in others and every[place][2] is None][:NEAR_MAX]
     found = [
         replace(
             note, likeness=like or "words", distance=None if like == "same" else near.get(place)
         )
         for place, (note, _, like) in enumerate(every)
-        if like or place in only_near
+        if place in others and (like or place in only_near)
     ]
     return sorted(found, key=_rank)
 

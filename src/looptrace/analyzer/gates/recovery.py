@@ -41,8 +41,8 @@ class Recovery:
         0.0,
         ge=0,
         le=0.5,
-        doc="Share of tasks that are left alone, for comparison: they are told nothing and have no "
-        "gates, except those of limits.",
+        doc="Share of tasks that are left alone, for comparison: without directives, and "
+        "without gates except those of limits.",
     )
     history_max: int = setting(
         10, ge=1, le=100, doc="Last failures of a task that its state and its gates keep."

@@ -1,4 +1,4 @@
-"""Silences: gates of which webhooks hear nothing for a while; their agents are told as ever."""
+"""Silences: gates that are not sent to webhooks for a while; their agents get them as ever."""
 
 from __future__ import annotations
 

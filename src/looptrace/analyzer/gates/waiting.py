@@ -102,10 +102,10 @@ class Waiting:
     """
 
     remind_minutes: int = setting(
-        0, ge=0, le=MINUTES_MAX, doc="Minutes until webhooks are told again; 0 for never."
+        0, ge=0, le=MINUTES_MAX, doc="Minutes until webhooks are notified again; 0 for never."
     )
     escalate_minutes: int = setting(
-        0, ge=0, le=MINUTES_MAX, doc="Minutes until others are told; 0 for never."
+        0, ge=0, le=MINUTES_MAX, doc="Minutes until others are notified; 0 for never."
     )
     escalate_to: Annotated[
         tuple[Name, ...],

@@ -17,7 +17,7 @@ from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness
 from looptrace.analyzer.fingerprint.fingerprints import policy_of
 from looptrace.analyzer.normalize.understanding import Understood, understood_of
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.analyzer.schema.turns import TURN_SCHEMA, Turn, TurnKey
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, TurnKey, TurnTuple
 
 # Characters of spans that are held for all traces. Beyond this, the traces touched longest ago go.
 # An agent's trace has about 50,000.
@@ -38,7 +38,7 @@ class Move(NamedTuple):
 class TurnNews(NamedTuple):
     """What spans brought: turns with news, and turns that a task no longer has."""
 
-    turns: Sequence[Turn]  # neither ordered nor numbered
+    turns: Sequence[TurnTuple]  # neither ordered nor numbered
     gone: Sequence[tuple[str, TurnKey]]  # each with its task
     moves: Sequence[Move]  # their turns are in `turns` and in `gone`
 

@@ -25,6 +25,7 @@ from looptrace.analyzer.report.wording import (
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.tuning.backtest import Backtest, BacktestRow, Opened, Spent, Total
+from looptrace.analyzer.tuning.exceptions import Trial
 from looptrace.rules.contract import ACTIONS
 
 SCHEMA = 1
@@ -36,6 +37,7 @@ NO_PRICES = "Costs in money need prices: --prices FILE, or --prices genai-prices
 
 # A reader needs no more models; the JSON has all of them.
 _MODELS_SHOWN_MAX = 10
+_TASKS_SHOWN_MAX = 5
 # Fewer than a float has, so that sums in JSON look exact.
 _INDENT_COLUMNS = 2
 _GAP_COLUMNS = 2
@@ -214,3 +216,14 @@ def _print_pair(left: Sequence[str], right: Sequence[str], console: Console) -> 
         line = Text(" " * _INDENT_COLUMNS) + a + b
         line.rstrip()
         console.print(line)
+
+
+def trial_remarks(trial: Trial, days: int) -> list[str]:
+    """Return the trial of exceptions over some days in words, a line each."""
+    over = f"Tried over {counted(days, 'day')} and {counted(trial.tasks, 'task')}:"
+    ended = f"{trial.own_ended} of {counted(trial.own, 'gate')} of this loop would not open,"
+    others = f"and {len(trial.others_ended)} of {counted(trial.others, 'other gate')}."
+    shown = [plain(task, NAME_LENGTH_MAX) for task in trial.others_ended[:_TASKS_SHOWN_MAX]]
+    if more := len(trial.others_ended) - len(shown):
+        shown.append(f"{more} more")
+    return [f"{over} {ended} {others}", *([f"The others: {', '.join(shown)}."] if shown else [])]

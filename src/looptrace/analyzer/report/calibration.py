@@ -9,6 +9,7 @@ from rich.table import Table
 
 from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, counted
 from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.text.times import utc_s
 from looptrace.analyzer.tuning.calibrate import FINISHED_AFTER_S, TASKS_MIN, Calibration
 from looptrace.analyzer.tuning.certificates import Certificate
 from looptrace.analyzer.tuning.drift import EVIDENCE_MAX, PromiseTest
@@ -143,22 +144,37 @@ def _rivals(limit: Limit) -> str:
     return f"A model would save {there} where the counter saves {here}: it is not used."
 
 
-def print_tests(tests: Sequence[PromiseTest], console: Console) -> None:
-    """Print whether the promises of the learned limits in force still hold."""
-    _print_lines([test_text(each) for each in tests], console)
+def print_tests(
+    tests: Sequence[PromiseTest], withdrawn: Sequence[tuple[int, str]], console: Console
+) -> None:
+    """Print whether the promises of the learned limits in force still hold.
+
+    `withdrawn` are those that a server withdrew, when and why.
+    """
+    lines = [
+        f"{why}: the server withdrew the promise on {utc_s(at_ns)}, and its limit only warns. "
+        "--write makes it a warning in the settings, too."
+        for at_ns, why in withdrawn
+    ]
+    _print_lines([*lines, *(test_text(each) for each in tests)], console)
 
 
-def test_text(test: PromiseTest) -> str:
+def seen_text(test: PromiseTest) -> str:
     """Return in words what the runs say that a learned limit spared."""
     names = [plain(name, NAME_LENGTH_MAX) for name in test.override.selectors.values()]
     promised = test.rule.ladder[-1].lost_percent
     most = f"more than {_EVIDENCE_SHOWN_MAX:,}"
     evidence = f"{test.evidence:.1f}" if test.evidence <= _EVIDENCE_SHOWN_MAX else most
-    seen = (
+    return (
         f"{' / '.join(names) or 'all runs'}: of {counted(test.solved, 'solved run')} that the "
         f"limit of {test.rule.name} spared, {test.beyond:,} had gone beyond it; it promised "
         f"{promised:g} %. The evidence against that was {evidence} to 1"
     )
+
+
+def test_text(test: PromiseTest) -> str:
+    """Return in words whether the promise of a learned limit still holds."""
+    seen = seen_text(test)
     if test.is_withdrawn:
         return f"{seen}: the promise is withdrawn. --write makes the limit a warning."
     return f"{seen}, and {EVIDENCE_MAX:.0f} to 1 would withdraw it."

@@ -37,7 +37,7 @@ NOTES_MAX = 10
 TEXT_LENGTH_MAX = 500
 DONE_LENGTH_MAX = 300
 
-Role = Literal["first", "repeat", "between"]
+TurnRole = Literal["first", "repeat", "between"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Iteration:
 
     left_out: int  # turns before this one that are left out
     turn: int | None
-    role: Role
+    role: TurnRole
     agent: str
     kind: str
     label: str
@@ -160,7 +160,7 @@ def escalation_of(
     )
 
 
-def _iterations(loop: pl.DataFrame, roles: dict[int, Role]) -> tuple[Iteration, ...]:
+def _iterations(loop: pl.DataFrame, roles: dict[int, TurnRole]) -> tuple[Iteration, ...]:
     """Return the first turns, the last, and some of the middle, preferring those of the loop."""
     in_loop = loop["turn"].is_in(list(roles)) & loop.select(~IS_USER).to_series()
     chosen = _chosen(loop.height, in_loop.arg_true().to_list())
@@ -178,7 +178,7 @@ def _chosen(height: int, in_loop: Sequence[int]) -> list[int]:
     return [*range(_HEAD_MAX), *sorted(spread), *range(tail, height)]
 
 
-def _iteration(row: dict[str, Any], roles: dict[int, Role], left_out: int) -> Iteration:
+def _iteration(row: dict[str, Any], roles: dict[int, TurnRole], left_out: int) -> Iteration:
     is_user = row["kind"] == "user"
     outcome = (row["error"] if row["failed"] else None) or row["result"]
     return Iteration(

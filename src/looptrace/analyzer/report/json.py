@@ -1,4 +1,4 @@
-"""The report for machines, as `docs/json-schema.md` describes it."""
+"""The report for machines, as `docs/findings.schema.json` describes it."""
 
 from __future__ import annotations
 

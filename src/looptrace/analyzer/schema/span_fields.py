@@ -57,6 +57,7 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
     shape: Shape | None  # of a span without a kind, and of a step, which may be no call
     session: str | None
     connection: str | None  # of a client to a server, both of which may write it
+    user_id: str | None
     task: str | None
     task_parent: str | None
     task_kind: str | None
@@ -79,7 +80,8 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
     stacktrace: str | None  # of the failure, else the text that its message comes from
     given: tuple[Message, ...] | None
     answer: tuple[Message, ...] | None
-    finish_reason: str | None  # why a model stopped, like the next seven fields
+    finish_reason: str | None  # why a model stopped, like the next eight fields
+    service_tier: str | None  # in lower case
     compacted: bool | None
     input_tokens: int | None  # all, like the output; the next three are parts
     output_tokens: int | None

@@ -18,6 +18,7 @@ class Turn:
     call_id: str | None
     turn: int
     kind: Kind
+    user_id: str | None
     agent: str
     name: str | None
     phase: str | None
@@ -39,6 +40,7 @@ class Turn:
     start_ns: int
     end_ns: int
     finish_reason: str | None
+    service_tier: str | None
     compacted: bool | None
     input_tokens: int | None
     output_tokens: int | None

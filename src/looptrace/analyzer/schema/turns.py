@@ -31,6 +31,7 @@ TURN_COLUMNS = (
         "turn", pl.UInt32(), "turns", "1, 2, 3, ... of the task; a message has the turn's before"
     ),
     Column("kind", pl.Enum(KINDS), "name", f"what the turn is: {', '.join(KINDS)}"),
+    Column("user_id", _TEXT, "id", "user for whom the agent works", _UNTOLD),
     Column("agent", _TEXT, "name", 'agent that took the turn; "" where none is named'),
     Column("name", _TEXT, "name", "tool, model, agent handed to, or status of an attempt", _UNTOLD),
     Column("phase", _TEXT, "name", "declared phase", _UNTOLD),
@@ -87,6 +88,13 @@ TURN_COLUMNS = (
         _UNTOLD,
     ),
     Column(
+        "service_tier",
+        _TEXT,
+        "name",
+        "tier of the service that answered, in its word: batch, flex, priority",
+        _UNTOLD,
+    ),
+    Column(
         "compacted",
         pl.Boolean(),
         "flag",
@@ -129,7 +137,7 @@ MONEY_COLUMN = Column(
 TURN_SCHEMA = schema_of(TURN_COLUMNS)
 
 
-Turn = tuple[Any, ...]  # a row of `TURN_SCHEMA`
+TurnTuple = tuple[Any, ...]  # a row of `TURN_SCHEMA`
 TurnKey = tuple[str | None, ...]  # `TURN_KEY`
 # All tokens of a response, and those that are parts of them.
 TOKEN_COLUMNS = (

@@ -20,7 +20,9 @@ from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.gates.waiting import Waiting
 from looptrace.analyzer.settings.judge import ChatSettings
+from looptrace.analyzer.settings.outcomes.sources import OutcomeSources
 from looptrace.analyzer.settings.page import PageSettings
+from looptrace.analyzer.settings.prices import PriceTable
 from looptrace.analyzer.settings.profiles import DEFAULT_PROFILE, LADDER, PROFILES
 from looptrace.analyzer.settings.server_limits import Limits, ServiceRetention
 from looptrace.analyzer.settings.shards import ShardSettings
@@ -60,8 +62,8 @@ _MASTER = "The master switch; with false no rule runs."
 _DIRECTIVES = "Folder of templates for directives, relative to the file."
 _MODEL = "File of `looptrace calibrate --model` for the rule likely_failure, relative to the file."
 _PRICES = (
-    "Prices of models: a file, relative to this one, or `genai-prices` for the list prices of that "
-    "package; [more](backtest.md#prices)."
+    "Prices of models: a table of your own, or the name of a file with one, relative to this one, "
+    "or `genai-prices` for the list prices of that package; [more](backtest.md#prices)."
 )
 _BUDGETS = (
     "What several tasks may spend together; [more](budgets.md). From 80 % on agents are warned; at "
@@ -100,6 +102,10 @@ _RETENTION = (
     "Services whose spans are kept for longer or for less time than all others. "
     "[More](server.md#how-long-things-are-kept)"
 )
+_OUTCOMES = (
+    "What says whether a run was solved: `calibrate` learns limits by it, and a server tests what "
+    "they promise. [More](calibrate.md)"
+)
 _PAGE = "The page of `looptrace serve`; [more](page.md)."
 _SHARDS = "Several servers that share the sessions; the same on each. [More](scale.md)"
 _ATTRIBUTES = (
@@ -124,6 +130,15 @@ phase = "refine"
 
 [overrides.rules.phase_visits]
 max_visits = 20
+""",
+    "prices": """[prices]
+currency = "EUR"
+
+[prices.models."gpt-4.1*"]
+input_per_million = 1.5
+output_per_million = 6
+cached_per_million = 0.4
+tiers = { batch = 0.5, flex = 0.5 }
 """,
     "phases": """[phases.refine]
 converges_on = "tests_failed"
@@ -161,6 +176,11 @@ session = ["acme.chat"]
 [[attributes.kinds]]
 scope = "acme.llm"
 kind = "model"
+""",
+    "outcomes": """[outcomes]
+evaluation = "correctness=pass"
+attribute = "looptrace.task.outcome=solved"
+decisions = true
 """,
     "page": """[page]
 trace_url = "https://jaeger.example.com/trace/{trace_id}?uiFind={span_id}"
@@ -216,8 +236,8 @@ class RungTable(Struct, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=SPARED_PERCENT_MAX,
-            description="The share of tasks in which that gate only warns, so that `calibrate` can "
-            "test the promise.",
+            description="The share of tasks in which that gate only warns, so that a server and "
+            "`calibrate` can test the promise.",
         ),
     ] = 0
 
@@ -271,7 +291,7 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
             ("profile", Annotated[profile, Meta(description=profiles)], DEFAULT_PROFILE),
             _optional(DIRECTIVES, Name, _DIRECTIVES),
             _optional(MODEL, Name, _MODEL),
-            _optional(PRICES, Name, _PRICES),
+            _optional(PRICES, Name | PriceTable, _PRICES),
             _section("recovery", table_of("Recovery", Recovery, Counting), _RECOVERY),
             _section("persons", table_of("Persons", Persons), _PERSONS),
             _section("outages", table_of("Outages", OutageSettings), _OUTAGES),
@@ -291,6 +311,7 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
             _listed(
                 "retention", table_of("Retention", ServiceRetention), RETENTION_MAX, _RETENTION
             ),
+            _section("outcomes", table_of("Outcomes", OutcomeSources), _OUTCOMES),
             _section("page", table_of("Page", PageSettings), _PAGE),
             _section("shards", table_of("Shards", ShardSettings), _SHARDS),
             _section("server", table_of("Server", Limits), _SERVER),

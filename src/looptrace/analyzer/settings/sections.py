@@ -54,7 +54,9 @@ from looptrace.analyzer.settings.file_tables import (
     file_table,
 )
 from looptrace.analyzer.settings.judge import ChatSettings
+from looptrace.analyzer.settings.outcomes.sources import OutcomeSources
 from looptrace.analyzer.settings.page import PageSettings
+from looptrace.analyzer.settings.prices import PriceTable
 from looptrace.analyzer.settings.profiles import (
     DEFAULT_PROFILE,
     PROFILES,
@@ -109,6 +111,7 @@ class Settings:
     shards: ShardSettings = field(default_factory=ShardSettings)
     server: Limits = field(default_factory=Limits)
     outages: OutageSettings = field(default_factory=OutageSettings)
+    outcomes: OutcomeSources = field(default_factory=OutcomeSources)
     judge: ChatSettings | None = None
     model_file: str = ""  # of one's own, for the rule likely_failure
     prices_file: str = ""
@@ -181,12 +184,7 @@ def _settings(top: Node, file: Any, beside: Path, errors: Errors) -> Settings:
     counting = Counting(converging=phases, persons=persons, prices=table, **pauses)
     meaning = errors.tried(lambda: _meaning(top, file.meaning), None)
     rule_set = RuleSet(rules, overrides, counting, meaning)
-    sameness = Sameness(
-        _tools(top.at("tools"), file.tools, errors),
-        _masks(top.at("masks"), file.masks, errors),
-        Results(**stated(top.at("results", {}), file.results)),
-        Sessions(**stated(top.at("sessions", {}), file.sessions)),
-    )
+    sameness = _sameness(top, file, errors)
     dialects = _dialects(top.at("attributes", {}), file.attributes, errors)
     budgets = errors.tried(lambda: _budgets(top, file, table), Budgets())
     page = errors.tried(lambda: _made(top, "page", PageSettings, file.page), PageSettings())
@@ -203,9 +201,21 @@ def _settings(top: Node, file: Any, beside: Path, errors: Errors) -> Settings:
         ),
         server=Limits(**stated(top.at("server", {}), file.server)),
         outages=OutageSettings(**stated(top.at("outages", {}), file.outages)),
+        outcomes=errors.tried(
+            lambda: _made(top, "outcomes", OutcomeSources, file.outcomes), OutcomeSources()
+        ),
         judge=errors.tried(lambda: _judge(top, file.judge), None),
         model_file=model_file,
         prices_file=prices_file,
+    )
+
+
+def _sameness(top: Node, file: Any, errors: Errors) -> Sameness:
+    return Sameness(
+        _tools(top.at("tools"), file.tools, errors),
+        _masks(top.at("masks"), file.masks, errors),
+        Results(**stated(top.at("results", {}), file.results)),
+        Sessions(**stated(top.at("sessions", {}), file.sessions)),
     )
 
 
@@ -332,10 +342,14 @@ def _check_model(
         errors.add(top.error(f"rules.{LikelyFailure.name} {why}"))
 
 
-def _prices(top: Node, file: str | UnsetType, beside: Path) -> tuple[str, Prices | None]:
-    """Read the prices of models; the path of a file is relative to the settings."""
+def _prices(
+    top: Node, file: str | PriceTable | UnsetType, beside: Path
+) -> tuple[str, Prices | None]:
+    """Return the prices of models and their file, whose path is relative to the settings."""
     if file is UNSET:
         return "", None
+    if isinstance(file, PriceTable):
+        return "", prices.of_table(top.at(PRICES), file)
     path = file if file == PACKAGE else str(beside / file)
     try:
         return path, prices.load(path)

@@ -70,6 +70,13 @@ class Limits:
         le=256 * MIB,
         doc="Bytes of such requests; with more they are written at once.",
     )
+    unended_s: int = setting(
+        0,
+        ge=0,
+        le=2_592_000,
+        doc="Seconds without a span after which a run counts as silent, if neither its root nor an "
+        "agent ended after its last call; for agents that do not report open spans. 0 is never.",
+    )
     tasks_max: int = setting(
         10_000,
         ge=1,

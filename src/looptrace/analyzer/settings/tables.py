@@ -131,7 +131,7 @@ def described(kind: Any) -> tuple[Any, dict[str, Any]]:
         declared = [(name, getattr(meta, name)) for meta in metas for name in _META]
         about = {name: value for name, value in declared if value is not None}
     stated = [member for member in _members(kind) if member not in (NoneType, UnsetType)]
-    if stated != [kind]:
+    if len(stated) == 1 and stated != [kind]:
         kind, inner = described(*stated)
         about = inner | about
     return kind, about
@@ -191,7 +191,7 @@ def _culprits(node: Node, kind: Any) -> Iterator[tuple[SettingsError, Keys]]:
     A required value cannot be left out of its table, and no entry out of a list, whose other
     entries would have other numbers: the table or the list is.
     """
-    kind, about = described(kind)
+    kind, about = described(_meant(node, kind))
     wrong = [*_wrong_keys(node, kind), *_wrong_count(node, kind, about)]
     required = (
         {item.encode_name for item in structs.fields(kind) if item.required}
@@ -208,6 +208,15 @@ def _culprits(node: Node, kind: Any) -> Iterator[tuple[SettingsError, Keys]]:
                 for error, keys in _culprits(inner, inner_kind)
             ]
     yield from wrong or [(_wrong_value(node, kind, about), node.keys)]
+
+
+def _meant(node: Node, kind: Any) -> Any:
+    """Return of a text or a table that which a value is meant as; any other type as it is."""
+    one_of = _members(described(kind)[0])
+    if len(one_of) == 1:
+        return kind
+    is_table = isinstance(node.value, dict)
+    return next(each for each in one_of if _is_table(each) == is_table)
 
 
 def _wrong_value(node: Node, kind: Any, about: Mapping[str, Any]) -> SettingsError:

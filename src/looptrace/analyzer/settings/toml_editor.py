@@ -12,10 +12,11 @@ from tomlkit.items import AoT
 
 from looptrace.analyzer.detect.ruleset import SELECTORS, Override, RuleSet
 from looptrace.analyzer.settings.file_tables import ENABLED, MODEL
+from looptrace.analyzer.settings.outcomes.sources import OutcomeSources
 from looptrace.analyzer.settings.profiles import rules_of_profile
 from looptrace.analyzer.settings.sections import Settings, parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
-from looptrace.analyzer.settings.toml_writer import item, values_of_rule
+from looptrace.analyzer.settings.toml_writer import item, values_of, values_of_rule
 from looptrace.errors import LooptraceError
 from looptrace.rules.contract import Rule
 
@@ -54,6 +55,8 @@ def with_override(text: str, name: str, override: Override, said: str) -> str:
     if override.selectors:
         added: Any = item({**override.selectors, "rules": {}})
         _say(added, override.rules, bases)
+        if "overrides" not in document:
+            document.add(tomlkit.nl())
         tables = document.setdefault("overrides", tomlkit.aot())
         _take_out(tables, override)
         tables.append(added)
@@ -82,6 +85,13 @@ def with_model(text: str, model_file: str) -> str:
     """Return the text of a settings file that names a file of a model."""
     document = tomlkit.parse(text)
     document[MODEL] = model_file
+    return tomlkit.dumps(document)
+
+
+def with_outcomes(text: str, outcomes: OutcomeSources) -> str:
+    """Return the text of a settings file that names what says of runs how they ended."""
+    document = tomlkit.parse(text)
+    document["outcomes"] = item(values_of(outcomes))
     return tomlkit.dumps(document)
 
 

@@ -22,6 +22,7 @@ from looptrace.analyzer.settings.file_tables import (
     PRICES,
     file_table,
 )
+from looptrace.analyzer.settings.prices import table_of
 from looptrace.analyzer.settings.profiles import DEFAULT_PROFILE, LADDER, PROFILES
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.tables import Setting, names_of, settings_in
@@ -41,7 +42,7 @@ def toml_of(settings: Settings) -> str:
         "profile": settings.profile,
         DIRECTIVES: settings.directives_dir,
         MODEL: settings.model_file,
-        PRICES: settings.prices_file,
+        PRICES: settings.prices_file or (table_of(settings.prices) if settings.prices else ""),
         "recovery": values_of(settings.policy.recovery) | counting,
         "persons": values_of(rule_set.counting.persons),
         "outages": values_of(settings.outages),
@@ -65,6 +66,7 @@ def toml_of(settings: Settings) -> str:
         "waiting": [values_of(waiting) for waiting in settings.waiting],
         "retention": [values_of(each) for each in settings.retention],
         "attributes": _attributes(settings.policy.dialects.own),
+        "outcomes": values_of(settings.outcomes),
         "page": values_of(settings.page),
         "shards": values_of(settings.shards),
         "server": values_of(settings.server),

@@ -15,7 +15,9 @@ from looptrace.analyzer.text.addresses import URL_CHARS_MAX, address_of
 from looptrace.analyzer.text.names import SECRET, Name
 from looptrace.rules.contract import Action, SettingError, check_bounds, numbers, refuse, setting
 
-Format = Literal["standard", "cloudevents", "slack", "discord", "pagerduty", "alertmanager"]
+Format = Literal[
+    "standard", "cloudevents", "slack", "discord", "teams", "pagerduty", "alertmanager"
+]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 Grouping = Literal["gate", "incident"]
@@ -110,28 +112,28 @@ class Webhook:
     ] = ""
     escalations_only: Annotated[
         bool,
-        Meta(description="Whether it hears only of gates that are passed on to it."),
+        Meta(description="Whether it receives only gates that are escalated to it."),
     ] = False
     group_by: Annotated[
         Grouping,
         Meta(
-            description="`gate` tells of each gate; `incident` tells of the first gate of an "
-            "incident, with the number of those that wait, and of the end of the last one."
+            description="`gate` sends each gate; `incident` sends the first gate of an incident, "
+            "with the number of open ones, and the end of the last one."
         ),
     ] = "gate"
     unless_agent: Annotated[
         tuple[Left, ...],
         Meta(
             max_length=2,
-            description="Gates are not told while their agent has `ended`, or `went_on` without "
-            "asking; they are only listed.",
+            description="Gates are only listed, not sent, while their agent has `ended`, or "
+            "`went_on` without asking.",
         ),
     ] = ("ended",)
     repeat_minutes: int = setting(
         0,
         ge=0,
         le=MINUTES_MAX,
-        doc='With `group_by = "incident"`, minutes until further gates of an incident are told, '
+        doc='With `group_by = "incident"`, minutes until further gates of an incident are sent, '
         "all together; 0 for never.",
     )
     allow_private: Annotated[

@@ -16,6 +16,7 @@
 | `say("words "*20)` | a response that says its words so many times |
 | `say(nothing)` | a response that neither says nor asks for anything; `given` as above |
 | `fail("text")` | a request to the model that fails with this message |
+| `silence()` | a time in which an open agent does nothing; `^900` says how long |
 | `user("text")` | a person steps in, with these words |
 | `prompt("text")` | a message to the agent, of a person or of an orchestrator |
 | `remind("text")` | the same, where it came before in its conversation |
@@ -44,6 +45,7 @@ from typing import Any
 
 import polars as pl
 
+from looptrace import semconv
 from looptrace._core import round_words
 from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.schema.turns import SILENCE, TURN_SCHEMA, numbered
@@ -283,6 +285,9 @@ def _row(turn: WrittenTurn, end_s: int) -> dict[str, Any]:
     if turn.name == "fail":
         error = None if turn.arguments == "?" else turn.arguments.strip('"')
         return row | {"kind": "model", "name": "model", "failed": True, "error": error}
+    if turn.name == "silence":
+        named = {"kind": "model", "name": semconv.SILENT}
+        return row | named | {"finish_reason": semconv.OPEN_REASON}
     if turn.name == "handoff":
         return row | _handoff_columns(turn)
     if turn.name in ("attempt", "switch"):

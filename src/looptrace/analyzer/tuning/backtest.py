@@ -15,7 +15,13 @@ import polars as pl
 
 from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.persons import PERSONS
-from looptrace.analyzer.detect.prices import PRICED_TOKENS, TOKENS_PER_PRICE, Price, Prices
+from looptrace.analyzer.detect.prices import (
+    PRICED_TOKENS,
+    TOKENS_PER_PRICE,
+    Price,
+    Prices,
+    money_parts,
+)
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.fingerprint.fingerprints import compared_by
 from looptrace.analyzer.gates.events import GateCause, GateEvent
@@ -241,11 +247,10 @@ def money_of(responses: pl.DataFrame, prices: Mapping[str, Price]) -> tuple[floa
     `responses` are turns of models.
     """
     money, unpriced = 0.0, Counter[str]()
-    tokens = responses.select("name", pl.col(PRICED_TOKENS).fill_null(0))
-    for name, given, said, cached, written in tokens.iter_rows():
+    tokens = responses.select("name", "service_tier", pl.col(PRICED_TOKENS).fill_null(0))
+    for name, tier, *counts in tokens.iter_rows():
         if (price := prices.get(name)) is None:
             unpriced[name or ""] += 1
         else:
-            parts = (max(given - cached - written, 0), said, cached, written)
-            money += sum(map(mul, parts, price.by_kind)) / TOKENS_PER_PRICE
+            money += sum(map(mul, money_parts(counts), price.by_kind(tier))) / TOKENS_PER_PRICE
     return money, dict(unpriced)

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import starmap
 from math import exp, lgamma, log, log1p
 from operator import attrgetter
@@ -63,7 +64,7 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     problem: str | None = None
 
 
-class Kind(NamedTuple):
+class RunKind(NamedTuple):
     """What runs are alike: the kind of task, the agent and the model; "" where none is named."""
 
     task_kind: str
@@ -86,7 +87,7 @@ class Run:
     """
 
     task: str
-    kind: Kind
+    kind: RunKind
     problem: str
     content: str  # a hash of what its turns show
     solved: bool
@@ -106,7 +107,7 @@ class Certificate:
     solved runs promise the share that was asked for, with as many lost ones.
     """
 
-    kind: Kind
+    kind: RunKind
     solved: int
     losable: int
     lost: int
@@ -121,6 +122,7 @@ class Certificate:
         return share_max(self.lost, self.losable)
 
 
+@lru_cache(maxsize=1 << 16)  # Limits are tried by the hundred on the same runs.
 def share_max(count: int, of: int) -> float:
     """Return the greatest share of which so few are likely: the exact bound, from one side."""
     if count >= of:
@@ -263,7 +265,7 @@ def _run(task: str, steps: pl.DataFrame, outcome: Outcome, gate: GateEvent | Non
     later = 0 if gate is None else steps.filter(pl.col("turn") > gate.turn).height
     return Run(
         task=task,
-        kind=Kind(*(str(_most(names) or "") for names in (kinds, agents, models))),
+        kind=RunKind(*(str(_most(names) or "") for names in (kinds, agents, models))),
         problem=outcome.problem or task,
         content=digest(str(steps["shown"].to_list())),
         solved=outcome.solved,
@@ -286,9 +288,9 @@ def certificates(runs: Iterable[Run], share: float) -> list[Certificate]:
     return sorted(made, key=lambda each: (-each.losable, each.kind))
 
 
-def by_kind(runs: Iterable[Run]) -> dict[Kind, list[Run]]:
+def by_kind(runs: Iterable[Run]) -> dict[RunKind, list[Run]]:
     """Return the runs of each kind; those that show the same, and ended alike, are one."""
-    found: dict[Kind, dict[tuple[str, bool], Run]] = defaultdict(dict)
+    found: dict[RunKind, dict[tuple[str, bool], Run]] = defaultdict(dict)
     for run in runs:
         found[run.kind].setdefault((run.content, run.solved), run)
     return {kind: [*distinct.values()] for kind, distinct in found.items()}
@@ -302,7 +304,7 @@ def halves(runs: Iterable[Run]) -> tuple[list[Run], list[Run]]:
     return parts
 
 
-def certificate(kind: Kind, runs: Sequence[Run], share: float) -> Certificate:
+def certificate(kind: RunKind, runs: Sequence[Run], share: float) -> Certificate:
     """Return what gates would have done to distinct runs of a kind."""
     solved: dict[str, list[Run]] = defaultdict(list)
     for run in runs:

@@ -18,8 +18,8 @@ from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.tuning.certificates import (
     COUNTERS,
     Certificate,
-    Kind,
     Run,
+    RunKind,
     by_kind,
     certificate,
     halves,
@@ -48,7 +48,7 @@ class Limit:
     counter where a model was chosen, or of the model; None without one.
     """
 
-    kind: Kind
+    kind: RunKind
     rule: str
     most: int
     chosen_on: int
@@ -66,8 +66,8 @@ class Limit:
         """Return the override of the settings that has the limit, with what it promises."""
         base = next(rule for rule in _limitable(rule_set) if rule.name == self.rule)
         rule = limited(base, self.most, share, spared_percent)
-        return Override({self.rule: rule}, agent=self.kind.agent or None,
-                        task_kind=self.kind.task_kind or None)  # fmt: skip
+        named = {name: value or None for name, value in self.kind._asdict().items()}
+        return Override({self.rule: rule}, **named)
 
 
 def limits(runs: Iterable[Run], rule_set: RuleSet, share: float) -> list[Limit]:
@@ -100,7 +100,7 @@ def _limitable(rule_set: RuleSet) -> list[Rule]:
     return [*counters, *(on or [LikelyFailure()])]
 
 
-class _Choice(NamedTuple):
+class _LimitChoice(NamedTuple):
     """A rule with a limit, and the share of steps that it saves with the gates in force."""
 
     saved: float
@@ -108,7 +108,7 @@ class _Choice(NamedTuple):
     most: int = 0
 
 
-def _limit(kind: Kind, runs: Sequence[Run], rule_set: RuleSet, share: float) -> Limit | None:
+def _limit(kind: RunKind, runs: Sequence[Run], rule_set: RuleSet, share: float) -> Limit | None:
     first, second = halves(runs)
     before = certificate(kind, first, share)
     # As many lost as the share allows, and where that cannot be known no more than the gates lose.
@@ -139,7 +139,7 @@ def _limit(kind: Kind, runs: Sequence[Run], rule_set: RuleSet, share: float) -> 
     )
 
 
-def _best(rule: Rule, runs: Sequence[Run], allowed: int) -> _Choice:
+def _best(rule: Rule, runs: Sequence[Run], allowed: int) -> _LimitChoice:
     """Return the least limit of a rule that loses no more of these solved runs than allowed."""
 
     def with_limit(most: int) -> Certificate:
@@ -149,8 +149,8 @@ def _best(rule: Rule, runs: Sequence[Run], allowed: int) -> _Choice:
     values = [most for most in _values(runs, rule.name) if limited(rule, most)]
     place = bisect_left(values, True, key=lambda most: with_limit(most).lost <= allowed)
     if place == len(values):
-        return _Choice(0.0)
-    return _Choice(with_limit(values[place]).saved, rule.name, values[place])
+        return _LimitChoice(0.0)
+    return _LimitChoice(with_limit(values[place]).saved, rule.name, values[place])
 
 
 def _allowed(of: int, share: float) -> int:

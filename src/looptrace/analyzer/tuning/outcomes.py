@@ -8,14 +8,13 @@ span of a trace says the same in one value.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 from typing import Any, Literal
 
 import polars as pl
 
+from looptrace.analyzer.settings.outcomes.sources import Solved
 from looptrace.analyzer.tuning.certificates import Outcome
 from looptrace.semconv import (
     GEN_AI_EVALUATION_NAME,
@@ -24,25 +23,6 @@ from looptrace.semconv import (
     GEN_AI_EVALUATION_SCORE_VALUE,
     TASK_OUTCOME,
 )
-
-_WANTED = re.compile(r"(?P<name>[^=<>]+?)\s*(?P<how>>=|=)\s*(?P<what>[^=].*)")
-
-
-@dataclass(frozen=True, slots=True)
-class Solved:
-    """The evaluation or attribute that says whether a run was solved, by a label or a value."""
-
-    name: str
-    label: str | None = None
-    value_min: float = inf
-
-    def holds(self, outcome: RecordedOutcome) -> bool | None:
-        """Return whether an outcome says so; None if it is another, or has no such score."""
-        if outcome.name != self.name:
-            return None
-        if self.label is not None:
-            return None if outcome.label is None else outcome.label == self.label
-        return None if outcome.value is None else outcome.value >= self.value_min
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +37,6 @@ class RecordedOutcome:
     value: float | None
 
 
-def solved_where(text: str) -> Solved:
-    """Return the condition in a text such as `correctness=pass` or `correctness>=0.8`.
-
-    Raises:
-        ValueError: if the text has no name and score.
-    """
-    if (found := _WANTED.fullmatch(text.strip())) is None:
-        raise ValueError(f"{text!r} is no condition")
-    if found["how"] == "=":
-        return Solved(found["name"], label=found["what"])
-    return Solved(found["name"], value_min=float(found["what"]))
-
-
 def outcomes_in(
     spans: pl.DataFrame, evaluation: Solved | None = None, attribute: Solved | None = None
 ) -> Iterator[Outcome]:
@@ -77,7 +44,7 @@ def outcomes_in(
     wanted = {"evaluation": evaluation, "attribute": attribute}
     for each in recorded_in(spans, attribute.name if attribute else TASK_OUTCOME):
         condition = wanted[each.source]
-        if condition and (holds := condition.holds(each)) is not None:
+        if condition and (holds := condition.holds(each.name, each.label, each.value)) is not None:
             yield Outcome(solved=holds, trace_id=each.trace_id)
 
 

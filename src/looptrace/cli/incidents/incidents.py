@@ -11,13 +11,12 @@ import msgspec
 from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.gates.decisions import DECISIONS
 from looptrace.analyzer.gates.incidents import SAID, STATES, IncidentState, IncidentWord
+from looptrace.analyzer.report.backtest_report import trial_remarks
 from looptrace.analyzer.report.tables import print_pairs, print_section, stdout_console
-from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, counted, versions_text
+from looptrace.analyzer.report.wording import counted, versions_text
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
 from looptrace.analyzer.tuning.exceptions import (
-    Trial,
     TrialPart,
     exception_lines,
     exceptions_of,
@@ -36,7 +35,6 @@ HOURS_MAX = 24 * 366
 DAYS_MAX = 366
 _HOUR_NS = 3_600 * NS_PER_S
 _GATES_SHOWN_MAX = 20
-_TASKS_SHOWN_MAX = 5
 
 
 @click.group()
@@ -175,19 +173,8 @@ def exception(
         )
         own = {(gate.task, gate.rule) for gate in details.gates}
         with traces.working():
-            remarks = _remarks(trial_of(parts, own), days)
+            remarks = trial_remarks(trial_of(parts, own), days)
     click.echo(exception_lines(exceptions, details.incident.signature, remarks), nl=False)
-
-
-def _remarks(trial: Trial, days: int) -> list[str]:
-    """Return a trial in words, a line each."""
-    over = f"Tried over {counted(days, 'day')} and {counted(trial.tasks, 'task')}:"
-    ended = f"{trial.own_ended} of {counted(trial.own, 'gate')} of this loop would not open,"
-    others = f"and {len(trial.others_ended)} of {counted(trial.others, 'other gate')}."
-    shown = [plain(task, NAME_LENGTH_MAX) for task in trial.others_ended[:_TASKS_SHOWN_MAX]]
-    if more := len(trial.others_ended) - len(shown):
-        shown.append(f"{more} more")
-    return [f"{over} {ended} {others}", *([f"The others: {', '.join(shown)}."] if shown else [])]
 
 
 def _print_json(value: Any) -> None:

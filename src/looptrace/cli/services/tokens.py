@@ -11,6 +11,7 @@ import click
 from looptrace.analyzer.text.display import plain
 from looptrace.collector.server.tokens.roles import MEANING, ROLES, Role
 from looptrace.collector.server.tokens.token_file import (
+    FIELDS,
     Holder,
     add_token,
     read_tokens,
@@ -33,7 +34,7 @@ def tokens() -> None:
     """Make, list and revoke the tokens of a server, each with a name, a role and an end.
 
     An agent sends spans and hears of its gates; a viewer looks at everything; a decider also
-    decides on gates; an admin does everything.
+    decides on gates; an admin does everything. A token with services is for their tasks alone.
     """
 
 
@@ -46,15 +47,25 @@ def tokens() -> None:
     type=click.DateTime(["%Y-%m-%d"]),
     help="The last day on which it is valid (UTC).",
 )
-def add(name: str, token_file: Path, role: str, until: datetime | None) -> None:
+@click.option(
+    "--service",
+    "services",
+    multiple=True,
+    help="A service (`service.name`) whose tasks it is for; all services without it. Repeatable.",
+)
+def add(
+    name: str, token_file: Path, role: str, until: datetime | None, services: tuple[str, ...]
+) -> None:
     """Make a token for NAME, and print it once; the file keeps only its hash."""
     name = " ".join(plain(name, _NAME_CHARS_MAX).split())
-    if not name or any(word.startswith(("role=", "until=")) for word in name.split()):
+    if not name or any(word.startswith(FIELDS) for word in name.split()):
         raise click.UsageError("give the name of a person or an agent.")
-    holder = Holder(name, cast("Role", role), until.date() if until else None)
+    if not all(services):
+        raise click.UsageError("--service names none; give a service.name, such as billing.")
+    holder = Holder(name, cast("Role", role), until.date() if until else None, services)
     token = add_token(token_file, holder)
     click.echo(token)
-    click.echo(f"{token_file}: {name} {MEANING[holder.role]}; {_RELOAD}", err=True)
+    click.echo(f"{token_file}: {name} {MEANING[holder.role]}{_of(holder)}; {_RELOAD}", err=True)
 
 
 @tokens.command(name="list")
@@ -63,7 +74,7 @@ def list_tokens(token_file: Path) -> None:
     """List whose tokens there are."""
     for holder in read_tokens(token_file, {}).values():
         until = f"until {holder.until}" if holder.until else "without an end"
-        click.echo(f"{holder.name or '(without a name)'}: {holder.role}, {until}")
+        click.echo(f"{holder.name or '(without a name)'}: {holder.role}, {until}{_of(holder)}")
 
 
 @tokens.command()
@@ -73,3 +84,9 @@ def revoke(name: str, token_file: Path) -> None:
     """Take the token of NAME out of the file."""
     revoke_token(token_file, name)
     click.echo(f"{token_file}: the token of {name} is revoked; {_RELOAD}", err=True)
+
+
+def _of(holder: Holder) -> str:
+    """Return the services of a token in words; "" for all."""
+    names = ", ".join(plain(each, _NAME_CHARS_MAX) for each in holder.services)
+    return f", for {names} alone" if names else ""

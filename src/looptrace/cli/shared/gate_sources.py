@@ -206,7 +206,7 @@ class ObjectGates(GatesOnDisk):
             InputError: always.
         """
         raise InputError(
-            f"{self._url}: is on object storage, where nobody tells of gates as they open; "
+            f"{self._url}: is on object storage, which has no stream of gates; "
             "watch a server by --server, or ask with `looptrace gates list`."
         )
 

@@ -19,11 +19,11 @@ _ARROWS = {"\x1b[A": UP, "\x1b[B": DOWN, "\x1bOA": UP, "\x1bOB": DOWN, "\xe0H": 
 _CODE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\x1b\r\n]|\xe0[HP]|.", re.DOTALL)
 
 # Returns the keys that were pressed, after at most so many seconds.
-Keys = Callable[[float], list[str]]
+KeyReader = Callable[[float], list[str]]
 
 
 @contextmanager
-def keyboard() -> Iterator[Keys]:
+def keyboard() -> Iterator[KeyReader]:
     """Read keys from standard input; restore the terminal at the end."""
     if sys.platform == "win32":
         yield _windows_keys

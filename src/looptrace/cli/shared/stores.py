@@ -19,11 +19,11 @@ TRIES = 5
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
-Use = Literal["read", "written", "served"]
+StoreUse = Literal["read", "written", "served"]
 
 
 def store_option(
-    use: Use,
+    use: StoreUse,
     meaning: str = "Folder of the store, or s3://BUCKET/PREFIX.",
     *,
     required: bool = True,
@@ -51,7 +51,7 @@ class StorePath(click.Path):
     of one that is written to the address itself, for `written_store`.
     """
 
-    def __init__(self, use: Use) -> None:
+    def __init__(self, use: StoreUse) -> None:
         super().__init__(file_okay=False, path_type=Path)
         self._use = use
 

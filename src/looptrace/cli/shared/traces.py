@@ -80,7 +80,7 @@ def analysis(
     from looptrace.collector.store_analysis import analyse_store  # noqa: PLC0415
 
     warn_of_waiting(folder)
-    if engine is map:  # The machines of a cluster fetch what they judge.
+    if engine is map:  # The machines of a cluster fetch their own buckets.
         fetch_tables(folder, "turns", "findings")
     with uncollected(), working():
         return analyse_store(folder, settings, engine, with_turns=with_turns)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import click
 import polars as pl
+from click.core import ParameterSource
 
-from looptrace.analyzer.detect.ruleset import Override
 from looptrace.analyzer.report.calibration import (
     print_calibration,
     print_certificates,
@@ -20,6 +21,7 @@ from looptrace.analyzer.report.calibration import (
 )
 from looptrace.analyzer.report.tables import stdout_console
 from looptrace.analyzer.schema.spans import Skipped
+from looptrace.analyzer.settings.outcomes.sources import OutcomeSources, solved_where
 from looptrace.analyzer.settings.sections import (
     FILE_NAME,
     PIVOTS_VARIABLE,
@@ -28,9 +30,8 @@ from looptrace.analyzer.settings.sections import (
     load,
     parsed,
 )
-from looptrace.analyzer.settings.toml_editor import with_model, with_override, with_thresholds
+from looptrace.analyzer.settings.toml_editor import with_thresholds
 from looptrace.analyzer.settings.toml_writer import toml_of
-from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.tuning.calibrate import CalibrationError, calibrated_of, sorted_out
 from looptrace.analyzer.tuning.certificates import (
     Outcome,
@@ -41,24 +42,29 @@ from looptrace.analyzer.tuning.certificates import (
     runs_of,
 )
 from looptrace.analyzer.tuning.drift import PromiseTest, promise_tests
-from looptrace.analyzer.tuning.failure_model import (
-    RunSigns,
-    model_json,
-    signs_by_task,
-    with_predictions,
-)
+from looptrace.analyzer.tuning.failure_model import RunSigns, signs_by_task, with_predictions
 from looptrace.analyzer.tuning.limits import Limit, limits
-from looptrace.analyzer.tuning.outcomes import Solved, outcomes_in, solved_where
+from looptrace.analyzer.tuning.outcomes import outcomes_in
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.engine_option import engine_of, engine_options
+from looptrace.cli.shared.limit_writer import (
+    changes_of,
+    note_promises,
+    replace_file,
+    say_what_tests,
+    write_overrides,
+)
+from looptrace.collector.store.promises.withdrawn import (
+    PromiseNote,
+    read_promises,
+    settings_in,
+)
 from looptrace.engines import Engine
 from looptrace.rules.contract import SPARED_PERCENT_MAX
 from looptrace.rules.prediction.likely_failure import LikelyFailure, Model
 from looptrace.semconv import GEN_AI_EVALUATION_RESULT
-
-_NAME_CHARS_MAX = 60  # of a model in a comment
 
 
 class Share(click.ParamType[float]):
@@ -80,21 +86,18 @@ class Share(click.ParamType[float]):
         return share
 
 
-class ConditionOption(click.ParamType[Solved]):
+class ConditionOption(click.ParamType[str]):
     """The name of an evaluation or attribute, and its label or least value."""
 
     name = "condition"
 
-    def convert(
-        self, value: str | Solved, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Solved:
-        """Return the condition."""
-        if isinstance(value, Solved):
-            return value
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the condition as it is written."""
         try:
-            return solved_where(value)
+            solved_where(value)
         except ValueError:
             self.fail(f"{value} is none; write NAME=LABEL, or NAME>=VALUE.", param, ctx)
+        return value
 
 
 @click.command()
@@ -147,11 +150,9 @@ class ConditionOption(click.ParamType[Solved]):
 @click.option(
     "--spared",
     type=click.IntRange(0, SPARED_PERCENT_MAX),
-    default=0,
-    show_default=True,
     metavar="PERCENT",
-    help="With --write, the share of tasks in which a learned limit only warns, so that a later "
-    "call can test what it promised.",
+    help="With --write, the share of tasks in which a learned limit only warns, so that a server "
+    "or a later call can test what it promised; by default that of the limits before, or 0.",
 )
 @click.option(
     "--write",
@@ -166,12 +167,12 @@ def calibrate(
     paths: tuple[str, ...],
     alarms_per_day: float,
     outcomes: Path | None,
-    evaluation: Solved | None,
-    attribute: Solved | None,
+    evaluation: str | None,
+    attribute: str | None,
     decisions: bool,
     lost: float,
     model_file: Path | None,
-    spared: int,
+    spared: int | None,
     write: bool,
     engine: str,
     address: str | None,
@@ -183,22 +184,20 @@ def calibrate(
     solved runs the gates in force would have stopped. Exits with 0, and with 2 if some of the input
     could not be read, or if there are too few finished tasks.
     """
-    judging = partial(engine_of, engine, address, paths)
-    if outcomes or evaluation or attribute or decisions:
-        known = _outcomes(paths, outcomes, evaluation, attribute)
-        work = partial(_known_runs, settings, known, decisions, model_file is not None)
-        with judging() as by:
-            runs, signs, skipped = _read_runs(paths, settings, work, by)
-        learned, model = _certified(runs, signs if model_file else None, settings, lost)
-        tests = _tests(runs, settings)
-        if write:
-            changes = _changes(learned, tests, settings, lost, spared)
-            _write_overrides(changes, model, model_file, settings)
+    evaluator = partial(engine_of, engine, address, paths)
+    every_s = settings.outcomes.test_every_s
+    given = OutcomeSources(evaluation or "", attribute or "", decisions, every_s)
+    sources = given if given.are_known else settings.outcomes
+    is_lost_asked = context.get_parameter_source("lost") is ParameterSource.COMMANDLINE
+    if outcomes or given.are_known or is_lost_asked:
+        learn = _Learning(paths, outcomes, sources, lost, model_file, spared, write)
+        with evaluator() as by:
+            skipped = learn(settings, by)
         context.exit(EXIT_UNREADABLE if skipped else 0)
     if write:
         _check_environment()
     sorting = partial(sorted_out, settings=settings, now_ns=time.time_ns())
-    with judging() as evaluating:
+    with evaluator() as evaluating:
         parts, skipped = traces.work_on(paths, settings, sorting, evaluating)
         try:
             with traces.working("trying thresholds"):
@@ -211,6 +210,36 @@ def calibrate(
         _write(settings, calibration.settings)
     traces.warn_of(skipped)
     context.exit(EXIT_UNREADABLE if skipped else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Learning:
+    """What to learn limits from, and what to do with them."""
+
+    paths: Sequence[str]
+    file: Path | None  # of outcomes
+    sources: OutcomeSources
+    lost: float
+    model_file: Path | None
+    spared: int | None
+    writes: bool
+
+    def __call__(self, settings: Settings, engine: Engine) -> Sequence[Skipped]:
+        """Show what gates cost, learn limits, and test those in force; return what was skipped."""
+        store = _own_store(self.paths)
+        in_force = settings_in(store, settings) if store else settings
+        known, has_model = _outcomes(self.paths, self.file, self.sources), bool(self.model_file)
+        work = partial(_known_runs, in_force, known, self.sources.decisions, has_model)
+        runs, signs, skipped = _read_runs(self.paths, settings, work, engine)
+        learned, model = _certified(runs, signs if has_model else None, in_force, self.lost)
+        noted = read_promises(store) if store else PromiseNote()
+        tests = _tests(runs, in_force, noted)
+        if self.writes:
+            changes = changes_of(learned, tests, settings, noted, self.lost, self.spared)
+            write_overrides(changes, model, self.model_file, settings, self.sources)
+            note_promises(store, changes)
+            say_what_tests(self.sources, self.spared)
+        return skipped
 
 
 _Known = tuple[list[Run], Mapping[str, RunSigns]]
@@ -268,16 +297,27 @@ def _certified(
     return learned, model
 
 
+def _own_store(paths: Sequence[str]) -> Path | None:
+    """Return the folder of the store that the paths name, if it is no copy."""
+    folder = traces.store_of(paths)
+    return folder if folder and folder == Path(paths[0]) else None
+
+
 def _outcomes(
-    paths: Sequence[str], file: Path | None, evaluation: Solved | None, attribute: Solved | None
+    paths: Sequence[str], file: Path | None, sources: OutcomeSources
 ) -> Sequence[Outcome]:
     """Return the outcomes in the traces, and then those of the file, which go before."""
     found: list[Outcome] = []
-    wanted = [condition for condition in (evaluation, attribute) if condition]
+    wanted = [each for each in (sources.by_evaluation, sources.by_attribute) if each]
+    if not (file or sources.are_known):
+        raise OutcomesError(
+            "--lost needs outcomes: name them by --outcomes, --evaluation, --attribute or "
+            "--decisions, or by [outcomes] in the settings."
+        )
     if wanted:
         for spans in traces.span_tables(paths):
-            found += outcomes_in(spans, evaluation, attribute)
-        if not found and file is None:
+            found += outcomes_in(spans, sources.by_evaluation, sources.by_attribute)
+        if not (found or file or sources.decisions):
             names = " or ".join(condition.name for condition in wanted)
             raise OutcomesError(
                 f"the input has no {names} with such a score. Evaluations are events called "
@@ -293,61 +333,11 @@ def _check_environment() -> None:
             raise click.UsageError(f"{variable} is set, and overrides the file; unset it first.")
 
 
-def _tests(runs: Sequence[Run], settings: Settings) -> Sequence[PromiseTest]:
-    """Print, and return, whether the promises of the limits in force still hold."""
-    tests = [*promise_tests(runs, settings.policy.rule_set)]
-    print_tests(tests, stdout_console())
+def _tests(runs: Sequence[Run], in_force: Settings, noted: PromiseNote) -> Sequence[PromiseTest]:
+    """Print, and return, whether the promises in force still hold; print those withdrawn before."""
+    tests = [*promise_tests(runs, in_force.policy.rule_set, noted.since_ns)]
+    print_tests(tests, [(each.at_ns, each.why) for each in noted.withdrawn], stdout_console())
     return tests
-
-
-def _changes(
-    learned: Sequence[Limit],
-    tests: Sequence[PromiseTest],
-    settings: Settings,
-    lost: float,
-    spared: int,
-) -> list[tuple[Override, str]]:
-    """Return the overrides that withdraw promises, and those that make some, with comments."""
-    changes = [(each.warning(), _WITHDRAWN) for each in tests if each.is_withdrawn]
-    for each in learned:
-        if each.is_kept(lost):
-            override = each.override(settings.policy.rule_set, lost, spared)
-            changes.append((override, _source_of(each)))
-    return changes
-
-
-_WITHDRAWN = "a learned limit whose promise was withdrawn: it only warns"
-
-
-def _source_of(limit: Limit) -> str:
-    """Return the comment on a learned limit: from what it was learned, and what it promises."""
-    made, of_model = limit.together, plain(limit.kind.model, _NAME_CHARS_MAX)
-    return (
-        f"learned from {limit.chosen_on + made.losable:,} solved runs of "
-        f"{of_model or 'any model'}: at most {made.at_most:.1%} lost (95 %), "
-        f"{made.saved:.0%} of the other runs' steps saved"
-    )
-
-
-def _write_overrides(
-    changes: Sequence[tuple[Override, str]],
-    model: Model | None,
-    model_file: Path | None,
-    settings: Settings,
-) -> None:
-    """Write overrides into the file of the settings, each with a comment."""
-    if not changes:
-        click.echo("Nothing is written: no limit keeps the promise.", err=True)
-        return
-    path = Path(FILE_NAME)
-    own = path.exists() and load(path) == settings
-    text = path.read_bytes().decode("utf-8-sig") if own else toml_of(settings)
-    if model and model_file and any(LikelyFailure.name in each.rules for each, _ in changes):
-        traces.write(model_json(model), model_file)
-        text = with_model(text, str(model_file))
-    for override, said in changes:
-        text = with_override(text, FILE_NAME, override, said)
-    _replace(path, text, keep=path.exists() and not own)
 
 
 def _write(before: Settings, settings: Settings) -> None:
@@ -363,19 +353,4 @@ def _write(before: Settings, settings: Settings) -> None:
     )
     whole = toml_of(settings)
     parsed(whole.encode(), FILE_NAME)
-    _replace(path, text or whole, keep=path.exists() and text is None)
-
-
-def _replace(path: Path, text: str, *, keep: bool) -> None:
-    """Write the file whole or not at all; `keep` the earlier one under another name."""
-    new = path.with_suffix(".toml.new")
-    try:
-        new.write_text(text, encoding="utf-8", newline="")
-        if keep:
-            kept = path.with_suffix(".toml.before")
-            path.replace(kept)
-            click.echo(f"The earlier {path} is kept as {kept}.", err=True)
-        new.replace(path)
-    except OSError as error:
-        raise click.UsageError(f"{path} cannot be written: {error.strerror}.") from error
-    click.echo(f"The settings are in {path}.", err=True)
+    replace_file(path, text or whole, keep=path.exists() and text is None)

@@ -27,7 +27,7 @@ _OUTPUT = re.compile(
 )
 
 
-class Step(NamedTuple):
+class TrajectoryStep(NamedTuple):
     """A response, the command that it asked for, and the result."""
 
     text: str
@@ -79,9 +79,9 @@ def _model(record: dict[str, Any]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _steps(record: dict[str, Any]) -> Iterator[Step]:
+def _steps(record: dict[str, Any]) -> Iterator[TrajectoryStep]:
     for step in record["trajectory"]:
-        yield Step(
+        yield TrajectoryStep(
             text=str(step.get("thought") or step.get("response") or ""),
             command=str(step["action"]).strip() if step.get("action") else None,
             output=str(step.get("observation") or ""),
@@ -89,7 +89,7 @@ def _steps(record: dict[str, Any]) -> Iterator[Step]:
         )
 
 
-def _mini_steps(record: dict[str, Any]) -> Iterator[Step]:
+def _mini_steps(record: dict[str, Any]) -> Iterator[TrajectoryStep]:
     messages = record["messages"]
     for index, message in enumerate(messages):
         if message.get("role") != "assistant":
@@ -99,7 +99,7 @@ def _mini_steps(record: dict[str, Any]) -> Iterator[Step]:
         answer = messages[index + 1] if index + 1 < len(messages) else {}
         output = str(answer.get("content") or "")
         printed = _OUTPUT.search(output)
-        yield Step(
+        yield TrajectoryStep(
             text=text,
             command=command,
             output=(printed["output"] or "") if printed else output,

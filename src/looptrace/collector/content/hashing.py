@@ -1,8 +1,8 @@
 """Spans without any content: the fields that turns need, with a keyed hash for every text.
 
 Only the fields listed here are kept, so that new or unknown ones stay out: ids, names, kinds,
-times, token counts and figures as they are, and calls, results, errors and messages as hashes. They
-are written in the GenAI conventions, whatever the dialect of the span.
+times, token counts and figures as they are, and users, calls, results, errors and messages as
+hashes. They are written in the GenAI conventions, whatever the dialect of the span.
 
 A text is hashed in the form in which it is compared: the arguments of a call as they are, value by
 value, and the results of calls without their volatile parts.
@@ -163,6 +163,7 @@ def _attributes(span: SpanFields, failed: bool | None, texts: Hash) -> Iterable[
     yield semconv.GEN_AI_OPERATION_NAME, _OPERATIONS.get(span.kind or "")
     yield semconv.GEN_AI_CONVERSATION_ID, span.session
     yield semconv.MCP_SESSION_ID, span.connection
+    yield semconv.USER_ID, None if span.user_id is None else texts("exact", span.user_id)
     yield semconv.GEN_AI_AGENT_NAME, span.agent
     yield semconv.TASK_ID, span.task
     yield semconv.TASK_PARENT_ID, span.task_parent
@@ -184,6 +185,7 @@ def _attributes(span: SpanFields, failed: bool | None, texts: Hash) -> Iterable[
     yield semconv.GEN_AI_INPUT_MESSAGES, _messages(span.given, form, texts)
     yield semconv.GEN_AI_OUTPUT_MESSAGES, _messages(span.answer, "exact", texts)
     yield semconv.GEN_AI_RESPONSE_FINISH_REASONS, span.finish_reason
+    yield semconv.OPENAI_RESPONSE_SERVICE_TIER, span.service_tier
     yield semconv.GEN_AI_CONVERSATION_COMPACTED, span.compacted
     yield semconv.GEN_AI_USAGE_INPUT_TOKENS, span.input_tokens
     yield semconv.GEN_AI_USAGE_OUTPUT_TOKENS, span.output_tokens

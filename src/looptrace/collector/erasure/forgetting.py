@@ -131,7 +131,7 @@ def forget(
         if not found.is_any:
             return found
         choice = _with_logged_tasks(store_dir, writer, found, policy)
-        # Whoever finds the store so evaluates it from what is left of the spans.
+        # The next process that opens the store evaluates it from the remaining spans.
         write_note(store_dir / UNFINISHED_FILE, "")
         write_evaluated(store_dir, read_evaluated(store_dir)._replace(events=0, decisions=0))
         name = digest(wanted.name)

@@ -103,7 +103,7 @@ def _read(sources: Sequence[Source], on_bytes: OnBytes, keep: Keep) -> ReadNotes
     skipped: list[Skipped] = []
     cut: list[int] = []
     empty: list[Skipped] = []
-    held = _Held(keep)
+    held = _HeldSpans(keep)
     for source in sources:
         problems, placeless = _Problems(), list[int]()
         on_read = _progress(source, on_bytes, bytes_before, bytes_all)
@@ -242,7 +242,7 @@ class _Problems:
             yield Skipped(problem.where, problem.why + more)
 
 
-class _Held:
+class _HeldSpans:
     """Spans that were read, which become one table for `keep` when there are many."""
 
     def __init__(self, keep: Keep) -> None:

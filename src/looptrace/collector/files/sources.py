@@ -96,7 +96,7 @@ def find_sources(paths: Sequence[str]) -> tuple[list[Source], list[Skipped]]:
 def unpacked(source: Source, on_read: Callable[[int], None]) -> Iterator[bytes]:
     """Yield the bytes of a source in chunks, unpacked if they are gzip or zstd.
 
-    `on_read` is told how many bytes, as they lie on disk, are read so far. Raises DamagedError
+    `on_read` gets the number of bytes on disk that are read so far. Raises DamagedError
     after the last chunk that could be read.
     """
     if source.api is not None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from looptrace.analyzer.llm_judge import Judge, Opinion, ask
 from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.collector.store import reader
+from looptrace.collector.store.buckets.turns_around import read_turns_around
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.worker import Worker
@@ -36,7 +37,7 @@ def judge_gates(store_dir: Path, gates: GateStore, judge: Judge, *, decides: boo
     resolved = waiting = 0
     for gate in gates.unjudged():
         finding = gates.finding(gate.id)
-        turns = None if finding is None else reader.read_turns_around(store_dir, finding)
+        turns = None if finding is None else read_turns_around(store_dir, finding)
         if finding is None or turns is None:
             waiting += 1
             continue

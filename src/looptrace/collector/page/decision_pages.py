@@ -18,6 +18,7 @@ from looptrace.collector.page.gate_pages import GatePages
 from looptrace.collector.page.refusals import DecisionForm
 from looptrace.collector.page.rendering import Renderer, url
 from looptrace.collector.server.access import WHO
+from looptrace.collector.server.tokens.sight import sight_of
 
 _NO_LINK = (
     "This link is not from this server, or it has expired. Nothing was changed. "
@@ -70,7 +71,7 @@ class DecisionPages:
         if not self._holds(gate_id, given):
             return self._refused(request)
         try:
-            card = await run_in_threadpool(self.gates.card, gate_id)
+            card = await run_in_threadpool(self.gates.card, gate_id, sight_of(request))
         except GateError as missing:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
         decision = next(name for name in DECISIONS if name == given["decision"])

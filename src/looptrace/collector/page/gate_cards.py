@@ -20,6 +20,7 @@ from looptrace.analyzer.report.wording import WHY_TEXTS, money_text
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.tuning.loop_money import loop_money
 from looptrace.collector.server.gates_api import GatesApi
+from looptrace.collector.server.tokens.sight import Sight
 from looptrace.collector.store import reader
 from looptrace.collector.store.gate_file.stored_gates import GateDetails, StoredGate
 from looptrace.collector.store.gates import GateStore
@@ -93,8 +94,8 @@ class GateCard:
         return WHY_TEXTS[self.event.why] if self.event.why else ""
 
 
-def cards_of(api: GatesApi, gates: Sequence[StoredGate]) -> list[GateCard]:
-    """Return the cards of gates, reading the turns once for all of them."""
+def cards_of(api: GatesApi, gates: Sequence[StoredGate], sight: Sight) -> list[GateCard]:
+    """Return the cards of gates with the notes that are seen, reading their turns once."""
     tasks = {gate.task for gate in gates}
     if not tasks:
         return []
@@ -109,7 +110,7 @@ def cards_of(api: GatesApi, gates: Sequence[StoredGate]) -> list[GateCard]:
             _card(
                 store,
                 replace(
-                    details,
+                    sight.of_details(api.store_dir, details),
                     gate=replace(
                         details.gate,
                         agent_state=states[details.gate.id],

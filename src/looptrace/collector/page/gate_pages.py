@@ -31,6 +31,8 @@ from looptrace.collector.page.rendering import Renderer, url
 from looptrace.collector.page.worklist.lines import SORTS, STATE_NAMES, WAITS, GateFilter, list_of
 from looptrace.collector.server.access import WHO
 from looptrace.collector.server.gates_api import NO_TURNS_YET, GatesApi
+from looptrace.collector.server.tokens.sight import Sight, sight_of
+from looptrace.collector.store import reader
 from looptrace.collector.store.gate_file.silences import WHO_CHARS_MAX
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from looptrace.collector.trace_links import TraceLinks
@@ -56,11 +58,13 @@ class GatePages:
     def _gates(self, request: Request) -> dict[str, Any]:
         state = self.renderer.state()  # Read first, so that later changes count as news.
         wanted, query = GateFilter.of(request.query_params), request.query_params
-        listed, others = list_of(self.api, wanted), self.others.look()
+        sight = sight_of(request)
+        listed = list_of(self.api, wanted, sight)
+        others = self.others.look() if sight.is_whole else ()
         chosen, refused = query.get("gate", ""), query.get("refused", "")
         # A gate beside the list stays there until a person chooses another one.
         shown = chosen or query.get("shown", "") or listed.first
-        card = self._card_beside(shown, listed.open_gates)
+        card = self._card_beside(shown, listed.open_gates, sight)
         beside = {"gate" if chosen else "shown": card.gate.id} if card else {}
         return self.shared(request) | {
             "state": state,
@@ -80,20 +84,25 @@ class GatePages:
             "state_names": STATE_NAMES,
         }
 
-    def _card_beside(self, gate_id: str, read: Mapping[str, StoredGate]) -> GateCard | None:
+    def _card_beside(
+        self, gate_id: str, read: Mapping[str, StoredGate], sight: Sight
+    ) -> GateCard | None:
         """Return the card of a gate, which may be among those that were read; None for none."""
         if gate_id in read:
-            return self._cards([read[gate_id]])[0]
+            return self._cards([read[gate_id]], sight)[0]
         try:
-            return self.card(gate_id) if gate_id else None
+            card = self.card(gate_id, sight) if gate_id else None
         except GateError:
             return None
+        is_seen = card and sight.gates(self.api.store_dir, [card.gate])
+        return card if is_seen else None
 
     async def gate(self, request: Request) -> Response:
         """Show one gate."""
         state = await run_in_threadpool(self.renderer.state)
         try:
-            card = await run_in_threadpool(self.card, request.path_params["id"])
+            gate_id = request.path_params["id"]
+            card = await run_in_threadpool(self.card, gate_id, sight_of(request))
         except GateError as missing:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
         refusal = self.refusal(request)
@@ -106,7 +115,8 @@ class GatePages:
         """Return the report on a gate for a debugging agent, as Markdown."""
         await self.api.stored()
         try:
-            text = await run_in_threadpool(self.api.report_markdown, request.path_params["id"])
+            asked = request.path_params["id"], sight_of(request)
+            text = await run_in_threadpool(self.api.report_markdown, *asked)
         except GateError as missing:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
         if text is None:
@@ -142,7 +152,8 @@ class GatePages:
         except NoGateError:
             raise
         except GateError as error:
-            gate = self.api.gate_details(gate_id).gate
+            with reader.open_gates(self.api.store_dir) as gates:
+                gate = gates.gate(gate_id).gate
             is_over = gate.status != "open" or gate.decision is not None
             why = why_late(gate, sent.decision) if is_over else str(error)
             return self.refusals.keep(gate_id, RefusedDecision(why, sent))
@@ -157,17 +168,17 @@ class GatePages:
         key = request.query_params.get("refused", "")
         return self.refusals.of(request.path_params["id"], key)
 
-    def card(self, gate_id: str) -> GateCard:
+    def card(self, gate_id: str, sight: Sight) -> GateCard:
         """Return the card of a gate.
 
         Raises:
             GateError: if there is none with this id.
         """
-        (card,) = self._cards([self.api.gate_details(gate_id).gate])
+        (card,) = self._cards([self.api.gate_details(gate_id, sight).gate], sight)
         return card
 
-    def _cards(self, gates: Sequence[StoredGate]) -> list[GateCard]:
-        cards = cards_of(self.api, gates)
+    def _cards(self, gates: Sequence[StoredGate], sight: Sight) -> list[GateCard]:
+        cards = cards_of(self.api, gates, sight)
         if not all(card.is_whole and (not card.since or card.since.turns) for card in cards):
             self.store_soon()
         return cards

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from http import HTTPStatus
 from typing import Any
 
@@ -15,15 +16,18 @@ from starlette.responses import RedirectResponse, Response
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.gates.decisions import GateError, NoGateError
 from looptrace.analyzer.gates.silences import Matchers
+from looptrace.analyzer.report.backtest_report import trial_remarks
 from looptrace.analyzer.report.wording import versions_text
 from looptrace.analyzer.tuning.exceptions import exception_lines, exceptions_of
 from looptrace.collector.page.gate_pages import GatePages
+from looptrace.collector.page.operating.exception_trials import DAYS_TRIED, tried_on
 from looptrace.collector.page.refusals import DecisionForm, RefusedDecision
 from looptrace.collector.page.rendering import Renderer, url
 from looptrace.collector.page.worklist.lines import STATE_NAMES
 from looptrace.collector.server.access import WHO
 from looptrace.collector.server.incidents.incidents_api import IncidentsApi
 from looptrace.collector.server.incidents.silences_api import SilencesApi
+from looptrace.collector.server.tokens.sight import Sight, sight_of
 from looptrace.collector.store.gate_file.incidents import Incident, IncidentDetails
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -31,6 +35,8 @@ PATH = "/incidents"
 # The most incidents of the list, and the most gates of one.
 LISTED_MAX = 200
 GATES_MAX = 100
+_OTHERS_SHOWN_MAX = 50
+_NO_EXCEPTION = "No override can name this loop: it has no tool, agent or signature."
 _HOUR_NS = 3_600 * NS_PER_S
 # What a person may choose: the state, and the hours of a mute.
 CHOICES: Mapping[str, tuple[str, str, int]] = {
@@ -56,12 +62,14 @@ class IncidentPages:
     silences: SilencesApi
     gates: GatePages
     renderer: Renderer
+    # A trial takes as long as hundreds of visits.
+    _trying: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
     async def all(self, request: Request) -> Response:
         """List the incidents: those that need somebody first, a line each."""
         state = await run_in_threadpool(self.renderer.state)
-        found = await run_in_threadpool(self.api.incident_list, None, LISTED_MAX)
-        listed = await run_in_threadpool(self.silences.silences)
+        found = await run_in_threadpool(self.api.incident_list, sight_of(request), None, LISTED_MAX)
+        listed = await run_in_threadpool(self.silences.silences, sight_of(request))
         refusal = self.gates.refusals.of(PATH, request.query_params.get("refused", ""))
         about = {"state": state, "found": found, "silences": listed.silences, "refusal": refusal}
         content = self.gates.shared(request) | _SHARED | about | {"hours": HOURS}
@@ -71,7 +79,7 @@ class IncidentPages:
         """Show an incident with its gates."""
         state = await run_in_threadpool(self.renderer.state)
         try:
-            details = await run_in_threadpool(self.api.details, request.path_params["id"])
+            details = await run_in_threadpool(self.api.details, *_asked(request))
         except GateError as missing:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
         refused = request.query_params.get("refused")
@@ -87,6 +95,30 @@ class IncidentPages:
         }
         content = self.gates.shared(request) | _SHARED | about
         return await self.renderer.answer(request, "incident.html.j2", **content)
+
+    async def exception(self, request: Request) -> Response:
+        """Show the lines that except the loop of an incident, tried on the last days."""
+        try:
+            details = await run_in_threadpool(self.api.details, *_asked(request))
+        except GateError as missing:
+            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
+        settings = self.gates.api.settings
+        exceptions = exceptions_of(details.loop, settings.policy.rule_set)
+        if not exceptions:
+            return self.renderer.error(request, HTTPStatus.CONFLICT, _NO_EXCEPTION)
+        store_dir = self.api.store_dir
+        async with self._trying:
+            tried = await run_in_threadpool(tried_on, store_dir, details, exceptions, settings)
+        signature, remarks = details.incident.signature, trial_remarks(tried.trial, DAYS_TRIED)
+        about: dict[str, Any] = {
+            "incident": details.incident,
+            "trial": tried.trial,
+            "left_out": tried.left_out,
+            "days": DAYS_TRIED,
+            "others_max": _OTHERS_SHOWN_MAX,
+            "lines": exception_lines(exceptions, signature, remarks),
+        }
+        return await self.renderer.answer(request, "exception.html.j2", **about)
 
     async def decide(self, request: Request, form: Mapping[str, str]) -> Response:
         """Decide on all open gates of an incident."""
@@ -122,7 +154,7 @@ class IncidentPages:
         ends_ns = time.time_ns() + hours * _HOUR_NS
         said = (matchers, ends_ns, form.get("why", ""), request.scope.get(WHO) or sent.who or None)
         try:
-            await run_in_threadpool(self.silences.silence, *said)
+            await run_in_threadpool(self.silences.silence, sight_of(request), *said)
         except GateError as error:
             key = self.gates.refusals.keep(PATH, RefusedDecision(str(error), sent))
         response = RedirectResponse(url(PATH, refused=key), HTTPStatus.SEE_OTHER)
@@ -157,6 +189,11 @@ class IncidentPages:
         response = RedirectResponse(url(f"{PATH}/{incident}", refused=key), HTTPStatus.SEE_OTHER)
         self.renderer.sessions.keep_name(request, response, sent.who)
         return response
+
+
+def _asked(request: Request) -> tuple[str, Sight]:
+    """Return the incident of a request, and what the request may see."""
+    return request.path_params["id"], sight_of(request)
 
 
 def _exception(details: IncidentDetails, rule_set: RuleSet) -> str:

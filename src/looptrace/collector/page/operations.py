@@ -118,7 +118,7 @@ class Operations:
         )
 
     def _without_addresses(self) -> Settings:
-        """Return the settings without the addresses of webhooks, which whoever has them may use."""
+        """Return the settings without the addresses of webhooks, which are secrets."""
         hooks = tuple(
             webhook if webhook.url.startswith(VARIABLE) else replace(webhook, url=_NO_URL)
             for webhook in self.settings.webhooks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
@@ -37,6 +37,9 @@ from looptrace.analyzer.report.wording import (
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import is_known, utc_s
 from looptrace.collector.page.sessions import SignIns
+from looptrace.collector.server.tokens.seen_routes import RouteScope, seen_on
+from looptrace.collector.server.tokens.sight import sight_of
+from looptrace.collector.store.promises.withdrawn import WithdrawnPromise
 from looptrace.collector.store.retention import Retention, texts_of
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -78,13 +81,14 @@ class Renderer:
     state: Callable[[], str]  # the current state, as one text
     retention: Callable[[], Retention]
     understood: Callable[[], Understood]
+    withdrawn: Sequence[WithdrawnPromise]  # of learned limits that only warn
     url: str = ""  # of the server, as agents and people reach it; the visitor's where it is unset
 
     def page(
         self, request: Request, name: str, status: int = HTTPStatus.OK, **content: Any
     ) -> Response:
         """Render a page from a template."""
-        nonce = self.sessions.nonce_of(request)
+        nonce, sight = self.sessions.nonce_of(request), sight_of(request)
         shared = {
             "sign": self.sessions.form_sign(nonce),
             "signs_out": self.sessions.is_asked,
@@ -92,8 +96,11 @@ class Renderer:
             "state": "",
             "path": request.scope["path"],
             "now_ns": time.time_ns(),
-            "retention": self.retention(),
-            "understood": self.understood(),
+            "retention": self.retention() if sight.is_whole else Retention(),
+            "understood": self.understood() if sight.is_whole else Understood(),
+            "sight": sight,
+            "pages": {n: to for n, to in PAGES.items() if sight.is_whole or _is_kept(to)},
+            "withdrawn": self.withdrawn if sight.is_whole else (),
             "endpoint": self.url or str(request.base_url).rstrip("/"),
         }
         response = HTMLResponse(environment().get_template(name).render(shared | content), status)
@@ -107,6 +114,11 @@ class Renderer:
     def error(self, request: Request, status: int, why: str) -> Response:
         """Render a page with an error."""
         return self.page(request, "error.html.j2", status, title=HTTPStatus(status).phrase, why=why)
+
+
+def _is_kept(path: str) -> bool:
+    """Return whether a page is kept to the services of a token."""
+    return seen_on("GET", path) is not RouteScope.NEVER
 
 
 @cache
@@ -128,7 +140,6 @@ def environment() -> Environment:
         "asset": asset_url,
         "bar_names": BARS,
         "mark_names": MARKS,
-        "pages": PAGES,
         "url": url,
         "version": __version__,
     }

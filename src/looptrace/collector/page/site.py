@@ -36,6 +36,8 @@ from looptrace.collector.server.access import WHO, Receive, Scope, Send, may_not
 from looptrace.collector.server.api_responses import bounded_body
 from looptrace.collector.server.receiver.strangers import accepted
 from looptrace.collector.server.service import Options, Service
+from looptrace.collector.server.tokens.service_guard import ServiceGuard, UnseenAnswer
+from looptrace.collector.server.tokens.sight import EVERYTHING, SIGHT
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.trace_links import TraceLinks
@@ -77,6 +79,7 @@ class Site:
             self._changes.state,
             lambda: service.archiver.retention,
             lambda: service.detector.shown.understood,
+            service.promises.withdrawn,
             options.settings.page.url,
         )
         self._listed = TaskIndex(
@@ -86,12 +89,13 @@ class Site:
             service.gates, self._renderer, self._changes.version, self._listed
         )
         self._preparing: asyncio.Task[None] | None = None
-        self._routes = self._made(service, options)
+        self.routes = self._made(service, options)
+        self._guard = ServiceGuard(options.store_dir, self.routes)
         self._app = Starlette(
-            routes=self._routes,
+            routes=self.routes,
             exception_handlers={HTTPException: self._not_served, StoreError: self._not_usable},
         )
-        self._first_segments = {route.path.split("/")[1] for route in self._routes}
+        self._first_segments = {route.path.split("/")[1] for route in self.routes}
 
     def serves(self, path: str) -> bool:
         """Return whether a path belongs to the page."""
@@ -101,7 +105,9 @@ class Site:
         """Compute in advance what the first visitor would wait for; log a failure."""
         try:
             await self._overview.prepare()
-            await run_in_threadpool(self._listed.find, TaskFilter(), self._changes.version())
+            await run_in_threadpool(
+                self._listed.find, TaskFilter(), self._changes.version(), EVERYTHING
+            )
         except LooptraceError as error:
             _logger.warning("the first look at the page will take longer: %s", error)
 
@@ -121,10 +127,15 @@ class Site:
         may_enter = self._sessions.may_enter(request, time.time())
         if may_enter and self._preparing is None:
             self._preparing = asyncio.create_task(self._prepare())
+        unseen = await self._unseen(request) if may_enter else None
         if may_enter and (why := self._may_not(request, path)):
             refused = self._renderer.error(request, HTTPStatus.FORBIDDEN, f"Not done: {why}.")
             await refused(scope, receive, send_guarded)
+        elif unseen:
+            refused = self._renderer.error(request, unseen.status, f"Not done: {unseen.why}.")
+            await refused(scope, receive, send_guarded)
         elif may_enter or path.startswith(_OPEN):
+            scope.setdefault(SIGHT, EVERYTHING)  # A link shows its gate to whoever has it.
             scope[WHO] = self._sessions.who(request, time.time())
             if may_enter:
                 accepted(scope)
@@ -137,6 +148,11 @@ class Site:
         if path == SIGN_OUT or path.startswith(_OPEN):
             return None
         return may_not(self._sessions.holder(request, time.time()).role, request.method, path)
+
+    async def _unseen(self, request: Request) -> UnseenAnswer | None:
+        """Return why the services of a visitor do not allow a request; None where they do."""
+        holder = self._sessions.holder(request, time.time())
+        return await self._guard.refusal(request.scope, holder)
 
     def _turned_away(self, request: Request) -> Response:
         """Ask for a token; reload a page first that another site links to.
@@ -200,6 +216,7 @@ class Site:
             _get(incident_pages.PATH, incidents.all),
             _get(one, incidents.one),
             self._post(one, incidents.say),
+            _get(f"{one}/exception", incidents.exception),
             _get(f"{one}/decide", incidents.to_incident),
             self._post(f"{one}/decide", incidents.decide),
             _get("/silences", incidents.to_list),

@@ -16,6 +16,7 @@ from looptrace.analyzer.gates.agent_states import NOTHING_HEARD, Heard
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.agent_states import left_tasks, with_agents
 from looptrace.collector.page.worklist.filters import ListFilter
+from looptrace.collector.server.tokens.sight import Sight
 from looptrace.collector.server.warming import (
     QUIET_S,
     WARMING_TURNS_MAX,
@@ -102,14 +103,18 @@ class TaskIndex:
     _version: Hashable = None
     _table: pl.DataFrame = field(default_factory=pl.DataFrame)
 
-    def find(self, wanted: TaskFilter, version: Hashable, now_ns: int | None = None) -> TaskPage:
-        """Return a page of the matching tasks, those that wait for a person first.
+    def find(
+        self, wanted: TaskFilter, version: Hashable, sight: Sight, now_ns: int | None = None
+    ) -> TaskPage:
+        """Return a page of the matching tasks that are seen; those that wait come first.
 
         Raises:
             StoreError: if the store cannot be read.
         """
         now_ns = time.time_ns() if now_ns is None else now_ns
         table = self._read_once(version, now_ns)
+        if not sight.is_whole:
+            table = table.filter(pl.col("task").is_in(sight.every_task(self.store_dir)))
         is_quiet = pl.col("last_ns") <= now_ns - QUIET_S * NS_PER_S
         table = table.with_columns(
             is_live=~pl.col("has_ended") & ~is_quiet, is_left=pl.col("task").is_in(self._left())

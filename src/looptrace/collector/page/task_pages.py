@@ -20,7 +20,7 @@ from looptrace.analyzer.detect.loops import CountedLoop, loops_in
 from looptrace.analyzer.detect.prices import Prices
 from looptrace.analyzer.gates.decisions import decision_text
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.report.escalation import Role
+from looptrace.analyzer.report.escalation import TurnRole
 from looptrace.analyzer.report.explanation import blind_rules, gate_reasons_of, reasons_of
 from looptrace.analyzer.report.html import (
     EventPlaces,
@@ -54,6 +54,7 @@ from looptrace.collector.page.timeline.parents import FAMILY_COLUMNS
 from looptrace.collector.page.timeline.raw_span import raw_texts
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.streams.asked_tasks import tasks_of
+from looptrace.collector.server.tokens.sight import Sight, sight_of
 from looptrace.collector.server.warming import QUIET_S, read_ended
 from looptrace.collector.store import reader
 from looptrace.collector.trace_links import TraceLinks
@@ -100,7 +101,7 @@ class TaskPages:
         """Show the tasks that match the filter."""
         wanted = TaskFilter.of(request.query_params)
         state = await run_in_threadpool(self.renderer.state)
-        found = await run_in_threadpool(self.tasks.find, wanted, self.version())
+        found = await run_in_threadpool(self.tasks.find, wanted, self.version(), sight_of(request))
         return await self.renderer.answer(
             request,
             "tasks.html.j2",
@@ -118,13 +119,14 @@ class TaskPages:
         state = await run_in_threadpool(self.renderer.state)
         name = request.query_params.get("id", "")
         before = _number(request.query_params.get("before"))
+        sight = sight_of(request)
         try:
-            content = await run_in_threadpool(self._task, name, before)
+            content = await run_in_threadpool(self._task, name, before, sight)
         except SeveralServicesError as error:
             return self.renderer.error(request, HTTPStatus.CONFLICT, str(error))
         if content is None:  # It may have begun a moment ago; the page adds later turns.
             await self.api.stored()
-            content = await run_in_threadpool(self._task, name, before)
+            content = await run_in_threadpool(self._task, name, before, sight)
         is_left = content is None or not content["task"].turns
         if is_left and (other := await run_in_threadpool(self._other_name, name)):
             return RedirectResponse(url("/task", id=other), HTTPStatus.SEE_OTHER)
@@ -141,7 +143,7 @@ class TaskPages:
         others = (task for task in tasks if task != name)
         return next((task for task in others if self.api.shown_task(task)), "")
 
-    def _task(self, name: str, before: int | None) -> dict[str, Any] | None:
+    def _task(self, name: str, before: int | None, sight: Sight) -> dict[str, Any] | None:
         turns = reader.read_turns_named(self.api.store_dir, name)
         name = _task_of(turns, name)
         shown = self.api.shown_task(name, turns)
@@ -164,7 +166,7 @@ class TaskPages:
             "states": STATES,
             "groups": [(group, cycle_of(group.lead, turns)) for group in groups],
             "strip": strip_of(turns, leads, events) if steps.height else None,
-            "timeline": self._timeline(turns[first:last], leads, events),
+            "timeline": self._timeline(turns[first:last], leads, events, sight),
             "report_gate": next(
                 (gate.id for gate in shown.gates if gate.status != "withdrawn"), ""
             ),
@@ -180,7 +182,7 @@ class TaskPages:
             "money": _money(turns, prices) if prices else "",
             "has_tokens": not turns.select(TOKENS_UNKNOWN.all()).item(),
             "standing": self._standing_of(shown, turns),
-            "outcomes": self._outcomes_of(turns),
+            "outcomes": self._outcomes_of(turns, sight),
             "event_ns": max((event.at_ns for event in events), default=0),
             "failed": int(steps["failed"].sum()),
             "lines": lines,
@@ -191,17 +193,26 @@ class TaskPages:
         }
 
     def _timeline(
-        self, turns: pl.DataFrame, leads: Sequence[Finding], events: Sequence[GateEvent]
+        self,
+        turns: pl.DataFrame,
+        leads: Sequence[Finding],
+        events: Sequence[GateEvent],
+        sight: Sight,
     ) -> Timeline | None:
         if turns.is_empty():
             return None
         traces = turns["trace_id"].unique().drop_nulls().to_list()
-        # Files of other times are left out by their statistics.
         at_the_time = (pl.col("start_ns") <= turns["end_ns"].max()) & (
             pl.col("end_ns") >= turns["start_ns"].min()
         )
-        which = pl.col("trace_id").is_in(traces) & at_the_time
-        spans = reader.read_rows(self.api.store_dir, "spans", which, FAMILY_COLUMNS)
+        spans = reader.rows_of(
+            self.api.store_dir,
+            "spans",
+            "trace_id",
+            traces,
+            at_the_time & sight.spans,
+            FAMILY_COLUMNS,
+        )
         return timeline_of(turns, spans, leads, events)
 
     def _standing_of(self, shown: ShownTask, turns: pl.DataFrame) -> str:
@@ -214,13 +225,12 @@ class TaskPages:
         has_ended = is_recent and shown.task in read_ended(self.api.store_dir, since_ns)
         return "live" if is_recent and not has_ended else "past"
 
-    def _outcomes_of(self, turns: pl.DataFrame) -> list[RecordedOutcome]:
+    def _outcomes_of(self, turns: pl.DataFrame, sight: Sight) -> list[RecordedOutcome]:
         """Return what spans say of how a task ended: the last of each name."""
-        # Files of the time before the task are left out by their statistics.
-        of_traces = pl.col("trace_id").is_in(turns["trace_id"].unique().to_list())
+        traces, columns = turns["trace_id"].unique(), ["trace_id", "end_ns", "events", "attributes"]
         since = pl.col("end_ns") >= turns.select(pl.col("start_ns").min().fill_null(0)).item()
-        columns = ["trace_id", "end_ns", "events", "attributes"]
-        spans = reader.read_rows(self.api.store_dir, "spans", of_traces & since, columns)
+        seen = since & sight.spans
+        spans = reader.rows_of(self.api.store_dir, "spans", "trace_id", traces, seen, columns)
         last = {(each.source, each.name): each for each in recorded_in(spans)}
         return [*last.values()]
 
@@ -234,7 +244,7 @@ class TaskPages:
         events: list[GateEvent],
         who: Mapping[str, str | None],
     ) -> list[TurnLine]:
-        roles: dict[int, Role] = {}
+        roles: dict[int, TurnRole] = {}
         places: dict[int, str] = {}
         for group in reversed(groups):  # The strongest finding decides how a turn is shown.
             roles |= {turn.turn: turn.role for turn in group.lead.turns}

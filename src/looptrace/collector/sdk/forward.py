@@ -37,7 +37,16 @@ Protocol = Literal["http", "grpc"]
 # span ends last, so each of the others gets a copy.
 INHERITED = {
     field: [key for key in SHIPPED.keys_of(field) if "#" not in key]
-    for field in ("task", "task_parent", "task_kind", "phase", "iteration", "session", "agent")
+    for field in (
+        "task",
+        "task_parent",
+        "task_kind",
+        "phase",
+        "iteration",
+        "session",
+        "user_id",
+        "agent",
+    )
 }
 MS_PER_S = 1_000
 

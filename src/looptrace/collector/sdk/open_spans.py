@@ -6,16 +6,29 @@ from collections.abc import Iterator
 
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, Span
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext
+from opentelemetry.util.types import AttributeValue
 
 from looptrace import semconv
 from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable, Said
 from looptrace.analyzer.text.asked_persons import asks_person
 from looptrace.bounded_dict import BoundedDict
+from looptrace.semconv import SCOPE
 
 # Parents further up are ignored; the known frameworks nest at most some twenty spans.
 ANCESTORS_MAX = 100
 # Kinds of span that wait for an answer.
 _CALLS = ("tool", "model")
+# Kinds of span whose work is in the spans below; what a span of no kind does is not known.
+_AGENTS = ("agent", "structure")
+# What makes the id of a silence from that of its agent, which is random.
+_OF_SILENCE = 0x5117_0000_0000_0001
+_NO_REQUEST: dict[str, AttributeValue] = {
+    semconv.GEN_AI_OPERATION_NAME: "chat",
+    semconv.GEN_AI_REQUEST_MODEL: semconv.SILENT,
+    semconv.GEN_AI_RESPONSE_FINISH_REASONS: (semconv.OPEN_REASON,),
+}
 
 
 class OpenSpans:
@@ -34,6 +47,9 @@ class OpenSpans:
         self._open: dict[int, Span] = {}
         # Of spans that ended; 0 where there is none.
         self._parents: BoundedDict[int, int] = BoundedDict(spans_max)
+        # By the id of a span, when the last span directly below it ended.
+        self._ended_below: BoundedDict[int, int] = BoundedDict(spans_max)
+        self._silent: dict[int, Span] = {}  # those that were reported last
         self._traces: BoundedDict[int, None] = BoundedDict(spans_max)
 
     def add(self, span: Span) -> None:
@@ -54,6 +70,8 @@ class OpenSpans:
         if context is not None:
             self._open.pop(context.span_id, None)
             self._parents[context.span_id] = parent.span_id if parent else 0
+        if parent is not None and span.end_time is not None:
+            self._ended_below[parent.span_id] = span.end_time
 
     def knows(self, trace_id: str) -> bool:
         """Return whether a trace (id in hex) was begun in this process, or goes through it.
@@ -77,6 +95,10 @@ class OpenSpans:
         """Return the open spans of these traces."""
         return [span for span in self.all() if span.context.trace_id in traces]
 
+    def reports(self, now_ns: int, least_ns: int) -> list[ReadableSpan]:
+        """Return what `unanswered` and `silent` do."""
+        return [*self.unanswered(now_ns, least_ns), *self.silent(now_ns, least_ns)]
+
     def unanswered(self, now_ns: int, least_ns: int) -> list[ReadableSpan]:
         """Return copies, as they are now, of the calls that have been open for at least so long.
 
@@ -90,9 +112,36 @@ class OpenSpans:
         below = [*calls, *(span for span in spans if asks_person(span.name))]
         at_work = {above.context.span_id for span in below for above in self.above(span)}
         return [
-            _as_ended(span, now_ns)
+            _copy_of_call(span, now_ns, is_model=self.said_of(span)[0] == "model")
             for span in calls
             if span.context.span_id not in at_work and (span.start_time or now_ns) <= since_ns
+        ]
+
+    def silent(self, now_ns: int, least_ns: int) -> list[ReadableSpan]:
+        """Return a span for each agent below which nothing has been open for at least so long.
+
+        It lasts from the end of the last span below the agent until now. Of an agent that was
+        silent at the last call, and is no more, the span says nothing any more.
+        """
+        spans = self.all()
+        busy = {span.parent.span_id for span in spans if span.parent}
+        since_ns = {
+            span.context.span_id: self._ended_below[span.context.span_id]
+            for span in spans
+            if span.context.span_id in self._ended_below
+            and span.context.span_id not in busy
+            and self.said_of(span)[0] in _AGENTS
+        }
+        silent = {
+            span.context.span_id: span
+            for span in spans
+            if since_ns.get(span.context.span_id, now_ns) <= now_ns - least_ns
+        }
+        over = [span for key, span in self._silent.items() if key not in silent]
+        self._silent = silent
+        return [
+            *(_silence(span, now_ns, now_ns, {}) for span in over),
+            *(_silence(span, since_ns[key], now_ns, _NO_REQUEST) for key, span in silent.items()),
         ]
 
     def nearest(self, span_id: int) -> Span | None:
@@ -117,14 +166,18 @@ class OpenSpans:
                 span_id = span.parent.span_id if span.parent else 0
 
 
-def _as_ended(span: Span, end_ns: int) -> ReadableSpan:
-    """Return a copy of an open span that says so, and ends now."""
+def _copy_of_call(span: Span, end_ns: int, *, is_model: bool) -> ReadableSpan:
+    """Return a copy of an open call that says so, and ends now.
+
+    Spans of models that say nothing are no turns, so the copy of one has a reason of its end.
+    """
+    reason = {semconv.GEN_AI_RESPONSE_FINISH_REASONS: (semconv.OPEN_REASON,)} if is_model else {}
     return ReadableSpan(
         name=span.name,
         context=span.context,
         parent=span.parent,
         resource=span.resource,
-        attributes={**(span.attributes or {}), semconv.OPEN: True},
+        attributes={**(span.attributes or {}), **reason, semconv.OPEN: True},
         events=span.events,
         links=span.links,
         kind=span.kind,
@@ -132,6 +185,23 @@ def _as_ended(span: Span, end_ns: int) -> ReadableSpan:
         start_time=span.start_time,
         end_time=end_ns,
         instrumentation_scope=span.instrumentation_scope,
+    )
+
+
+def _silence(
+    agent: Span, since_ns: int, end_ns: int, attributes: dict[str, AttributeValue]
+) -> ReadableSpan:
+    """Return the span of a time in which an agent does nothing; each agent has one."""
+    context = agent.context
+    return ReadableSpan(
+        name=semconv.SILENT,
+        context=SpanContext(context.trace_id, context.span_id ^ _OF_SILENCE, is_remote=False),
+        parent=context,
+        resource=agent.resource,
+        attributes={**attributes, semconv.OPEN: True},
+        start_time=since_ns,
+        end_time=end_ns,
+        instrumentation_scope=InstrumentationScope(SCOPE),
     )
 
 

@@ -106,7 +106,8 @@ class QueueLimits:
     batch_max: int = 512  # spans that the engine processes at once
     delay_s: float = 0.05  # how long the first span of a batch waits
     stuck_s: float = 30.0  # the engine counts as broken when one batch takes longer
-    # Calls that are open for so long are shown to the engine, and again after as long each time.
+    # Calls that are open for so long, and agents that do nothing for so long, are shown to the
+    # engine, and again after as long each time.
     report_s: float = 60.0
 
 
@@ -171,7 +172,7 @@ class LoopSpanProcessor(SpanProcessor):
         open_spans, report_ns = self._spans, int(limits.report_s * NS_PER_S)
         self._queue = SpanQueue(
             self._take,
-            report=lambda: open_spans.unanswered(time.time_ns(), report_ns),
+            report=lambda: open_spans.reports(time.time_ns(), report_ns),
             **asdict(limits),
         )
         queue = self._queue

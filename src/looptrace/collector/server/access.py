@@ -15,6 +15,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -22,13 +23,19 @@ from urllib.parse import urlsplit
 
 import grpc  # type: ignore[import-untyped]
 import msgspec
-from google.rpc.code_pb2 import PERMISSION_DENIED, UNAUTHENTICATED  # type: ignore[import-untyped]
+from google.rpc.code_pb2 import (  # type: ignore[import-untyped]
+    NOT_FOUND,
+    PERMISSION_DENIED,
+    UNAUTHENTICATED,
+    UNAVAILABLE,
+)
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from starlette.routing import BaseRoute, Match
 
 from looptrace.collector.server.receiver.strangers import accepted
 from looptrace.collector.server.tokens.proxy import SigningProxy
 from looptrace.collector.server.tokens.roles import Role, refusal, roles_for
+from looptrace.collector.server.tokens.service_guard import ServiceGuard
 from looptrace.collector.server.tokens.token_file import (
     TOKENS_VARIABLE,
     AccessError,
@@ -42,11 +49,16 @@ WHO = "looptrace.who"
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _SENT_BY_GRPC = "/v1/traces"
 _WRONG_ROLE = "this token is that of a person; spans take that of an agent or an admin"
+_ONLY_HTTP = "this token is for some services alone; it sends spans over HTTP"
+_NO_SERVICES = "this token is for some services alone, and the answer has all services"
 _OPEN_SERVICE = "/grpc.health.v1.Health/"
 _HTTP_STATUS = {
+    NOT_FOUND: HTTPStatus.NOT_FOUND,
     PERMISSION_DENIED: HTTPStatus.FORBIDDEN,
     UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
+    UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
 }
+_CODES = {status: code for code, status in _HTTP_STATUS.items()}
 _PROTOBUF = "application/x-protobuf"
 _HTML = "text/html"
 _NOSNIFF = (b"x-content-type-options", b"nosniff")
@@ -244,6 +256,7 @@ class AccessMiddleware:
     """Passes allowed requests on, and answers the others with OTLP's errors.
 
     A browser that asks for a path outside of the application's `routes` gets a page that says so.
+    Without a `guard` tokens with services are refused.
     """
 
     def __init__(
@@ -252,9 +265,11 @@ class AccessMiddleware:
         access: Access,
         page: Page | None = None,
         routes: Sequence[BaseRoute] = (),
+        guard: ServiceGuard | None = None,
     ) -> None:
         self._app = app
         self._routes = routes
+        self._guard = guard
         self._access = access
         self._page = page
 
@@ -278,11 +293,20 @@ class AccessMiddleware:
             await _refuse(send, headers, Status(code=UNAUTHENTICATED, message=_WHO))
         else:
             accepted(scope)
-            if why := may_not(holder.role, scope["method"], scope["path"]):
-                await _refuse(send, headers, Status(code=PERMISSION_DENIED, message=why))
+            if refused := await self._refusal(scope, holder):
+                await _refuse(send, headers, refused)
                 return
             scope[WHO] = holder.name
             await self._app(scope, receive, send)
+
+    async def _refusal(self, scope: Scope, holder: Holder) -> Status | None:
+        """Return why a holder may not make a request; None where it may."""
+        if why := may_not(holder.role, scope["method"], scope["path"]):
+            return Status(code=PERMISSION_DENIED, message=why)
+        if self._guard is None:
+            return Status(code=PERMISSION_DENIED, message=_NO_SERVICES) if holder.services else None
+        unseen = await self._guard.refusal(scope, holder)
+        return Status(code=_CODES[unseen.status], message=unseen.why) if unseen else None
 
     def _is_for_people(self, scope: Scope, headers: Mapping[str, list[str]]) -> bool:
         """Return whether the page answers: its paths, and those that a browser asks for in vain."""
@@ -327,10 +351,12 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         holder = self._access.asking({"authorization": given}, "")
         if handler_call_details.method.startswith(_OPEN_SERVICE):
             return await continuation(handler_call_details)
-        if holder and not may_not(holder.role, "POST", _SENT_BY_GRPC):
-            return await continuation(handler_call_details)
+        if holder and may_not(holder.role, "POST", _SENT_BY_GRPC):
+            return grpc.stream_unary_rpc_method_handler(partial(_refuse_holder, _WRONG_ROLE))
+        if holder and holder.services:
+            return grpc.stream_unary_rpc_method_handler(partial(_refuse_holder, _ONLY_HTTP))
         if holder:
-            return grpc.stream_unary_rpc_method_handler(_refuse_role)
+            return await continuation(handler_call_details)
         # A handler of streams neither reads nor unpacks the message.
         return grpc.stream_unary_rpc_method_handler(_refuse_call)
 
@@ -339,8 +365,8 @@ async def _refuse_call(_messages: object, context: grpc.aio.ServicerContext) -> 
     await context.abort(grpc.StatusCode.UNAUTHENTICATED, _WHO)
 
 
-async def _refuse_role(_messages: object, context: grpc.aio.ServicerContext) -> None:
-    await context.abort(grpc.StatusCode.PERMISSION_DENIED, _WRONG_ROLE)
+async def _refuse_holder(why: str, _messages: object, context: grpc.aio.ServicerContext) -> None:
+    await context.abort(grpc.StatusCode.PERMISSION_DENIED, why)
 
 
 async def _refuse(send: Send, headers: Mapping[str, list[str]], status: Status) -> None:

@@ -39,6 +39,7 @@ from looptrace.collector.api_bodies import (
     ShownTask,
     TaskList,
     WarmingList,
+    WarmingTask,
 )
 from looptrace.collector.api_paths import (
     GATE_METRICS_PATH,
@@ -61,8 +62,10 @@ from looptrace.collector.server.openapi import JSON, Answer, Parameter, operatio
 from looptrace.collector.server.streams.asked_tasks import asked_of, tasks_of
 from looptrace.collector.server.streams.event_feed import EventFeed
 from looptrace.collector.server.streams.streams_api import SERVICE, SEVERAL, StreamsApi
+from looptrace.collector.server.tokens.sight import Sight, sight_of
 from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store import reader
+from looptrace.collector.store.buckets.turns_around import read_turns_around
 from looptrace.collector.store.gate_file.stored_gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, standing_of
 
@@ -133,7 +136,8 @@ class GatesApi:
             names = ", ".join(get_args(GateStatus))
             return wrong(HTTPStatus.BAD_REQUEST, f"status must be one of {names}")
         task, service = request.query_params.get("task"), request.query_params.get("service")
-        listed = await run_in_threadpool(self._gates_of, status, task, service)  # type: ignore[arg-type] # It was checked.
+        asked = status, task, service, sight_of(request)
+        listed = await run_in_threadpool(self._gates_of, *asked)  # type: ignore[arg-type] # It was checked.
         return answer_of(listed)
 
     @operation(
@@ -146,8 +150,9 @@ class GatesApi:
         await self.stored()
         gate_id = request.path_params["id"]
         markdown = _MARKDOWN in request.headers.get("accept", "")
+        sight = sight_of(request)
         try:
-            return await run_in_threadpool(self._gate, gate_id, markdown=markdown)
+            return await run_in_threadpool(self._gate, gate_id, sight, markdown=markdown)
         except GateError as error:
             return wrong(HTTPStatus.NOT_FOUND, str(error))
 
@@ -182,10 +187,10 @@ class GatesApi:
         return answer_of(await run_in_threadpool(self._metrics))
 
     @operation("listTasks", Answer("The tasks.", {JSON: TaskList}))
-    async def tasks(self, _request: Request) -> Response:
+    async def tasks(self, request: Request) -> Response:
         """List tasks, those that wait for a person first, then the most recently active."""
         await self.stored()
-        return answer_of(await run_in_threadpool(self.task_list))
+        return answer_of(await run_in_threadpool(self.task_list, sight_of(request)))
 
     @operation(
         "showTask",
@@ -206,19 +211,24 @@ class GatesApi:
         "listWarmingTasks",
         Answer("The tasks, the most recently active first.", {JSON: WarmingList}),
     )
-    async def warming(self, _request: Request) -> Response:
+    async def warming(self, request: Request) -> Response:
         """List the active tasks in which a rule is one attempt short of a loop."""
         await self.stored()
-        rules = self.settings.policy.rule_set
-        return answer_of(WarmingList(await run_in_threadpool(warming_tasks, self.store_dir, rules)))
+        return answer_of(WarmingList(await run_in_threadpool(self._warming, sight_of(request))))
+
+    def _warming(self, sight: Sight) -> list[WarmingTask]:
+        found = warming_tasks(self.store_dir, self.settings.policy.rule_set)
+        seen = sight.tasks(self.store_dir, (each.task for each in found))
+        return [each for each in found if each.task in seen]
 
     def _gates_of(
-        self, status: GateStatus | None, task: str | None, service: str | None
+        self, status: GateStatus | None, task: str | None, service: str | None, sight: Sight
     ) -> GateList:
         if task is None:
-            return self.gate_list(status)
-        tasks = asked_of(self.store_dir, [task], service).tasks
-        listed = [self.gate_list(status, each) for each in tasks]
+            return self.gate_list(sight, status)
+        # The message of a refusal names services.
+        tasks = asked_of(self.store_dir, [task], service, refuses=sight.is_whole).tasks
+        listed = [self.gate_list(sight, status, each) for each in tasks]
         gates = [gate for each in listed for gate in each.gates]
         return GateList(gates, sum(each.total for each in listed))
 
@@ -228,12 +238,20 @@ class GatesApi:
         return next(filter(None, shown), None)
 
     def gate_list(
-        self, status: GateStatus | None = None, task: str | None = None, limit: int = GATES_MAX
+        self,
+        sight: Sight,
+        status: GateStatus | None = None,
+        task: str | None = None,
+        limit: int = GATES_MAX,
     ) -> GateList:
-        """Return gates, the open ones first, then the newest."""
+        """Return the gates that are seen, the open ones first, then the newest."""
         with reader.open_gates(self.store_dir) as gates:
-            listed, total = gates.gates(status, task, limit), gates.count(status, task)
-        return GateList(self.with_agents(listed), total)
+            listed = gates.gates(status, task, limit if sight.is_whole else -1)
+            total = gates.count(status, task)
+        if not sight.is_whole:
+            listed = sight.gates(self.store_dir, listed)
+            total = len(listed)
+        return GateList(self.with_agents(listed[:limit]), total)
 
     def with_agents(self, gates: Sequence[StoredGate]) -> list[StoredGate]:
         """Return gates, the open ones with the state of their agents."""
@@ -245,13 +263,15 @@ class GatesApi:
                 gates, reader.worked(self.store_dir), reader.read_loops(self.store_dir)
             )
 
-    def task_list(self, limit: int = TASKS_MAX) -> TaskList:
-        """Return the tasks that have turns in the store, or a state in the gate store."""
+    def task_list(self, sight: Sight, limit: int = TASKS_MAX) -> TaskList:
+        """Return the seen tasks that have turns in the store, or a state in the gate store."""
         with reader.open_gates(self.store_dir) as gates:
             standing = standing_of(gates)
         table = reader.read_tasks(self.store_dir).join(
             standing, on="task", how="full", coalesce=True
         )
+        if not sight.is_whole:
+            table = table.filter(pl.col("task").is_in(sight.every_task(self.store_dir)))
         table = table.sort(
             pl.col("status").fill_null("active") == "active",
             -pl.col("last_ns"),
@@ -293,14 +313,15 @@ class GatesApi:
         self.decided()
         return gate
 
-    def gate_details(self, gate_id: str) -> GateDetails:
-        """Return a gate, its opening event, and notes on gates like it.
+    def gate_details(self, gate_id: str, sight: Sight) -> GateDetails:
+        """Return a gate, its opening event, and the notes on gates like it that are seen.
 
         Raises:
             GateError: if there is none with this id.
         """
         with reader.open_gates(self.store_dir) as gates:
             details = gates.gate(gate_id, self.settings.policy.rule_set.meaning)
+        details = sight.of_details(self.store_dir, details)
         (gate,) = self.with_agents([details.gate])
         return replace(details, gate=replace(gate, unless_decided=self.unless_decided(details)))
 
@@ -309,8 +330,8 @@ class GatesApi:
         is_over = details.gate.status != "open" or details.gate.decision
         return "" if is_over else unless_decided(details.event, self.settings.waiting)
 
-    def _gate(self, gate_id: str, *, markdown: bool) -> Response:
-        details = self.gate_details(gate_id)
+    def _gate(self, gate_id: str, sight: Sight, *, markdown: bool) -> Response:
+        details = self.gate_details(gate_id, sight)
         report = self._report(details)
         if markdown:
             if report is None:
@@ -320,13 +341,13 @@ class GatesApi:
         report_json = msgspec.Raw(text.encode())
         return answer_of(ShownGate(details.gate, details.event, details.notes, report_json))
 
-    def report_markdown(self, gate_id: str) -> str | None:
+    def report_markdown(self, gate_id: str, sight: Sight) -> str | None:
         """Return the report on a gate for a debugging agent; None where its turns are not stored.
 
         Raises:
             GateError: if there is no gate with this id.
         """
-        report = self._report(self.gate_details(gate_id))
+        report = self._report(self.gate_details(gate_id, sight))
         return escalation_markdown(report) if report else None
 
     def _report(self, details: GateDetails) -> Escalation | None:
@@ -339,7 +360,7 @@ class GatesApi:
             events = [event for _, event in gates.events(task=details.gate.task)]
             finding, opinion = gates.finding(gate_id), gates.opinions(gate_id).get(gate_id)
         finding = finding or self._detected(details)
-        turns = None if finding is None else reader.read_turns_around(self.store_dir, finding)
+        turns = None if finding is None else read_turns_around(self.store_dir, finding)
         if finding is None or turns is None:
             return None
         notes = [PastNote.of(note) for note in details.notes]

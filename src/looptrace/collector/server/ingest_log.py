@@ -46,9 +46,7 @@ LOOK_EVERY_S = 1.0
 
 _OLDEST = "SELECT min(received_ns) FROM requests WHERE seq > ?"
 _ADD = "INSERT INTO requests (received_ns, spans, digest, body) VALUES (?, ?, ?, ?)"
-_LISTED = """
-    SELECT seq, spans, length(body) FROM requests WHERE seq > ? AND seq <= ? ORDER BY seq
-"""
+_LISTED = "SELECT seq, spans, length(body) FROM requests WHERE seq > ? AND seq <= ? ORDER BY seq"
 _READ = (
     "SELECT seq, digest, body, received_ns FROM requests WHERE seq > ? AND seq <= ? ORDER BY seq"
 )
@@ -212,8 +210,12 @@ class IngestLog:
             with suppress(RuntimeError):  # The loop may have ended with the server.
                 loop.call_soon_threadsafe(_settle, waiting, error)
 
-        self._queue.put(_Append(spans, done))
+        self.put(spans, done)
         await waiting
+
+    def put(self, spans: pl.DataFrame, done: Callable[[Exception | None], None]) -> None:
+        """Commit spans; another thread calls `done` with what was wrong, or None."""
+        self._queue.put(_Append(spans, done))
 
     def last_seq(self) -> int:
         """Return the number of the last row, 0 where there is none.

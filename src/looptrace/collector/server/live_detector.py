@@ -28,7 +28,7 @@ from looptrace.analyzer.normalize.understanding import NOTHING_SEEN, Understood
 from looptrace.analyzer.report.wording import outage_text
 from looptrace.analyzer.schema.service_versions import versions_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.schema.turns import AT, TURN_SCHEMA, Turn
+from looptrace.analyzer.schema.turns import AT, TURN_SCHEMA, TurnTuple
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.server.detection.backlog import (
@@ -39,6 +39,7 @@ from looptrace.collector.server.detection.backlog import (
     names_of,
 )
 from looptrace.collector.server.detection.stored_tasks import StoredTasks
+from looptrace.collector.server.detection.unended import UnendedTraces
 from looptrace.collector.server.ingest_log import IngestLog, Logged
 from looptrace.collector.server.receiver.receiver_metrics import Durations, number
 from looptrace.collector.store import reader
@@ -135,7 +136,7 @@ class LiveDetector:
         self._worker = Worker("looptrace-detector", self._run, wake=log.committed)
         pause = self._worker.pause
         shown = (self.counts, self.shown)
-        self._begin = partial(_Judge, store_dir, settings, log, *shown, pause, on_events)
+        self._begin = partial(_Detection, store_dir, settings, log, *shown, pause, on_events)
         self._store_dir = store_dir
         self._webhooks = settings.webhooks
 
@@ -160,16 +161,16 @@ class LiveDetector:
 
     def _run(self) -> Generator[float, None, None]:
         with reader.open_gates(self._store_dir, self._webhooks) as gates:
-            began_s, judge = time.monotonic(), None
-            while judge is None:
+            began_s, detection = time.monotonic(), None
+            while detection is None:
                 if self._worker.is_closing:
                     return
-                judge = self._caught_up(gates)
+                detection = self._caught_up(gates)
             _logger.info("caught up after %.1f s", time.monotonic() - began_s)
             while True:
                 began_s = time.monotonic()
                 try:
-                    while judge.tick():
+                    while detection.tick():
                         began_s = time.monotonic()
                 except StoreError as error:
                     self._report(error)
@@ -177,18 +178,18 @@ class LiveDetector:
                 yield LOOK_EVERY_S
                 self._worker.pause(max(TICK_S, took_s))
 
-    def _caught_up(self, gates: GateStore) -> _Judge | None:
+    def _caught_up(self, gates: GateStore) -> _Detection | None:
         """Return the working state once caught up; None where catching up must begin again."""
         try:
-            judge = self._begin(gates)
-            for _ in judge.catch_up():
+            detection = self._begin(gates)
+            for _ in detection.catch_up():
                 if self._worker.is_closing:
                     return None
         except StoreError as error:
             self._report(error)
             self._worker.pause(LOOK_EVERY_S)
             return None
-        return judge
+        return detection
 
     def _report(self, error: StoreError) -> None:
         if isinstance(error, DamagedFileError):
@@ -197,7 +198,7 @@ class LiveDetector:
             _logger.warning("%s", error)
 
 
-class _Judge:
+class _Detection:
     """The working state of the thread."""
 
     def __init__(
@@ -246,6 +247,7 @@ class _Judge:
         self._versions: BoundedDict[tuple[str, str], str] = BoundedDict(TRACES_MAX)
         self._forget_s = time.monotonic() + FORGET_EVERY_S
         self._mend_s = time.monotonic()  # not before this
+        self._unended = UnendedTraces(self._dialects, settings.server.unended_s)
         self._waiting, self._attend_s = settings.waiting, time.monotonic()
 
     def _recall(self, task: str) -> TaskState:
@@ -338,6 +340,7 @@ class _Judge:
         new = came.spans if came else SPAN_SCHEMA.to_frame()
         spans = backlog.take(SPANS_A_TICK, new).sort("end_ns")
         self._versions |= versions_of(spans)
+        self._unended.note(spans, time.monotonic())
         with self._failing(self._counts.seq), self._replaying(self._touched):
             rows = self._live.replay(spans.iter_slices(SPANS_A_TICK))
             turns = pl.DataFrame(rows, TURN_SCHEMA, orient="row")
@@ -363,6 +366,9 @@ class _Judge:
     def tick(self) -> bool:
         """Process the waiting spans; return whether there are more than fit in one step."""
         self._attend()
+        silences = self._unended.due(time.monotonic())
+        if silences.height:
+            self._log.put(silences, _note_put)
         said = [each for each in self._gates.resolutions() if each.id not in self._seen]
         logged = self._log.read(self._counts.seq, SPANS_A_TICK)
         if said:
@@ -408,7 +414,8 @@ class _Judge:
             _logger.exception("the rules failed on rows up to %d of the log", seq)
             self._counts.failed += 1
 
-    def _note_taken(self, spans: pl.DataFrame) -> Sequence[Turn]:
+    def _note_taken(self, spans: pl.DataFrame) -> Sequence[TurnTuple]:
+        self._unended.note(spans, time.monotonic())
         if self._stored.has_more:
             self._read_stored(names_of(spans, self._dialects))
         self._versions |= versions_of(spans)
@@ -471,7 +478,7 @@ class _Judge:
         self._renamed |= self._live.traces.joined_anew()
         return self._renamed
 
-    def _tell_outages(self, turns: Sequence[Turn]) -> None:
+    def _tell_outages(self, turns: Sequence[TurnTuple]) -> None:
         """Log each outage once; tasks get the events of their own failures as usual.
 
         Those that go on hold back the pages of the gates that they cause.
@@ -528,3 +535,8 @@ class _Judge:
         counts.late, counts.tasks, counts.tasks_evicted = live.late, len(live), live.evicted
         counts.traces, counts.traces_dropped = len(traces), traces.dropped
         counts.events_alone = self._live.log_events.lost
+
+
+def _note_put(error: Exception | None) -> None:
+    if error is not None:
+        _logger.warning("silences of runs without an end were not noted: %s", error)

@@ -38,7 +38,8 @@ RESOLUTION_BOUNDS_S = (10.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 25
 GATES_EVERY_S = 1.0
 # The label of a person's message to the agent, which is none of the decisions.
 _BY_MESSAGE = "message"
-_COST_QUERY = "loop_cost_by_day"
+_COST_QUERY, _HELP_QUERY = "loop_cost_by_day", "interventions"
+_BOUNDS = {"estimate": "share", "low": "share_min", "high": "share_max"}
 
 _NEW_EVENTS = """
     SELECT rule, coalesce(json_extract(body, '$.action'), ''), count(*), max(seq) FROM events
@@ -72,8 +73,10 @@ class LoopMetrics:
     _seq: int = 0
     _gates: pl.DataFrame = field(default_factory=_GATE_ROWS.to_frame)
     _gates_at_s: float = -inf
-    _costs: dict[str, float] = field(default_factory=dict)
-    _costs_of: Hashable = None
+    _answered: dict[str, list[dict[str, Any]]] = field(
+        default_factory=lambda: {_COST_QUERY: [], _HELP_QUERY: []}
+    )
+    _answered_of: Hashable = None
     _lock: Lock = field(default_factory=Lock)
 
     def instruments(self) -> list[Instrument]:
@@ -82,6 +85,7 @@ class LoopMetrics:
             *self._of_events(),
             *self._of_gates(),
             *self._of_costs(),
+            *self._of_interventions(),
             Instrument(
                 "looptrace.understood.spans",
                 "Spans since the start by what they became: turns, parts of turns, agents, "
@@ -187,6 +191,32 @@ class LoopMetrics:
             ),
         ]
 
+    def _of_interventions(self) -> list[Instrument]:
+        interventions, labels = "looptrace.interventions", ("rule", "intervention")
+        return [
+            Instrument(
+                f"{interventions}.told",
+                "Warnings, pivots, decisions, and loops left alone (recovery.shadow), by rule.",
+                lambda: {key: row["times"] for key, row in self._answers().items()},
+                "gauge",
+                labels,
+            ),
+            Instrument(
+                f"{interventions}.recovered",
+                "Those of them after which the run got on within ten turns.",
+                lambda: {key: row["recovered"] for key, row in self._answers().items()},
+                "gauge",
+                labels,
+            ),
+            Instrument(
+                f"{interventions}.share",
+                "Recovered of those with a turn after them, and the bounds of 95 % of it.",
+                self._shares,
+                "gauge",
+                (*labels, "bound"),
+            ),
+        ]
+
     def _read_events(self) -> Values:
         with self._lock:
             new = self._table(_NEW_EVENTS.format(seq=self._seq), _EVENT_COUNTS)
@@ -229,23 +259,33 @@ class LoopMetrics:
         return {**buckets, ("+Inf",): float(len(values)), ("sum",): float(sum(values))}
 
     def _cost(self, name: str) -> float:
+        return float(sum(day[name] or 0 for day in self._read_answers()[_COST_QUERY]))
+
+    def _answers(self) -> dict[tuple[str, ...], dict[str, Any]]:
+        """Return what followed interventions, by rule and intervention."""
+        rows = self._read_answers()[_HELP_QUERY]
+        return {(row["rule"] or "", row["intervention"] or _BY_MESSAGE): row for row in rows}
+
+    def _shares(self) -> Values:
+        return {
+            (*key, bound): row[column]
+            for key, row in self._answers().items()
+            for bound, column in _BOUNDS.items()
+            if row[column] is not None
+        }
+
+    def _read_answers(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the answers of the queries, which are asked again when the store has changed."""
         with self._lock:
             version = self.version()
-            if version != self._costs_of:
-                self._costs_of = version
+            if version != self._answered_of:
+                self._answered_of = version
                 try:
-                    days = self._days_of_costs()
-                    names = ("loops", "seconds", "input_tokens", "output_tokens", "money")
-                    self._costs = {
-                        each: float(sum(day[each] or 0 for day in days)) for each in names
-                    }
+                    every = {name: queries.load(name).sql for name in (_COST_QUERY, _HELP_QUERY)}
+                    self._answered = ask_each(self.store_dir, every, self.prices)
                 except (StoreError, QueryError) as error:
                     _logger.warning("%s", error)
-            return self._costs.get(name, 0.0)
-
-    def _days_of_costs(self) -> list[dict[str, Any]]:
-        sql = queries.load(_COST_QUERY).sql
-        return ask_each(self.store_dir, {_COST_QUERY: sql}, self.prices)[_COST_QUERY]
+            return self._answered
 
     def _money(self) -> Values:
         return {(self.prices.currency,): self._cost("money")} if self.prices else {}

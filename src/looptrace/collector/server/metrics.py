@@ -73,7 +73,7 @@ _FAMILIES: Mapping[InstrumentKind, type[CounterMetricFamily | GaugeMetricFamily]
     "gauge": GaugeMetricFamily,
 }
 
-Check = Callable[[], bool]
+HealthCheck = Callable[[], bool]
 
 
 class Metrics:
@@ -287,13 +287,13 @@ def _bytes_in(paths: Iterable[Path]) -> float:
 
 
 def routes(
-    metrics: Metrics, ready: Mapping[str, Check], backlog_spans: Callable[[], int]
+    metrics: Metrics, ready: Mapping[str, HealthCheck], backlog_spans: Callable[[], int]
 ) -> list[Route]:
     """Return the routes `/metrics`, `/healthz` (it answers) and `/readyz` (all checks hold)."""
 
     @operation("metrics", Answer("The text format of Prometheus.", {TEXT: str}))
     def show(_request: Request) -> Response:
-        """Show counters and gauges for Prometheus (docs/runbook.md)."""
+        """Show counters and gauges for Prometheus (docs/metrics.md)."""
         return Response(metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
     @operation("health", Answer("It is.", {TEXT: str}))
@@ -317,7 +317,7 @@ def routes(
     return [Route(path, endpoint, methods=["GET"]) for path, endpoint in paths.items()]
 
 
-def holds(name: str, check: Check) -> bool:
+def holds(name: str, check: HealthCheck) -> bool:
     """Return whether a part works; a part whose check raises does not."""
     try:
         return check()

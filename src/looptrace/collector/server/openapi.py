@@ -21,7 +21,7 @@ from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.api_bodies import ApiError, DecisionBody, SilenceBody, WordBody
 from looptrace.collector.server.access import OPEN_PATHS
 
-Handler = TypeVar("Handler", bound=Callable[..., Any])
+HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
 JSON, TEXT = "application/json", "text/plain"
 _SCHEMAS = "#/components/schemas/"
@@ -70,7 +70,7 @@ def operation(
     errors: Mapping[HTTPStatus, str | Answer] = MappingProxyType({}),
     parameters: tuple[Parameter, ...] = (),
     body: type | None = None,
-) -> Callable[[Handler], Handler]:
+) -> Callable[[HandlerT], HandlerT]:
     """Return a decorator that describes the answers of a handler; its docstring is the summary.
 
     `answer` is the one with status 200, and `errors` describe the others.
@@ -81,7 +81,7 @@ def operation(
     }
     about = Operation(name, {HTTPStatus.OK: answer, **answers}, parameters, body)
 
-    def describe(handler: Handler) -> Handler:
+    def describe(handler: HandlerT) -> HandlerT:
         handler.__dict__["operation"] = about
         return handler
 

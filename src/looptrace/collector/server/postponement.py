@@ -42,7 +42,7 @@ class _Made:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _PostponedPart:
     """Waiting spans of a group, one of its traces, and the row of the log before the spans."""
 
     postponed: Postponed
@@ -55,7 +55,7 @@ class Plan:
     """The spans that a round stores (with `SPAN_TIES_SCHEMA`), and the parts that wait then."""
 
     now: pl.DataFrame
-    waiting: list[_Part]
+    waiting: list[_PostponedPart]
     ties: pl.DataFrame  # of the parts
     postponed: list[Postponed]  # of the round's own spans
     stored: list[int]  # numbers of parts
@@ -66,7 +66,7 @@ class WaitingSpans:
 
     def __init__(self, dialects: DialectTable = SHIPPED) -> None:
         self._dialects = dialects  # by which the names of spans are read
-        self._parts: list[_Part] = []
+        self._parts: list[_PostponedPart] = []
         # The ties of the waiting spans (`tie_rows`), with the number of their part.
         self._ties = pl.DataFrame(schema=_TIES)
         self._made: BoundedDict[str, _Made] = BoundedDict(TRACES_MAX)
@@ -116,14 +116,16 @@ class WaitingSpans:
 
     def _parts_of(
         self, spans: pl.DataFrame, groups: Mapping[str, str], after_seq: int
-    ) -> tuple[list[_Part], pl.DataFrame]:
+    ) -> tuple[list[_PostponedPart], pl.DataFrame]:
         """Return a part of each group of spans, and the ties of all with the number of the part."""
         numbers: dict[str, int] = defaultdict(partial(next, self._numbers))
         of_trace = {trace_id: numbers[groups[trace_id]] for trace_id in spans["trace_id"].unique()}
         number = pl.col("trace_id").replace_strict(of_trace).cast(pl.Int64)
         parted = spans.with_columns(number=number).partition_by("number", as_dict=True)
         parts = [
-            _Part(Postponed(int(n), packed(p.select(*SPAN_SCHEMA))), p["trace_id"][0], after_seq)
+            _PostponedPart(
+                Postponed(int(n), packed(p.select(*SPAN_SCHEMA))), p["trace_id"][0], after_seq
+            )
             for (n,), p in parted.items()
         ]
         return parts, tie_rows(spans).with_columns(number=number)

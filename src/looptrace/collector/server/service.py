@@ -37,6 +37,8 @@ from looptrace.collector.server.access import (
 )
 from looptrace.collector.server.api_responses import error_handlers
 from looptrace.collector.server.archiver import Archiver
+from looptrace.collector.server.background.note_reader import NoteReader
+from looptrace.collector.server.background.promise_tester import PromiseTester
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.ingest_log import log_of
 from looptrace.collector.server.live_detector import LiveDetector
@@ -55,9 +57,11 @@ from looptrace.collector.server.receiver.ports import (
 from looptrace.collector.server.receiver.receiver_metrics import Instrument, ReceiverCounts
 from looptrace.collector.server.shards.router import Shards, shards_of
 from looptrace.collector.server.streams.event_feed import Changes, EventFeed
+from looptrace.collector.server.tokens.service_guard import ServiceGuard
 from looptrace.collector.store import layout, writer
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.locks import DamagedFileError
+from looptrace.collector.store.promises.withdrawn import settings_in
 from looptrace.collector.webhooks.dispatcher import Dispatcher
 
 _logger = logging.getLogger(__name__)
@@ -115,37 +119,39 @@ class Service:
             StoreError: if the store cannot be used, or another process writes to it.
             SecretError: if a webhook's secret cannot be read.
         """
-        settings = options.settings
-        reserve.make_room(options.store_dir)
-        writer.prepare(options.store_dir)
+        settings, store = options.settings, options.store_dir
+        reserve.make_room(store)
+        writer.prepare(store)
         self.changes, self.counts = Changes(), ReceiverCounts()
         self._erasures = options.erasures
-        key = content_key(options.store_dir)
-        self.log = log_of(options.store_dir, settings.server.log_bytes_max)
+        key = content_key(store)
+        self.log = log_of(store, settings.server.log_bytes_max)
         self.detector = LiveDetector(
-            options.store_dir,
+            store,
             settings,
             self.log,
             self._on_events,
             self.on_store_error,
         )
         self.archiver = Archiver(
-            options.store_dir,
+            store,
             settings,
             self.log,
             lambda: self.detector.counts.seq,
             self.detector.start,
         )
-        self.feed = EventFeed(options.store_dir, self.changes, settings.directives)
+        self.feed = EventFeed(store, self.changes, settings.directives)
         self.dispatcher = self._dispatcher(options)
         to, judge = options.export_to, options.judge
-        self.exporter = GateExporter(options.store_dir, to) if to else None
+        self.exporter = GateExporter(store, to) if to else None
         wakes = (self.detector.wake, self.archiver.ask)
-        self.judge = GateJudge(options.store_dir, judge, settings.judge, *wakes) if judge else None
+        self.judge = GateJudge(store, judge, settings.judge, *wakes) if judge else None
+        self.promises = PromiseTester(store, settings, self.on_store_error, self.restart)
+        self.notes = NoteReader(store, lambda: self.detector.counts.is_current == 1)
         if not self.log.is_fixed:
             self.archiver.start()  # All listeners of events exist now.
             self.dispatcher.start()
-            for part in (self.exporter, self.judge):
+            for part in (self.exporter, self.judge, self.promises, self.notes):
                 if part:
                     part.start()
         dialects = settings.policy.dialects
@@ -153,11 +159,9 @@ class Service:
         self.shards = self._shards(options, key)
         self.pipeline = Pipeline(self.shards or self.log, settings.server, self.counts, reduced)
         of_loops = (self.detector.counts, self.detector.shown, self.archiver.version)
-        self.loops = LoopMetrics(options.store_dir, self.log, *of_loops, settings.prices)
+        self.loops = LoopMetrics(store, self.log, *of_loops, settings.prices)
         self.metrics = Metrics(self.instruments(), os.environ)
-        self.gates = GatesApi(
-            options.store_dir, settings, self.feed, self.detector.wake, self._stored
-        )
+        self.gates = GatesApi(store, settings, self.feed, self.detector.wake, self._stored)
 
     def _dispatcher(self, options: Options) -> Dispatcher:
         path, given = options.store_dir / layout.GATES_FILE, options.settings
@@ -219,6 +223,7 @@ class Service:
             *metrics.of_webhooks(self.loops.store_dir, self.dispatcher.results),
             *metrics.of_store(self.loops.store_dir),
             *self.log.instruments(),
+            *self.promises.instruments(),
             *(self.shards.instruments() if self.shards else ()),
         ]
 
@@ -231,10 +236,9 @@ class Service:
         log_events(events)
         self.changes.tell()
         self.dispatcher.wake()
-        if self.exporter:
-            self.exporter.wake()
-        if self.judge:
-            self.judge.wake()
+        for part in (self.exporter, self.judge, self.notes):
+            if part:
+                part.wake()
         # Receivers of an event usually open its report next.
         self.archiver.ask({event.trace_id for event in events})
 
@@ -255,7 +259,7 @@ class Service:
         self.pipeline.close()
         self.feed.close()
         ends = [self.detector.close, self.dispatcher.close, self.archiver.close]
-        optional = (self.exporter, self.judge, self.shards)
+        optional = (self.exporter, self.judge, self.shards, self.promises, self.notes)
         ends += [part.close for part in optional if part]
         with ThreadPoolExecutor(len(ends)) as pool:
             for end in ends:
@@ -267,7 +271,7 @@ class Service:
 async def serve(options: Options, ready: Callable[[Addresses], None]) -> bool:
     """Serve until SIGTERM or SIGINT, which ends the process within 5 s; a second one does at once.
 
-    Returns whether it is to be started again, because an erasure waits.
+    Returns whether it is to be started again, because of an erasure or a promise.
 
     Raises:
         AccessError: if its address needs tokens or certificates that it does not have. ServeError:
@@ -277,7 +281,8 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> bool:
     check_tls(options.access)
     process.return_memory()
     server = process.allow_files(options.settings.server)
-    options = replace(options, settings=replace(options.settings, server=server))
+    settings = settings_in(options.store_dir, replace(options.settings, server=server))
+    options = replace(options, settings=settings)
     with listening(options.access.host, options.http_port, "--http-port") as listener:
         if options.grpc_port is not None:
             with listening(options.access.host, options.grpc_port, "--grpc-port"):
@@ -300,7 +305,8 @@ async def _serve(
     machines = Starlette(
         routes=service.routes(), exception_handlers=error_handlers(service.on_store_error)
     )
-    app = AccessMiddleware(machines, access, page, machines.routes)
+    guard = ServiceGuard(options.store_dir, machines.routes)
+    app = AccessMiddleware(machines, access, page, machines.routes, guard)
     http = _Http(
         uvicorn.Config(
             app,

@@ -1,7 +1,7 @@
 """The audit log of a store: who decided, silenced, erased or changed what, one JSON object a line.
 
-It only grows. A line is written before what it tells of, so that nothing is done without one; a
-kill between leaves a line about something that was not done. It names gates and settings, and no
+It only grows. A line is written before its action, so that no action lacks one; a kill between the
+two leaves a line of an action that did not happen. It names gates and settings, and no
 content: a thing that was erased is named by its hash.
 """
 

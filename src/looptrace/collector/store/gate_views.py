@@ -151,7 +151,7 @@ GATE_VIEWS = {
             json_extract(body, '$.gate'), json_extract(body, '$.decision'),
             json_extract(body, '$.note'), json_extract(body, '$.trace_id'),
             json_extract(body, '$.span_id')
-        FROM events WHERE type NOT IN ('endpoint_disabled', 'endpoint_enabled')
+        FROM events WHERE type NOT IN ('endpoint_disabled', 'endpoint_enabled', 'promise_withdrawn')
         """,
         _EVENT_COLUMNS,
     ),

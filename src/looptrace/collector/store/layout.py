@@ -34,11 +34,13 @@ AUDIT_FILE = f"{NAME}.audit.jsonl"
 
 # What a server was asked to erase, until the next start has done it, and then its result.
 ERASURE_FILE = f"{NAME}.erasure"
+# The promises of learned limits that a server withdrew.
+PROMISES_FILE = f"{NAME}.promises"
 LOG_FILE = f"{NAME}.log.db"  # Spans that a server acknowledged and has not stored yet.
 
 
-SCHEMA_VERSION = 6
-COLUMNS_VERSION = 6  # The first version with the columns of now.
+SCHEMA_VERSION = 7
+COLUMNS_VERSION = 7  # The first version with the columns of now.
 # The versions that can be read; writers migrate an earlier one.
 _VERSIONS_READ = range(1, SCHEMA_VERSION + 1)
 

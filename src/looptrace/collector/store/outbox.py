@@ -18,9 +18,10 @@ from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.digests import digest
 from looptrace.collector.store.gate_file.attempts import KEPT_S, Attempts, Tried
 from looptrace.collector.store.gate_file.endpoint_events import (
-    ENDPOINT_EVENTS,
+    SERVER_EVENTS,
     EndpointEvent,
     EndpointEventType,
+    ServerEvent,
 )
 from looptrace.collector.store.gate_file.tables import GATES
 from looptrace.collector.store.sqlite_file import json_of, read_json
@@ -67,7 +68,7 @@ _STATE = "SELECT failing_ns, disabled_ns FROM endpoints WHERE name = ?"
 _ENABLED = "SELECT name FROM endpoints WHERE name = ? AND disabled_ns IS NULL"
 _TELL = """
     INSERT INTO events (id, type, task, agent, rule, finding, at_ns, body)
-    VALUES (?, ?, '', '', '', '', ?, ?)
+    VALUES (?, ?, '', '', '', '', ?, ?) ON CONFLICT DO NOTHING
 """
 _MESSAGE = "SELECT message FROM chat_messages WHERE endpoint = ? AND gate = ?"
 _KEEP_MESSAGE = """
@@ -109,7 +110,7 @@ _HOLD = """
 """
 _BEGIN_PAGE = "INSERT INTO pages VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET told_ns = ?3"
 _END_PAGE = "DELETE FROM pages WHERE endpoint = ? AND gate = ?"
-# One message tells of all gates that wait.
+# One message names all open gates.
 _ABSORB = """
     DELETE FROM outbox WHERE endpoint = ?1 AND dead_ns IS NULL AND event IN (
         SELECT id FROM events WHERE id = outbox.event AND type = ?2
@@ -144,7 +145,7 @@ class GateBackground:
 class Delivery:
     """An event to be sent to an endpoint, and the number of tries."""
 
-    event: GateEvent | EndpointEvent
+    event: GateEvent | ServerEvent
     endpoint: str
     tries: int
     next_try_ns: int
@@ -155,7 +156,7 @@ class Delivery:
     @property
     def key(self) -> str:
         """The gate by which the endpoint knows what the event is about; "" for none."""
-        if isinstance(self.event, EndpointEvent):
+        if isinstance(self.event, ServerEvent):
             return ""
         return self.group.gate if self.group else self.event.gate
 
@@ -187,10 +188,8 @@ def enqueue(
 ) -> None:
     """Add an event to the outbox of each webhook, within the transaction that records it.
 
-    A `silence` holds it back until it is due.
-
-    An endpoint whose share of the rows (one of `endpoints`) is full gets no more; these events are
-    counted.
+    A `silence` holds it back until it is due. An endpoint whose share of the rows (one of
+    `endpoints`) is full gets no more; these events are counted.
     """
     for webhook in webhooks:
         sql.execute(_KNOW, (webhook.name,))
@@ -213,11 +212,8 @@ class Outbox(Attempts):
         for body, tries, next_try_ns, opened_ns, found, who, resent, kind in self._rows(
             _DUE, endpoint
         ):
-            event: GateEvent | EndpointEvent
-            if kind in ENDPOINT_EVENTS:
-                event = read_json(body, EndpointEvent, self.path, GATES)
-            else:
-                event = read_json(body, GateEvent, self.path, GATES)
+            made: type[GateEvent | ServerEvent] = SERVER_EVENTS.get(kind, GateEvent)
+            event = read_json(body, made, self.path, GATES)
             finding = found and read_json(found, Finding, self.path, GATES)
             gate = None if opened_ns is None else GateBackground(opened_ns, finding, who)
             return Delivery(event, endpoint, tries, next_try_ns, gate, is_resent=bool(resent))
@@ -234,13 +230,13 @@ class Outbox(Attempts):
         return bool(rows) and rows[0][1] is not None
 
     def grouped(self, delivery: Delivery, repeat_ns: int, now_ns: int) -> Delivery | None:
-        """Return what to tell an endpoint of an incident; None if this event is told by another.
+        """Return the delivery of an incident to an endpoint; None if another one covers the event.
 
-        The first gate pages, further ones are told together after `repeat_ns` (0: never), and the
+        The first gate pages, further ones are sent together after `repeat_ns` (0: never), and the
         end is that of the last gate.
         """
         event, name = delivery.event, delivery.endpoint
-        if isinstance(event, EndpointEvent):
+        if isinstance(event, ServerEvent):
             return delivery
         rows = self._rows(_INCIDENT, event.gate) if event.gate else ()
         if not rows:
@@ -370,9 +366,18 @@ class Outbox(Attempts):
         ((waiting,),) = self._rows(_COUNT, endpoint)
         id_ = digest(f"{kind} {endpoint} {now_ns}")
         event = EndpointEvent(id_, kind, endpoint, now_ns, reason, waiting)
-        self._sql.execute(_TELL, (id_, kind, now_ns, json_of(event)))
-        hearing = [each for each in others if not each.escalations_only]
-        enqueue(self._sql, id_, hearing, len(others) + 1, now_ns)
+        self._send(event, others, len(others) + 1)
+
+    def tell(self, event: ServerEvent, webhooks: Sequence[Webhook]) -> None:
+        """Tell endpoints of a server's event, once."""
+        with self._transaction():
+            self._send(event, webhooks, len(webhooks))
+
+    def _send(self, event: ServerEvent, webhooks: Sequence[Webhook], endpoints: int) -> None:
+        """Send an event to the webhooks that hear of the server itself."""
+        if self._sql.execute(_TELL, (event.id, event.type, event.at_ns, json_of(event))).rowcount:
+            hearing = [each for each in webhooks if not each.escalations_only]
+            enqueue(self._sql, event.id, hearing, endpoints, event.at_ns)
 
     def sweep(self, now_ns: int) -> None:
         """Delete old dead letters, and turn rows that waited too long into dead letters."""

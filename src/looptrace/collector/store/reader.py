@@ -27,6 +27,7 @@ from looptrace.collector.store.layout import (
 )
 from looptrace.collector.store.locks import EVALUATE, StoreError, reading
 from looptrace.collector.store.objects.snapshot import Snapshot, local_folder, snapshot_of
+from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import (
     bucket_files,
@@ -38,8 +39,8 @@ from looptrace.collector.store.tables.parquet import (
 
 R = TypeVar("R")
 
-_SPAN = ["trace_id", "span_id"]
 _TURN_COLUMNS = ["task", "kind", "agent", "service", "start_ns", "end_ns", "failed"]
+_ALL = pl.lit(value=True)
 _TOKEN_COLUMNS = ["input_tokens", "output_tokens"]
 
 
@@ -255,7 +256,7 @@ def read_turns_of_tasks(store_dir: Path, tasks: Collection[str]) -> pl.DataFrame
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
-    turns = read_rows(store_dir, "turns", pl.col("task").is_in(list(tasks)))
+    turns = rows_of(store_dir, "turns", "task", tasks)
     return turns.sort(BY_TURN, maintain_order=True)
 
 
@@ -265,7 +266,7 @@ def read_findings_of_tasks(store_dir: Path, tasks: Collection[str]) -> list[Find
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
-    rows = read_rows(store_dir, "findings", pl.col("task").is_in(list(tasks)))
+    rows = rows_of(store_dir, "findings", "task", tasks)
     rows = rows.sort("task", "turn_first", "turn_last", "rule", "id")
     return [finding_of_row(row) for row in rows.iter_rows(named=True)]
 
@@ -307,7 +308,11 @@ def read_tasks(store_dir: Path) -> pl.DataFrame:
 
 
 def read_rows(
-    store_dir: Path, table: str, which: pl.Expr, columns: list[str] | None = None
+    store_dir: Path,
+    table: str,
+    which: pl.Expr,
+    columns: list[str] | None = None,
+    having: Sequence[Having] = (),  # as `read_where` takes it
 ) -> pl.DataFrame:
     """Read the rows of a table that fulfil a condition, with all columns or some.
 
@@ -316,7 +321,20 @@ def read_rows(
     """
     require_store(store_dir)
     with reading(store_dir):
-        return read_where(store_dir, table, which, columns)
+        return read_where(store_dir, table, which, columns, having)
+
+
+def rows_of(
+    store_dir: Path,
+    table: str,
+    column: str,
+    values: Collection[str],
+    which: pl.Expr = _ALL,
+    columns: list[str] | None = None,
+) -> pl.DataFrame:
+    """Read the rows with one of some values in a column that fulfil a condition; as `read_rows`."""
+    having = Having(column, pl.Series([*values], dtype=pl.String))
+    return read_rows(store_dir, table, having.expr & which, columns, [having])
 
 
 def finding_of_row(row: dict[str, Any]) -> Finding:
@@ -324,24 +342,6 @@ def finding_of_row(row: dict[str, Any]) -> Finding:
     cost = Cost(**{field.name: row.pop(f"cost_{field.name}") for field in fields(Cost)})
     turns = tuple(LoopTurn(**turn) for turn in row.pop("turns"))
     return Finding(**row, turns=turns, cost=cost)
-
-
-def read_turns_around(store_dir: Path, finding: Finding) -> pl.DataFrame | None:
-    """Return the turns of a finding's task; None until all turns of the finding are stored.
-
-    The task may have got its name after the finding was made; these turns have that of the finding.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-    """
-    spans = pl.DataFrame([(t.trace_id, t.span_id) for t in finding.turns], _SPAN, orient="row")
-    of_traces = pl.col("trace_id").is_in(spans["trace_id"].unique().to_list())
-    near = read_rows(store_dir, "turns", of_traces, ["task", *_SPAN])
-    names = near.join(spans, on=_SPAN, how="semi")["task"].unique().sort().to_list()
-    task = finding.task if finding.task in names else next(iter(names), "")
-    if spans.join(near.filter(task=task), on=_SPAN, how="anti").height:
-        return None
-    return read_turns_of(store_dir, task).with_columns(task=pl.lit(finding.task))
 
 
 def read_spans(store_dir: Path) -> Iterator[pl.DataFrame]:

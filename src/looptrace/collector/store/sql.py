@@ -77,21 +77,28 @@ _TURNS = """
     CREATE VIEW turns AS SELECT stored.*, (
         greatest(input_tokens - coalesce(cached_tokens, 0) - coalesce(cache_write_tokens, 0), 0)
             * input_price
-        + coalesce(output_tokens, 0) * output_price
+        + greatest(coalesce(output_tokens, 0) - coalesce(reasoning_tokens, 0), 0) * output_price
         + coalesce(cached_tokens, 0) * cached_price
         + coalesce(cache_write_tokens, 0) * written_price
+        + least(coalesce(reasoning_tokens, 0), coalesce(output_tokens, 0)) * reasoning_price
     ) / 1e6 AS money
-    FROM parts.turns AS stored LEFT JOIN parts.prices ON kind = 'model' AND name = model
+    FROM parts.turns AS stored LEFT JOIN parts.prices
+        ON kind = 'model' AND name = model AND service_tier IS NOT DISTINCT FROM tier
 """
 _UNPRICED_TURNS = "CREATE VIEW turns AS SELECT *, NULL::DOUBLE AS money FROM parts.turns"
-_MODELS = "SELECT DISTINCT name FROM parts.turns WHERE kind = 'model' AND name NOT NULL"
+_MODELS = """
+    SELECT DISTINCT name, service_tier FROM parts.turns
+    WHERE kind = 'model' AND name NOT NULL ORDER BY ALL
+"""
 _PRICES = pl.Schema(
     {
         "model": pl.String(),
+        "tier": pl.String(),
         "input_price": pl.Float64(),
         "output_price": pl.Float64(),
         "cached_price": pl.Float64(),
         "written_price": pl.Float64(),
+        "reasoning_price": pl.Float64(),
     }
 )
 # The folders of a row, as columns.
@@ -120,7 +127,8 @@ class QueryResult:
 def connect(*stores: Path, prices: Prices | None = None) -> duckdb.DuckDBPyConnection:
     """Open `spans`, `turns` and `findings` of stores, as if they were one, and its `GATE_VIEWS`.
 
-    With prices the columns `turns.money` and `findings.cost_money` say what models cost.
+    With prices the columns `turns.money` and `findings.cost_money` say what models cost; they are
+    empty in a store of an earlier version that no writer has migrated yet.
 
     The connection reads no file outside the stores and loads no extension, and its settings cannot
     be changed. Its SQL could still write into a store's folder, which `ask_typed` prevents. The
@@ -156,7 +164,7 @@ def connect(*stores: Path, prices: Prices | None = None) -> duckdb.DuckDBPyConne
                 empty = pl.Schema({**TABLES[table], **_PLACE}).to_frame()
                 create_table(connection, table, empty.select(*columns, *_PLACE))
         connection.execute("USE main")
-        _create_priced_views(connection, prices)
+        _create_priced_views(connection, prices if version >= COLUMNS_VERSION else None)
     except duckdb.Error as error:
         connection.close()
         raise _explained(error) from error
@@ -170,8 +178,11 @@ def _create_priced_views(connection: duckdb.DuckDBPyConnection, prices: Prices |
         connection.execute(_UNPRICED_TURNS)
         connection.execute(_FINDINGS.format(money="NULL::DOUBLE", costs=""))
         return
-    priced = prices.of([model for (model,) in connection.execute(_MODELS).fetchall()])
-    rows = [(model, *price.by_kind) for model, price in sorted(priced.items())]
+    models = connection.execute(_MODELS).fetchall()
+    priced = prices.of([model for model, _ in models])
+    rows = [
+        (model, tier, *priced[model].by_kind(tier)) for model, tier in models if model in priced
+    ]
     create_table(connection, "parts.prices", pl.DataFrame(rows, _PRICES, orient="row"))
     connection.execute(_TURNS)
     connection.execute(_FINDINGS.format(money="costs.money", costs=_COSTS))

@@ -47,6 +47,7 @@ from looptrace.collector.store.buckets.placement import (
     tied_to,
     together,
 )
+from looptrace.collector.store.buckets.spending import StoreLedger
 from looptrace.collector.store.evaluation import StoreEvaluation
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.key import content_key
@@ -59,6 +60,7 @@ from looptrace.collector.store.layout import (
 )
 from looptrace.collector.store.locks import NAME, StoreError, ingesting, make_folder
 from looptrace.collector.store.migration import prepare_store
+from looptrace.collector.store.promises.withdrawn import policy_in
 from looptrace.collector.store.reader import count_rows
 from looptrace.collector.store.retention import ExpiringDay, KeptTimes, Retention, expire
 from looptrace.collector.store.sqlite_file import is_read_only
@@ -122,7 +124,7 @@ def writing(
     webhooks: Sequence[Webhook] = (),
     threads: int = 1,
 ) -> Iterator[Writer]:
-    """Open a store, or create it, as its only writer.
+    """Open a store, or create it, as its only writer; limits that it withdrew only warn.
 
     `threads` share the making of turns.
 
@@ -131,7 +133,7 @@ def writing(
             written, or another process writes to it.
     """
     with _locked(store_dir), GateStore.open(store_dir / GATES_FILE, webhooks) as gates:
-        yield Writer(store_dir, policy, gates, threads)
+        yield Writer(store_dir, policy_in(store_dir, policy), gates, threads)
 
 
 class Writer:
@@ -145,6 +147,7 @@ class Writer:
         self._gates = gates
         self._evaluation = StoreEvaluation(store_dir, gates, policy)
         self._threads = threads
+        self._spending = StoreLedger(store_dir, policy)
         self._resolution_ids: set[str] = set()  # decisions in the turns
         # Of all stored traces: an `add` that read them again would take as long as the store is.
         self._ties: pl.DataFrame | None = None
@@ -322,6 +325,7 @@ class Writer:
         retention, gone = expire(self._dir, limits, bytes_max, now_ns)
         if gone:  # The first turn of a task shows what is left of it.
             self._ties = None
+            self._spending.forget()
             left = {b: evaluated_of(self._dir, b, each.source) for b, each in evaluated.items()}
             write_evaluated(self._dir, left)
         return retention, gone
@@ -335,7 +339,7 @@ class Writer:
         """
         buckets = [ChangedBucket(*each) for each in sorted(touched.items())]
         resolutions = self._evaluation.resolutions()
-        how = (self._policy, resolutions, dict(evaluated), self._threads)
+        how = (self._policy, resolutions, dict(evaluated), self._spending, self._threads)
         for derived in Derivation(self._dir, *how).of(buckets):
             self._gates.add_session_names(derived.joined_names)
             evaluated.pop(derived.bucket, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
-Address = IPv4Address | IPv6Address
+IPAddress = IPv4Address | IPv6Address
 
 # Addresses that Python, depending on its version, calls global but that lead elsewhere: to services
 # of the cloud that a machine is in, into an IPv4 network by translation or a tunnel, to many hosts,
@@ -37,7 +37,7 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 def may_be_reached(text: str, allow_private: Iterable[str], *, public: bool) -> bool:
     """Return whether a connection to an address is allowed; `public` allows public ones."""
-    address: Address = ip_address(text)
+    address: IPAddress = ip_address(text)
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped
     if any(address in ip_network(network) for network in allow_private):
@@ -45,7 +45,7 @@ def may_be_reached(text: str, allow_private: Iterable[str], *, public: bool) -> 
     return public and _is_public(address)
 
 
-def _is_public(address: Address) -> bool:
+def _is_public(address: IPAddress) -> bool:
     return (
         address.is_global
         and not address.is_multicast

@@ -16,7 +16,7 @@ import msgspec
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.display import plain
-from looptrace.collector.store.gate_file.endpoint_events import EndpointEvent
+from looptrace.collector.store.gate_file.endpoint_events import ServerEvent
 from looptrace.collector.webhooks.client import WebhookRequest
 from looptrace.collector.webhooks.retry_policy import EndpointResponse
 
@@ -50,7 +50,7 @@ def keeps_messages(webhook: Webhook) -> bool:
     return webhook.format == "discord" or bool(webhook.channel)
 
 
-def as_edited(event: GateEvent | EndpointEvent) -> GateEvent | EndpointEvent | None:
+def as_edited(event: GateEvent | ServerEvent) -> GateEvent | ServerEvent | None:
     """Return the event as which a message is edited; None where a new one is sent.
 
     An edit pages nobody, so that a reminder is a new message.

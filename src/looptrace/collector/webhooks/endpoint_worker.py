@@ -20,7 +20,7 @@ from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.webhook import FILE, VARIABLE, Webhook, check_url
 from looptrace.collector.decision_links import DecisionLinks
 from looptrace.collector.store.gate_file.attempts import Tried
-from looptrace.collector.store.gate_file.endpoint_events import EndpointEvent
+from looptrace.collector.store.gate_file.endpoint_events import ServerEvent
 from looptrace.collector.store.outbox import Delivery, GateBackground, Outbox, PageGroup
 from looptrace.collector.webhooks.chat_messages import (
     Answered,
@@ -73,7 +73,7 @@ class Receiver:
 
     def request(
         self,
-        event: GateEvent | EndpointEvent,
+        event: GateEvent | ServerEvent,
         now_ns: int,
         gate: GateBackground | None = None,
         group: PageGroup | None = None,
@@ -218,7 +218,7 @@ class EndpointWorker:
     async def _gate_of(self, delivery: Delivery) -> GateBackground | None:
         """Return the store's facts about a gate, with what its agent does now."""
         event = delivery.event
-        if delivery.gate is None or self._agent_of is None or isinstance(event, EndpointEvent):
+        if delivery.gate is None or self._agent_of is None or isinstance(event, ServerEvent):
             return delivery.gate
         return replace(delivery.gate, agent=await self._agent_of(event.gate))
 

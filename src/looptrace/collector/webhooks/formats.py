@@ -26,11 +26,12 @@ from looptrace.analyzer.report.wording import counted, reset_text
 from looptrace.analyzer.settings.webhook import Format
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_ms
-from looptrace.collector.store.gate_file.endpoint_events import EndpointEvent
+from looptrace.collector.store.gate_file.endpoint_events import ServerEvent
 from looptrace.collector.store.outbox import GateBackground, PageGroup
 from looptrace.collector.webhooks.endpoint_formats import endpoint_message
 from looptrace.collector.webhooks.event_links import NO_LINKS, EventLinks
 from looptrace.collector.webhooks.gate_texts import GateTexts, error_text, gate_texts
+from looptrace.collector.webhooks.teams_card import teams_message, text_block, title_block
 
 # The limit of the Standard Webhooks specification.
 BODY_BYTES_MAX = 20_000
@@ -82,9 +83,9 @@ class Telling:
         )
 
 
-def body_of(form: Format, event: GateEvent | EndpointEvent, telling: Telling) -> Body:
+def body_of(form: Format, event: GateEvent | ServerEvent, telling: Telling) -> Body:
     """Return the body of an event and its content type."""
-    if isinstance(event, EndpointEvent):
+    if isinstance(event, ServerEvent):
         kind = _CLOUDEVENTS if form == "cloudevents" else _JSON
         return _json(endpoint_message(form, event, telling.key)), kind
     return _FORMATS[form](event, telling)
@@ -189,6 +190,32 @@ def _discord(event: GateEvent, telling: Telling) -> Body:
     return _json(message), _JSON
 
 
+def _teams(event: GateEvent, telling: Telling) -> Body:
+    """Write a message for a workflow of Microsoft Teams; its texts have no markup."""
+    is_name = event.type == "gate_renamed"
+    about = GateTexts() if is_name else telling.texts(event)
+    more = telling.group.gates_open if telling.group and telling.group.gates_open > 1 else 0
+    names = ("task", "agent", "service", "rule", "gate")
+    parts = [
+        ("", _names_before(event) if is_name else _reason(event)),
+        *((name.capitalize(), _cut(getattr(event, name))) for name in names),
+        ("", about.decided),
+        ("", _note(event) or ""),
+        ("Open gates of its incident", f"{more:,}" if more else ""),
+        ("Cost so far", about.cost),
+        ("Its agent", about.agent_doing),
+        ("Unless somebody decides", about.unless_decided),
+        ("Failed with", about.error),
+        ("", about.strip),
+        ("To decide in a terminal", about.command),
+    ]
+    code = (about.error, about.strip, about.command)
+    blocks = [text_block(text, name=name, is_code=text in code) for name, text in parts if text]
+    title = title_block(NAMES[event.type].title)
+    links = telling.all_links(event)
+    return _json(teams_message(_headline(event, telling), [title, *blocks], links)), _JSON
+
+
 def _pagerduty(event: GateEvent, telling: Telling) -> Body:
     """Write an Events API v2 event; the gate is the incident."""
     message: dict[str, Any] = {
@@ -258,6 +285,7 @@ _FORMATS: dict[Format, Callable[[GateEvent, Telling], Body]] = {
     "cloudevents": _cloudevents,
     "slack": _slack,
     "discord": _discord,
+    "teams": _teams,
     "pagerduty": _pagerduty,
     "alertmanager": _alertmanager,
 }

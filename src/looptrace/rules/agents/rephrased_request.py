@@ -65,6 +65,9 @@ class RephrasedRequest(Rule):
     - `handoff(dev, "Mend the files a.py, b.py, c.py, d.py") handoff(dev, "Mend the files b.py,
       c.py, d.py") handoff(dev, "Mend the files c.py, d.py") handoff(dev, "Mend the files d.py")`:
       less is left each time.
+    - `handoff(dev, "Mend the modules one, two, three, four.") handoff(dev, "Mend the modules [x]
+      one, two, three and four.") handoff(dev, "Mend the modules [x] one [x] two three and four.")
+      handoff(dev, "Mend the modules [x] one [x] two [x] three four.")`: more is done each time.
     - `handoff(web, ?) x6`: the requests are unknown.
     - `handoff(web, "Go on.") x6`: too short to tell.
     - `(user("And now?") handoff(web, "Find the opening hours of the museum.")) x6`

@@ -21,11 +21,11 @@ _TOOL, _MODEL = KINDS.index("tool"), KINDS.index("model")
 class Hang(Rule):
     """A call gets no answer for far longer than the calls of its tool before it.
 
-    This is a guard: nothing repeats. The time counts from the start of the call, or from the last
-    turn of its task that ended since, so that a call with others at work below it does not hang. A
-    tool whose calls took an hour may take ten. A call that was answered does not hang, and no call
-    that waits or asks a person: `waits_too_long` looks at waits, and a person may take a night. The
-    attempts of the ladder are multiples of the limit.
+    This is a guard: nothing repeats. The time counts from the start of the call, or from the end of
+    the last turn of its task that began since, so that a call with others at work below it does not
+    hang. A tool whose calls took an hour may take ten. A call that was answered does not hang, and
+    no call that waits or asks a person: `waits_too_long` looks at waits, and a person may take a
+    night. The attempts of the ladder are multiples of the limit.
 
     Live, a process reports the calls that are open for a minute (`LoopSpanProcessor`), so a hang is
     found while it lasts. In files it is a call that failed or ended without an answer.
@@ -77,7 +77,8 @@ class Hang(Rule):
         turns, rows = lane.turns, lane.rows
         quiet_ns = turns.times.quiet_ns[rows]
         answered = self._answered(lane)
-        may = ~answered & ~lane.polls & ~turns.times.asks_person[rows]
+        asks = turns.times.asks_person[rows]
+        may = ~answered & ~lane.polls & ~asks & ~turns.times.silent[rows]
         reached = np.zeros(len(rows), dtype=np.int64)
         for place in (may & (quiet_ns >= self.seconds_min * NS_PER_S)).nonzero()[0].tolist():
             reached[place] = quiet_ns[place] // self._limit_ns(lane, place, answered)

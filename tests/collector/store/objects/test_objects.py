@@ -194,8 +194,8 @@ def test_another_machine_fetches_its_buckets_itself(examples: str, disk: Path) -
             far_work, far_part = pickle.loads(sent)  # noqa: S301 - It was made above.
             yield far_work(far_part)
 
-    far = looptrace.open(examples).judge(engine=elsewhere)
-    near = looptrace.open(disk).judge()
+    far = looptrace.open(examples).detect(engine=elsewhere)
+    near = looptrace.open(disk).detect()
 
     assert far.findings == near.findings
     assert far.events == near.events

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
+from looptrace.collector.store.tables import parquet
 from looptrace.collector.store.tables.file_contents import (
     MADE_WITH,
     Having,
     file_made_with,
     file_rows,
     forget,
+    learn,
     may_have,
     note,
 )
@@ -73,3 +76,40 @@ def test_a_value_beyond_all_others_is_not_found(tmp_path: Path) -> None:
     write(path, [str(n) for n in range(0, 2_000, 2)])
     for number in range(2_000):
         assert may_have(path, having(str(number))) == (number % 2 == 0)
+
+
+def test_rows_are_read_from_the_files_that_may_have_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any of the conditions is enough, and no other file is opened."""
+    for bucket, values in enumerate([["a", "x"], ["b"], ["c"]]):
+        folder = tmp_path / "turns" / "day=2026-03-14" / f"bucket={bucket:02}"
+        folder.mkdir(parents=True)
+        write(folder / "data.parquet", [*values])
+    wanted, scanned = [having("a"), having("b", "y")], list[list[Path]]()
+    which = wanted[0].expr | wanted[1].expr
+    read = parquet.read_where(tmp_path, "turns", which, ["task"])
+    assert parquet.read_where(tmp_path, "turns", which, ["task"], wanted).equals(read)
+    scan = pl.scan_parquet
+
+    def noted(paths: list[Path], **how: Any) -> pl.LazyFrame:
+        scanned.append(paths)
+        return scan(paths, **how)
+
+    monkeypatch.setattr(pl, "scan_parquet", noted)
+    assert parquet.read_where(tmp_path, "turns", which, ["task"], wanted).equals(read)
+    assert [[path.parent.name for path in paths] for paths in scanned] == [
+        ["bucket=00", "bucket=01"]
+    ]
+    assert parquet.read_where(tmp_path, "turns", which, ["task"], [having("z")]).is_empty()
+
+
+def test_values_read_together_are_those_of_each_file(tmp_path: Path) -> None:
+    """A file without rows has none of them."""
+    paths = [tmp_path / name for name in ("one", "two", "none")]
+    written: tuple[list[str | None], ...] = (["a", "b", "a"], ["c", None], [])
+    for path, values in zip(paths, written, strict=True):
+        write(path, values)
+    learn(paths, "task")
+    found = [[may_have(path, having(value)) for value in "abc"] for path in paths]
+    assert found == [[True, True, False], [False, False, True], [False, False, False]]

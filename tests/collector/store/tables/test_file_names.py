@@ -30,7 +30,7 @@ def test_names_say_their_range() -> None:
         range_of("turns/day=2026-03-02/bucket=07/data.parquet.damaged")
 
 
-@pytest.mark.parametrize("seed", range(seeds(20)))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_a_file_within_the_range_of_another_is_covered(seed: int) -> None:
     """Whatever is merged and left by a kill, the files that count have each number once."""
     chance = random.Random(seed)

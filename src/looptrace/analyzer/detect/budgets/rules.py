@@ -5,10 +5,11 @@ They see no columns: what other tasks spend is in none. The ledger says at which
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
+from looptrace.analyzer.detect.budgets.limits import Budgets
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import PERCENTS, SOFT_PERCENT
@@ -52,48 +53,18 @@ class BudgetRule(Rule):
         return f"{self.title}: {spent} of {limit} {self.unit} are spent ({loop.attempts} %)"
 
 
-class SessionTokensBudget(BudgetRule):
-    """The tasks of a session take more tokens than allowed."""
-
-    name = "session_tokens_budget"
-
-
-class SessionMoneyBudget(BudgetRule):
-    """The tasks of a session cost more than allowed."""
-
-    name = "session_money_budget"
-
-
-class ServiceTokensBudget(BudgetRule):
-    """The tasks of a service take more tokens on a day than allowed."""
-
-    name = "service_tokens_budget"
-
-
-class ServiceMoneyBudget(BudgetRule):
-    """The tasks of a service cost more on a day than allowed."""
-
-    name = "service_money_budget"
-
-
-class DayTokensBudget(BudgetRule):
-    """All tasks take more tokens on a day than allowed."""
-
-    name = "day_tokens_budget"
-
-
-class DayMoneyBudget(BudgetRule):
-    """All tasks cost more on a day than allowed."""
-
-    name = "day_money_budget"
+def _rule_of(limit: str) -> type[BudgetRule]:
+    """Return the rule of a limit, such as `user_money_budget` of `user_money`."""
+    name = f"{limit}_budget"
+    about = {
+        "__module__": __name__,
+        "name": name,
+        "__doc__": f"More is spent than `{limit}` allows.",
+        "__slots__": (),
+    }
+    return type("".join(map(str.capitalize, name.split("_"))), (BudgetRule,), about)
 
 
 # By the name of their limit in the settings.
-BUDGET_RULES: dict[str, type[BudgetRule]] = {
-    kind.name.removesuffix("_budget"): kind
-    for kind in (
-        *(SessionTokensBudget, SessionMoneyBudget, ServiceTokensBudget),
-        *(ServiceMoneyBudget, DayTokensBudget, DayMoneyBudget),
-    )
-}
+BUDGET_RULES = {item.name: _rule_of(item.name) for item in fields(Budgets)}
 BUDGET_NAMES = frozenset(rule.name for rule in BUDGET_RULES.values())

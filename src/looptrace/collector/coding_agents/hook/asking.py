@@ -47,7 +47,7 @@ OWN_TEXTS = (
     "<teammate-message",
     "Caveat: ",
 )
-# The last event that each session was told of; older files are deleted.
+# Files with the last event sent to a session are deleted after so many days.
 TOLD_DAYS_MAX = 7
 START, PROMPT, BEFORE, AFTER, BATCH, STOP = "start", "prompt", "before", "after", "batch", "stop"
 _DAY_S = 86_400
@@ -290,7 +290,7 @@ def _body_of(data: bytes) -> bytes | None:
 
 
 def _kept(server: str, service: str, session: str) -> str:
-    """Return the file with the number of the last event that a session was told of."""
+    """Return the file with the number of the last event sent to a session."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
     name = "\0".join((server, service, session))
     hashed = blake2b(name.encode(errors="replace"), digest_size=16)

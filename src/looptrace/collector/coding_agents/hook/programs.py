@@ -21,7 +21,7 @@ from looptrace.collector.coding_agents.hook.settings_text import (
 )
 from looptrace.errors import InputError
 
-Scope = Literal["user", "project"]
+HookScope = Literal["user", "project"]
 Fails = Literal["open", "closed"]
 
 HOOK_FOLDER = Path(__file__).parent
@@ -44,13 +44,13 @@ class Program:
 
     name: str
     home_variable: str  # names the folder of a user's settings
-    folders: Mapping[Scope, str]  # below the home, and below the root of a project
-    files: Mapping[Scope, str]
+    folders: Mapping[HookScope, str]  # below the home, and below the root of a project
+    files: Mapping[HookScope, str]
     events: Mapping[str, tuple[str, ...]]  # none where the file is a plug-in of looptrace
     timeout_unit: int = 1  # in a second
     advice: str = ""  # what a person has to do after an installation
 
-    def path(self, scope: Scope, root: Path) -> Path:
+    def path(self, scope: HookScope, root: Path) -> Path:
         """Return the file of a user's settings, or of a project's."""
         own = os.environ.get(self.home_variable) if scope == "user" else None
         base = Path.home() if scope == "user" else root

@@ -77,7 +77,7 @@ class StoredFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class PeriodFigures:
     """The figures of a time. Tasks and loops count when the task had its last turn."""
 
     tasks: int
@@ -114,7 +114,7 @@ class TimeBar:
 
     start_ns: int
     end_ns: int
-    figures: Figures
+    figures: PeriodFigures
 
     @property
     def length(self) -> str:
@@ -142,7 +142,7 @@ def stored_figures(store_dir: Path, listed: pl.DataFrame) -> StoredFigures:
     return StoredFigures(tasks, loops.join(tasks, on="task").drop("task", "looping"), opened)
 
 
-def figures_in(stored: StoredFigures, start_ns: int, end_ns: int) -> Figures:
+def figures_in(stored: StoredFigures, start_ns: int, end_ns: int) -> PeriodFigures:
     """Return the figures of a time, without its end."""
 
     def within(table: pl.DataFrame, column: str) -> pl.DataFrame:
@@ -152,7 +152,7 @@ def figures_in(stored: StoredFigures, start_ns: int, end_ns: int) -> Figures:
     gates = within(stored.gates, "opened_ns")
     resolved = gates.filter(status="resolved")
     waits_s = (resolved["resolved_ns"] - resolved["opened_ns"]) / NS_PER_S
-    return Figures(
+    return PeriodFigures(
         tasks=tasks.height,
         looping=int(tasks["looping"].sum()),
         gated=gates["task"].n_unique(),

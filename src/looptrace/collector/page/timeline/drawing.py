@@ -14,7 +14,7 @@ from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, counted, duration
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.text.display import label, plain
 from looptrace.collector.page.timeline.axis import Cut, Tick, TimeAxis, axis_of
-from looptrace.collector.page.timeline.parents import Family, Key, family_of
+from looptrace.collector.page.timeline.parents import Family, SpanKey, family_of
 from looptrace.rules.vocabulary import NS_PER_S
 
 WIDTH_PX = 1_200.0
@@ -31,7 +31,7 @@ _LANES_MAX = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class TimelineBar:
     """A turn, as long as it took."""
 
     x: float
@@ -73,7 +73,7 @@ class Timeline:
     height: float
     top: float  # of the first lane
     lanes: tuple[AgentLane, ...]
-    bars: tuple[Bar, ...]
+    bars: tuple[TimelineBar, ...]
     runs: tuple[Box, ...]
     calls: str  # lines from turns to the runs that they made
     arcs: str  # from repeats to what they repeat
@@ -161,14 +161,14 @@ def _bars(
     lanes: list[AgentLane],
     axis: TimeAxis,
     loops: set[int],
-) -> list[Bar]:
+) -> list[TimelineBar]:
     bars = []
     for row, (lane, line) in zip(steps.iter_rows(named=True), rows, strict=True):
         start, end = axis.x(row["start_ns"]), axis.x(row["end_ns"])
         took = duration_text((row["end_ns"] - row["start_ns"]) / NS_PER_S)
         what = label(row, NAME_LENGTH_MAX)
         bars.append(
-            Bar(
+            TimelineBar(
                 x=min(start, WIDTH_PX - _BAR_PX_MIN),
                 y=lanes[lane].y + _NAME_PX + line * _ROW_PX,
                 width=max(end - start, _BAR_PX_MIN),
@@ -187,7 +187,7 @@ def _runs(
     lanes: list[AgentLane],
     lane_of: Mapping[str, int],
     axis: TimeAxis,
-    bars: Mapping[Key, Bar],
+    bars: Mapping[SpanKey, TimelineBar],
 ) -> tuple[list[Box], str]:
     """Return the runs of agents, and the lines from the turns that made them."""
     boxes, lines = [], []
@@ -203,7 +203,7 @@ def _runs(
     return boxes, "".join(lines)
 
 
-def _arcs(findings: Iterable[Finding], places: Mapping[int, Bar]) -> str:
+def _arcs(findings: Iterable[Finding], places: Mapping[int, TimelineBar]) -> str:
     """Return the arcs above the lanes, between the middles of bars."""
     paths = []
     for arc in arcs_of(findings):

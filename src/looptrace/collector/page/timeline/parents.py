@@ -11,7 +11,7 @@ FAMILY_COLUMNS = ["trace_id", "span_id", "parent_span_id", "name", "start_ns", "
 
 _TURN_COLUMNS = ["trace_id", "span_id", "agent", "kind"]
 
-Key = tuple[str, str]  # ids of a trace and a span
+SpanKey = tuple[str, str]  # ids of a trace and a span
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class AgentRun:
     name: str
     start_ns: int
     end_ns: int
-    caller: Key | None  # the turn that made the run
+    caller: SpanKey | None  # the turn that made the run
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +62,23 @@ class Family:
 def family_of(turns: pl.DataFrame, spans: pl.DataFrame) -> Family:
     """Return the family of the agents of turns; `spans` are those of their traces."""
     rows = {(row[0], row[1]): row[2:] for row in spans.select(FAMILY_COLUMNS).iter_rows()}
-    agent_of: dict[Key, str] = {}
-    handed: set[Key] = set()
+    agent_of: dict[SpanKey, str] = {}
+    handed: set[SpanKey] = set()
     for trace_id, span_id, agent, kind in turns.select(_TURN_COLUMNS).iter_rows():
         agent_of.setdefault((trace_id, span_id), agent)
         if kind == "handoff":
             handed.add((trace_id, span_id))
 
-    def above(key: Key) -> Iterator[Key]:
+    def above(key: SpanKey) -> Iterator[SpanKey]:
         seen = {key}
         while (row := rows.get(key)) and row[0] and (key := (key[0], row[0])) not in seen:
             seen.add(key)
             yield key
 
-    def is_run(key: Key) -> bool:
+    def is_run(key: SpanKey) -> bool:
         return key in rows and (key not in agent_of or key in handed)
 
-    owner: dict[Key, str] = {}
+    owner: dict[SpanKey, str] = {}
     for key, agent in agent_of.items():
         if run := next(filter(is_run, above(key)), None):
             owner.setdefault(run, agent)

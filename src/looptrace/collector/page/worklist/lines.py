@@ -13,6 +13,7 @@ from looptrace.analyzer.gates.agent_states import by_agent
 from looptrace.analyzer.gates.incidents import IncidentState
 from looptrace.collector.page.worklist.filters import ListFilter
 from looptrace.collector.server.gates_api import GatesApi
+from looptrace.collector.server.tokens.sight import Sight
 from looptrace.collector.store import reader
 from looptrace.collector.store.gate_file.stored_gates import GateFigures, GateStatus, StoredGate
 
@@ -43,7 +44,7 @@ STATE_NAMES: Mapping[IncidentState, tuple[str, str]] = {
     "muted": ("muted", "reset"),
     "resolved": ("resolved", "done"),
 }
-Standing = tuple[IncidentState, str | None]  # the state of an incident, and its owner
+IncidentStanding = tuple[IncidentState, str | None]  # the state of an incident, and its owner
 _FIGURES = ["id", "reason", "attempts", "cost_seconds", "cost_input_tokens", "cost_output_tokens"]
 
 
@@ -135,19 +136,21 @@ class GateListPage:
         return self.groups[0].lines[0].gate.id if self.groups else ""
 
 
-def list_of(api: GatesApi, wanted: GateFilter) -> GateListPage:
-    """Return a page of the matching gates, by incident.
+def list_of(api: GatesApi, wanted: GateFilter, sight: Sight) -> GateListPage:
+    """Return a page of the matching gates that are seen, by incident.
 
     Raises:
         StoreError: if the store cannot be read.
     """
-    lines, open_count = _lines(api, "open")
+    lines, open_count = _lines(api, "open", sight)
     open_gates = {line.gate.id: line.gate for line in lines}
     decided = [line for line in lines if line.gate.decision is not None]
     with reader.open_gates(api.store_dir) as store:
         past_count, stands = store.count("resolved"), store.stands(time.time_ns())
+        if not sight.is_whole:
+            past_count = len(sight.gates(api.store_dir, store.gates("resolved")))
     if wanted.is_past:
-        lines = [*decided, *_lines(api, "resolved")[0]]
+        lines = [*decided, *_lines(api, "resolved", sight)[0]]
     else:
         lines = [line for line in lines if line.gate.decision is None]
     fitting = sorted((line for line in lines if line.fits(wanted)), key=_order(wanted))
@@ -169,7 +172,7 @@ def list_of(api: GatesApi, wanted: GateFilter) -> GateListPage:
 
 
 def _groups(
-    lines: Iterable[GateLine], wanted: GateFilter, stands: Mapping[str, Standing]
+    lines: Iterable[GateLine], wanted: GateFilter, stands: Mapping[str, IncidentStanding]
 ) -> list[GateGroup]:
     """Return the incidents of lines, in the order of their first lines."""
     by_incident: dict[str, list[GateLine]] = {}
@@ -223,15 +226,15 @@ def _values(values: Iterable[str]) -> list[str]:
     return sorted({value for value in values if value and value.isprintable()})
 
 
-def _lines(api: GatesApi, status: GateStatus) -> tuple[list[GateLine], int]:
-    """Return the newest gates with a status as lines, and how many there are.
+def _lines(api: GatesApi, status: GateStatus, sight: Sight) -> tuple[list[GateLine], int]:
+    """Return the newest seen gates with a status as lines, and how many there are.
 
     Raises:
         StoreError: if the store cannot be read.
     """
-    listed = api.gate_list(status, limit=GATES_MAX)
+    listed = api.gate_list(sight, status, limit=GATES_MAX)
     with reader.open_gates(api.store_dir) as store:
-        figures = store.figures(status, GATES_MAX)
+        figures = store.figures(status, GATES_MAX if sight.is_whole else -1)
     found = pl.col("id").is_in([each.finding for each in figures.values()])
     rows = reader.read_rows(api.store_dir, "findings", found, _FIGURES).iter_rows()
     now = {finding: (reason, times, Cost(*cost)) for finding, reason, times, *cost in rows}

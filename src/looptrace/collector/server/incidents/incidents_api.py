@@ -32,6 +32,7 @@ from looptrace.collector.server.api_responses import (
     wrong,
 )
 from looptrace.collector.server.openapi import JSON, Answer, Parameter, operation
+from looptrace.collector.server.tokens.sight import Sight, sight_of
 from looptrace.collector.store import reader
 from looptrace.collector.store.gate_file.incidents import Incident, IncidentDetails
 
@@ -67,7 +68,7 @@ class IncidentsApi:
         state = request.query_params.get("state")
         if state not in (None, *STATES):
             return wrong(HTTPStatus.BAD_REQUEST, f"state must be one of {', '.join(STATES)}")
-        return answer_of(await run_in_threadpool(self.incident_list, state))
+        return answer_of(await run_in_threadpool(self.incident_list, sight_of(request), state))
 
     @operation(
         "showIncident",
@@ -77,7 +78,8 @@ class IncidentsApi:
     async def incident(self, request: Request) -> Response:
         """Show an incident with its gates, the notes that ended some, and what people said."""
         try:
-            details = await run_in_threadpool(self.details, request.path_params["id"])
+            asked = request.path_params["id"], sight_of(request)
+            details = await run_in_threadpool(self.details, *asked)
         except GateError as error:
             return wrong(HTTPStatus.NOT_FOUND, str(error))
         return answer_of(details)
@@ -130,20 +132,25 @@ class IncidentsApi:
         return answer_of(DecidedGates(gates))
 
     def incident_list(
-        self, state: IncidentState | None = None, limit: int = INCIDENTS_MAX
+        self, sight: Sight, state: IncidentState | None = None, limit: int = INCIDENTS_MAX
     ) -> IncidentList:
-        """Return incidents: those that need somebody first, then those with the newest gates."""
+        """Return those that are seen: which need somebody first, then with the newest gates."""
         with reader.open_gates(self.store_dir) as gates:
-            return IncidentList(gates.incidents(state, limit), gates.count_incidents())
+            if sight.is_whole:
+                return IncidentList(gates.incidents(state, limit), gates.count_incidents())
+            every = gates.incidents()
+        seen = sight.incidents(self.store_dir, every)
+        return IncidentList([e for e in seen if state in (None, e.state)][:limit], len(seen))
 
-    def details(self, incident: str) -> IncidentDetails:
-        """Return an incident with its gates, notes and words.
+    def details(self, incident: str, sight: Sight) -> IncidentDetails:
+        """Return an incident with its words, and the gates and notes that are seen.
 
         Raises:
             GateError: if there is none with this id.
         """
         with reader.open_gates(self.store_dir) as gates:
-            return gates.incident(incident)
+            details = gates.incident(incident)
+        return details if sight.is_whole else sight.of_incident(self.store_dir, details)
 
     def set_incident(
         self,

@@ -24,6 +24,7 @@ from looptrace.collector.server.api_responses import (
     refused,
 )
 from looptrace.collector.server.openapi import JSON, Answer, operation
+from looptrace.collector.server.tokens.sight import Sight, sight_of
 from looptrace.collector.store import reader
 
 _EXAMPLE = '{"rule": "repeated_call", "ends_ns": 1800000000000000000, "why": "known"}'
@@ -45,9 +46,9 @@ class SilencesApi:
         ]
 
     @operation("listSilences", Answer("The silences.", {JSON: SilenceList}))
-    async def listed(self, _request: Request) -> Response:
+    async def listed(self, request: Request) -> Response:
         """List the silences that hold now, with the gates that each holds back."""
-        return answer_of(await run_in_threadpool(self.silences))
+        return answer_of(await run_in_threadpool(self.silences, sight_of(request)))
 
     @operation(
         "makeSilence",
@@ -67,7 +68,7 @@ class SilencesApi:
         matchers = Matchers(body.rule, body.tool, body.agent, body.service, body.incident)
         said = (matchers, body.ends_ns, body.why, request.scope.get(WHO) or body.who)
         try:
-            made = await run_in_threadpool(self.silence, *said)
+            made = await run_in_threadpool(self.silence, sight_of(request), *said)
         except GateError as error:
             return refused(error)
         return answer_of(SilenceAnswer(made))
@@ -83,20 +84,23 @@ class SilencesApi:
             await run_in_threadpool(self.end_silence, request.path_params["id"])
         except GateError as error:
             return refused(error)
-        return answer_of(await run_in_threadpool(self.silences))
+        return answer_of(await run_in_threadpool(self.silences, sight_of(request)))
 
-    def silences(self) -> SilenceList:
-        """Return the silences that hold now."""
+    def silences(self, sight: Sight) -> SilenceList:
+        """Return the silences that hold now, and are seen."""
         with reader.open_gates(self.store_dir) as gates:
-            return SilenceList(gates.silences())
+            return SilenceList(sight.silences(gates.silences()))
 
-    def silence(self, matchers: Matchers, ends_ns: int, why: str, who: str | None) -> Silence:
-        """Make a silence.
+    def silence(
+        self, sight: Sight, matchers: Matchers, ends_ns: int, why: str, who: str | None
+    ) -> Silence:
+        """Make a silence of what is seen.
 
         Raises:
             GateError: if it is refused, or the store cannot be written.
         """
         check_writable(self.store_dir)
+        sight.check_silence(matchers)
         with reader.open_gates(self.store_dir) as gates:
             return gates.silence(matchers, ends_ns, why, who)
 

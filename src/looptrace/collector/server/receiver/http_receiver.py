@@ -21,6 +21,7 @@ from looptrace.collector.server.receiver.otlp_responses import response, status,
 from looptrace.collector.server.receiver.pipeline import Claim, Pipeline
 from looptrace.collector.server.receiver.receiver_metrics import Reason
 from looptrace.collector.server.receiver.strangers import Strangers
+from looptrace.collector.server.tokens.sight import EVERYTHING, SIGHT
 
 _FORMS = {form.value: form for form in WireFormat}
 # The headers that determine the end of a body.
@@ -62,7 +63,7 @@ def uvicorn_options(pipeline: Pipeline) -> dict[str, Any]:
         "timeout_keep_alive": limits.idle_s,
         "backlog": BACKLOG,
         "server_header": False,
-        # Else whoever is on this machine could write where a request comes from.
+        # Else any process of this machine could forge the address of a client.
         "proxy_headers": False,
     }
 
@@ -166,7 +167,9 @@ class _Endpoint:
         packing = _packing(request)
         with self._pipeline.in_flight.claim() as claim:
             await self._read(request, claim)
-            decoded = await self._pipeline.take(self._signal, form, packing, claim)
+            # Where nobody is asked for a token, everybody sends everything.
+            services = request.scope.get(SIGHT, EVERYTHING).services
+            decoded = await self._pipeline.take(self._signal, form, packing, claim, services)
         content = written(response(self._signal, decoded), form)
         return Response(content, media_type=form.value)
 

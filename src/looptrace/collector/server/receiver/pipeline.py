@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from io import BytesIO
@@ -14,9 +14,11 @@ from threading import Lock
 import polars as pl
 
 from looptrace.analyzer.settings.server_limits import Limits
+from looptrace.analyzer.text.display import plain
 from looptrace.collector.otlp.span_rows import cut_text, placeless_text
-from looptrace.collector.otlp.span_table import logged_count
+from looptrace.collector.otlp.span_table import Block, joined_table, logged_count
 from looptrace.collector.server.receiver.decoding import (
+    SHOWN_CHARS_MAX,
     DecodedRequest,
     RefusalError,
     Signal,
@@ -125,18 +127,23 @@ class Pipeline:
         self._decoders.shutdown()
 
     async def take(
-        self, signal: Signal, form: WireFormat, packing: str, claim: Claim
+        self,
+        signal: Signal,
+        form: WireFormat,
+        packing: str,
+        claim: Claim,
+        services: Set[str] | None = None,
     ) -> DecodedRequest:
         """Unpack, decode and commit a claim's body; returns when its spans are on disk.
 
-        Raises RefusalError.
+        With `services` only their spans are taken. Raises RefusalError.
         """
         began_s, size = time.monotonic(), len(claim.body.getvalue())
         if signal is Signal.METRICS:
             self.counts.add("metrics_requests")
             return DecodedRequest()
         decoding = asyncio.get_running_loop().run_in_executor(
-            self._decoders, self._decoded, signal, form, packing, claim
+            self._decoders, self._decoded, signal, form, packing, claim, services
         )
         try:
             decoded = await asyncio.shield(decoding)
@@ -173,11 +180,19 @@ class Pipeline:
         self.counts.add("spans_cut", len(cut))
 
     def _decoded(
-        self, signal: Signal, form: WireFormat, packing: str, claim: Claim
+        self,
+        signal: Signal,
+        form: WireFormat,
+        packing: str,
+        claim: Claim,
+        services: Set[str] | None,
     ) -> DecodedRequest | RefusalError:
         """Decode a body; return a refusal, because a raised one would keep all frames in memory."""
         try:
-            return self._decode(signal, form, packing, claim)
+            decoded = self._decode(signal, form, packing, claim)
+            if services is not None:
+                _check_services(decoded.spans, services)
+            return decoded
         except RefusalError as refusal:
             return refusal.bare()
 
@@ -200,3 +215,12 @@ class Pipeline:
                 raise error
         finally:
             del error  # An exception that is in its own frames outlives the request.
+
+
+def _check_services(spans: Block, services: Set[str]) -> None:
+    """Refuse spans of other services than these; raises RefusalError."""
+    named = joined_table([spans])["service"].fill_null("").unique()
+    if others := sorted({*named} - services):
+        first = plain(others[0], SHOWN_CHARS_MAX) or "no service"
+        why = f"this token sends spans of {', '.join(sorted(services))}, and one is of {first}"
+        raise RefusalError(Reason.SERVICE, why[:SHOWN_CHARS_MAX])

@@ -48,7 +48,7 @@ class Refusal:
 
 
 _INVALID_ARGUMENT, _DEADLINE_EXCEEDED, _RESOURCE_EXHAUSTED = 3, 4, 8
-_UNIMPLEMENTED, _UNAVAILABLE = 12, 14
+_PERMISSION_DENIED, _UNIMPLEMENTED, _UNAVAILABLE = 7, 12, 14
 
 
 @unique
@@ -93,6 +93,12 @@ class Reason(Enum):
         HTTPStatus.BAD_REQUEST,
         _INVALID_ARGUMENT,
         "The body is damaged or not OTLP, or all of its spans are bad.",
+    )
+    SERVICE = Refusal(
+        "service",
+        HTTPStatus.FORBIDDEN,
+        _PERMISSION_DENIED,
+        "The token is for other services than that of a span.",
     )
     SLOW = Refusal(
         "slow", HTTPStatus.REQUEST_TIMEOUT, _DEADLINE_EXCEEDED, "The body did not arrive in time."

@@ -1,6 +1,6 @@
 """The sink of one of several servers: it keeps its own spans, and forwards the rest once.
 
-Spans from another server are kept, whoever owns them, so that nothing is forwarded twice. While the
+Spans from another server are kept in any case, so that none is forwarded twice. While the
 number of servers changes, a former server sends spans of sessions that it does not have to the
 current one, once.
 """

@@ -37,7 +37,7 @@ RECENT_MAX = 2_000
 # A follower that asks for more on one stream is disconnected.
 STREAM_KEYS_MAX = 5_000
 # A follower waits for a task or trace, a session without its service, or all (None).
-_Key = AgentKey | None
+_FeedKey = AgentKey | None
 _HERE, _STILL_HERE = ": here\n\n", ": still here\n\n"
 
 
@@ -82,7 +82,7 @@ class _News:
     gate: str
     task: str
     session: str | None  # of the task, where it belongs to a service
-    keys: frozenset[_Key]
+    keys: frozenset[_FeedKey]
     body: str  # as sent, without its number
 
     @property
@@ -97,7 +97,7 @@ class _Recent:
     def __init__(self) -> None:
         self.after_seq = 0  # It holds all events from this number on.
         self._in_order: deque[_News] = deque()
-        self._by_key: defaultdict[_Key, deque[_News]] = defaultdict(deque)
+        self._by_key: defaultdict[_FeedKey, deque[_News]] = defaultdict(deque)
 
     def add(self, news: _News) -> None:
         """Add the next event, and drop the oldest."""
@@ -118,7 +118,7 @@ class _Recent:
         self._in_order.clear()
         self._by_key.clear()
 
-    def of(self, keys: Iterable[_Key], after_seq: int) -> list[_News]:
+    def of(self, keys: Iterable[_FeedKey], after_seq: int) -> list[_News]:
         """Return the events of some keys after a number, in their order."""
         held = chain.from_iterable(self._by_key.get(key, ()) for key in keys)
         news = {each.seq: each for each in held if each.seq > after_seq}
@@ -130,7 +130,7 @@ class _Follower:
     """A follower: its names, and the events that wait for it."""
 
     sessions: dict[str, str | None] = field(default_factory=dict)
-    keys: set[_Key] = field(default_factory=set)
+    keys: set[_FeedKey] = field(default_factory=set)
     waiting: list[str] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     is_over: bool = False
@@ -171,7 +171,7 @@ class EventFeed:
         self._seq = 0  # of the last event that was passed on
         self._recent = _Recent()
         self._work: asyncio.Task[None] | None = None
-        self._followers: dict[_Key, set[_Follower]] = defaultdict(set)
+        self._followers: dict[_FeedKey, set[_Follower]] = defaultdict(set)
         self._all: set[_Follower] = set()
         self.open_streams = 0
         self._streams: dict[str, _Follower] = {}  # followers that may change their request
@@ -293,7 +293,7 @@ class EventFeed:
         ended = {each.gate for each in past if each.kind == "gate_resolved"}
         return [each for each in past if each.kind != "gate_opened" or each.gate not in ended]
 
-    def _register(self, follower: _Follower, asked: Asked, keys: set[_Key]) -> None:
+    def _register(self, follower: _Follower, asked: Asked, keys: set[_FeedKey]) -> None:
         self._all.add(follower)
         self.hearing.begins(keys)
         if self._work is None:
@@ -303,7 +303,7 @@ class EventFeed:
             self._followers[key].add(follower)
         follower.keys |= keys
 
-    def _forget(self, follower: _Follower, keys: Collection[_Key]) -> None:
+    def _forget(self, follower: _Follower, keys: Collection[_FeedKey]) -> None:
         for key in tuple(keys):
             follower.keys.discard(key)
             self._followers[key].discard(follower)
@@ -358,7 +358,7 @@ class EventFeed:
         opened = [self._news(opened_at, gates.gate(gate_id).event) for gate_id in ids]
         return opened_at, opened, self._after(max(seq, opened_at - RECENT_MAX))
 
-    def _between(self, seq: int, up_to_seq: int, keys: Collection[_Key]) -> list[_News]:
+    def _between(self, seq: int, up_to_seq: int, keys: Collection[_FeedKey]) -> list[_News]:
         news = takewhile(lambda each: each.seq <= up_to_seq, self._after(seq))
         return [each for each in news if not each.keys.isdisjoint(keys)]
 
@@ -374,7 +374,7 @@ class EventFeed:
         names = tuple(self._store().names_of(event.task))
         notice = notice_of(event, self._directives, names)
         session = None if service_of(event.task, event.session) is None else event.session
-        keys: set[_Key] = {None, *keys_of(event, names)}
+        keys: set[_FeedKey] = {None, *keys_of(event, names)}
         return _News(
             seq=seq,
             id=event.id,
@@ -387,7 +387,7 @@ class EventFeed:
         )
 
 
-def _keys_of(asked: Asked) -> set[_Key]:
+def _keys_of(asked: Asked) -> set[_FeedKey]:
     sessions = map(session_key, asked.sessions)
     return {*asked.tasks, *asked.traces, *sessions, *([None] if asked.is_all else ())}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from secrets import token_hex
@@ -25,6 +26,12 @@ from looptrace.collector.server.openapi import JSON, Answer, Parameter, operatio
 from looptrace.collector.server.streams.asked_tasks import Asked, asked_of
 from looptrace.collector.server.streams.event_feed import SILENCE_S, EventFeed
 from looptrace.collector.server.streams.hearing import NO_WAITS, Waits
+from looptrace.collector.server.streams.seen_events import (
+    seen_events,
+    seen_request,
+    seen_waits,
+)
+from looptrace.collector.server.tokens.sight import Sight, sight_of
 from looptrace.rules.vocabulary import NS_PER_S
 
 SEVERAL = "Several services have such a session, which the answer names; give `service`."
@@ -87,10 +94,12 @@ class StreamsApi:
         tasks = set(request.query_params.getlist("task"))
         if len(tasks) > STREAM_TASKS_MAX:
             return wrong(HTTPStatus.BAD_REQUEST, f"give at most {STREAM_TASKS_MAX} tasks")
-        service = request.query_params.get("service")
+        service, sight = request.query_params.get("service"), sight_of(request)
         asked = Asked(is_all=True)
         if tasks:
-            asked = await run_in_threadpool(asked_of, self.store_dir, sorted(tasks), service)
+            # The message of a refusal names services.
+            asking = partial(asked_of, refuses=sight.is_whole)
+            asked = await run_in_threadpool(asking, self.store_dir, sorted(tasks), service)
         return self._stream(request, asked)
 
     @operation(
@@ -110,8 +119,9 @@ class StreamsApi:
             body = await _follow_body(request)
         except (ValueError, msgspec.DecodeError) as error:
             return wrong(HTTPStatus.BAD_REQUEST, str(error))
-        asked = await run_in_threadpool(self._asked, body)
-        return self._stream(request, asked, token_hex(_STREAM_ID_BYTES), _waits(body))
+        sight = sight_of(request)
+        asked, waits = await run_in_threadpool(self._said, body, sight)
+        return self._stream(request, asked, token_hex(_STREAM_ID_BYTES), waits)
 
     @operation(
         "changeStream",
@@ -128,14 +138,22 @@ class StreamsApi:
             body = await _follow_body(request)
         except (ValueError, msgspec.DecodeError) as error:
             return wrong(HTTPStatus.BAD_REQUEST, str(error))
-        asked = await run_in_threadpool(self._asked, body) if body.tasks else self._asked(body)
+        sight = sight_of(request)
+        reads = bool(body.tasks) or not sight.is_whole
+        said = run_in_threadpool(self._said, body, sight) if reads else None
+        asked, waits = self._said(body, sight) if said is None else await said
         stream_id = request.path_params["stream"]
-        is_there = await self.feed.change(stream_id, asked, body.dropped, _waits(body))
+        is_there = await self.feed.change(stream_id, asked, body.dropped, waits)
         if body.ends:
             self.feed.end(stream_id, time.time_ns())
         if not is_there:
             return wrong(HTTPStatus.NOT_FOUND, "there is no such stream; begin another one")
         return answer_of(FollowAnswer(len(body.tasks) + len(body.traces)))
+
+    def _said(self, body: FollowBody, sight: Sight) -> tuple[Asked, Waits]:
+        """Return what a process asks for, and what it waits for, as far as it sees these."""
+        waits = seen_waits(self.store_dir, sight, body.service, _waits(body))
+        return seen_request(self.store_dir, sight, self._asked(body)), waits
 
     def _asked(self, body: FollowBody) -> Asked:
         traces = tuple(body.traces)
@@ -157,6 +175,9 @@ class StreamsApi:
         if stream_id:
             headers[STREAM_HEADER] = stream_id
         events = self.feed.follow(asked, int(last) if last else None, stream_id, waits)
+        sight = sight_of(request)
+        if not sight.is_whole:
+            events = seen_events(self.store_dir, sight, events)
         return StreamingResponse(events, media_type=_STREAM, headers=headers)
 
 

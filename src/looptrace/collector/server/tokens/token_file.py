@@ -1,8 +1,8 @@
-"""The file of tokens: one a line, with the name, the role and the end before it.
+"""The file of tokens: one a line, with the name, the role, the end and the services before it.
 
 A token that `looptrace tokens add` made is there as its SHA-256, so that who reads the file cannot
-use it: `Ada Lovelace role=decider until=2027-01-31 sha256:...`. One that a person wrote may be
-there in full.
+use it: `Ada Lovelace role=decider until=2027-01-31 service=billing sha256:...`. One that a person
+wrote may be there in full. A service's name is quoted as in an address, `%20` for a blank.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 from looptrace.collector.server.tokens.roles import ROLES, Role
 from looptrace.errors import InputError
 
 TOKENS_VARIABLE = "LOOPTRACE_TOKENS"
 HASHED = "sha256:"
+# How the words of a line begin that are no part of the name.
+FIELDS = ("role=", "until=", "service=")
+_SERVICE = FIELDS[-1]
 _TOKEN_BYTES = 32
 _MODE = 0o600
 
@@ -31,11 +35,15 @@ class AccessError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Whose a token is, what it allows, and the last day on which it is valid (UTC)."""
+    """Whose a token is, what it allows, and the last day on which it is valid (UTC).
+
+    With `services` it is for what is of these alone.
+    """
 
     name: str = ""
     role: Role = "admin"
     until: date | None = None
+    services: tuple[str, ...] = ()
 
     def is_valid(self, now_s: float) -> bool:
         """Return whether the token may be used at a moment, in seconds since 1970."""
@@ -47,7 +55,8 @@ class Holder:
     def __str__(self) -> str:
         """Return what a line of the file says of it."""
         until = f"until={self.until}" if self.until else ""
-        return " ".join(filter(None, (self.name, f"role={self.role}", until)))
+        services = (f"{_SERVICE}{quote(each, safe='')}" for each in self.services)
+        return " ".join(filter(None, (self.name, f"role={self.role}", until, *services)))
 
 
 def is_same(given: str, stored: str) -> bool:
@@ -120,8 +129,12 @@ def _read(file: Path) -> dict[str, Holder]:
 
 
 def _holder(said: list[str], where: str) -> Holder:
-    given = dict(each.split("=", 1) for each in said if each.startswith(("role=", "until=")))
-    name = " ".join(each for each in said if not each.startswith(("role=", "until=")))
+    fields = [each for each in said if each.startswith(FIELDS)]
+    given = dict(each.split("=", 1) for each in fields)
+    name = " ".join(each for each in said if not each.startswith(FIELDS))
+    services = tuple(unquote(each[len(_SERVICE) :]) for each in fields if each.startswith(_SERVICE))
+    if not all(services):
+        raise AccessError(f"{where}: service= names none; write service=billing.")
     role = next((each for each in ROLES if each == given.get("role", "admin")), None)
     if role is None:
         raise AccessError(f"{where}: role={given['role']} is none of {', '.join(ROLES)}.")
@@ -131,7 +144,7 @@ def _holder(said: list[str], where: str) -> Holder:
         raise AccessError(
             f"{where}: until={given['until']} is no day, such as until=2027-01-31."
         ) from None
-    return Holder(name, role, until)
+    return Holder(name, role, until, services)
 
 
 def _write(file: Path, tokens: Mapping[str, Holder]) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 
 import polars as pl
 
+from looptrace.analyzer.detect.budgets.ledger import SPENDING_COLUMNS, Ledger
 from looptrace.analyzer.engine.analysis import Money
 from looptrace.analyzer.engine.batch import Detection, detect
 from looptrace.analyzer.engine.detection_source import detection_source
@@ -25,7 +27,7 @@ from looptrace.analyzer.tuning.loop_money import loop_money
 from looptrace.collector.store.buckets.evaluated import EvaluatedBucket, evaluated_of
 from looptrace.collector.store.buckets.finding_rows import finding_table
 from looptrace.collector.store.buckets.placement import Traces
-from looptrace.collector.store.buckets.spending import stored_ledger
+from looptrace.collector.store.buckets.spending import StoreLedger
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.parquet import read_bucket
 from looptrace.collector.store.tables.replacement import replace_rows
@@ -74,6 +76,7 @@ class Derivation:
     policy: DetectionPolicy
     resolutions: Sequence[Resolution]
     evaluated: Mapping[int, EvaluatedBucket]
+    spending: StoreLedger
     threads: int  # that share the making of turns
 
     def of(self, buckets: Sequence[ChangedBucket]) -> Iterator[Derived]:
@@ -85,6 +88,23 @@ class Derivation:
         Raises:
             StoreError: if a file cannot be read or written.
         """
+        ledger = Ledger(self.policy.budgets, None)
+        parts: Iterator[tuple[list[_Read], pl.DataFrame]]
+        parts = ((together, self._turns(together)) for together in self._read(buckets))
+        if self.policy.budgets.limits:  # Tasks of several buckets may spend from one budget.
+            first = list(islice(parts, 2))
+            for together, turns in chain(first, parts):
+                ledger = self.spending.replace(turns, self._stored(together))
+            # A server's round has one part, whose turns are not made again.
+            again = ((together, self._turns(together)) for together in self._read(buckets))
+            parts = iter(first) if len(first) == 1 else again
+        for together, turns in parts:
+            detection = detect(turns, self.policy, ledger)
+            for read in together:
+                yield self._write(read, turns, detection)
+
+    def _read(self, buckets: Sequence[ChangedBucket]) -> Iterator[list[_Read]]:
+        """Yield the spans of buckets, of small ones together."""
         waiting: list[_Read] = []
         for changed in buckets:
             which = _of(changed.traces)
@@ -92,27 +112,35 @@ class Derivation:
                 _Read(changed, read_bucket(self.store_dir, "spans", changed.number, which=which))
             )
             if sum(read.spans.height for read in waiting) >= SPANS_AT_ONCE:
-                yield from self._together(waiting)
+                yield waiting
                 waiting = []
-        yield from self._together(waiting)
+        if waiting:
+            yield waiting
 
-    def _together(self, buckets: Sequence[_Read]) -> Iterator[Derived]:
-        """Normalise and detect once for all these buckets, and write each bucket.
+    def _stored(self, buckets: Sequence[_Read]) -> pl.DataFrame:
+        """Return of the turns that are derived again what a ledger reads, as they are stored."""
+        return pl.concat(
+            read_bucket(
+                self.store_dir,
+                "turns",
+                each.bucket.number,
+                [*SPENDING_COLUMNS],
+                _of(each.bucket.traces),
+            )
+            for each in buckets
+        )
+
+    def _turns(self, buckets: Sequence[_Read]) -> pl.DataFrame:
+        """Return the turns of some buckets.
 
         The remarks of normalising concern how spans are read, not whether they are stored;
         `analyze` reports them.
         """
-        if not buckets:
-            return
         sameness = self.policy.sameness
         parts = tied_parts(pl.concat([read.spans for read in buckets]))
         how = (sameness, self.policy.dialects, self.threads)
         made = [turns_of(part.select(list(SPAN_SCHEMA)), *how)[0] for part in parts]
-        turns = numbered(with_decisions(pl.concat(made), self.resolutions, sameness))
-        ledger = stored_ledger(self.store_dir, self.policy, turns)
-        detection = detect(turns, self.policy, ledger)
-        for read in buckets:
-            yield self._write(read, turns, detection)
+        return numbered(with_decisions(pl.concat(made), self.resolutions, sameness))
 
     def _write(self, read: _Read, turns: pl.DataFrame, detection: Detection) -> Derived:
         """Replace the stored rows of a bucket's traces by new ones."""

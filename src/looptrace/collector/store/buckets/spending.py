@@ -10,11 +10,40 @@ import polars as pl
 from looptrace.analyzer.detect.budgets.ledger import SPENDING_COLUMNS, SPENDING_KINDS, Ledger
 from looptrace.analyzer.engine.batch import ledger_of, spending_rows
 from looptrace.analyzer.engine.policy import DetectionPolicy
-from looptrace.analyzer.schema.turns import TURN_SCHEMA, Turn
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, TurnTuple
 from looptrace.collector.store.reader import read_rows
 
+# Spans of a long session may be stored later than others of the same time.
+_MOVES_S = 900
 
-def stored_spending(store_dir: Path) -> Iterator[Turn]:
+
+class StoreLedger:
+    """The ledger of a store, which its only writer reads once and then adds to."""
+
+    def __init__(self, store_dir: Path, policy: DetectionPolicy) -> None:
+        """Keep the budgets of a policy; nothing is read where there are none."""
+        self._dir, self._policy = store_dir, policy
+        self._ledger: Ledger | None = None
+
+    def replace(self, turns: pl.DataFrame, stored: pl.DataFrame) -> Ledger:
+        """Count turns (`TURN_SCHEMA`) that replace `stored` ones; return the ledger.
+
+        Raises:
+            StoreError: if a file of the store cannot be read.
+        """
+        if self._ledger is None:
+            prices = self._policy.rule_set.counting.prices
+            self._ledger = Ledger(self._policy.budgets, prices, _MOVES_S)
+            self._ledger.take(stored_spending(self._dir))
+        self._ledger.take(spending_rows(turns), replaced=spending_rows(stored))
+        return self._ledger
+
+    def forget(self) -> None:
+        """Read the store again, of which turns are gone or which other ones may have changed."""
+        self._ledger = None
+
+
+def stored_spending(store_dir: Path) -> Iterator[TurnTuple]:
     """Return the turns of a store that ledgers read.
 
     Raises:
@@ -24,18 +53,14 @@ def stored_spending(store_dir: Path) -> Iterator[Turn]:
     return spending_rows(read_rows(store_dir, "turns", which, [*SPENDING_COLUMNS]))
 
 
-def stored_ledger(
-    store_dir: Path, policy: DetectionPolicy, turns: pl.DataFrame | None = None
-) -> Ledger:
-    """Return the ledger of a store, in which `turns` (`TURN_SCHEMA`) replace those of their traces.
+def stored_ledger(store_dir: Path, policy: DetectionPolicy) -> Ledger:
+    """Return what the turns of a store have spent.
 
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
     if not policy.budgets.limits:
         return ledger_of(TURN_SCHEMA.to_frame(), policy)
-    turns = TURN_SCHEMA.to_frame() if turns is None else turns
-    is_other = ~pl.col("trace_id").is_in(turns["trace_id"].unique().to_list())
-    which = pl.col("kind").is_in(SPENDING_KINDS) & is_other
-    others = read_rows(store_dir, "turns", which, [*SPENDING_COLUMNS])
-    return ledger_of(pl.concat([turns.select(SPENDING_COLUMNS), others]), policy)
+    ledger = Ledger(policy.budgets, policy.rule_set.counting.prices)
+    ledger.take(stored_spending(store_dir))
+    return ledger

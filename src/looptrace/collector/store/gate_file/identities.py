@@ -1,8 +1,8 @@
 """The identities of events and gates: what another evaluation finds again keeps its id.
 
-The ids of events follow from turns, so that other settings, another version or late spans may give
-other ids to what a person was told of before. Such an event is known as the earlier one. A task has
-one gate between two words of persons: it stays the same gate, whatever is found to open it.
+The ids of events follow from turns, so that other settings, another version or late spans may
+change the id of a published event. Such an event is known as the earlier one. A task has one gate
+between two words of persons: it stays the same gate, whatever is found to open it.
 """
 
 from __future__ import annotations

@@ -94,16 +94,22 @@ OPEN_GATE = """
     SET status = 'open', opened_ns = ?1, resolved_ns = NULL, decision = NULL, note = NULL
     WHERE id = ?2 AND task = ?3 AND (status <> 'open' OR opened_ns <> ?1)
 """
-# Only endpoints hear of endpoints.
+# Only endpoints hear of endpoints, and of promises.
 EVENTS = """
     SELECT seq, body FROM events
-    WHERE seq > ?1 AND type NOT IN ('endpoint_disabled', 'endpoint_enabled')
+    WHERE seq > ?1 AND type NOT IN ('endpoint_disabled', 'endpoint_enabled', 'promise_withdrawn')
     ORDER BY seq LIMIT ?3
 """
 EVENTS_OF_TASK = """
     SELECT seq, body FROM events WHERE seq > ?1 AND task = ?2
         AND type NOT IN ('gate_renamed', 'gate_unanswered')
     ORDER BY seq LIMIT ?3
+"""
+# An end by a person, a reset, and an event of an endpoint know no service.
+SERVICES = """
+    SELECT DISTINCT task, coalesce(body ->> 'service', '') FROM events
+    WHERE type NOT IN ('gate_resolved', 'counter_reset', 'endpoint_disabled', 'endpoint_enabled')
+        AND (?1 IS NULL OR task IN (SELECT value FROM json_each(?1)))
 """
 PENDING = """
     SELECT json_extract(events.body, '$.trace_id') FROM resolutions

@@ -208,7 +208,7 @@ class Silences(StoredGates):
     def _unaware(self, event: GateEvent, now_ns: int) -> set[str]:
         """Return the endpoints that have not heard of a gate, because it is silenced.
 
-        The end of a gate is also the end of what is held back of it.
+        A gate that ends takes its held events with it.
         """
         if event.type not in ("gate_renamed", "gate_resolved"):
             return set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Literal
@@ -15,7 +15,7 @@ from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.agent_states import AgentState
 from looptrace.analyzer.gates.decisions import CANCEL, NoGateError
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.gates.near_notes import words_of
+from looptrace.analyzer.gates.near_notes import read_texts, words_of
 from looptrace.analyzer.gates.notes import ResolutionNote, Signs, notes_like
 from looptrace.analyzer.gates.resolutions import Resolution
 from looptrace.analyzer.gates.state_machine import TaskState
@@ -24,7 +24,7 @@ from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.collector.store.gate_file import queries
 from looptrace.collector.store.gate_file.identities import Identities
 from looptrace.collector.store.gate_file.tables import GATES
-from looptrace.collector.store.sqlite_file import read_json
+from looptrace.collector.store.sqlite_file import json_of, read_json
 
 GateStatus = Literal["open", "resolved", "withdrawn"]
 
@@ -109,6 +109,11 @@ class StoredGates(Identities):
             for seq, body in rows:
                 yield seq, read_json(body, GateEvent, self.path, GATES)
             after_seq = rows[-1][0]
+
+    def services_of(self, tasks: Collection[str] | None) -> list[tuple[str, str]]:
+        """Return the services of the loops of some tasks, or of all, each with its task."""
+        names = None if tasks is None else json_of(list(tasks))
+        return [(task, service) for task, service in self._rows(queries.SERVICES, names)]
 
     def gates(
         self, status: GateStatus | None = None, task: str | None = None, limit: int = -1
@@ -221,6 +226,10 @@ class StoredGates(Identities):
         """
         return _notes_for(opening, self._past_notes(), meaning)
 
+    def read_notes(self) -> None:
+        """Read the words of the notes, so that the next who compares them need not wait."""
+        read_texts([signs.words for _, signs in self._past_notes()])
+
     def _past_notes(self) -> list[tuple[ResolutionNote, Signs]]:
         """Return the newest notes that resolved gates, each with the signs of its loop."""
         return [
@@ -236,8 +245,7 @@ class StoredGates(Identities):
 def _notes_for(
     opening: GateEvent, notes: Iterable[tuple[ResolutionNote, Signs]], meaning: Meaning | None
 ) -> tuple[ResolutionNote, ...]:
-    others = (note for note in notes if note[0].gate != opening.gate)
-    return tuple(notes_like(_signs_of(opening), others, meaning)[:NOTES_MAX])
+    return tuple(notes_like(_signs_of(opening), notes, meaning, opening.gate)[:NOTES_MAX])
 
 
 def _signs_of(opening: GateEvent) -> Signs:

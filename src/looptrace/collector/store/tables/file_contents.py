@@ -6,6 +6,7 @@ once for each column, and again where it was replaced.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -22,8 +23,11 @@ MADE_WITH, ARRIVED = "looptrace.made_with", "looptrace.arrived_ns"
 # More than a store of a year has; a file's facts take some 100 bytes.
 _FILES_KNOWN = 100_000
 
+_FILE = "looptrace file"  # The column with the file of a row.
+
 Stamp = tuple[int, int, int]
 Hashes = npt.NDArray[np.uint64]
+_NONE: Hashes = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,26 @@ def file_arrived_ns(path: Path) -> int:
         noted = pl.read_parquet_metadata(path).get(ARRIVED, "")
         facts.arrived_ns = int(noted) if noted.isdecimal() else facts.stamp[1]
     return facts.arrived_ns
+
+
+def learn(paths: Iterable[Path], column: str) -> None:
+    """Read the values of a column of several files at once, where they are not known.
+
+    Raises:
+        OSError, PolarsError: if a file is not what looptrace wrote.
+    """
+    unknown = {str(path): _facts(path) for path in paths}
+    unknown = {path: facts for path, facts in unknown.items() if column not in facts.hashes}
+    if not unknown:
+        return
+    scan = pl.scan_parquet(
+        [*unknown], glob=False, hive_partitioning=False, include_file_paths=_FILE
+    )
+    found = scan.select(_FILE, pl.col(column).hash()).unique().sort(column).collect()
+    parts = found.partition_by(_FILE, as_dict=True, maintain_order=True).items()
+    hashes = {file: rows[column].to_numpy() for (file,), rows in parts}
+    for path, facts in unknown.items():  # Each at once, because other threads read them.
+        facts.hashes[column] = hashes.get(path, _NONE)
 
 
 def may_have(path: Path, having: Having) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +22,7 @@ from looptrace.collector.store.tables.file_contents import (
     file_made_with,
     file_rows,
     file_spans,
+    learn,
     may_have,
 )
 from looptrace.collector.store.tables.file_names import ANY_DATA, BUCKETS, covered, in_order
@@ -36,6 +38,7 @@ TURN_COLUMNS_ADDED = {
     **dict.fromkeys(("phase_start_ns", "iteration", "metrics"), 3),
     **dict.fromkeys(("finish_reason", "compacted"), 5),
     **dict.fromkeys(("cached_tokens", "cache_write_tokens", "reasoning_tokens"), 6),
+    **dict.fromkeys(("user_id", "service_tier"), 7),
 }
 TIES_VERSION = 3  # The first schema with the ties of spans in columns of their own.
 
@@ -89,6 +92,8 @@ def files_having(paths: Sequence[Path], which: Having | None) -> list[Path]:
     """Return the files that may have rows of a condition; unreadable ones are among them."""
     if which is None:
         return list(paths)
+    with suppress(*BAD_PARQUET):  # Its reader names it.
+        learn(paths, which.column)
     found = []
     for path in paths:
         try:
@@ -101,11 +106,16 @@ def files_having(paths: Sequence[Path], which: Having | None) -> list[Path]:
 
 
 def read_where(
-    store_dir: Path, table: str, which: pl.Expr, columns: list[str] | None = None
+    store_dir: Path,
+    table: str,
+    which: pl.Expr,
+    columns: list[str] | None = None,
+    having: Sequence[Having] = (),
 ) -> pl.DataFrame:
     """Read the rows of a table that fulfil a condition, and only the needed parts of files.
 
-    Few rows fulfil it, so that the files with some are found first.
+    Few rows fulfil it, so that the files with some are found first. Where all such rows have one of
+    some values, `having` says which, and other files are not opened.
 
     Raises:
         StoreError: if a file is not what looptrace wrote.
@@ -114,7 +124,10 @@ def read_where(
     paths = table_files(store_dir, table)
     scan = partial(pl.scan_parquet, glob=False, hive_partitioning=False)
     try:
-        if paths and not columns:
+        if having:
+            found = {path for each in having for path in files_having(paths, each)}
+            paths = [path for path in paths if path in found]
+        elif paths and not columns:
             rows = scan(paths, include_file_paths=FILE)
             files = rows.filter(which).select(pl.col(FILE).unique()).collect()
             paths = [Path(path) for path in sorted(files[FILE])]

@@ -29,7 +29,7 @@ from looptrace.collector.store.tables.parquet import (
     read_files,
     rows_of,
 )
-from looptrace.collector.store.tables.writing import Content, write_files
+from looptrace.collector.store.tables.writing import TableContent, write_files
 
 # A file gets new rows until it has so many. More would be written again for each few new rows,
 # fewer would make more files.
@@ -75,7 +75,7 @@ def replace_rows(
         lost, new = _changed(before.with_columns(on_day.alias(_DAY)), after, alike)
     plan = _Plan(files, lost, order)
     for (day,), part in new.partition_by(_DAY, as_dict=True, include_key=False).items():
-        content = Content(part, made_with, time.time_ns())
+        content = TableContent(part, made_with, time.time_ns())
         plan.add(folder_of(store_dir, table, str(day), bucket), content)
     plan.drop_lost()
     write_files(store_dir, plan.contents, plan.merged)
@@ -104,13 +104,13 @@ class _Plan:
 
     def __init__(self, files: Sequence[Path], lost: pl.DataFrame, order: Order) -> None:
         """Begin with these files; the rows that are `lost` have the name of their file."""
-        self.contents: dict[Path, Content] = {}
+        self.contents: dict[Path, TableContent] = {}
         self.merged: list[Path] = []
         self._files = files
         self._lost = lost.partition_by(FILE, as_dict=True, include_key=False)
         self._order = order
 
-    def add(self, folder: Path, content: Content) -> None:
+    def add(self, folder: Path, content: TableContent) -> None:
         """Add rows to the last file of a folder, or to a new one, and merge files of like size."""
         present = [path for path in self._files if path.parent == folder]
         last = present[-1] if present else folder / file_name(0, 0)
@@ -118,9 +118,9 @@ class _Plan:
             number = range_of(last)[1] + 1
             last = folder / file_name(number, number)
             present.append(last)
-            before = Content(content.rows.clear())
+            before = TableContent(content.rows.clear())
         else:
-            before = self._content(last) if present else Content(content.rows.clear())
+            before = self._content(last) if present else TableContent(content.rows.clear())
         self._put(last, [before, content])
         if alike := self._alike(present):
             self._merge(alike)
@@ -151,19 +151,19 @@ class _Plan:
         self.merged += files
         self._put(files[0].with_name(file_name(first, last)), parts)
 
-    def _put(self, path: Path, parts: Sequence[Content]) -> None:
+    def _put(self, path: Path, parts: Sequence[TableContent]) -> None:
         made_with = {part.made_with for part in parts if not part.rows.is_empty()}
         rows = pl.concat(part.rows for part in parts)
         rows = rows.sort(self._order, maintain_order=True) if self._order else rows
         arrived_ns = max(part.arrived_ns for part in parts)
-        self.contents[path] = Content(
+        self.contents[path] = TableContent(
             rows, made_with.pop() if len(made_with) == 1 else "", arrived_ns
         )
 
     def _rows(self, path: Path) -> int:
         return self.contents[path].rows.height if path in self.contents else rows_of(path)
 
-    def _content(self, path: Path) -> Content:
+    def _content(self, path: Path) -> TableContent:
         """Return what a file will have, or has now without the lost rows."""
         if path in self.contents:
             return self.contents[path]
@@ -171,7 +171,7 @@ class _Plan:
         lost = self._lost.get((str(path),))
         if lost is not None:
             rows = _matched("anti", rows, lost, rows.columns)
-        return Content(rows, made_with_of(path), arrived_ns_of(path))
+        return TableContent(rows, made_with_of(path), arrived_ns_of(path))
 
 
 def _tier(rows: int) -> int:

@@ -16,7 +16,7 @@ from looptrace.collector.store.tables.parquet import (
     made_with_of,
     read_files,
 )
-from looptrace.collector.store.tables.writing import Content, write_files
+from looptrace.collector.store.tables.writing import TableContent, write_files
 
 _SERVICE = pl.Schema({"service": pl.String()})
 _TURN = ("trace_id", "span_id")
@@ -65,7 +65,7 @@ def _keep(store_dir: Path, path: Path, rows: pl.DataFrame, kept: pl.DataFrame) -
     """Write the rows that are kept in the place of all rows of a file."""
     if kept.height == rows.height:
         return
-    content = Content(kept, made_with_of(path), arrived_ns_of(path))
+    content = TableContent(kept, made_with_of(path), arrived_ns_of(path))
     if kept.height:
         write_files(store_dir, {path: content})
     else:

@@ -25,7 +25,7 @@ _ASIDE = "tmp-"
 ASIDES = f".data*.{_ASIDE}*"  # The pattern of unfinished files.
 
 
-class Content(NamedTuple):
+class TableContent(NamedTuple):
     """The rows of a file, what all were made with, or nothing, and when the last arrived."""
 
     rows: pl.DataFrame
@@ -39,7 +39,7 @@ class Content(NamedTuple):
 
 
 def write_files(
-    store_dir: Path, contents: Mapping[Path, Content], merged: Sequence[Path] = ()
+    store_dir: Path, contents: Mapping[Path, TableContent], merged: Sequence[Path] = ()
 ) -> None:
     """Write files, and delete those that were merged into them.
 
@@ -91,5 +91,5 @@ def rewrite(
     for path in table_files(store_dir, table):
         rows = read_files([path], earlier).drop(FILE)
         if schema_of(path) != TABLES[table]:
-            content = Content(complete(rows), arrived_ns=arrived_ns_of(path))
+            content = TableContent(complete(rows), arrived_ns=arrived_ns_of(path))
             write_files(store_dir, {path: content})

@@ -1,0 +1,1 @@
+"""Where it is known from whether runs were solved."""

@@ -1,0 +1,1 @@
+"""Threads of a server that look at the store now and then."""

@@ -1,0 +1,1 @@
+"""What a store knows of the promises of learned limits."""
