@@ -12,13 +12,11 @@ import argparse
 import shutil
 import sys
 import tempfile
-import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
-
-from packaging.requirements import Requirement
 
 from benchmarks.environments import (
     COMMANDS,
@@ -31,10 +29,11 @@ from tests.paths import ROOT
 from tests.wheels import built_wheel
 
 PROJECT = ROOT / "pyproject.toml"
-EXTRA = "all"
+EXTRAS = ("all", "semantic")
 # What behaves otherwise on another Python, or with other requirements; the rest reads the checkout.
 TESTS = ("analyzer", "collector", "middleware", "queries", "rules", "testing", "test_dialects.py")
 TESTS_TIMEOUT_S = 3_600  # They take minutes, where others work on the machine an hour.
+_UV = (sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-annotate", "--no-header")
 _SOURCE_OF_PACKAGE = "import looptrace; print(looptrace.__file__)"
 
 
@@ -43,12 +42,12 @@ class Cell:
     """One environment of the matrix."""
 
     python: str
-    constraints: tuple[str, ...]
+    is_oldest: bool  # whether its requirements are the oldest
 
     @property
     def name(self) -> str:
         """Return the name of its row."""
-        return f"{self.python}, {'oldest' if self.constraints else 'newest'} requirements"
+        return f"{self.python}, {'oldest' if self.is_oldest else 'newest'} requirements"
 
 
 def main() -> None:
@@ -77,26 +76,22 @@ def main() -> None:
 def cells_of(pythons: Sequence[str]) -> Iterator[Cell]:
     """Yield the environments: each Python with the newest, the first also with the oldest."""
     for python in pythons:
-        yield Cell(python, ())
+        yield Cell(python, is_oldest=False)
     for python in pythons[:1]:
-        yield Cell(python, tuple(oldest_of(PROJECT)))
+        yield Cell(python, is_oldest=True)
 
 
-def oldest_of(project: Path) -> list[str]:
-    """Return the lower bound of each requirement of the package and its extras, as constraints."""
-    table = tomllib.loads(project.read_text("utf-8"))["project"]
-    extras = table["optional-dependencies"].values()
-    listed = [*table["dependencies"], *(line for extra in extras for line in extra)]
-    return sorted({bound for line in listed for bound in _lower_bounds(Requirement(line))})
+def oldest_of(python: str) -> str:
+    """Return the lower bound of each direct requirement, and what fits them, as constraints.
 
+    pip gives up to find what fits; uv has a resolution for it.
 
-def _lower_bounds(requirement: Requirement) -> Iterable[str]:
-    marker = f"; {requirement.marker}" if requirement.marker else ""
-    return (
-        f"{requirement.name}=={bound.version}{marker}"
-        for bound in requirement.specifier
-        if bound.operator == ">="
-    )
+    Raises:
+        BrokenEnvironmentError: if nothing fits.
+    """
+    ends = ("--python", python, "--resolution", "lowest-direct")
+    extras = chain.from_iterable(("--extra", each) for each in EXTRAS)
+    return run([*_UV, *ends, *extras, "--group", "tests", str(PROJECT)], ROOT)
 
 
 def try_out(cell: Cell, wheel: Path, folder: Path) -> str:
@@ -109,10 +104,11 @@ def try_out(cell: Cell, wheel: Path, folder: Path) -> str:
     """
     try:
         run([cell.python, "-m", "venv", "--without-pip", str(folder)], folder.parent)
-        (folder / "constraints.txt").write_text("\n".join(cell.constraints), encoding="utf-8")
+        constraints = oldest_of(cell.python) if cell.is_oldest else ""
+        (folder / "constraints.txt").write_text(constraints, encoding="utf-8")
         python = str(folder / "bin/python")
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
-        asked = [requirement_of(wheel, EXTRA), "--group", f"{PROJECT}:tests"]
+        asked = [requirement_of(wheel, ",".join(EXTRAS)), "--group", f"{PROJECT}:tests"]
         run([*pip, "install", "--quiet", "--constraint", "constraints.txt", *asked], folder)
         run([*pip, "check"], folder)
         for command in COMMANDS:
