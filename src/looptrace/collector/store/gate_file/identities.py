@@ -127,7 +127,7 @@ class Identities(TaskNames):
             for body, ended_ns in self._rows(_GATES_OF_TASK, name, told.last_seq):
                 earlier = read_json(body, GateEvent, self.path, GATES)
                 is_over = ended_ns is not None and ended_ns <= event.at_ns
-                if is_over or earlier.gate in told.ids:
+                if is_over or earlier.gate in told.ids or self._is_reset(event, earlier):
                     continue
                 if self._is_its(earlier, event):
                     distance_ns = abs(earlier.at_ns - event.at_ns)
@@ -155,8 +155,7 @@ class Identities(TaskNames):
                 is_its = earlier.task == event.trace_id or self._is_its(earlier, event)
                 if not is_nth or not is_its or earlier.id in told.ids:
                     continue
-                begin_ns, end_ns = sorted((earlier.at_ns, event.at_ns))
-                if not self._rows(_RESET_BETWEEN, name, begin_ns, end_ns):
+                if not self._is_reset(event, earlier):
                     self._be(earlier, event)
                     return replace(event, id=earlier.id)
         return event
@@ -167,6 +166,13 @@ class Identities(TaskNames):
         A gate that was withdrawn before its task got a name still has the name of the trace.
         """
         return event.task in (earlier.task, *self.renamed(earlier.task)) or _overlap(earlier, event)
+
+    def _is_reset(self, event: GateEvent, earlier: GateEvent) -> bool:
+        """Return whether a word of a person or of the agent lies between two events of a task."""
+        begin_ns, end_ns = sorted((earlier.at_ns, event.at_ns))
+        return any(
+            self._rows(_RESET_BETWEEN, name, begin_ns, end_ns) for name in _names_of([event])
+        )
 
     def _is_paused(self, event: GateEvent) -> bool:
         """Return whether the gate of a later turn is open, after which nothing more is sent."""
