@@ -35,7 +35,7 @@ import textwrap
 import time
 import tomllib
 from collections.abc import Collection, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -45,7 +45,7 @@ import yaml
 
 from looptrace.analyzer.settings import prices
 from looptrace.analyzer.settings.sections import parsed
-from tests.wheels import build_environment, copy_sources
+from tests.wheels import build_environment, building, copy_sources
 
 ROOT = Path(__file__).parents[1]
 LEFT_OUT = "…"
@@ -288,7 +288,9 @@ class PageRun:
         path = self.folder / ".block.sh"
         path.write_text(f"{self._with_ports(text)}\n:\n", encoding="utf-8")
         order = '. "$PAGE/.order.sh"'
-        printed, _, codes = self._bash.run(order).rpartition(_MARK)
+        # What a page installs is compiled in a folder that other tests use.
+        with building() if "pip install" in text else nullcontext():
+            printed, _, codes = self._bash.run(order).rpartition(_MARK)
         if codes.split() != exits.split():
             raise PageError(f"exit codes{codes.rstrip() or ' 0'}, not {exits or 0}:\n{printed}")
         return self._without_ports(printed)
