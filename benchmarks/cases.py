@@ -80,29 +80,29 @@ def result_of(case: Case) -> Result:
     return Result(case, tuple(texts))
 
 
-def table(results: list[Result]) -> str:
-    """Write the cases as Markdown: a row with its source for each, and a list of the shapes."""
-    rows = [["case", "right is", "it is", "source"], ["---"] * 4]
-    shapes = ["", "Shapes of loops without a source:", ""]
-    for result in results:
-        if not result.case.source:
-            shapes.append(f"- `{result.case.name}`: {result.outcome}")
-            continue
-        right = "a loop" if result.case.is_loop else "healthy"
-        source = re.split(r"[;(,]", result.case.source)[0].strip()
-        rows.append([result.case.name, right, result.outcome, source])
-    return "\n".join([*(f"| {' | '.join(row)} |" for row in rows), *shapes])
+def as_json(results: list[Result]) -> str:
+    """Write each case with the right verdict, its outcome, and the source; a shape has none."""
+    rows = [
+        {
+            "case": result.case.name,
+            "right": "a loop" if result.case.is_loop else "healthy",
+            "outcome": result.outcome,
+            "source": re.split(r"[;(,]", result.case.source)[0].strip(),
+        }
+        for result in results
+    ]
+    return json.dumps(rows, indent=2, ensure_ascii=False)
 
 
 @click.command()
 @click.option("--data", type=click.Path(exists=True, path_type=Path), required=True)
-@click.option("--markdown", is_flag=True, help="Write a table for docs/quality.md.")
-def main(data: Path, markdown: bool) -> None:
+@click.option("--json", "is_json", is_flag=True, help="Write docs/quality_cases.json.")
+def main(data: Path, is_json: bool) -> None:
     """Print each case with its outcome, and what was found."""
     results = [result_of(case) for case in cases(data)]
     right = sum(result.outcome == "right" for result in results)
-    if markdown:
-        click.echo(table(results))
+    if is_json:
+        click.echo(as_json(results))
         return
     for result in results:
         click.echo(f"{result.outcome:7} {result.case.name}: {'; '.join(result.found)[:200]}")

@@ -1,4 +1,4 @@
-"""Makes docs/api.md: every public name, with its signature and docstring, read from the sources."""
+"""Makes docs/api.md: every public name with its signature and sentence, from the sources."""
 
 from __future__ import annotations
 
@@ -34,20 +34,19 @@ _HEAD = """# The Python API
 <!-- Made from the docstrings by `make docs`; edit them there. -->
 
 Only these names are public, imported from these modules; all else may change in any release.
-`help(NAME)` shows the whole text of each, and the types of fields that stand here by name only.
+`help(NAME)` shows the whole text of each, with the types of fields and of methods' arguments.
 `looptrace` and `looptrace.collector` need the base installation, but `open`, `analyze`, what they
 return, and the other modules need `looptrace[analyzer]`. A time in `…_ns` is nanoseconds since
 1970, one in `…_s` seconds.
 """
-# Modules for authors of rules, who read the sources: their names and sentences only.
-_LISTED = ("looptrace.rules.needs", "looptrace.rules.turns", "looptrace.rules.vocabulary")
-# Classes with more fields than this are shown with the names of their fields only.
-_TYPED_FIELDS_MAX = 12
+# Modules for authors of rules, who read the sources: their names only.
+_LISTED = tuple(name for name in PUBLIC if name.startswith("looptrace.rules."))
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _RAISED = re.compile(r"^ *(?P<error>[A-Z]\w+): ", re.MULTILINE)
-_SHOWN_DUNDERS = ("__init__", "__call__")
+_CALLED = "__call__"
+_OWN = re.compile(r"def __init__\((?:self, |\s+self,(?=\n)|self(?=\)))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,45 +98,6 @@ def definition(module: str, name: str) -> tuple[str, Definition]:
     raise LookupError(f"{module} does not define {name}")
 
 
-def signature(module: str, node: Definition) -> list[str]:
-    """Return the code that a user needs: of a class its fields and public methods."""
-    if isinstance(node, Function):
-        return [_header(module, node)]
-    if not isinstance(node, ast.ClassDef):
-        return module_of(module).source(node).split("\n")
-    bases = ", ".join(ast.unparse(base) for base in node.bases)
-    lines = [f"class {node.name}({bases})" if bases else f"class {node.name}"]
-    for item in _statements(node.body):
-        if isinstance(item, ast.AnnAssign) and not _targets(item)[0].startswith("_"):
-            lines += [f"    {line}" for line in _field(module, item).split("\n")]
-    for method in _methods(node):
-        header = _property(method) if _is_property(method) else _header(module, method)
-        lines += [f"    {line}" for line in header.split("\n")]
-    return lines
-
-
-def _field(module: str, item: ast.AnnAssign) -> str:
-    """Return a field; of a setting its type and default, because its page has the rest."""
-    text = module_of(module).source(item)
-    if "setting(" not in text and "Annotated[" not in text:
-        return text
-    plain = _Plain().visit(ast.parse(ast.unparse(item)))
-    return ast.unparse(plain)
-
-
-class _Plain(ast.NodeTransformer):
-    """Leaves of an annotated type the type, and of a setting its default."""
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        self.generic_visit(node)
-        if ast.unparse(node.value) == "Annotated" and isinstance(node.slice, ast.Tuple):
-            return node.slice.elts[0]
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        return node.args[0] if ast.unparse(node.func) == "setting" and node.args else node
-
-
 def page() -> str:
     """Return the page."""
     parts = [_HEAD]
@@ -146,60 +106,90 @@ def page() -> str:
         about = (ast.get_docstring(module_of(name).tree) or "").partition("\n\n")[0]
         parts.append(f"## {name}\n\n{about}\n")
         if name in _LISTED:
-            parts += [*(_listed(*definition(name, each), each) for each in public_names(name)), ""]
+            names = ", ".join(f"`{each}`" for each in public_names(name))
+            parts.append(f"{names}; {_link(name)} explains them.\n")
             continue
-        for public in public_names(name):
-            origin, node = definition(name, public)
-            first = shown.setdefault((origin, public), name)
-            same = f"### {public}\n\nThe same as `{first}.{public}`.\n"
-            parts.append(_entry(origin, node, public) if first == name else same)
+        of_names = {public: definition(name, public) for public in public_names(name)}
+        same = [
+            f"`{first}.{public}`"
+            for public, (origin, _) in of_names.items()
+            if (first := shown.setdefault((origin, public), name)) != name
+        ]
+        if same:
+            parts.append(f"It has {', '.join(same)}, too.\n")
+        own = [each for each in of_names.items() if shown[each[1][0], each[0]] == name]
+        parts += [_entry(origin, node, public) for public, (origin, node) in own]
     return "\n".join(parts)
 
 
-def _listed(module: str, node: Definition, name: str) -> str:
-    """Return a name with its sentence, or with its value where it has no docstring."""
-    if isinstance(node, Function):
-        names = [each.arg for each in node.args.args]
-        arguments = ", ".join([*names, *([f"*{node.args.vararg.arg}"] if node.args.vararg else [])])
-        return f"- `{name}({arguments})`: {_summary(node)}"
-    if isinstance(node, ast.ClassDef):
-        return f"- `{name}`: {_summary(node)}"
-    lines = module_of(module).source(node).split("\n")
-    about = " ".join(line.removeprefix("# ") for line in lines if line.startswith("#"))
-    sentence = about.partition(". ")[0].rstrip(".")
-    return f"- `{name}`: {sentence}." if about else f"- `{lines[-1]}`"
+def _link(module: str) -> str:
+    path = f"{module.replace('.', '/')}.py"
+    return f"[{path.rpartition('/')[2]}](../src/{path})"
 
 
 def _entry(module: str, node: Definition, name: str) -> str:
-    texts = [""]
-    if isinstance(node, Function | ast.ClassDef) and ast.get_docstring(node):
-        texts = [f"{_summary(node)}\n"]
-    if isinstance(node, ast.ClassDef):
-        called = (each for each in _methods(node) if not _is_property(each))
-        methods = [f"- `{each.name}`: {text}" for each in called if (text := _summary(each))]
-        texts += [*methods, *([""] if methods else [])]
-    code = _shown(module, node)
-    block = ["```python", *code, "```", ""] if code else []
-    return "\n".join([f"### {name}", "", *block, *texts])
-
-
-def _shown(module: str, node: Definition) -> list[str]:
-    """Return the signature; none of an error, and of a class with many fields their names."""
+    """Return a name with its sentence: a function as it is called, a class with its members."""
+    if isinstance(node, Function):
+        code = ["```python", _header(module, node), "```", ""]
+        return "\n".join([f"### {name}", "", *code, _summary(node), ""])
     if not isinstance(node, ast.ClassDef):
-        return signature(module, node)
-    if node.name.endswith("Error") or any("Error" in ast.unparse(each) for each in node.bases):
-        return []
+        return "\n".join(
+            [f"### {name}", "", "```python", module_of(module).source(node), "```", ""]
+        )
     fields = [
-        *(_targets(item)[0] for item in _statements(node.body) if isinstance(item, ast.AnnAssign)),
-        *(each.name for each in _methods(node) if _is_property(each)),
+        f"`{each}`" for item in _fields(node) if not (each := _targets(item)[0]).startswith("_")
     ]
-    if len(fields) <= _TYPED_FIELDS_MAX:
-        return signature(module, node)
-    public = ", ".join(each for each in fields if not each.startswith("_"))
-    wrapped = textwrap.wrap(public, 90, initial_indent="    # ", subsequent_indent="    # ")
-    headers = [_header(module, each) for each in _methods(node) if not _is_property(each)]
-    methods = [f"    {line}" for header in headers for line in header.split("\n")]
-    return [signature(module, node)[0], *wrapped, *methods]
+    listed = [f"Fields: {', '.join(fields)}.", ""] if fields else []
+    methods = [_member(each) for each in _methods(node) if _summary(each)]
+    lines = [*_made(module, node), _summary(node), "", *listed, *methods]
+    return "\n".join([f"### {name}", "", *lines, *([""] * bool(methods))])
+
+
+def _made(module: str, node: ast.ClassDef) -> list[str]:
+    """Return how a class is called that has a constructor of its own; nothing for an error."""
+    if any("Error" in ast.unparse(base) for base in node.bases):
+        return []
+    headers = [
+        _header(module, each)
+        for each in node.body
+        if isinstance(each, Function) and each.name == "__init__"
+    ]
+    return [
+        line
+        for header in headers
+        for line in (
+            "```python",
+            _OWN.sub(f"{node.name}(", header).removesuffix(" -> None"),
+            "```",
+            "",
+        )
+    ]
+
+
+def _fields(node: ast.ClassDef) -> Iterator[ast.AnnAssign]:
+    return (each for each in _statements(node.body) if isinstance(each, ast.AnnAssign))
+
+
+def _member(method: Function) -> str:
+    """Return a method with the names of its arguments, or a property, with its sentence."""
+    if any(ast.unparse(each) == "property" for each in method.decorator_list):
+        return f"- `{method.name}`: {_summary(method)}"
+    return f"- `{method.name}({_arguments(method)})`: {_summary(method)}"
+
+
+def _arguments(function: Function) -> str:
+    """Return the names of a function's arguments, as it is called; `=…` may be left out."""
+    given = function.args
+    optional = len(given.args) - len(given.defaults)
+    names = [f"{each.arg}{'=…' * (at >= optional)}" for at, each in enumerate(given.args)]
+    plain = [each for each in names if each not in {"self", "cls"}]
+    rest = [f"*{given.vararg.arg}"] if given.vararg else []
+    keywords = [
+        f"{each.arg}{'=…' * (default is not None)}"
+        for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    ]
+    named = [f"**{given.kwarg.arg}"] if given.kwarg else []
+    return ", ".join([*plain, *rest, *keywords, *named])
 
 
 def _summary(node: Function | ast.ClassDef) -> str:
@@ -210,21 +200,9 @@ def _summary(node: Function | ast.ClassDef) -> str:
     return f"{sentence} Raises {raised}." if raised else sentence
 
 
-def _is_property(method: Function) -> bool:
-    return any(ast.unparse(each) == "property" for each in method.decorator_list)
-
-
-def _property(method: Function) -> str:
-    """Return a property as a field, with its docstring as the comment."""
-    kind = ast.unparse(method.returns) if method.returns else ""
-    return f"{method.name}: {kind}  # {_summary(method).rstrip('.')}"
-
-
 def _methods(node: ast.ClassDef) -> Iterator[Function]:
     for item in node.body:
-        if isinstance(item, Function) and (
-            not item.name.startswith("_") or item.name in _SHOWN_DUNDERS
-        ):
+        if isinstance(item, Function) and (not item.name.startswith("_") or item.name == _CALLED):
             yield item
 
 

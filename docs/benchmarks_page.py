@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import log10
 from pathlib import Path
@@ -18,6 +19,7 @@ THROUGHPUT, LATENCY = "benchmarks-throughput.svg", "benchmarks-latency.svg"
 
 _HEAD = "| what | figure | measured | target | plain reader and loop, or peer (times as good) |"
 _SHORT = {3: "k", 6: "M"}
+_SIZED = re.compile(r"(?P<name>.*) of (?P<size>[\d,]+)")
 
 
 def figures() -> dict[str, Any]:
@@ -34,10 +36,11 @@ def table(recorded: Mapping[str, Any]) -> str:
             is_full = each["about"]["share"] == 1
             parts = each["values"], each["plain"], each["peers"]
             every = [_five(cells) for cells in lines(row, *parts, is_full=is_full)]
-            compared = [cells for cells in every if cells[3] or cells[4]] or every
+            aimed = [cells for cells in every if cells[3]]
+            compared = aimed or [cells for cells in every if cells[4]]
             written += [
                 "| " + " | ".join([row.title if place == 0 else "", *cells[1:]]) + " |"
-                for place, cells in enumerate(compared)
+                for place, cells in enumerate(_by_size(compared))
             ]
     return "\n".join([*written, "", *_about(recorded), ""])
 
@@ -50,21 +53,40 @@ def _five(cells: Sequence[str]) -> list[str]:
     return [what, figure, measured, f"{target} {met}".strip(), compared]
 
 
+def _by_size(every: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the lines, with figures that differ in a size alone in one."""
+    groups: dict[tuple[str, str], list[Sequence[str]]] = {}
+    for cells in every:
+        sized = _SIZED.fullmatch(cells[1])
+        name = sized["name"] if sized else cells[1]
+        groups.setdefault((name, cells[3]), []).append(cells)
+    merged = []
+    for (name, target), group in groups.items():
+        sizes = [sized["size"] for cells in group if (sized := _SIZED.fullmatch(cells[1]))]
+        measured = "; ".join(cells[2] for cells in group)
+        other = "; ".join(cells[4] for cells in group if cells[4])
+        figure = f"{name} of {'; '.join(sizes)}" if sizes else name
+        merged.append([group[0][0], figure, measured, target, other])
+    return merged
+
+
 def _about(recorded: Mapping[str, Any]) -> Iterator[str]:
-    """Return a line for each machine and number of runs, with the rows and their loads by date."""
-    by_set_up: dict[str, dict[str, list[str]]] = {}
-    for name, each in recorded["rows"].items():
+    """Return a line for each machine and number of runs, with the dates and loads of its rows."""
+    by_set_up: dict[str, dict[str, list[float]]] = {}
+    for each in recorded["rows"].values():
         about = each["about"]
         runs = max((len(values) for values in each["runs"].values()), default=0)
         set_up = (
             f"{about['cores']} cores ({about['machine']}), Python {about['python']}, Polars "
             f"{about['polars']}, NumPy {about['numpy']}; runs: {runs}, share of the full size: "
-            f"{about['share']:g}; rows (load)"
+            f"{about['share']:g}; load average"
         )
         dates = by_set_up.setdefault(set_up, {})
-        dates.setdefault(about["date"], []).append(f"`{name}` ({about['load']:g})")
+        dates.setdefault(about["date"], []).append(about["load"])
     for set_up, dates in by_set_up.items():
-        days = "; ".join(f"on {date} {', '.join(names)}" for date, names in dates.items())
+        days = ", ".join(
+            f"{min(loads):g} to {max(loads):g} on {date}" for date, loads in dates.items()
+        )
         yield f"- {set_up} {days}."
 
 

@@ -1,11 +1,10 @@
-"""Makes docs/commands.md: every command with its arguments and options, from the command line."""
+"""Makes docs/commands.md: every command with its sentence and options, from the command line."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import click
 
@@ -15,8 +14,8 @@ _HEAD = """# Commands
 
 <!-- Made from the commands themselves by `make docs`; edit them in src/looptrace/cli. -->
 
-`looptrace COMMAND --help` says all of a command; here stand the first sentences. Reports go to
-standard output, errors and warnings to standard error.
+`looptrace COMMAND --help` explains each option that is named here. Reports go to standard output,
+errors and warnings to standard error.
 
 | exit code | means |
 | --- | --- |
@@ -35,60 +34,51 @@ _LOOPTRACE_COMPLETE=fish_source looptrace | source       # fish
 """
 
 
-# Options that so many commands have in the same words stand once, at the head.
-_COMMON_MIN = 3
-_LATER_SENTENCES = re.compile(r"(?<=\.) [A-Z].*?(?= \[[^]]*\]$|$)")
+# What stands for a value of any text or number.
+_FORM = re.compile(r" [A-Z=]+( RANGE)?$")
+_LATER_SENTENCES = re.compile(r"(?<=\.) [A-Z].*$")
 
 
 def page() -> str:
     """Return the page of all commands."""
     context = click.Context(main, info_name="looptrace")
-    commands = [*_commands(main, context)]
-    counts = Counter(record for command, below in commands for record in _options(command, below))
-    common = [record for record, count in counts.items() if count >= _COMMON_MIN]
-    head = ["## Options of several commands", "", *map(_option, common), ""]
-    sections = [_section(command, below, common) for command, below in commands]
-    return "\n".join([_HEAD, *head, *sections])
+    sections = (_section(command, below) for command, below in _commands(main, context))
+    return "\n".join([_HEAD, *sections])
 
 
 def _commands(
     group: click.Group, context: click.Context
 ) -> Iterator[tuple[click.Command, click.Context]]:
+    """Yield the commands of a group, each with its context."""
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if command is None:
             raise LookupError(f"there is no command {name}")
-        below = click.Context(command, info_name=name, parent=context)
-        if isinstance(command, click.Group):
-            yield from _commands(command, below)
-        else:
-            yield command, below
+        yield command, click.Context(command, info_name=name, parent=context)
 
 
-def _options(command: click.Command, context: click.Context) -> list[tuple[str, str]]:
-    options = (each for each in command.params if isinstance(each, click.Option))
-    return [record for each in options if (record := each.get_help_record(context))]
-
-
-def _section(
-    command: click.Command, context: click.Context, common: Collection[tuple[str, str]]
-) -> str:
-    about = inspect.cleandoc(command.help or "").partition("\n\n")[0]
-    lines = [f"## `{context.command_path}`", "", _first_sentence(about), ""]
+def _section(command: click.Command, context: click.Context) -> str:
+    lines = [f"## `{context.command_path}`", "", _sentence(command), ""]
     if command.epilog:
         lines += [command.epilog.replace("looptrace", "`looptrace", 1) + "`", ""]
+    if isinstance(command, click.Group):
+        for each, below in _commands(command, context):
+            lines.append(
+                f"- `{below.info_name}`: {_sentence(each)} {_options(each, below)}".rstrip()
+            )
+        return "\n".join([*lines, ""])
     options = _options(command, context)
-    listed = [_option(each) for each in options if each not in common]
-    if shared := [f"`{each[0].split(' ')[0]}`" for each in options if each in common]:
-        listed.append(f"- {', '.join(shared)}")
-    return "\n".join([*lines, *listed, *([""] if listed else [])])
+    return "\n".join([*lines, *([options, ""] if options else [])])
 
 
-def _option(record: tuple[str, str]) -> str:
-    name, about = record
-    return f"- `{name}`: {_first_sentence(about)}"
+def _options(command: click.Command, context: click.Context) -> str:
+    """Return the options of a command, each with its values where it has only some."""
+    options = (each for each in command.params if isinstance(each, click.Option))
+    records = (each.get_help_record(context) for each in options)
+    return ", ".join(f"`{_FORM.sub('', record[0])}`" for record in records if record)
 
 
-def _first_sentence(text: str) -> str:
-    """Return a text in one line up to its first full stop, with the bracket at its end."""
-    return _LATER_SENTENCES.sub("", " ".join(text.split()))
+def _sentence(command: click.Command) -> str:
+    """Return the first sentence of a command's help, in one line."""
+    about = inspect.cleandoc(command.help or "").partition("\n\n")[0]
+    return _LATER_SENTENCES.sub("", " ".join(about.split()))

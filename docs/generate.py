@@ -20,7 +20,6 @@ from starlette.routing import Route
 
 from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED, WRITTEN, Dialect
 from looptrace.analyzer.settings.docs_page import page, rule_tables, schema
-from looptrace.analyzer.settings.file_tables import EXAMPLES
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.erasure.erasures_api import routes
 from looptrace.collector.server.access import Access
@@ -40,65 +39,53 @@ Which spans and attributes of which producer are read as what.
 
 ## Spans that are not understood
 
-A report counts the spans that became turns, parts of turns, agents or structure, and shows the
-scope, name and attributes of those that no dialect knows. Below one half, or where no call has a
-result, this is its first line, and `local()` and `instrument()` warn of it.
-`looptrace analyze PATH --explain-span ID` shows what a span is read as, and by which keys. Your
-own keys are [settings](settings.md#attributes), for files, stores, servers and `local()`; with
-`forward(settings="looptrace.toml")` for a process that forwards its spans:
-
-```toml
-{own}```
-
-If they change, a store derives its turns anew; a new key of `session` or `task` joins only what is
-stored from then on.
+A report counts the spans that became turns, parts of turns, agents or structure, and shows those
+that no dialect knows. Below one half, or where no call has a result, this is its first line, and
+`local()` and `instrument()` warn of it. `looptrace analyze PATH --explain-span ID` shows what a
+span is read as, and by which keys. Your own keys are [settings](settings.md#attributes), for files,
+stores, servers and `local()`; a process that forwards its spans has
+`forward(settings="looptrace.toml")`. If they change, a store derives its turns anew; a new key of
+`session` or `task` joins only what is stored from then on.
 
 ## What is read
 
-Calls, results, messages, tokens, errors, session and agent, but for what the table says. A
+Calls, results, messages, tokens, errors, session and agent, but for what this list says. A
 recorded example tests each row. [dialects.toml](../src/looptrace/analyzer/fields/dialects.toml) has
 all conditions and keys, with the producers' sources. `mcp.session.id` is the session only where
-traces begin in a server of MCP and name no other. The input of a turn includes cached tokens and
-the output includes reasoning, also where a producer counts such parts beside the rest.
+traces begin in a server of MCP and name no other. Input includes cached tokens and output includes
+reasoning, also where a producer counts them apart.
 """
 _FIELDS_HEAD = """## Fields
 
-A span is what the first dialect says whose conditions it meets; a field is read from the first key
-that is present. `key#a.b` is a part of a JSON object, `key.*` are flat numbered messages, `@name#a`
+The first dialect whose conditions a span meets says what it is; of a field the first key that is
+present is read. `key#a.b` is a part of a JSON object, `key.*` are flat numbered messages, `@name#a`
 is an attribute of the span event of that name, and `key#a*|b*` is the sum of the counts with such
 names. A call has failed by its span's status, its result, `error_type`, `is_error`, `success` or
 `level`; `error` is only the text of a failure. The keys of OpenTelemetry's conventions and of
 looptrace:
-
-| field | keys |
-| --- | --- |"""
+"""
 _SHOWN_DIALECTS = ("looptrace", "gen_ai")
 
 
 def dialects_page() -> str:
     """Return the page of the dialects and their keys."""
-    dialects = SHIPPED.dialects
-    keys = [f"| {name} | {text} |" for name in FIELDS if (text := _keys(name))]
-    head = "| producer | version | not read | never written |\n| --- | --- | --- | --- |"
-    read = [_read(dialect) for dialect in dialects if dialect.writes]
-    parts = [
-        [_DIALECTS_HEAD.replace("{own}", EXAMPLES["attributes"]), head, *read],
-        [_FIELDS_HEAD, *keys],
-    ]
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+    read = [_read(dialect) for dialect in SHIPPED.dialects if dialect.writes]
+    fields = [f"- `{name}`: {about}{_keys(name)}" for name, about in FIELDS.items()]
+    return "\n".join([_DIALECTS_HEAD, *read, "", _FIELDS_HEAD, *fields, ""])
 
 
 def _keys(field: str) -> str:
     """Return the keys of a field in the dialects that the page shows."""
     shown = (each for each in SHIPPED.dialects if each.name in _SHOWN_DIALECTS)
-    keys = [key for each in shown for key in each.fields.get(field, ())]
-    return ", ".join(f"`{key}`" for key in keys).replace("|", "\\|")
+    return "".join(f" `{key}`" for each in shown for key in each.fields.get(field, ()))
 
 
 def _read(dialect: Dialect) -> str:
+    """Return a producer with its version, and what of it is not read or never written."""
     never = [name for name in WRITTEN if name not in {*dialect.writes, *dialect.unread}]
-    cells = (", ".join(dialect.unread), ", ".join(never))
-    return f"| {' | '.join([dialect.producer, dialect.version, *cells])} |"
+    less = [("not read", dialect.unread), ("never written", never)]
+    said = "; ".join(f"{word}: {', '.join(names)}" for word, names in less if names)
+    return f"- {dialect.producer} ({dialect.version}){said and f'; {said}'}"
 
 
 _RECEIVER_HEAD = """# The receiver
@@ -106,31 +93,29 @@ _RECEIVER_HEAD = """# The receiver
 <!-- Made from collector/server/receiver/receiver_metrics.py by `make docs`; edit them there. -->
 
 `looptrace serve` takes OTLP 1.x: `/v1/traces` and `/v1/logs` over HTTP, as protobuf or JSON, plain
-or packed (gzip, deflate, zstd), with a length or in chunks, and the same services over gRPC.
-`/v1/metrics` is acknowledged and ignored.
+or packed (gzip, deflate, zstd), and the same services over gRPC. `/v1/metrics` is acknowledged and
+ignored.
 
 - A request is acknowledged when its spans are on disk.
-- A bad span is rejected alone: `partial_success` has the number and the reason. A request without
-  one good span is refused with 400.
+- A bad span is rejected alone: `partial_success` has the number and the reason.
 - A refusal is a `google.rpc.Status` in the form of the request. If another try may succeed, it is
-  503 with `Retry-After`, and `UNAVAILABLE` with `RetryInfo`. No input of a client causes another
-  5xx.
+  503 with `Retry-After`, or `UNAVAILABLE` with `RetryInfo`.
 - Names of enums and half surrogate pairs, which some exporters write into JSON, are accepted.
 - There is no CORS.
 
-A batch that is too large is lost, because OTLP forbids to send it again: compress large prompts,
-and set `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, or the collector's `send_batch_max_size`.
+A batch that is too large is lost, because OTLP forbids to send it again: set
+`OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, or the collector's `send_batch_max_size`.
 
 ## Log records
 
 `/v1/logs` takes the [log events of coding agents](coding_agents.md#without-files-otlp-logs) and
 [GenAI events of spans](inputs.md#log-records-of-spans), and ignores others. An event may come
-before its span or after it, also after a restart. In memory an event waits for an hour at least (up
-to 16 MiB), and the last 16 MiB of spans can still get events; in the store it waits without a
-limit. A span gets at most 8 MiB of events. `looptrace_receiver_events_placeless_total` counts
-events that name no span, `looptrace_detection_events_alone_total` those whose span did not come in
-time. With [several servers](scale.md#several-servers), set `shards.by = "trace"`, or send spans and
-logs to one address, because an event seldom has a session.
+before its span or after it, also after a restart. For the rules an event waits for an hour at least
+(up to 16 MiB), and the last 16 MiB of spans can still get events; the store has no such limit. A
+span gets at most 8 MiB of events. `looptrace_receiver_events_placeless_total` counts events that
+name no span, `looptrace_detection_events_alone_total` those whose span did not come in time. With
+[several servers](scale.md#several-servers), set `shards.by = "trace"`, or send spans and logs to
+one address, because an event seldom has a session.
 
 ## Limits
 
@@ -152,7 +137,6 @@ def receiver_page() -> str:
     lines += ["`looptrace_receiver_closed_total` the closed connections:", ""]
     closed = {name.removeprefix("closed_"): sentence for name, sentence in CLOSED.items()}
     lines += [f"- `{reason}`: {sentence}" for reason, sentence in closed.items()]
-    lines += ["", "[Metrics](metrics.md) has the others."]
     return "\n".join([*lines, ""])
 
 
@@ -193,12 +177,12 @@ Counters begin at 0 with each start, except those of loops and gates. The
 
 def metrics_page(instruments: list[Instrument]) -> str:
     """Return the page of every number of a server, under Prometheus's names."""
-    lines = [_METRICS_HEAD, "| name | what it is |", "| --- | --- |"]
+    lines = [_METRICS_HEAD]
     for each in instruments:
         name = each.name.replace(".", "_") + ("_total" if each.kind == "counter" else "")
         labels = [label for label in each.labels if label != "le"]
         by = f", by {' and '.join(f'`{label}`' for label in labels)}" if labels else ""
-        lines.append(f"| `{name}`{by} | {each.doc} |")
+        lines.append(f"- `{name}`{by}: {each.doc}")
     return "\n".join([*lines, ""])
 
 
@@ -222,11 +206,10 @@ _EXAMPLES_HEAD = """# Examples
 
 <!-- Made from the scripts in examples/ by `make docs`; edit them there. -->
 
-One small agent for each of the five sources of the requirements, and the output of looptrace for
-it. Each script records its agent with the OpenTelemetry SDK through
-[`recorder.py`](../examples/recorder.py), in the attributes of [dialects](dialects.md#fields), and
-writes OTLP to `build/examples/NAME.json`. Run the commands in the project's root, in its
-environment (`make test` makes one in `.venv`).
+One small agent for each of the five sources of the requirements, and what looptrace says of it.
+Each script records its agent with the OpenTelemetry SDK, in the attributes of
+[dialects](dialects.md#fields), and writes OTLP to `build/examples/NAME.json`. Run the commands in
+the project's root, in its environment (`make test` makes one in `.venv`).
 """
 
 
@@ -262,7 +245,7 @@ def _example(module: ModuleType) -> str:
         recorder.recorded(module.work, path)
         output = recorder.told(path)
     return (
-        f"## {title.rstrip('.')}\n\n{about} [The script](../examples/{name}.py).\n\n"
+        f"## {title.rstrip('.')}\n\n{about} ([script](../examples/{name}.py))\n\n"
         f"```sh\npython -m examples.{name}\n```\n\n```text\n{output}```\n"
     )
 

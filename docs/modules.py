@@ -1,8 +1,9 @@
-"""Makes docs/modules.md: what each folder is for, and the names of its modules."""
+"""Makes docs/modules.md: what each folder of the code is for."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from itertools import takewhile
 from pathlib import Path
 
@@ -47,8 +48,8 @@ _HEAD = """# Modules
 
 <!-- Made by `make docs` from the first sentence of each folder. -->
 
-The folders in the order of the data's flow, below [the map](architecture.md). A module begins with
-a sentence about itself.
+What each folder is for, in the order of the data's flow; [the map](architecture.md) has the whole.
+Folders below these, and modules, begin with a sentence about themselves.
 """
 
 
@@ -68,34 +69,26 @@ def modules(folder: Path) -> list[Path]:
 
 
 def page() -> str:
-    """Return the page."""
+    """Return the page: the folders of `FLOW`, each with the names of those below it."""
     lines = [_HEAD]
+    below: dict[str, list[str]] = {str(folder): [] for folder in folders() if str(folder) in FLOW}
     for folder in folders():
-        paths = modules(folder)
-        about = _sentence(PACKAGE / folder / "__init__.py")
-        lines.append(_row((folder.name and str(folder)) or "looptrace", about, paths))
-    for folder in core_folders():
-        paths = core_modules(folder)
+        if str(folder) not in FLOW:
+            above = FLOW[_place(folder)]
+            below[above].append(str(folder.relative_to(above)))
+    for name, inner in below.items():
+        about = _sentence(PACKAGE / name / "__init__.py")
+        lines.append(_row(name if name != "." else "looptrace", about, inner))
+    for folder in sorted({path.parent for path in CORE.glob("src/**/*.rs")}):
         about = _sentence(folder / ("lib.rs" if folder.name == "src" else "mod.rs"))
-        lines.append(_row(str(folder.relative_to(ROOT)), about, paths))
-    tables = sorted((CORE / "data").glob("*.toml"))
-    lines.append(_row("core/data", "The tables of the core: rows with examples.", tables))
+        lines.append(_row(str(folder.relative_to(ROOT)), about))
+    lines.append(_row("core/data", "The tables of the core: rows with examples."))
     return "\n".join([*lines, ""])
 
 
-def core_folders() -> list[Path]:
-    """Return the folders of the core's modules."""
-    return sorted({path.parent for path in CORE.glob("src/**/*.rs")})
-
-
-def core_modules(folder: Path) -> list[Path]:
-    """Return the modules of a folder of the core, without the one that names them."""
-    return sorted(p for p in folder.glob("*.rs") if p.name not in {"lib.rs", "mod.rs"})
-
-
-def _row(folder: str, about: str, paths: list[Path]) -> str:
-    names = ", ".join(f"`{path.stem}`" for path in paths)
-    return f"- `{folder}`: {about} {names}"
+def _row(folder: str, about: str, below: Iterable[str] = ()) -> str:
+    names = ", ".join(f"`{name}`" for name in below)
+    return f"- `{folder}`: {about}{names and f' Below: {names}.'}"
 
 
 def _place(folder: Path) -> int:

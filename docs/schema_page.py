@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -34,8 +34,8 @@ looptrace ingest examples/traces --store store
 looptrace query --store store --sql "SELECT rule, task, loop_count FROM findings"
 ```
 
-Types are DuckDB's; a column whose type has a `?` may be null, where the trace does not say unless
-another reason is named. A time `…_ns` is nanoseconds since 1970 (UTC);
+A column without a type is VARCHAR. One with a `?` may be null, where the trace does not say unless
+another reason is named. A time `…_ns` is BIGINT, nanoseconds since 1970 (UTC);
 `make_timestamp(at_ns // 1000)` makes a timestamp of it. `…_s` and `seconds` are seconds. Spans,
 turns and findings also have their folder: `day` (of their start, UTC) and `bucket` (00 to 15, a
 hash of the task).
@@ -104,7 +104,8 @@ def _stored() -> Iterator[str]:
         for name, kind in types.items():
             if name not in parts:
                 mark = "?" if by_name[name].null else ""
-                yield f"- `{name}` {kind}{mark}: {_meaning(by_name[name])}"
+                shown = "" if kind == "VARCHAR" or name.endswith("_ns") else f" {kind}"
+                yield f"- `{name}`{mark}{shown}: {_meaning(by_name[name])}"
         yield ""
 
 
@@ -118,22 +119,11 @@ def _meaning(column: Column) -> str:
 def _shipped() -> Iterator[str]:
     yield """## Queries that ship
 
-`looptrace query NAME --store STORE` answers these, and the page of a server shows some. The header
-of `queries/NAME.sql` says what each column means.
+`looptrace query NAME --store STORE` answers these; `--param` gives what stands in brackets. The
+header of `queries/NAME.sql` says what each column means.
 """
-    rows = []
     for name in queries.names():
         query = queries.load(name)
-        parameters = [f"`${each.name}`" for each in query.parameters]
-        columns = [f"`{each.name}`" for each in query.columns]
-        rows.append((name, query.purpose, ", ".join([*parameters, *columns])))
-    yield from _table(("query", "answers", "parameters with $, and columns"), rows)
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
-    yield f"| {' | '.join('---' for _ in head)} |"
-    for name, *rest in rows:
-        cells = [f"`{name}`", *(each.replace("|", r"\|") for each in rest)]
-        yield f"| {' | '.join(cells)} |"
+        parameters = ", ".join(f"`{each.name}`" for each in query.parameters)
+        yield f"- `{name}`{parameters and f' ({parameters})'}: {query.purpose}"
     yield ""

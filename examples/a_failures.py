@@ -1,9 +1,8 @@
 """A. Failures: one failure in two sub-tasks, by two agents, is one loop.
 
-`coder` fails twice, a rate limit in between is not its fault, and `fixer`, which takes over another
-part of the task, fails the same way: that is the third time, and a gate opens. A person says what
-to do, which resolves the gate and lets the count begin anew. The same failure in another task is
-another count.
+`coder` fails twice, with a rate limit in between that is not its fault. `fixer`, at another part of
+the task, fails the same way: the third time, and a gate opens. A person says what to do; the count
+begins anew. The same failure in another task counts apart.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """B. Attempts: one task is blocked by the same thing, one is done again and again, one goes on.
 
-`payments` is blocked three times by the same: the agent is granted the authority to work around it.
-It is blocked once more, so that the task is blocked and a person must decide. `release-notes` is
-done and done and done: the agent is told to take its next task. `import` is attempted as often and
-goes forward each time, so that nothing is said.
+`payments` is blocked three times: the agent is granted the authority to work around it. A fourth
+time, and a person must decide. `release-notes` is done three times: the agent is told to take its
+next task. `import` is attempted as often and goes forward each time, so nothing is said.
 """
 
 from __future__ import annotations

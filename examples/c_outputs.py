@@ -1,8 +1,8 @@
 """C. Outputs: the same signature three times is a loop, test failures that get fewer are none.
 
-`shrinking` has 3, then 2, then 1 failing tests, which are three signatures. `retry` fails twice the
-same way, which is a legitimate retry, and then otherwise. `stuck` runs the tests in three ways, and
-the output has the same signature each time, although no call is like another.
+`shrinking` has 3, then 2, then 1 failing tests: three signatures. `retry` fails twice the same way,
+a legitimate retry, and then otherwise. `stuck` runs the tests in three ways, and the output has the
+same signature each time.
 """
 
 from __future__ import annotations

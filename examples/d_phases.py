@@ -1,8 +1,8 @@
 """D. Phases: to and fro between two phases, one way too often, and one phase too often.
 
-`oscillates` goes fix, test, fix, test and nothing else. `transits` goes from fix to test six times,
-with other phases in between. `visits` comes back to test eleven times, each time from elsewhere.
-`once` passes through the phases a single time, which is no loop however many there are.
+`oscillates` goes fix, test, fix, test. `transits` goes from fix to test six times, with other
+phases in between. `visits` comes back to test eleven times, each time from elsewhere. `once` passes
+through each phase once, which is no loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """E. Pivots: the same response to the same failure, until a person must decide.
 
-In `stuck` a check rejects the answer of a model, which gives it again. At the third time the agent
-is told to try a structurally different approach, and again at the sixth; it does not, and at the
-ninth a gate opens. In `recovers` the check accepts an answer in between, and the count begins anew.
+In `stuck` a check rejects a model's answer, which comes again. At the third and the sixth time the
+agent is told to try another approach; it does not, and at the ninth a gate opens. In `recovers` the
+check accepts an answer in between, and the count begins anew.
 """
 
 from __future__ import annotations

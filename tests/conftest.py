@@ -98,6 +98,7 @@ MARKS = {
         "tests/analyzer/normalize/test_turn_builder.py::test_parallel_calls_may_end_in_any_order",
         "tests/analyzer/settings/test_settings.py::test_schema_accepts_any_settings",
         "tests/analyzer/tuning/test_explain.py::test_every_claim_holds",
+        "tests/analyzer/tuning/test_limits.py::test_promises_hold_for_runs_to_come",
         "tests/rules/test_needs.py::test_needs_hold_for_any_turns",
         "tests/collector/content/test_cut_texts.py::test_long_results_and_errors_compare_as_they_did",
         "tests/collector/server/test_catch_up.py::test_a_kill_before_judging_leaves_no_second_gate",
@@ -115,6 +116,9 @@ MARKS = {
         "tests/test_recordings.py::test_live_says_what_is_recorded",
     ),
     "thorough": (
+        "tests/analyzer/detect/test_budget_ties.py",
+        "tests/analyzer/detect/test_shared_budgets.py",
+        "tests/collector/server/shards/test_spending.py",
         "tests/analyzer/detect/test_overrides.py::test_a_file_overrides_for_a_phase_and_for_an_agent",
         "tests/analyzer/detect/test_overrides.py::test_a_rule_is_off_where_an_override_says_so",
         "tests/analyzer/detect/test_overrides.py::test_an_iterative_phase_is_flagged_when_it_stops_getting_better",

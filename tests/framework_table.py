@@ -157,10 +157,13 @@ def table(folder: Path, named: Sequence[str]) -> str:
     setups: dict[str, list[Line]] = {}
     for line in lines:
         setups.setdefault(line.dump.rpartition("-")[0], []).append(line)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for setup, runs in setups.items():
+        alike.setdefault(tuple(_cells(runs)), []).append(f"`{setup}`")
     rows = [
-        "| setup | -loop | -ok | known arguments, outcomes |",
+        "| -loop | -ok | known arguments, outcomes | set-ups |",
         "|---|---|---|---|",
-        *(f"| {' | '.join(_cells(setup, runs))} |" for setup, runs in setups.items()),
+        *(f"| {' | '.join([*cells, ', '.join(names)])} |" for cells, names in alike.items()),
     ]
     notes = [f"- `{name}`: {NOTES[name]}" for name in sorted(NOTES)]
     return "\n".join([*rows, "", *notes])
@@ -226,9 +229,8 @@ def _touches(finding: Finding, traces: set[str]) -> bool:
     return any(turn.trace_id in traces for turn in finding.turns)
 
 
-def _cells(setup: str, runs: Sequence[Line]) -> Iterator[str]:
+def _cells(runs: Sequence[Line]) -> Iterator[str]:
     by_run = {line.dump.rpartition("-")[2]: line for line in runs}
-    yield f"`{setup}`"
     verdict = by_run["loop"].verdict
     yield f"**{verdict}**" if verdict == "loop" else verdict
     yield by_run["ok"].verdict if "ok" in by_run else "-"

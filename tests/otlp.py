@@ -20,7 +20,7 @@ Value: TypeAlias = "str | bool | int | float | Sequence[Value] | Mapping[str, Va
 Attributes: TypeAlias = Mapping[str, Value]
 Event: TypeAlias = tuple[str, Attributes]
 
-INTERNAL, CLIENT, PRODUCER, CONSUMER = 1, 3, 4, 5
+INTERNAL, SERVER, CLIENT, PRODUCER, CONSUMER = 1, 2, 3, 4, 5
 SCALAR_KEYS = {str: "stringValue", bool: "boolValue", float: "doubleValue"}
 STATUS_CODES = {"ok": 1, "error": 2}
 TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8

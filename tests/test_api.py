@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.api_page import PUBLIC, Function, definition, page, public_names, signature
+from docs.api_page import PUBLIC, Function, definition, page, public_names
 from tests.paths import ROOT
 from tests.wheels import built_wheel
 
@@ -49,10 +48,9 @@ def test_other_names_are_refused(module: str) -> None:
 @pytest.mark.parametrize(("module", "name"), NAMES)
 def test_names_say_what_they_are(module: str, name: str) -> None:
     """A public name is documented, and its signature is typed without `Any`."""
-    origin, node = definition(module, name)
-    code = "\n".join(signature(origin, node))
+    _, node = definition(module, name)
 
-    assert not re.search(r"\bAny\b", code)
+    assert "Any" not in {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
     if isinstance(node, Function | ast.ClassDef):
         assert (ast.get_docstring(node) or "").split("\n")[0].endswith((".", ":"))
 

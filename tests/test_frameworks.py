@@ -6,7 +6,6 @@ frameworks wrote, where they lie beside the project: the verdicts must be the sa
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.analysis import Analysis
 from tests import framework_table
 from tests.framework_table import OWN, REAL, Verdict, analysis_of, line_alone, lines_together
-from tests.framework_traces import make
+from tests.framework_traces.run import AGENT, CHECK, ERROR, ORDER, STEPS
 from tests.producers.recorder import TRACES
 
 
@@ -59,12 +58,12 @@ LAYERS = (
     Layer(
         "own",
         OWN,
-        make.AGENT,
-        make.CHECK,
-        json.dumps(make.ORDER, separators=(",", ":")),
-        make.ERROR.partition(": ")[2],
-        (make.STEPS["loop"][0].text, make.STEPS["loop"][1].text),
-        tuple(call.name for step in make.STEPS["ok"] for call in step.calls),
+        AGENT,
+        CHECK,
+        json.dumps(ORDER, separators=(",", ":")),
+        ERROR.partition(": ")[2],
+        (STEPS["loop"][0].text, STEPS["loop"][1].text),
+        tuple(call.name for step in STEPS["ok"] for call in step.calls),
     ),
     Layer(
         "real",
@@ -170,12 +169,18 @@ USERS_AND_TIERS = {
     *(f"{prefix}openai.response.service_tier" for prefix in ("", "gen_ai.")),
     *("gen_ai.usage.raw#service_tier", "ai.response.providerMetadata#openai.serviceTier"),
 }
-NOT_SHOWN = (
+# Parts of platforms that no example has; they were read off the sources alone.
+OF_PLATFORMS = {
+    *(f"confident.{part}" for part in ("span.name", "span.retrieval_context", "trace.user_id")),
+    *("langwatch.rag_contexts#value", "subagent.name"),
+}
+NOT_SHOWN = OF_PLATFORMS | (
     USAGE_OF_AN_API
     | USERS_AND_TIERS
     | {
         "gen_ai.conversation.compacted",
         "langfuse.session.id",
+        "looptrace.payer",  # of a baggage entry, as tests of budgets write it
         "looptrace.phase.start_ns",  # of spans that were forwarded
         "looptrace.progress.code_written",
         "looptrace.progress.coverage",
@@ -310,15 +315,6 @@ def test_every_real_dump_is_expected() -> None:
     assert framework_table.dumps(REAL).keys() == EXPECTED.keys()
 
 
-def test_traces_are_what_the_script_writes() -> None:
-    """A trace edited by hand, or a script changed without running it, would show here."""
-    written = dict(make.traces())
-
-    assert framework_table.dumps(OWN).keys() == written.keys()
-    for name, path in framework_table.dumps(OWN).items():
-        assert gzip.decompress(path.read_bytes()).decode() == written[name], name
-
-
 @needs_real
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_twin_has_the_shape_of_the_real_dump(name: str) -> None:
@@ -428,7 +424,7 @@ def test_ok_has_every_call_once(dump: Dump) -> None:
 def test_ok_has_arguments_and_results(name: str) -> None:
     """The six calls are read as they were made, not only as different ones."""
     calls = Dump(LAYERS[0], name).turns()
-    made = [call for step in make.STEPS["ok"] for call in step.calls]
+    made = [call for step in STEPS["ok"] for call in step.calls]
 
     assert [json.loads(text) for text in calls["arguments"]] == [call.arguments for call in made]
     assert [str(text).strip('"') for text in calls["result"]] == [call.result for call in made]

@@ -21,20 +21,18 @@ PAGES = [str(path.relative_to(ROOT)) for path in pages()]
 NOT_RUN = {
     "CONTRIBUTING.md": 1,
     "README.md": 1,
-    "docs/architecture.md": 2,
+    "docs/architecture.md": 1,
     "docs/benchmarks.md": 1,
     "docs/coding_agents.md": 3,
     "docs/frameworks_live.md": 1,
-    "docs/gates.md": 1,
     "docs/inputs.md": 1,
-    "docs/judge.md": 2,
     "docs/quality.md": 1,
     "docs/releases.md": 1,
-    "docs/scale.md": 6,
+    "docs/scale.md": 5,
     "docs/server.md": 2,
-    "docs/typescript.md": 3,
+    "docs/typescript.md": 2,
     "docs/webhooks.md": 1,
-    "docs/writing-a-rule.md": 4,
+    "docs/writing-a-rule.md": 2,
 }
 
 

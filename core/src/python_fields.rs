@@ -238,6 +238,7 @@ impl FieldReader {
                 .into_any(),
             self.shape(py, fields.shape.as_deref())?,
             fields.session.as_deref().into_pyobject(py)?.into_any(),
+            rare.payer.as_deref().into_pyobject(py)?.into_any(),
             rare.connection.as_deref().into_pyobject(py)?.into_any(),
             fields.user.as_deref().into_pyobject(py)?.into_any(),
             rare.task.as_deref().into_pyobject(py)?.into_any(),
@@ -272,6 +273,7 @@ impl FieldReader {
             tokens.reasoning.into_pyobject(py)?.into_any(),
             tokens.differing.into_pyobject(py)?.into_any(),
             fields.is_part.into_pyobject(py)?.to_owned().into_any(),
+            fields.is_open.into_pyobject(py)?.to_owned().into_any(),
         ];
         self.classes.span.bind(py).call1(PyTuple::new(py, values)?)
     }

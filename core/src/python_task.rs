@@ -354,6 +354,10 @@ impl LiveTurns {
         PyTuple::new(py, &values[1..])
     }
 
+    fn settled_whole(&self, count: usize) -> usize {
+        self.turns.settled_whole(count)
+    }
+
     fn settle(&mut self, count: usize, watch: &LiveWatch) -> PyResult<(i64, i64)> {
         let last = guarded(|| self.turns.settle(count, &watch.watch))?;
         let watch = &watch.watch;

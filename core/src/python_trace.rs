@@ -252,7 +252,7 @@ impl Buffer {
     }
 
     fn join(&mut self, names: HashMap<String, String>) {
-        self.traces.ties.join(names);
+        self.traces.join(names);
     }
 
     fn joined(&self) -> Vec<(String, String)> {

@@ -20,9 +20,10 @@ type FlagOf = fn(&Turn<'_>, &Fingerprint) -> Option<bool>;
 type RealOf = fn(&Turn<'_>, &Fingerprint) -> Option<f64>;
 
 // The columns of turns (`TURN_SCHEMA`) by what they hold. A turn has no number and no place yet.
-const TEXTS: [(&str, TextOf); 31] = [
+const TEXTS: [(&str, TextOf); 32] = [
     ("task", |turn, _| Some(&turn.task)),
     ("session", |turn, _| Some(&turn.session)),
+    ("payer", |turn, _| turn.payer.as_deref()),
     ("trace_id", |turn, _| Some(&turn.trace_id)),
     ("span_id", |turn, _| Some(&turn.span_id)),
     ("call_id", |turn, _| turn.call_id.as_deref()),

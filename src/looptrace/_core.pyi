@@ -372,6 +372,9 @@ class LiveTurns:
         task given and written, and phase_before.
         """
 
+    def settled_whole(self, count: int) -> int:
+        """Return how many of the first turns may be settled of so many, with steps as a whole."""
+
     def settle(self, count: int, watch: LiveWatch) -> tuple[int, int]:
         """Settle the first turns; return epoch and resets_seen of the last of them."""
 

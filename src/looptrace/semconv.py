@@ -49,13 +49,15 @@ TASK_OUTCOME = "looptrace.task.outcome"  # whether the run was solved, in the au
 PHASE = "looptrace.phase"
 PHASE_START_NS = "looptrace.phase.start_ns"  # of the span that declares the value, on a copy of it
 ITERATION = "looptrace.iteration"
+PAYER = "looptrace.payer"  # the session from whose budget all is paid; an entry of the baggage
 BLOCKERS = "looptrace.blockers"
 COMPLETED_WORK = "looptrace.completed_work"
 DECISION = "looptrace.decision"
 NOTE = "looptrace.note"
 DIFFERING_TOKENS = "looptrace.usage.differing_tokens"
-OPEN = "looptrace.open"  # on a copy of a span that has not ended; its end is when it was made
+OPEN = "looptrace.open"  # on a span that has not ended; the end of a copy is when it was made
 OPEN_REASON = "open"  # the finish reason of a request to a model in such a copy
+WAITS_FOR_PERSON = "waits_for_person"  # the type of what ended a call that a person answers
 SILENT = "(silent)"  # the model of a copy that stands for an agent that does nothing
 
 # looptrace's own attributes: the fields of a gate event.

@@ -1,1 +1,1 @@
-"""Small traces in the shapes that agent frameworks write, and the script that writes them."""
+"""Small traces in the shapes that agent frameworks write, and the words of what happens in them."""

@@ -40,6 +40,14 @@ PACKAGES = {
     "google_adk_agent": "google.adk",
     "crewai_agent": "crewai",
 }
+# The page has the lines of their middleware, which has tests of its own.
+TWO_LINES = {
+    "openai_agents_agent",
+    "strands_agent",
+    "smolagents_agent",
+    "google_adk_agent",
+    "crewai_agent",
+}
 requirement = pytest.mark.requirement
 TIMEOUT_S = 300
 GATE = "Work on task ticket-42 stops here"
@@ -225,6 +233,9 @@ def test_the_page_shows_what_the_program_says(run: Run) -> None:
     """The lines to add are the program's, and the output is as printed, with some left out."""
     text = PAGE.read_text(encoding="utf-8")
     about = text.partition(f"examples/frameworks/{run.name}.py)")[2].partition("\n## ")[0]
+    if run.name in TWO_LINES:
+        assert about == ""
+        return
     (added,) = re.findall(r"```python\n(.*?)```\n", about, re.DOTALL)
     shown = "".join(re.findall(r"```text\n(.*?)```\n", about, re.DOTALL))
     program = (ROOT / "examples" / "frameworks" / f"{run.name}.py").read_text(encoding="utf-8")

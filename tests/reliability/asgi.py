@@ -14,12 +14,12 @@ END_S = 10.0
 
 
 @contextmanager
-def serving(app: Any, host: str = "127.0.0.1", **options: Any) -> Iterator[int]:
-    """Serve with these options of uvicorn; return the port."""
+def serving(app: Any, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Iterator[int]:
+    """Serve at a port, by default any, with these options of uvicorn; return the port."""
     config = uvicorn.Config(app, lifespan="off", log_level="debug", **options)
     config.load()
     server = uvicorn.Server(config)
-    with socket.create_server((host, 0)) as sock:
+    with socket.create_server((host, port)) as sock:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
         thread.start()
         try:

@@ -31,6 +31,7 @@ from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.store import reader
 from tests.otlp import Trace
 from tests.paths import ROOT
+from tests.reliability.forked import Forked
 
 DEADLINE_S = 60.0
 OK = 200
@@ -46,8 +47,12 @@ class Served:
     def __init__(self, store_dir: Path, *options: str, command: list[str] = SERVE) -> None:
         self.store_dir = store_dir
         ports = ["--http-port", "0", "--grpc-port", "0"]
-        arguments = [*command, "--store", str(store_dir), *ports, *options]
-        self.process = Popen(arguments, stdout=PIPE, text=True, cwd=ROOT)
+        arguments = ["--store", str(store_dir), *ports, *options]
+        self.process: Popen[str] | Forked
+        if command == SERVE:
+            self.process = Forked(["serve", *arguments])
+        else:
+            self.process = Popen([*command, *arguments], stdout=PIPE, text=True, cwd=ROOT)
         assert self.process.stdout is not None
         with self.process.stdout as said:
             line = said.readline()

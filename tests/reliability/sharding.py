@@ -51,6 +51,7 @@ class Cluster:
     folder: Path
     ports: list[int]
     servers: list[Served]
+    settings: str = ""  # beside those of sharing
 
     def url(self, number: int) -> str:
         """Return the address of a server."""
@@ -84,6 +85,7 @@ class Cluster:
             urls = [self.url(number) for number in range(count)]
             text += f"{prefix}urls = {json.dumps(urls)}\n"
             text += f"{prefix}names = {json.dumps(names_of(count))}\n"
+        text += self.settings
         (self.folder / "shards.toml").write_text(text, encoding="utf-8")
 
     def make_store(self, number: int) -> None:
@@ -160,9 +162,9 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def clustered(folder: Path) -> Iterator[Cluster]:
+def clustered(folder: Path, settings: str = "") -> Iterator[Cluster]:
     """Start servers in a folder, and kill those that are left in the end."""
-    made = Cluster(folder, free_ports(SERVERS), [])
+    made = Cluster(folder, free_ports(SERVERS), [], settings)
     made.share(SERVERS)
     for number in range(SERVERS):
         made.make_store(number)

@@ -162,7 +162,7 @@ def test_labels_have_an_end() -> None:
 @contextmanager
 def probed(ready: Mapping[str, HealthCheck]) -> Iterator[httpx.Client]:
     """Serve the routes."""
-    app = Starlette(routes=routes(Metrics(counted(), {}), ready, lambda: 7))
+    app = Starlette(routes=routes(Metrics(counted(), {}), ready, lambda: 7, dict))
     with serving(app) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
         yield client
 
@@ -176,6 +176,7 @@ def test_health_and_readiness() -> None:
         assert client.get("/readyz").json() == {
             "checks": {"detection": True, "disk": False},
             "backlog_spans": 7,
+            "spending_age_s": {},
         }
         state["disk"] = True
         assert client.get("/readyz").status_code == 200
@@ -196,7 +197,7 @@ def test_a_check_that_fails_is_not_ready_and_says_no_more() -> None:
 
     assert (answer.status_code, answer.json()) == (
         503,
-        {"checks": {"detection": False}, "backlog_spans": 7},
+        {"checks": {"detection": False}, "backlog_spans": 7, "spending_age_s": {}},
     )
 
 

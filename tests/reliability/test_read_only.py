@@ -71,7 +71,7 @@ def test_a_store_on_a_read_only_mount_is_served(
         assert server.ask("GET", "/v1/tasks")[1]["tasks"]
         pages = [*PAGES, f"/gates/{gate['id']}"]
         assert [page for page in pages if status(server, page) != OK] == []
-        ready = {"checks": {"writable": False}, "backlog_spans": 0}
+        ready = {"checks": {"writable": False}, "backlog_spans": 0, "spending_age_s": {}}
         assert server.ask("GET", "/readyz") == (UNAVAILABLE, ready)
         assert server.number("looptrace_log_is_blocked") == 1
         assert server.send(looping("s2", 6).request()) == UNAVAILABLE

@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from opentelemetry.sdk.trace import TracerProvider
 
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.cli.main import main
 from looptrace.collector import GateOpenError, LoopSpanProcessor
 from looptrace.collector.sdk.gate_stream import GateStream, Server
 from looptrace.collector.sdk.server_watch import ServerWatch
 from looptrace.collector.store import reader
 from tests.otlp import Trace
 from tests.reliability.receivers import running
-from tests.reliability.serving import OK, Served, looping, served, until
+from tests.reliability.serving import OK, SERVE, Served, looping, served, until
 
 requirement = pytest.mark.requirement
 
@@ -44,10 +46,9 @@ def gates(server: Served, query: str = "") -> list[dict[str, Any]]:
     return listed
 
 
-def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run looptrace as a process."""
-    command = [sys.executable, "-m", "looptrace", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+def cli(*arguments: str) -> Result:
+    """Run a command."""
+    return CliRunner().invoke(main, arguments)
 
 
 @requirement("D4")
@@ -64,27 +65,16 @@ def test_a_loop_opens_a_gate_that_a_person_resolves(server: Served) -> None:
     assert gate["id"] in cli("gates", "list", "--server", url).stdout
     assert "failures before it" in cli("gates", "show", "--server", url, gate["id"][:6]).stdout
 
-    decided = cli(
-        "gates",
-        "resolve",
-        "--server",
-        url,
-        gate["id"][:6],
-        "--decision",
-        "reviewed",
-        "--note",
-        "Go on.",
-        "--by",
-        "Ada",
-    )
-    assert decided.returncode == 0, decided.stderr
+    words = ("--decision", "reviewed", "--note", "Go on.", "--by", "Ada")
+    decided = cli("gates", "resolve", "--server", url, gate["id"][:6], *words)
+    assert decided.exit_code == 0, decided.stderr
     assert "The agent receives it now." in decided.stdout
     (resolved,) = until(lambda: gates(server, "?status=resolved"))
     assert (resolved["decision"], resolved["note"]) == ("reviewed", "Go on.")
     assert resolved["resolved_by"] == "Ada"
     assert "resolved by" in cli("gates", "show", "--server", url, gate["id"]).stdout
     again = cli("gates", "resolve", "--server", url, gate["id"], "--decision", "cancel")
-    assert again.returncode == 2
+    assert again.exit_code == 2
     assert "is already resolved, by reviewed" in again.stderr
     # An analysis of the store beside the server sees it, too, although no further span came.
     until(lambda: "reviewed" in reader.read_turns_of(server.store_dir, "s1")["name"].to_list())
@@ -95,7 +85,7 @@ def test_metrics_of_a_server_are_those_of_its_store(server: Served) -> None:
     assert server.send(looping("s1", 6).request()) == OK
     until(lambda: gates(server))
     asked = cli("gates", "metrics", "--server", f"http://{server.address}", "--format", "json")
-    assert asked.returncode == 0, asked.stderr
+    assert asked.exit_code == 0, asked.stderr
     assert json.loads(asked.stdout)["gates_open"] == 1
     stored = cli("gates", "metrics", "--store", str(server.store_dir), "--format", "json")
     assert asked.stdout == stored.stdout
@@ -193,6 +183,7 @@ STUCK_AGENT = """
 import sys, time
 from opentelemetry.sdk.trace import TracerProvider
 from looptrace.analyzer.gates.notice import GateNotice
+from looptrace.cli.main import main
 from looptrace.collector import GateOpenError, LoopSpanProcessor
 from looptrace.collector.sdk.gate_stream import GateStream, Server
 
@@ -442,7 +433,8 @@ def test_a_wrong_start_is_one_clear_line(tmp_path: Path, server: Served) -> None
         ),
         (["--store", str(tmp_path / "new"), "--tls-cert", no_pem, "--tls-key", no_pem], "PEM"),
     ):
-        ended = cli("serve", "--grpc-port", "0", *arguments)
+        command = [*SERVE, "--grpc-port", "0", *arguments]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert ended.returncode == 2
         assert says in ended.stderr
         assert len(ended.stderr.splitlines()) == 1

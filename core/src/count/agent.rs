@@ -62,11 +62,11 @@ pub struct Waits<'a> {
 impl Agent {
     /// Count waits, and say whether the turn is a poll.
     ///
-    /// A call is quiet if it only looks at something or shows what goes on, or if it does not fail
-    /// and equals a call shortly before. A quiet call that equals an earlier one, with only quiet
-    /// calls since, is a poll if its task waited in between: the task stood still, a call waited, a
-    /// look took long, what goes on was looked at again after a moment, or the time between looks
-    /// grows.
+    /// A call is quiet if it only looks at something or shows what goes on, if it does not fail and
+    /// equals a call shortly before, or if it looks, after a pause, at something that is missing. A
+    /// quiet call that equals an earlier one, with only quiet calls since, is a poll if its task
+    /// waited in between: the task stood still, a call waited, a look took long, what goes on was
+    /// looked at again after a moment, or the time between looks grows.
     pub fn wait(&mut self, row: &mut Row, start_ns: i64, waits: Waits, how: &Counting) {
         if self.epoch != row.epoch {
             (self.epoch, self.waits_ns) = (row.epoch, None);
@@ -78,7 +78,11 @@ impl Agent {
         let mut waited = row.pauses || stood_still;
         let looks = row.only_reads || row.unfinished || row.watches;
         let equal = is_call.then(|| self.last_equal(row)).flatten();
-        let quiet = looks || (equal.is_some() && !row.failed && !is_above_zero(row.tests_failed));
+        let since = equal.is_some_and(|at| *waits.seen > self.calls[at].waits_seen);
+        let missing = row.missing && (since || stood_still);
+        let quiet = looks
+            || missing
+            || (equal.is_some() && !row.failed && !is_above_zero(row.tests_failed));
         if is_call {
             self.doing += i64::from(!quiet);
             let took_ns = row.end_ns.saturating_sub(start_ns);
@@ -97,6 +101,10 @@ impl Agent {
         *waits.seen += i64::from(waited);
         row.waits_seen = *waits.seen;
         row.polls = row.pauses || seen.is_some_and(|one| row.waits_seen > one.waits_seen);
+        if row.polls && row.missing {
+            // What is waited for has not come: that is no failure.
+            (row.own, row.tries, row.error) = (false, false, UNKNOWN);
+        }
         if self.since_ns.is_none() || (is_call && seen.is_none()) {
             self.since_ns = Some(row.end_ns);
         }

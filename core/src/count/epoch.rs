@@ -178,7 +178,7 @@ impl Epoch {
         if row.is("tool") && !row.failed {
             self.errors_before = self.errors;
         }
-        self.tries += i64::from(own || attempt || row.is("progress"));
+        self.tries += i64::from((own && row.tries) || attempt || row.is("progress"));
         if progress {
             self.tries_before = self.tries;
         }

@@ -20,6 +20,10 @@ use crate::same::waits;
 use crate::tables::MARKS;
 
 static OWN_NOTES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["own_notes"]));
+static MOVES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moves"]));
+static MOVE_ARGUMENTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["move_arguments"]));
+static MOVED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moved"]));
+static UNSEEN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["unseen"]));
 static SLEEPS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["sleeps"]));
 static LOG_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["log_file"]));
 static OWN_SERVER: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["own_server"]));
@@ -30,6 +34,8 @@ static UNTESTED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["untes
 const CUT_TOKENS_MIN: i64 = 64;
 // The kind of a wait that fails by it, which has only not ended yet.
 const RAN_OUT: &str = "timeout";
+// The kind of a look at something that may come.
+const MISSING: &str = "not_found";
 // The kind of a failure of which a framework hides what went wrong.
 const UNTOLD: &str = "untold";
 // The agent may mend these by its own edits: a login, a missing module.
@@ -50,6 +56,8 @@ pub struct Tool {
     pub pauses: bool,
     /// It looks again at something that goes on.
     pub watches: bool,
+    /// It moves on from where its last call ended.
+    pub moves: bool,
     /// It shows what the agent itself wrote down.
     pub notes: bool,
     /// How its answers are checked; a tool that changes something checks nothing.
@@ -65,6 +73,7 @@ impl Tool {
             reads: !changes && tools::reads(name),
             pauses: waits::pauses(name),
             watches: !changes && waits::watches(name),
+            moves: MOVES.is_match(name),
             notes: OWN_NOTES.is_match(name),
             checker: if changes {
                 Checker::default()
@@ -268,13 +277,23 @@ fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
     row.watches = watches && fine;
     row.changes = fine && tool.changes;
     row.only_reads = fine && tool.reads;
+    let looks_only = || tool.reads || tools::reads_by_command(arguments);
+    row.missing = failed && turn.error_kind == Some(MISSING) && looks_only();
     let looks = tool.searches || tool.reads || watches || row.unfinished || helps;
     row.works = fine && !(looks || row.pauses);
     if helps && row.call != UNKNOWN && row.signature != UNKNOWN {
         row.signature = pair(row.signature, row.call);
     }
+    let is_hidden = |text: &str| moves_on(arguments, text, tool) || UNSEEN.is_match(text);
+    if fine && is_hidden(shown.unwrap_or_default()) {
+        // Where it has got to, or what it saw, is not told.
+        (row.outcome, row.signature) = (UNKNOWN, UNKNOWN);
+    }
     mark_failure(row, turn, looks);
     row.own = failed && !row.external;
+    // A look that fails, such as at a page that is not there, tries nothing that gets further.
+    let only_looks = tool.reads && !tool.checker.checks;
+    row.tries = row.own && !(only_looks || watches || helps);
     if is_mendable(turn) {
         row.mendable = row.outcome;
     }
@@ -319,6 +338,11 @@ fn mark_failure(row: &mut Row, turn: &Turn, looks: bool) {
 fn goes_on(shown: &str, arguments: &str, tool: Tool) -> bool {
     let is_file = tools::looks_at_file(arguments) && !LOG_FILE.is_match(arguments);
     !is_file && !tool.notes && waits::is_unfinished(shown)
+}
+
+/// Whether a call moves on, such as by scrolling, and does not show where it is now.
+fn moves_on(arguments: &str, shown: &str, tool: Tool) -> bool {
+    (tool.moves || MOVE_ARGUMENTS.is_match(arguments)) && MOVED.is_match(shown)
 }
 
 fn is_mendable(turn: &Turn) -> bool {

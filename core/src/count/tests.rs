@@ -279,3 +279,17 @@ fn times_and_tokens_of_any_size_are_counted() {
     let rows = each(&[wild(0), back, wild(1)], |row| row.input_tokens_total);
     assert_eq!(rows, [i64::MAX; 3]);
 }
+
+#[test]
+fn a_look_at_what_has_not_come_yet_is_a_poll_after_a_pause() {
+    let look = |second| Turn {
+        error_kind: Some("not_found"),
+        name: Some("read_file"),
+        ..failure(second, "no such file")
+    };
+    let waited = [look(0), look(40), look(80)];
+    assert_eq!(each(&waited, |row| row.polls), [false, true, true]);
+    assert_eq!(each(&waited, |row| row.error == 0), [false, true, true]);
+    let busy = [look(0), look(1), look(2)];
+    assert_eq!(each(&busy, |row| row.polls), [false; 3]);
+}

@@ -1,5 +1,6 @@
 //! A span in its fields, in any dialect, and the one reader of messages.
 
+pub mod asked;
 pub mod envelopes;
 pub mod events;
 pub mod failures;

@@ -20,6 +20,7 @@ pub enum Field {
     DependenciesAdded,
     CodeWritten,
     Session,
+    Payer,
     Connection,
     UserId,
     Agent,
@@ -49,7 +50,7 @@ pub enum Field {
 }
 
 /// Each field with its name in tables.
-pub const FIELDS: [(&str, Field); 42] = [
+pub const FIELDS: [(&str, Field); 43] = [
     ("task", Field::Task),
     ("task_parent", Field::TaskParent),
     ("task_kind", Field::TaskKind),
@@ -66,6 +67,7 @@ pub const FIELDS: [(&str, Field); 42] = [
     ("dependencies_added", Field::DependenciesAdded),
     ("code_written", Field::CodeWritten),
     ("session", Field::Session),
+    ("payer", Field::Payer),
     ("connection", Field::Connection),
     ("user_id", Field::UserId),
     ("agent", Field::Agent),

@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use regex::Regex;
 
+use super::asked::{WAITS_FOR_PERSON, is_interrupt, needs_input};
 use super::failures::{Failure, failed_by, failure_of, has_bad_level};
 use super::figures::{figures_of, tokens_of};
 use super::histories::Histories;
@@ -20,7 +21,7 @@ use super::table_rows::Kind;
 use crate::patterns::pattern;
 use crate::same::text::is_longer;
 use crate::same::text::strip;
-use crate::wire::span::Event;
+use crate::wire::span::{Event, OPEN};
 use crate::wire::value::Value;
 
 // Spans of no kind have whole states as their input; arguments of calls are shorter.
@@ -131,13 +132,7 @@ impl<'s, 'a> One<'s, 'a> {
         let has_result = payloads.result.is_some();
         let says = payloads.says_failed;
         let failed = failed_by(self.span.status, is_bad, says, has_result, self.span.events);
-        let failure = if failed == Some(true) {
-            let said = self.span.status_message;
-            let result = payloads.result.as_deref();
-            failure_of(self.seen, self.dialect, self.span.events, said, result)
-        } else {
-            Failure::default()
-        };
+        let (failed, failure) = self.failure(kind, &payloads, failed);
         kind = kind.filter(|_| self.is_shown(&payloads, failed == Some(true)));
         let (mut given, mut answer) = self.messages(kind, histories);
         number_calls(&mut given, &mut answer);
@@ -167,12 +162,38 @@ impl<'s, 'a> One<'s, 'a> {
             compacted: if is_model { self.compacted() } else { None },
             tokens: if is_model { apart(tokens()) } else { None },
             is_part: self.said == Some(Kind::Part),
+            is_open: self.span.attributes.get(OPEN) == Some(&Value::Bool(true)),
             ..SpanFields::default()
         }
     }
 
+    /// The failure, and whether it is one; a call that waits for a person has not failed.
+    fn failure(
+        &self,
+        kind: Option<Role>,
+        payloads: &Payloads,
+        failed: Option<bool>,
+    ) -> (Option<bool>, Failure) {
+        let result = payloads.result.as_deref();
+        let waits = || Failure {
+            kind: Some(WAITS_FOR_PERSON.to_owned()),
+            ..Failure::default()
+        };
+        if failed != Some(true) {
+            let asks = kind == Some(Role::Tool) && result.is_some_and(needs_input);
+            return (failed, if asks { waits() } else { Failure::default() });
+        }
+        let said = self.span.status_message;
+        let failure = failure_of(self.seen, self.dialect, self.span.events, said, result);
+        if is_interrupt(&failure) {
+            return (None, waits());
+        }
+        (failed, failure)
+    }
+
     fn rare(&self, is_model: bool) -> Rare {
         Rare {
+            payer: self.named(Field::Payer),
             connection: self.named(Field::Connection),
             service_tier: if is_model { self.service_tier() } else { None },
             task: self.named(Field::Task),

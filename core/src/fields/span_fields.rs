@@ -70,6 +70,7 @@ pub type Name = Arc<str>;
 #[allow(missing_docs)] // They are those of `analyzer/schema/span_fields.py`.
 pub struct Rare {
     pub links: Vec<String>,
+    pub payer: Option<String>,
     pub connection: Option<String>,
     pub service_tier: Option<String>,
     pub task: Option<String>,
@@ -127,6 +128,7 @@ pub struct SpanFields {
     pub compacted: Option<bool>,
     pub tokens: Option<Box<Tokens>>,
     pub is_part: bool,
+    pub is_open: bool,
 }
 
 impl SpanFields {

@@ -33,6 +33,8 @@ static KINDS: LazyLock<Vec<(&str, Pattern)>> = LazyLock::new(|| {
     rows.map(|row| (&*row.kind, Pattern::new(row.pattern.clone())))
         .collect()
 });
+static SERVER_STATUS: LazyLock<Pattern> =
+    LazyLock::new(|| Pattern::any(&FAILURES["server_status"]));
 static MODEL_SERVER: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["model_server"]));
 
 /// The recorded failure, else what the text says; failing tests make a run fail.
@@ -157,7 +159,7 @@ pub fn error_kind(
         ": ",
         [error_type, Some(first_line(error)), Some(last_line(error))],
     );
-    let is_local = is_local(turn);
+    let is_local = is_local(turn, error);
     let fits = |(name, regex): &&(&str, Pattern)| {
         if EXTERNAL.contains(name) {
             !is_local && regex.is_match(&head)
@@ -180,8 +182,10 @@ pub fn kind_of_type(error_type: &str) -> Option<&'static str> {
 }
 
 // Calls that edit, or look at stored text: their failures quote it, and are their own.
-fn is_local(turn: &Turn) -> bool {
+// What begins with the status of a server is its answer.
+fn is_local(turn: &Turn, error: &str) -> bool {
     turn.kind == "tool"
+        && !SERVER_STATUS.is_match(first_line(error))
         && (turn.name.is_some_and(tools::changes)
             || turn.arguments.is_some_and(tools::looks_at_file))
 }

@@ -334,6 +334,16 @@ impl Turns {
         self.waiting.partition_point(|one| one.order_ns < moves_ns)
     }
 
+    /// How many of the first turns may be settled of so many, without some that stand at one time
+    /// with a later one: a step is settled as a whole.
+    #[must_use]
+    pub fn settled_whole(&self, count: usize) -> usize {
+        self.waiting.get(count).map_or(count, |next| {
+            let before = &self.waiting[..count];
+            before.partition_point(|one| one.order_ns < next.order_ns)
+        })
+    }
+
     /// Settle the first turns that may move; return the last of them.
     pub fn settle(&mut self, count: usize, watch: &Watch) -> Option<Words> {
         for at in 0..count {

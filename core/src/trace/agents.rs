@@ -166,7 +166,7 @@ fn agent_of<'a>(run: &View<'a>) -> Option<&'a str> {
     run.fields().agent.as_deref()
 }
 
-fn is_from_user(model: &View<'_>) -> bool {
+pub(super) fn is_from_user(model: &View<'_>) -> bool {
     model
         .heard
         .fields

@@ -15,6 +15,7 @@ use super::known::{Known, Move, New};
 use super::live_trace::LiveTrace;
 use super::sessions::Sessions;
 use super::span::Span;
+use super::tail::Tail;
 use super::ties::{SESSIONS_MAX, Ties};
 use super::turn::{Key, Turn};
 use super::turns::turns_of;
@@ -39,6 +40,9 @@ pub struct News {
 /// Decides for each move whether it may be made. If not, its turns stay where they are.
 pub type Consent<'c> = &'c mut dyn FnMut(&[Move]) -> Vec<bool>;
 
+/// The news of the turns of each trace.
+type NewsOf = BTreeMap<String, BTreeMap<Key, New>>;
+
 /// The traces at work and their turns that were told.
 pub struct Buffer {
     /// How traces and tasks belong together.
@@ -48,6 +52,9 @@ pub struct Buffer {
     sessions: Sessions,
     waiting: Bounded<String, Bounded<String, ()>>,
     traces: HashMap<String, LiveTrace>,
+    tails: HashMap<String, Tail>, // of traces that get one span at a time
+    #[cfg(test)]
+    pub(super) followed: usize,
     known: HashMap<String, Known>, // the turns of each trace
     by_touch: BTreeMap<u64, String>,
     next: u64,
@@ -68,6 +75,9 @@ impl Buffer {
             sessions: Sessions::default(),
             waiting: Bounded::new(SESSIONS_MAX),
             traces: HashMap::new(),
+            tails: HashMap::new(),
+            #[cfg(test)]
+            followed: 0,
             known: HashMap::new(),
             by_touch: BTreeMap::new(),
             next: 0,
@@ -81,33 +91,43 @@ impl Buffer {
 
     /// Take spans that ended. Those `above` are still open, and only give what others inherit.
     pub fn take(&mut self, spans: Vec<Span>, above: Vec<Span>, may_move: Consent<'_>) -> News {
-        let mut touched: BTreeSet<String> = BTreeSet::new();
+        let mut came: BTreeSet<String> = BTreeSet::new();
         let mut changed: BTreeSet<String> = BTreeSet::new();
+        let mut news = NewsOf::new();
         for span in spans {
+            let name = span.fields.trace_id.to_string();
             changed.extend(self.ties.learn(&span.fields));
-            touched.insert(span.fields.trace_id.to_string());
-            self.hold(span);
+            let place = self.hold(span);
+            let follows = place.filter(|_| !changed.contains(&name));
+            if !follows.is_some_and(|at| self.follow(&name, at, &mut news, &mut changed)) {
+                changed.insert(name.clone());
+            }
+            came.insert(name);
         }
         for span in above {
-            if !touched.contains(&*span.fields.trace_id) {
+            let Some(name) = came.get(&*span.fields.trace_id) else {
                 continue;
-            }
+            };
             changed.extend(self.ties.learn(&span.fields));
-            if let Some(trace) = self.traces.get_mut(&*span.fields.trace_id) {
-                trace.open(span);
+            if self
+                .traces
+                .get_mut(name)
+                .is_some_and(|trace| trace.open(span))
+            {
+                changed.insert(name.clone());
             }
         }
-        self.grown.extend(touched.iter().cloned());
+        self.grown.extend(came);
         changed.retain(|name| self.traces.contains_key(name));
-        touched.extend(changed);
-        let news = self.news(touched, false, may_move);
+        let news = self.news(changed, false, news, may_move);
         self.make_room();
         news
     }
 
     /// Return the turns that waited for spans that will no longer come.
     pub fn rest(&mut self, may_move: Consent<'_>) -> News {
-        self.news(self.traces.keys().cloned().collect(), true, may_move)
+        let every = self.traces.keys().cloned().collect();
+        self.news(every, true, NewsOf::new(), may_move)
     }
 
     /// Return the turns of held traces as if all of them were news.
@@ -117,7 +137,8 @@ impl Buffer {
                 known.again();
             }
         }
-        self.news(names.iter().cloned().collect(), false, may_move)
+        let names = names.iter().cloned().collect();
+        self.news(names, false, NewsOf::new(), may_move)
     }
 
     /// Whether all spans of these traces are held, and are few enough to tell again.
@@ -130,6 +151,12 @@ impl Buffer {
             trace.is_some()
         });
         is_whole && spans <= AGAIN_SPANS_MAX
+    }
+
+    /// Learn the names of sessions that several services share, by their other names.
+    pub fn join(&mut self, names: impl IntoIterator<Item = (String, String)>) {
+        self.tails.clear();
+        self.ties.join(names);
     }
 
     /// How many traces are held.
@@ -164,7 +191,8 @@ impl Buffer {
         }
     }
 
-    fn hold(&mut self, span: Span) {
+    /// Hold a span; returns its place if it is new and no other was lost.
+    fn hold(&mut self, span: Span) -> Option<usize> {
         let name = span.fields.trace_id.to_string();
         let trace = self.traces.entry(name.clone()).or_default();
         self.by_touch.remove(&trace.touched);
@@ -172,17 +200,78 @@ impl Buffer {
         trace.touched = self.next;
         self.by_touch.insert(self.next, name.clone());
         self.chars -= trace.chars;
-        let lost = trace.hold(span);
+        trace.came += 1;
+        let (lost, place) = trace.hold(span);
         self.chars += trace.chars;
         if let Some(known) = self.known.get_mut(&name).filter(|_| !lost.is_empty()) {
             known.forget(&lost);
         }
+        place
+    }
+
+    /// Make the turns of a new span alone; returns whether that is all that it changes in its trace.
+    /// Other traces that it has `changed` are added.
+    fn follow(
+        &mut self,
+        name: &str,
+        place: usize,
+        news: &mut NewsOf,
+        changed: &mut BTreeSet<String>,
+    ) -> bool {
+        let Self {
+            traces,
+            tails,
+            known,
+            ties,
+            sessions,
+            ..
+        } = self;
+        let (Some(trace), Some(tail)) = (traces.get_mut(name), tails.get_mut(name)) else {
+            return false;
+        };
+        let Some(known) = known.get_mut(name) else {
+            return false;
+        };
+        let Some(followed) = tail.follow(place, trace, ties, sessions, known) else {
+            return false;
+        };
+        #[cfg(test)]
+        {
+            self.followed += 1;
+        }
+        let latest = news.entry(name.to_owned()).or_default();
+        keep_latest(latest, followed.new, &[]);
+        let mut waits_in = trace.waits_in.clone();
+        waits_in.extend(followed.waits_in);
+        self.note_waiting(name, waits_in);
+        let answered = followed.sessions.iter();
+        let answered = answered.filter_map(|session| self.waiting.get(session));
+        let others = answered.flat_map(Bounded::keys);
+        changed.extend(others.filter(|other| *other != name).cloned());
+        true
+    }
+
+    /// The news where all traces are looked at again as wholes.
+    #[cfg(test)]
+    pub(super) fn looked_again(&mut self) -> News {
+        let tails = std::mem::take(&mut self.tails);
+        let names = self.traces.keys().cloned().collect();
+        let news = self.news(names, false, NewsOf::new(), &mut |moves| {
+            vec![true; moves.len()]
+        });
+        self.tails = tails;
+        news
     }
 
     /// The news of these traces' turns, and of other traces that learn from them.
-    fn news(&mut self, names: BTreeSet<String>, ended: bool, may_move: Consent<'_>) -> News {
+    fn news(
+        &mut self,
+        names: BTreeSet<String>,
+        ended: bool,
+        mut news: NewsOf,
+        may_move: Consent<'_>,
+    ) -> News {
         let mut told = News::default();
-        let mut news: BTreeMap<String, BTreeMap<Key, New>> = BTreeMap::new();
         let mut waiting = names;
         while !waiting.is_empty() {
             waiting = self.round(&waiting, ended, &mut news, &mut told.gone);
@@ -202,7 +291,7 @@ impl Buffer {
         &mut self,
         names: &BTreeSet<String>,
         ended: bool,
-        news: &mut BTreeMap<String, BTreeMap<Key, New>>,
+        news: &mut NewsOf,
         gone: &mut Vec<(String, Key)>,
     ) -> BTreeSet<String> {
         let Self {
@@ -210,6 +299,7 @@ impl Buffer {
             ties,
             sessions,
             known,
+            tails,
             ..
         } = self;
         let mut taught = Taught::default();
@@ -237,9 +327,14 @@ impl Buffer {
             let made = turns_of(draft, sessions, ended, &mut |key, content, task| {
                 known.is_told(key, content, task)
             });
+            let (new, lost) = known.learn(&made.turns);
+            tails.remove(*name);
+            if !ended && traces.get(*name).is_some_and(|trace| trace.came == 1) {
+                let tail = Tail::of(draft, &made);
+                tails.extend(tail.map(|tail| ((*name).clone(), tail)));
+            }
             let named = made.waits_in.into_iter().map(str::to_owned).collect();
             made_of.push((*name, named));
-            let (new, lost) = known.learn(&made.turns);
             if !(new.is_empty() && lost.is_empty()) {
                 keep_latest(news.entry((*name).clone()).or_default(), new, &lost);
                 gone.extend(lost);
@@ -267,6 +362,7 @@ impl Buffer {
         let Some(trace) = self.traces.get_mut(name) else {
             return;
         };
+        trace.came = 0;
         if trace.waits_in == named {
             return;
         }
@@ -350,6 +446,7 @@ impl Buffer {
                 self.leave(&name, &trace.waits_in);
                 self.chars -= trace.chars;
             }
+            self.tails.remove(&name);
             self.known.remove(&name);
             self.dropped += 1;
             self.sessions.forget_trace(&name);

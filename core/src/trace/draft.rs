@@ -21,7 +21,10 @@ pub struct Draft<'a> {
     pub results: ResultsInTrace<'a>,
     /// The start of the first span that tells of turns.
     pub start_ns: Option<i64>,
-    given: Vec<Given<'a>>, // as the spans were read
+    /// Whether it has all spans of the trace.
+    pub is_whole: bool,
+    /// The same, as the spans were read.
+    pub given: Vec<Given<'a>>,
 }
 
 /// What a trace changed for others of its session.
@@ -58,8 +61,23 @@ impl<'a> Draft<'a> {
             views,
             results,
             start_ns,
+            is_whole: true,
             given,
         }
+    }
+
+    /// Some spans of a trace, none of which is merged, without results.
+    #[must_use]
+    pub fn part(tree: Tree<'a>) -> Option<Self> {
+        let views = merged_views(&tree);
+        (views.len() == tree.ended).then(|| Self {
+            tree,
+            views,
+            results: ResultsInTrace::default(),
+            start_ns: None,
+            is_whole: false,
+            given: Vec::new(),
+        })
     }
 
     /// The id of the trace.
@@ -73,21 +91,8 @@ impl<'a> Draft<'a> {
 
     /// Tell the session of the results that were shown, and of the start of the trace.
     pub fn teach(&self, sessions: &mut Sessions) -> Taught {
-        let mut shown = Vec::new();
-        for (number, each) in self.given.iter().enumerate() {
-            if let Some(call) = each.call {
-                let fields = self.tree.fields(each.place);
-                shown.push(Shown {
-                    session: &self.tree.frames.session(each.place).name,
-                    call,
-                    result: each.result,
-                    told: (fields.end_ns, &fields.span_id, number),
-                    hash: hash_of((self.tree.spans[each.place].hash, number)),
-                });
-            }
-        }
         let mut taught = Taught {
-            sessions: sessions.learn(self.trace_id(), &shown),
+            sessions: sessions.learn(self.trace_id(), &shown(&self.given, 0, &self.tree)),
             traces: Vec::new(),
         };
         if let Some(start_ns) = self.start_ns {
@@ -96,4 +101,20 @@ impl<'a> Draft<'a> {
         }
         taught
     }
+}
+
+/// The results that are shown with their calls, of those that models were given; `before` them the
+/// trace has shown so many.
+pub(super) fn shown<'d>(given: &[Given<'d>], before: usize, tree: &'d Tree<'_>) -> Vec<Shown<'d>> {
+    let shown = given.iter().zip(before..).filter_map(|(each, number)| {
+        let fields = tree.fields(each.place);
+        Some(Shown {
+            session: &tree.frames.session(each.place).name,
+            call: each.call?,
+            result: each.result,
+            told: (fields.end_ns, &fields.span_id, number),
+            hash: hash_of((tree.spans[each.place].hash, number)),
+        })
+    });
+    shown.collect()
 }

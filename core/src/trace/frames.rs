@@ -1,4 +1,6 @@
 //! What spans inherit from those above them: session, user, task, agent, phase and iteration.
+//!
+//! A session that spans name below those of another one is paid by that one, the caller's.
 
 use foldhash::HashMap;
 
@@ -22,7 +24,11 @@ pub struct Frame<'a> {
     pub phase: Option<(Place, &'a str)>,
     /// The declared iteration.
     pub iteration: Option<&'a str>,
+    /// The session from whose budget all is paid, if it may be another than the span's own.
+    pub payer: Option<&'a str>,
     session: usize,
+    named: Option<&'a str>, // the session as spans name it, or that of the caller
+    service: Option<&'a str>,
 }
 
 /// The frames of the spans of a trace; spans that say nothing share that of their parent.
@@ -31,6 +37,7 @@ pub struct Frames<'a> {
     of_span: Vec<u32>,
     sessions: Vec<(Named<'a>, Session)>, // the trace's own first
     by_name: HashMap<Named<'a>, usize>,
+    of_service: HashMap<&'a str, Option<&'a str>>, // the session that it names, if it is one
 }
 
 /// The id of a session, and the service of the span that names it.
@@ -42,9 +49,9 @@ impl<'a> Frames<'a> {
     /// Frames in which the spans have the session and the user of their trace and nothing else, so
     /// far.
     #[must_use]
-    pub fn new(session: Session, spans: &[&'a Span]) -> Self {
+    pub fn new(session: Session, user: Option<&'a str>, spans: &[&'a Span]) -> Self {
         let frame = Frame {
-            user: only_user(spans),
+            user,
             ..Frame::default()
         };
         let hash = hash_of((&session.id, &session.name, frame.user));
@@ -53,7 +60,14 @@ impl<'a> Frames<'a> {
             of_span: vec![UNKNOWN; spans.len()],
             sessions: vec![(("", None), session)],
             by_name: HashMap::default(),
+            of_service: only_sessions(spans),
         }
+    }
+
+    /// The only user that the trace names.
+    #[must_use]
+    pub fn user(&self) -> Option<&'a str> {
+        self.frames[0].0.user
     }
 
     /// Whether the frame of a span is known.
@@ -113,7 +127,8 @@ impl<'a> Frames<'a> {
             let session = &self.sessions[frame.session].1;
             let who = (&session.id, &session.name, frame.user, frame.agent);
             let task = (frame.task, frame.task_kind, frame.iteration);
-            self.frames.push((frame, hash_of((who, task, phase))));
+            self.frames
+                .push((frame, hash_of((who, frame.payer, task, phase))));
         }
         u32::try_from(self.frames.len() - 1).unwrap_or(0)
     }
@@ -122,6 +137,7 @@ impl<'a> Frames<'a> {
     fn say(&mut self, frame: &mut Frame<'a>, at: Place, span: &'a Span, ties: &Ties) -> bool {
         let fields = &span.fields;
         let mut says = set(&mut frame.agent, told(fields.agent.as_ref()).map(Some));
+        says |= self.pay(frame, span);
         says |= set(&mut frame.user, told(fields.user.as_ref()).map(Some));
         if let Some(id) = told(fields.session.as_ref()) {
             let named = self.named((id, fields.service.as_deref()), ties);
@@ -143,6 +159,26 @@ impl<'a> Frames<'a> {
         says
     }
 
+    /// Say which session pays; returns whether that or the service is another than above.
+    fn pay(&self, frame: &mut Frame<'a>, span: &'a Span) -> bool {
+        let (fields, before) = (&span.fields, (frame.payer, frame.named, frame.service));
+        let service = fields.service.as_deref();
+        if service != frame.service {
+            // Spans of calls mostly do not name the session of their agent.
+            let caller = frame.service.and_then(|above| self.of_service.get(above));
+            frame.named = frame.named.or(caller.copied().flatten());
+            frame.service = service;
+        }
+        if let Some(id) = told(fields.session.as_ref()) {
+            if let Some(caller) = frame.named.filter(|caller| *caller != id) {
+                frame.payer = frame.payer.or(Some(caller));
+            }
+            frame.named = Some(id);
+        }
+        frame.payer = told(fields.rare().payer.as_ref()).or(frame.payer);
+        before != (frame.payer, frame.named, frame.service)
+    }
+
     fn named(&mut self, name: Named<'a>, ties: &Ties) -> usize {
         let last = self.sessions.len() - 1;
         if self.sessions[last].0 == name {
@@ -156,12 +192,25 @@ impl<'a> Frames<'a> {
 }
 
 /// The user whom the spans of a trace name, if it is one.
-fn only_user<'a>(spans: &[&'a Span]) -> Option<&'a str> {
-    let mut users = spans
-        .iter()
-        .filter_map(|span| told(span.fields.user.as_ref()));
+pub(super) fn only_user<'a>(spans: impl Iterator<Item = &'a Span>) -> Option<&'a str> {
+    let mut users = spans.filter_map(|span| told(span.fields.user.as_ref()));
     let first = users.next()?;
     users.all(|user| user == first).then_some(first)
+}
+
+/// The session that the spans of each service name, if it is one.
+fn only_sessions<'a>(spans: &[&'a Span]) -> HashMap<&'a str, Option<&'a str>> {
+    let mut found = HashMap::default();
+    for span in spans {
+        if let (Some(service), Some(id)) = (
+            span.fields.service.as_deref(),
+            told(span.fields.session.as_ref()),
+        ) {
+            let only = found.entry(service).or_insert(Some(id));
+            *only = only.filter(|known| *known == id);
+        }
+    }
+    found
 }
 
 /// Replace a value by what is said; returns whether that is another.

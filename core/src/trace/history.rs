@@ -104,6 +104,18 @@ pub fn given_results<'a>(
     found
 }
 
+/// What a model was given beyond the model before it in its session, at most `given_results` of it.
+pub fn given_after<'a>(before: Option<&'a Span>, place: Place, span: &'a Span) -> Vec<Given<'a>> {
+    let mut conversation = Conversation::default();
+    let mut found = Vec::new();
+    if let Some(before) = before {
+        conversation.add(place, before, &mut found);
+        found.clear();
+    }
+    conversation.add(place, span, &mut found);
+    found
+}
+
 /// The spans of models that were given anything, as they were read.
 pub fn models_given<'a>(tree: &Tree<'a>) -> impl Iterator<Item = (Place, &'a Span)> {
     let is_model = |place: &Place| tree.kinds[*place] == Some(Role::Model);

@@ -88,9 +88,14 @@ impl Known {
         told.map(|told| told.round = self.round).is_some()
     }
 
-    /// Learn the other turns: those with news, and those that are gone with their tasks. Where two
-    /// turns have one key, the last one counts.
+    /// Learn the other turns: those with news, and those that are gone with their tasks.
     pub fn learn(&mut self, turns: &[Turn<'_>]) -> (Vec<New>, Vec<(String, Key)>) {
+        (self.learn_more(turns), self.gone())
+    }
+
+    /// Learn some of the other turns: those with news. Where two turns have one key, the last one
+    /// counts.
+    pub fn learn_more(&mut self, turns: &[Turn<'_>]) -> Vec<New> {
         let mut news = Vec::new();
         for turn in turns.iter().rev() {
             let (told, before) = match self.turns.entry(turn.key_hash()) {
@@ -126,7 +131,7 @@ impl Known {
             };
             news.push(New { turn, before });
         }
-        (news, self.gone())
+        news
     }
 
     fn gone(&mut self) -> Vec<(String, Key)> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::buffer::{Buffer, News};
-use super::scenes::{asks, below, call, model, returns, span, turns};
+use super::scenes::{asks, below, call, model, returns, says, span, turns};
 use super::span::Span;
 use crate::fields::span_fields::{Role, SpanFields};
 
@@ -49,7 +49,10 @@ fn random_spans(seed: u64) -> Vec<SpanFields> {
         made.trace_id = ["t", "u", "v"][pick(3) as usize].into();
         made.parent_span_id = (pick(3) == 0).then(|| format!("{:02}", pick(24)));
         made.session = (pick(5) == 0).then(|| format!("s{}", pick(2)).into());
+        made.service =
+            (at % 5 != 4).then(|| ["x", "y"][usize::try_from(at % 2).unwrap_or(0)].into());
         let rare = made.rare.get_or_insert_default();
+        rare.payer = (pick(30) == 0).then(|| "s0".into());
         rare.task = (pick(9) == 0).then(|| format!("t{}", pick(2)));
         rare.links = if pick(20) == 0 {
             vec!["u".into()]
@@ -70,7 +73,7 @@ fn any_order_and_any_sizes_of_batches_give_the_turns_of_one_feed() {
             .map(|turn| {
                 (
                     turn.key(),
-                    (turn.task, turn.result, turn.agent, turn.end_ns),
+                    (turn.task, turn.payer, turn.result, turn.agent, turn.end_ns),
                 )
             })
             .collect();
@@ -87,7 +90,7 @@ fn any_order_and_any_sizes_of_batches_give_the_turns_of_one_feed() {
             for turn in news.turns {
                 told.insert(
                     turn.key(),
-                    (turn.task, turn.result, turn.agent, turn.end_ns),
+                    (turn.task, turn.payer, turn.result, turn.agent, turn.end_ns),
                 );
             }
         };
@@ -201,4 +204,136 @@ fn a_move_that_is_not_allowed_leaves_the_turns_where_they_are() {
         assert_eq!(tasks, wanted);
         assert_eq!(news.gone.len(), usize::from(may));
     }
+}
+
+/// Spans as most agents send them: a response asks for calls, which get spans, and so on; some lie
+/// within agents, are failures without a text, come late, or twice.
+fn working_spans(seed: u64) -> Vec<SpanFields> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut pick = move |count: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % count
+    };
+    let (mut history, mut spans): (Vec<_>, Vec<SpanFields>) = (Vec::new(), Vec::new());
+    let (has_ids, has_history) = (pick(4) > 0, pick(3) > 0);
+    let mut now = 10;
+    for round in 0..12_i64 {
+        let given = if has_history || history.is_empty() {
+            &history[..]
+        } else {
+            &history[history.len() - 1..]
+        };
+        let mut calls = Vec::new();
+        for each in 0..pick(3) {
+            let id = has_ids.then(|| format!("c{}", round * 3 + each as i64 - pick(9) as i64 / 8));
+            calls.push(call(
+                id.as_deref(),
+                ["ls", "rm", "cp"][pick(3) as usize],
+                "{}",
+            ));
+        }
+        let name = format!("m{round}");
+        let asked = asks(&calls);
+        let mut made = vec![model(&name, (now, now + 2), given, asked.clone())];
+        history.push(asked);
+        for (at, call) in calls.iter().enumerate() {
+            let (start, at) = (now + 2 + at as i64, at as i64);
+            let failed = (pick(4) == 0).then_some(true);
+            if pick(5) > 0 {
+                made.push(SpanFields {
+                    call_id: call.call_id.clone().filter(|_| pick(9) > 0),
+                    arguments: call.arguments.clone(),
+                    result: (pick(6) > 0).then(|| "fine".into()),
+                    failed,
+                    ..span(
+                        &format!("{name}-{at}"),
+                        Role::Tool,
+                        (start, start + 1 + pick(3) as i64),
+                    )
+                });
+            }
+            history.push(returns(
+                call.call_id.as_deref().unwrap_or_default(),
+                &format!("fine {round}"),
+            ));
+        }
+        if pick(6) == 0 {
+            history.push(says("user", "and now?"));
+        }
+        if pick(8) == 0 {
+            made.push(SpanFields {
+                arguments: Some("{}".into()),
+                ..span(&format!("{name}-x"), None, (now, now + 1))
+            });
+        }
+        for one in &mut made {
+            one.parent_span_id = match pick(12) {
+                0 => Some(format!("m{}", pick(12))),
+                1 => Some("late".into()),
+                2 => None,
+                _ => Some("root".into()),
+            };
+            one.agent = (pick(9) == 0).then(|| ["a", "b"][pick(2) as usize].into());
+            one.user = (pick(30) == 0).then(|| "u".into());
+            one.session = (pick(40) == 0).then(|| "s".into());
+        }
+        spans.extend(made);
+        now += 4 + pick(3) as i64;
+    }
+    let agent = |id: &str, at| SpanFields {
+        agent: Some("a".into()),
+        ..span(id, Role::Agent, at)
+    };
+    let root = agent("root", (0, now));
+    let early = spans.len() as u64;
+    spans.insert(
+        if pick(2) == 0 {
+            0
+        } else {
+            pick(early) as usize
+        },
+        root,
+    );
+    spans.push(agent("late", (5, now)));
+    let swaps = pick(4);
+    for _ in 0..swaps {
+        let at = pick(spans.len() as u64 - 1) as usize;
+        spans.swap(at, at + 1);
+    }
+    if pick(3) == 0 {
+        let again = spans[pick(early) as usize].clone();
+        spans.push(again);
+    }
+    for one in &mut spans {
+        one.trace_id = "t".into();
+    }
+    if pick(4) == 0 {
+        for one in spans.iter_mut().filter(|_| pick(3) == 0) {
+            one.trace_id = "w".into();
+        }
+    }
+    spans
+}
+
+#[test]
+fn a_span_that_changes_its_own_turns_alone_gives_those_that_all_of_its_trace_gives() {
+    let mut alone = 0;
+    for seed in 0..300 {
+        let mut buffer = Buffer::new(false, usize::MAX);
+        for (at, fields) in working_spans(seed).into_iter().enumerate() {
+            let span = Span::new(fields, 0);
+            buffer.take(vec![span], vec![], &mut |moves| vec![true; moves.len()]);
+            let news = buffer.looked_again();
+            let turns: Vec<_> = news.turns.iter().map(|turn| turn.key()).collect();
+            assert!(
+                turns.is_empty() && news.gone.is_empty(),
+                "seed {seed}, span {at}: {turns:?} {:?}",
+                news.gone
+            );
+        }
+        alone += buffer.followed;
+    }
+    assert!(alone > 1_500, "{alone}");
 }

@@ -33,6 +33,8 @@ pub struct LiveTrace {
     pub waits_in: BTreeSet<String>,
     /// When it was touched.
     pub touched: u64,
+    /// Spans that came since its turns were made.
+    pub came: usize,
 }
 
 impl LiveTrace {
@@ -61,18 +63,22 @@ impl LiveTrace {
     }
 
     /// Take a span; if it comes again, the copy stays that files would keep: the one that ended
-    /// last, else the one that says most. Returns the ids of spans that were lost for it.
-    pub fn hold(&mut self, span: Span) -> HashSet<String> {
+    /// last, else the one that says most. Returns the ids of spans that were lost for it, or else
+    /// its place if it is new.
+    pub fn hold(&mut self, span: Span) -> (HashSet<String>, Option<usize>) {
         let id = &span.fields.span_id;
+        let open = self.above.len();
         self.above.retain(|open| open.fields.span_id != *id);
+        let mut is_new = self.above.len() == open;
         let mut number = self.next;
         if let Some((end_ns, start_ns)) = self.places.get(&hash_of(id)).copied()
             && let Ok(place) = self.search(end_ns, start_ns, id)
         {
             let known = &self.spans[place].span;
             if (span.fields.end_ns, span.chars) < (end_ns, known.chars) || span.hash == known.hash {
-                return HashSet::new();
+                return (HashSet::new(), None);
             }
+            is_new = false;
             number = self.spans[place].number;
             self.chars -= known.chars;
             self.spans.remove(place);
@@ -92,9 +98,36 @@ impl LiveTrace {
             },
         );
         if self.spans.len() > SPANS_PER_TRACE_MAX {
-            return self.cut();
+            return (self.cut(), None);
         }
-        HashSet::new()
+        (HashSet::new(), is_new.then_some(place))
+    }
+
+    /// A span that ended.
+    #[must_use]
+    pub fn at(&self, place: usize) -> &Span {
+        &self.spans[place].span
+    }
+
+    /// A span by its id, and whether it ended.
+    #[must_use]
+    pub fn named(&self, id: &str) -> Option<(&Span, bool)> {
+        let ended = self.places.get(&hash_of(id));
+        let ended = ended.and_then(|(end_ns, start_ns)| self.search(*end_ns, *start_ns, id).ok());
+        if let Some(place) = ended {
+            return Some((self.at(place), true));
+        }
+        let open = self.above.iter().find(|open| open.fields.span_id == id)?;
+        Some((open, false))
+    }
+
+    /// Whether another span has the times of this one.
+    #[must_use]
+    pub fn has_same_times(&self, place: usize) -> bool {
+        let times = |held: &Held| (held.span.fields.end_ns, held.span.fields.start_ns);
+        let others = [place.wrapping_sub(1), place + 1];
+        let mut others = others.iter().filter_map(|other| self.spans.get(*other));
+        others.any(|other| times(other) == times(&self.spans[place]))
     }
 
     fn search(&self, end_ns: i64, start_ns: i64, id: &str) -> Result<usize, usize> {
@@ -120,19 +153,21 @@ impl LiveTrace {
         ids
     }
 
-    /// Take a span that is still open; it comes again and again.
-    pub fn open(&mut self, span: Span) {
+    /// Take a span that is still open; it comes again and again. Returns whether it is another now.
+    pub fn open(&mut self, span: Span) -> bool {
         let id = &span.fields.span_id;
         if self.places.contains_key(&hash_of(id)) {
-            return;
+            return false;
         }
         match self
             .above
             .iter_mut()
             .find(|open| open.fields.span_id == *id)
         {
+            Some(open) if open.hash == span.hash => return false,
             Some(open) => *open = span,
             None => self.above.push(span),
         }
+        true
     }
 }

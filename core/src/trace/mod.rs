@@ -23,6 +23,7 @@ pub mod sessions;
 pub mod shared_names;
 pub mod span;
 pub mod steps;
+pub mod tail;
 pub mod tasks;
 pub mod ties;
 pub mod tree;

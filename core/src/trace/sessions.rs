@@ -158,8 +158,8 @@ impl Sessions {
     ///
     /// Of several results of a call, the one that was told first counts.
     pub fn learn(&mut self, trace_id: &str, shown: &[Shown<'_>]) -> BTreeSet<String> {
-        let place = |each: &Shown<'_>| hash_of((each.session, parts_of(each.call)));
-        let now: Vec<(u64, u64)> = shown.iter().map(|each| (place(each), each.hash)).collect();
+        let now = shown.iter().map(|each| (place_of(each), each.hash));
+        let now: Vec<(u64, u64)> = now.collect();
         let before = self
             .shown
             .get(trace_id)
@@ -183,13 +183,32 @@ impl Sessions {
             }
         }
         self.shown.insert(trace_id.to_owned(), now);
+        self.make_room();
+        changed
+    }
+
+    /// Learn results that a trace shows besides those that it has shown; returns what `learn` does.
+    pub fn learn_more(&mut self, trace_id: &str, shown: &[Shown<'_>]) -> BTreeSet<String> {
+        let mut changed = BTreeSet::new();
+        for each in shown {
+            let place = place_of(each);
+            if self.add(trace_id, each, place) {
+                changed.insert(each.session.to_owned());
+            }
+            let known = self.shown.entry(trace_id.to_owned()).or_default();
+            known.push((place, each.hash));
+        }
+        self.make_room();
+        changed
+    }
+
+    fn make_room(&mut self) {
         while self.chars > self.chars_max {
             let Some((number, place)) = self.order.pop_first() else {
                 break;
             };
             self.forget(place, |claim| claim.number == number);
         }
-        changed
     }
 
     /// Add what a trace shows; returns whether it is the result that counts.
@@ -245,6 +264,10 @@ impl Sessions {
         let claim = self.results.get(&hash_of((session, call)))?.first()?;
         Some((&claim.result, claim.hash))
     }
+}
+
+fn place_of(shown: &Shown<'_>) -> u64 {
+    hash_of((shown.session, parts_of(shown.call)))
 }
 
 fn chars(result: &ToolResult) -> usize {

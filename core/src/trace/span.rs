@@ -171,7 +171,13 @@ fn content(fields: &SpanFields, heard: Option<u64>) -> u64 {
     let rare = f.rare.as_ref().map(|_| rare_content(rare));
     let call = (&f.name, &f.call_id, &f.arguments, &f.result, f.failed);
     let failure = (&f.failure().kind, &f.failure().message, &f.failure().trace);
-    let answer = (&f.answer, &f.finish_reason, f.compacted, f.is_part);
+    let answer = (
+        &f.answer,
+        &f.finish_reason,
+        f.compacted,
+        f.is_part,
+        f.is_open,
+    );
     let rest = (f.start_ns, f.end_ns, heard);
     hash_of((
         names,
@@ -188,6 +194,7 @@ fn content(fields: &SpanFields, heard: Option<u64>) -> u64 {
 fn rare_content(rare: &Rare) -> u64 {
     let coverage = rare.figures.coverage.map(f64::to_bits);
     let task = (
+        &rare.payer,
         &rare.connection,
         &rare.service_tier,
         &rare.task,

@@ -1,8 +1,10 @@
 //! The spans of one trace and their parents.
 
+use std::cell::OnceCell;
+
 use foldhash::HashMap;
 
-use super::frames::Frames;
+use super::frames::{Frames, only_user};
 use super::span::Span;
 use super::steps::settled_kinds;
 use super::ties::{Session, Ties};
@@ -31,6 +33,7 @@ pub struct Tree<'a> {
     places: HashMap<&'a str, Place>,
     parents: Vec<Option<u32>>,
     reaches: Vec<u32>, // how many spans are above each
+    holders: OnceCell<Vec<bool>>,
     circle: Option<Place>,
 }
 
@@ -38,6 +41,18 @@ impl<'a> Tree<'a> {
     /// Relate the spans of a trace, which have an id each; those that ended are in order.
     #[must_use]
     pub fn new(spans: &[&'a Span], above: &[&'a Span], ties: &'a Ties) -> Self {
+        let user = only_user(spans.iter().chain(above).copied());
+        Self::part(spans, above, ties, user)
+    }
+
+    /// Relate some spans of a trace, which names a user or none.
+    #[must_use]
+    pub fn part(
+        spans: &[&'a Span],
+        above: &[&'a Span],
+        ties: &'a Ties,
+        user: Option<&'a str>,
+    ) -> Self {
         let ended = spans.len();
         let spans = [spans, above].concat();
         let places: HashMap<&str, Place> = spans
@@ -58,11 +73,12 @@ impl<'a> Tree<'a> {
             kinds,
             ended,
             ties,
-            frames: Frames::new(session.clone(), &spans),
+            frames: Frames::new(session.clone(), user, &spans),
             session,
             places,
             parents,
             reaches,
+            holders: OnceCell::new(),
             circle: is_odd.iter().position(|odd| *odd),
             spans,
         };
@@ -118,6 +134,36 @@ impl<'a> Tree<'a> {
     pub fn ancestors(&self, place: Place) -> impl Iterator<Item = Place> + '_ {
         let count = (self.reaches[place] as usize).min(ANCESTORS_MAX);
         std::iter::successors(self.parent(place), |above| self.parent(*above)).take(count)
+    }
+
+    /// Whether a span with a kind that ended is within a span.
+    #[must_use]
+    pub fn holds(&self, place: Place) -> bool {
+        self.holders.get_or_init(|| self.holders_of())[place]
+    }
+
+    fn holders_of(&self) -> Vec<bool> {
+        let mut found = vec![false; self.spans.len()];
+        for place in (0..self.ended).filter(|place| self.kinds[*place].is_some()) {
+            for above in self.ancestors(place) {
+                if found[above] {
+                    break;
+                }
+                found[above] = true;
+            }
+        }
+        found
+    }
+
+    /// When a span that is not known to have ended was given up: at the end of the nearest span
+    /// above it that has one, else at that of the trace.
+    #[must_use]
+    pub fn given_up_ns(&self, place: Place) -> i64 {
+        let mut above = self.ancestors(place).filter(|at| *at < self.ended);
+        let around = above.find(|above| !self.fields(*above).is_open);
+        // Those that ended are in order.
+        let last = around.or(self.ended.checked_sub(1)).unwrap_or(place);
+        self.fields(last).end_ns.max(self.fields(place).end_ns)
     }
 
     /// A span whose parents form a circle or a too long chain.

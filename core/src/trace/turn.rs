@@ -60,6 +60,8 @@ pub struct Turn<'t> {
     pub task_kind: Option<Text<'t>>,
     /// The id of the session, else of the trace.
     pub session: Text<'t>,
+    /// The session of a caller, from whose budget it is paid.
+    pub payer: Option<Text<'t>>,
     /// The task of the session; the table has no such column.
     pub session_name: Text<'t>,
     /// The trace of the span that shows the turn.
@@ -162,6 +164,7 @@ impl Turn<'_> {
             subtask: owned(self.subtask),
             task_kind: owned(self.task_kind),
             session: Cow::Owned(self.session.into_owned()),
+            payer: owned(self.payer),
             session_name: Cow::Owned(self.session_name.into_owned()),
             trace_id: Cow::Owned(self.trace_id.into_owned()),
             span_id: Cow::Owned(self.span_id.into_owned()),

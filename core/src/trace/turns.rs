@@ -26,6 +26,12 @@ pub struct Made<'t> {
     pub adopted: Vec<Place>,
     /// Sessions in which results that other traces show may change it.
     pub waits_in: HashSet<&'t str>,
+    /// The models that speak, in order.
+    pub models: Vec<&'t View<'t>>,
+    /// What they asked for.
+    pub calls: Calls<'t>,
+    /// Which of these are held back.
+    pub held_back: Vec<usize>,
 }
 
 /// Whether a turn is told as it is, by hashes of its key and its content, and its task.
@@ -54,12 +60,12 @@ pub fn turns_of<'t>(
         }
         match view.kind {
             Some(Role::Tool) if !view.fields().is_part => tools.push(view),
-            Some(Role::Model) if view.speaks() => models.push(view),
+            Some(Role::Model) if view.speaks(&draft.tree) => models.push(view),
             Some(Role::Agent) => agents.push(view),
             _ => {}
         }
     }
-    let replays = sessions.is_first(draft.trace_id());
+    let replays = draft.is_whole && sessions.is_first(draft.trace_id());
     let calls = Calls::new(&models, tools, spare, &draft.tree, replays);
     let mut starts: Vec<i64> = models.iter().map(|model| model.fields().start_ns).collect();
     starts.sort_unstable();
@@ -75,8 +81,18 @@ pub fn turns_of<'t>(
         starts,
         steps,
         waits_in: RefCell::default(),
+        held_back: Vec::new(),
     };
-    maker.made(&agents, &others, ended, is_told)
+    let (turns, waits_in, held_back) = maker.made(&agents, &others, ended, is_told);
+    let adopted = calls.tools[calls.adopted..].iter().map(|tool| tool.place);
+    Made {
+        turns,
+        adopted: adopted.collect(),
+        waits_in,
+        held_back,
+        models,
+        calls,
+    }
 }
 
 /// Makes the turns of a trace.
@@ -88,16 +104,17 @@ pub(super) struct Maker<'t, 'm> {
     starts: Vec<i64>,
     steps: Vec<bool>, // of each model, whether its calls are parallel
     waits_in: RefCell<HashSet<&'t str>>,
+    held_back: Vec<usize>,
 }
 
 impl<'t> Maker<'t, '_> {
     fn made(
-        &self,
+        mut self,
         agents: &[&'t View<'t>],
         others: &[&'t View<'t>],
         ended: bool,
         is_told: IsTold<'_>,
-    ) -> Made<'t> {
+    ) -> (Vec<Turn<'t>>, HashSet<&'t str>, Vec<usize>) {
         let mut turns = Vec::new();
         for model in self.models {
             let key = key_hash(model.id(), Kind::Model, None);
@@ -115,6 +132,8 @@ impl<'t> Maker<'t, '_> {
         for index in (0..has_span.len()).filter(|index| !has_span[*index]) {
             if ended || self.is_over(index) {
                 turns.push(self.call_turn(index));
+            } else {
+                self.held_back.push(index);
             }
         }
         let acting = self.acting();
@@ -129,14 +148,7 @@ impl<'t> Maker<'t, '_> {
         for view in others {
             self.add_others(view, &mut turns);
         }
-        let adopted = self.calls.tools[self.calls.adopted..]
-            .iter()
-            .map(|tool| tool.place);
-        Made {
-            adopted: adopted.collect(),
-            turns,
-            waits_in: self.waits_in.take(),
-        }
+        (turns, self.waits_in.take(), self.held_back)
     }
 
     fn wait_in(&self, place: Place) {
@@ -185,6 +197,7 @@ impl<'t> Maker<'t, '_> {
             subtask: lent(frame.task.filter(|declared| *declared != task)),
             task_kind: lent(frame.task_kind),
             session: Cow::Borrowed(&session.id),
+            payer: lent(frame.payer.filter(|payer| *payer != session.id)),
             session_name: Cow::Borrowed(&session.name),
             trace_id: Cow::Borrowed(&fields.trace_id),
             span_id: Cow::Borrowed(&fields.span_id),
@@ -207,7 +220,7 @@ impl<'t> Maker<'t, '_> {
             talks_on: None,
             step: None,
             start_ns: fields.start_ns,
-            end_ns: fields.end_ns,
+            end_ns: view.end_ns,
             finish_reason: None,
             service_tier: None,
             compacted: None,

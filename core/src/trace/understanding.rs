@@ -85,8 +85,7 @@ pub fn understood_of(draft: &Draft<'_>, adopted: &[Place]) -> Understood {
         kept[view.place] = true;
     }
     let adopted: HashSet<&Place> = adopted.iter().collect();
-    let around = around(tree);
-    for place in 0..tree.ended {
+    for (place, is_kept) in kept.into_iter().enumerate() {
         let fields = tree.fields(place);
         understood.differing_tokens += fields.tokens().differing.unwrap_or(0);
         let tells = tree.spans[place].tells_of_turns(None);
@@ -96,14 +95,18 @@ pub fn understood_of(draft: &Draft<'_>, adopted: &[Place]) -> Understood {
                 understood.agents += 1;
                 continue;
             }
-            Some(_) => kept[place] && !fields.is_part && View::new(place, tree).speaks(),
+            Some(_) => is_kept && !fields.is_part && View::new(place, tree).speaks(tree),
             None => tells,
         };
         if is_turn {
             understood.turns += 1;
         } else if tree.kinds[place].is_some() {
             understood.parts += 1;
-        } else if let Some(shape) = fields.shape.as_ref().filter(|s| !s.known && !around[place]) {
+        } else if let Some(shape) = fields
+            .shape
+            .as_ref()
+            .filter(|s| !s.known && !tree.holds(place))
+        {
             if tree
                 .ancestors(place)
                 .any(|above| tree.kinds[above] == Some(Role::Tool))
@@ -125,20 +128,6 @@ pub fn understood_of(draft: &Draft<'_>, adopted: &[Place]) -> Understood {
     }
     understood.incomplete = usize::from(is_incomplete(tree));
     understood
-}
-
-/// Whether each span has a span with a kind within it.
-fn around(tree: &Tree<'_>) -> Vec<bool> {
-    let mut found = vec![false; tree.spans.len()];
-    for place in (0..tree.ended).filter(|place| tree.kinds[*place].is_some()) {
-        for above in tree.ancestors(place) {
-            if found[above] {
-                break;
-            }
-            found[above] = true;
-        }
-    }
-    found
 }
 
 /// Whether a trace lacks parents of spans.

@@ -7,6 +7,10 @@ use crate::fields::message::ToolCall;
 use crate::fields::said::told;
 use crate::fields::span_fields::{Role, SpanFields};
 
+/// A request to a model that lasted so long was one, although nothing is told of an answer: it was
+/// cut off. Spans that only prepare a request take a moment.
+const CUT_OFF_NS: i64 = 60_000_000_000;
+
 /// What is told of a span, by itself or by its twins.
 #[derive(Clone, Debug)]
 pub struct View<'a> {
@@ -16,6 +20,8 @@ pub struct View<'a> {
     pub span: &'a Span,
     /// What it is.
     pub kind: Option<Role>,
+    /// When it ended, or was given up.
+    pub end_ns: i64,
     /// The span with what was given.
     pub heard: &'a Span,
     /// The span with the answer.
@@ -52,10 +58,23 @@ impl<'a> View<'a> {
     pub fn new(place: Place, tree: &Tree<'a>) -> Self {
         let span = tree.spans[place];
         let fields = &span.fields;
+        // What was answered has ended, although its producer did not say when.
+        let has_end = !fields.is_open
+            || fields.end_ns > fields.start_ns
+            || fields.result.is_some()
+            || fields.failed.is_some()
+            || fields.answer.as_ref().is_some_and(|said| !said.is_empty());
+        let (end_ns, content) = if has_end {
+            (fields.end_ns, span.hash)
+        } else {
+            let end_ns = tree.given_up_ns(place);
+            (end_ns, hash_of((span.hash, end_ns)))
+        };
         Self {
             place,
             span,
             kind: tree.kinds[place],
+            end_ns,
             heard: span,
             answered: span,
             failed: fields.failed,
@@ -69,13 +88,16 @@ impl<'a> View<'a> {
             service_tier: fields.rare().service_tier.as_deref(),
             compacted: fields.compacted,
             tokens: *fields.tokens(),
-            content: span.hash,
+            content,
         }
     }
 
     /// Add what another span of the same thing knows. A failure that either of them saw is kept.
     pub fn add(&mut self, inner: &View<'a>) {
         self.content = hash_of((self.content, inner.content));
+        if self.end_ns != self.fields().end_ns {
+            self.end_ns = inner.end_ns;
+        }
         let failed = self.failed == Some(true) || inner.failed == Some(true);
         self.failed = if failed {
             Some(true)
@@ -150,14 +172,17 @@ impl<'a> View<'a> {
 
     /// Whether it is a turn of its own: a call, or a response; some spans only prepare one.
     #[must_use]
-    pub fn speaks(&self) -> bool {
+    pub fn speaks(&self, tree: &Tree<'_>) -> bool {
+        let lasted_ns = self.end_ns.saturating_sub(self.fields().start_ns);
+        self.is_answered() || lasted_ns >= CUT_OFF_NS && !tree.holds(self.place)
+    }
+
+    /// Whether it is a call, or a request with a sign of its response.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        let answer = self.answered.fields.answer.as_ref();
         self.kind == Some(Role::Tool)
-            || self
-                .answered
-                .fields
-                .answer
-                .as_ref()
-                .is_some_and(|answer| !answer.is_empty())
+            || answer.is_some_and(|answer| !answer.is_empty())
             || self.tokens.input.is_some_and(|count| count != 0)
             || self.tokens.output.is_some_and(|count| count != 0)
             || self.failed == Some(true)

@@ -21,7 +21,10 @@ pub struct Texts {
 
 impl Texts {
     /// The buffers with the bytes of all texts, in UTF-8, and the places.
+    ///
+    /// Many blocks wait for the turns to be made, and a buffer that grew has room for as much again.
     pub fn into_parts(mut self) -> (Vec<Vec<u8>>, Vec<Option<Place>>) {
+        self.bytes.shrink_to_fit();
         self.full.push(self.bytes);
         (self.full, self.places)
     }

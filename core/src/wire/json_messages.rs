@@ -383,7 +383,7 @@ pub fn span<'a>(message: &'a [u8], numbers: &mut Numbers) -> Read<Span<'a>> {
         Ok(lost) => span.attributes_lost = i64::try_from(time(&lost)).unwrap_or(i64::MAX),
         Err(fault) => numbers.late_fault = Some(fault),
     }
-    Ok(span)
+    Ok(span.marked())
 }
 
 fn events<'a>(json: &mut Json<'a>, numbers: &mut Numbers) -> Read<Vec<Event<'a>>> {

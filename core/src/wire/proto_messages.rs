@@ -32,7 +32,7 @@ pub fn span(message: &[u8]) -> Read<Span<'_>> {
             _ => {}
         }
     }
-    Ok(span)
+    Ok(span.marked())
 }
 
 /// Add the attributes of a resource, or of what else has them under the same numbers.

@@ -9,6 +9,8 @@ pub const SERVICE_NAME: &str = "service.name";
 
 /// The attribute of a resource that names the version of the service. Its spans have it, too.
 const SERVICE_VERSION: &str = "service.version";
+/// Marks a span that had not ended when it was written.
+pub const OPEN: &str = "looptrace.open";
 /// A longer text is no version, and is cut.
 const VERSION_CHARS_MAX: usize = 100;
 
@@ -119,6 +121,15 @@ impl Span<'_> {
                 0
             },
         })
+    }
+
+    /// Mark a span without an end as open.
+    #[must_use]
+    pub fn marked(mut self) -> Self {
+        if self.end_ns == 0 && self.start_ns != 0 {
+            self.attributes.put(OPEN.into(), Value::Bool(true));
+        }
+        self
     }
 
     /// Write the attributes as JSON, first the version of the service unless the span has one;

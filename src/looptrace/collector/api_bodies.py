@@ -210,6 +210,10 @@ class ListedTask(msgspec.Struct):
     agents: list[str]
     turns: Annotated[int, Meta(description="Steps that are in the store.")]
     last_turn: Annotated[str | None, Meta(description="End of the last of them, ISO 8601.")]
+    waits_since: Annotated[
+        str | None,
+        Meta(description="Since when its last call waits for a person or an approval, ISO 8601."),
+    ] = None
 
 
 class TaskList(msgspec.Struct):
@@ -227,6 +231,10 @@ class Readiness(msgspec.Struct):
     ]
     backlog_spans: Annotated[
         int, Meta(description="Spans from before the start on which the rules have not run yet.")
+    ]
+    spending_age_s: Annotated[
+        dict[str, float],
+        Meta(description="By other server, how old is what it told of the budgets of all."),
     ]
 
 

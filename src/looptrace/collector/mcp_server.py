@@ -95,6 +95,7 @@ class _Tools:
         rows = [
             {name: row[name] for name in ("task", "service", "agents", "turns", "failed")}
             | {"last_turn": utc_ms(row["last_ns"])}
+            | ({"waits_for_person_since": utc_ms(row["waits_ns"])} if row["waits_ns"] else {})
             for row in chosen.head(TASKS_MAX).iter_rows(named=True)
         ]
         return _json({"tasks": rows, "count": chosen.height})

@@ -2,7 +2,7 @@
 -- column: intervention (text) action that the agent was told, or decision of a person, with + note if there was one; empty for a message; left alone where nobody was told (recovery.shadow), and again where the loop went on
 -- column: rule (text) rule that found the loop
 -- column: times (bigint) interventions of the rule
--- column: recovered (bigint) those after which the same loop was not told again, and there was a new result or a completed task
+-- column: recovered (bigint) those after which the same loop was not reported again, and there was a new result or a completed task
 -- column: share (double) recovered / those with a turn after them, from 0 to 1
 -- column: share_min (double) least likely share, by Wilson's interval of 95 %
 -- column: share_max (double) greatest likely share

@@ -10,17 +10,11 @@ from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES, family_of
 
 _EXAMPLE = re.compile(r"^- `(?P<turns>[^`]+)`", re.MULTILINE)
-# The examples without a loop on a page: those that say why.
+# The example without a loop on a page: the first that says why; `looptrace rule` prints them all.
 _REASON = re.compile(r"^- `[^`]+`:[^`]+?$(?!\n  )", re.MULTILINE)
-_REASONS_MAX = 2
-_WHOSE = {
-    "agent": "each agent of a task",
-    "task": "the whole task",
-    "subtask": "each sub-task",
-}
+_WHOSE = {"agent": "each agent", "task": "the task", "subtask": "each sub-task"}
 _GENERATED = "<!-- Made by `make docs`. -->"
-_LOOKS_AT = "It looks at"
-_JUDGED = "A finding is no exact match: a [judge](../judge.md) may be asked."
+_JUDGED = "Not exact: a [judge](../judge.md) may be asked."
 
 
 def summary(rule: type[Rule]) -> str:
@@ -37,8 +31,8 @@ def examples(rule: type[Rule], heading: str) -> list[str]:
 
 def page(rule: type[Rule], settings: str) -> str:
     """Return the Markdown page of a rule: its docstring and its settings."""
-    lane = f"the {', '.join(rule.lane.kinds)} turns of {_WHOSE[rule.lane.by]}."
-    off = [] if rule.on_by_default else ["It is off unless switched on."]
+    lane = f"Reads: {', '.join(rule.lane.kinds)} turns of {_WHOSE[rule.lane.by]}."
+    off = [] if rule.on_by_default else ["Off unless switched on."]
     prose, _, _ = about(rule).partition("\n## ")
     _, _, rest = about(rule).partition("## Not looping\n")
     reasons = _REASON.findall(rest.partition("\n## ")[0])
@@ -49,12 +43,10 @@ def page(rule: type[Rule], settings: str) -> str:
         "",
         prose.rstrip(),
         "",
-        " ".join([f"{_LOOKS_AT} {lane}", *([] if rule.exact else [_JUDGED]), *off]),
-        "",
-        "A loop, and what is none:",
+        " ".join([lane, *([] if rule.exact else [_JUDGED]), *off]),
         "",
         f"- `{examples(rule, 'Looping')[0]}`: a loop.",
-        *reasons[:_REASONS_MAX],
+        *reasons[:1],
         "",
         settings,
         "",
@@ -62,15 +54,19 @@ def page(rule: type[Rule], settings: str) -> str:
     return "\n".join(lines)
 
 
-def table() -> str:
-    """Return the table of the rules, family by family."""
-    rows = ["| family | rule | finds |", "| --- | --- | --- |"]
-    families = {rule: family_of(rule).__name__.rpartition(".")[2] for rule in RULES}
-    for rule, family in sorted(families.items(), key=lambda pair: (pair[1], pair[0].name)):
-        link = f"[`{rule.name}`]({rule.name}.md)"
-        off = "" if rule.on_by_default else " Off unless switched on."
-        rows.append(f"| {family} | {link} | {summary(rule)}{off} |")
-    return "\n".join([*rows, ""])
+def index() -> str:
+    """Return the page that lists the rules, family by family."""
+    families: dict[str, list[type[Rule]]] = {}
+    for rule in sorted(RULES, key=lambda rule: rule.name):
+        family = family_of(rule).__name__.rpartition(".")[2]
+        families.setdefault(family, []).append(rule)
+    lines = ["# Rules", "", _GENERATED]
+    for family, rules in sorted(families.items()):
+        lines += ["", f"## {family.capitalize()}", ""]
+        for rule in rules:
+            off = "" if rule.on_by_default else " Off unless switched on."
+            lines.append(f"- [`{rule.name}`]({rule.name}.md): {summary(rule)}{off}")
+    return "\n".join([*lines, ""])
 
 
 def ladders() -> str:
@@ -82,11 +78,6 @@ def ladders() -> str:
     rows = sorted(by_actions.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     lines = [f"| {actions} | {', '.join(names)} |" for actions, names in rows]
     return "\n".join(["", "| a loop leads to | by |", "| --- | --- |", *lines, ""])
-
-
-def index() -> str:
-    """Return the page that lists the rules."""
-    return "\n".join(["# Rules", "", _GENERATED, "", table()])
 
 
 def pages(settings: Mapping[str, str]) -> dict[str, str]:

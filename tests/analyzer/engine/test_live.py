@@ -18,6 +18,7 @@ from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.phases import METRICS, Convergence
 from looptrace.analyzer.detect.ruleset import DEFAULT, SELECTORS, Override, RuleSet
 from looptrace.analyzer.engine import live_task
+from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.live import QUIET_ROUNDS, LiveEngine
 from looptrace.analyzer.engine.live_moments import Standing
 from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S, LiveTask
@@ -444,6 +445,25 @@ def test_a_slow_call_of_a_parallel_step_keeps_its_place() -> None:
         engine.feed(turns[row])
     assert engine.findings() == batch(turns)
     assert "cycle" in [finding.rule for finding in batch(turns)]
+
+
+def test_a_step_is_settled_as_a_whole() -> None:
+    """Where something happened at its first call, the rest of it is not left as other calls."""
+    base = {"agent": "a", "kind": "tool", "failed": False, "text": "", "took_ns": 0, "task": "t1"}
+    work = [("run", 1, None)] * 3 + [(f"look{number}", 1, None) for number in range(4)]
+    parallel = [("read", 400, "s1"), ("read", 1, "s1"), ("read", 1, "s1")]
+    turns = table(
+        [
+            base
+            | {"name": name, "arguments": "x", "result": "ok", "step": step}
+            | {"gap_ns": gap_s * NS_PER_S}
+            for name, gap_s, step in [*work, *parallel, ("end", 400, None), ("end", 400, None)]
+        ]
+    )
+    policy = DetectionPolicy(RuleSet(counting=Counting(idle_s=60)))
+    engine = LiveEngine(policy)
+    told = [event for part in (turns[:11], turns[11:]) for event in engine.feed(part).events]
+    assert told == list(detect(turns, policy).events)
 
 
 def test_a_message_and_its_response_are_two_turns() -> None:

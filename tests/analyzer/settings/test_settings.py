@@ -173,76 +173,19 @@ def test_a_file_wins_over_its_profile() -> None:
     assert ladder_of(call) == [(5, "warn"), (6, "gate")]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            'profile = "balancd"',
-            "1: profile is 'balancd'. Did you mean balanced? "
-            "Known: conservative, balanced, aggressive.",
-        ),
-        ("profile = 1979-05-27", "1: profile is 1979-05-27. Known: conservative,"),
-        (
-            "\nprofil = 3",
-            "2: there is no 'profil'. Did you mean profile? Known: enabled,",
-        ),
-        ("rules = 3", "1: rules is 3; it must be a table."),
-        ("[rules]\ncycle = []", "2: rules.cycle is a list; it must be a table."),
-        ("[rules.cycl]\n", "1: there is no 'cycl' in rules. Did you mean cycle? Known: "),
-        (
-            "[rules.cycle]\nround_min = 2",
-            "2: there is no 'round_min' in rules.cycle. Did you mean rounds_min? "
-            "Known: enabled, rounds_min, period_max, ladder.",
-        ),
-        ("[rules.cycle]\nenabled = 1", "2: rules.cycle.enabled is 1; it must be true or false."),
-        (
-            "[rules.cycle]\nrounds_min = true",
-            "2: rules.cycle.rounds_min is true; it must be a whole number between 2 and 20.",
-        ),
-        (
-            "[rules.cycle]\nrounds_min = 21",
-            "2: rules.cycle.rounds_min is 21; it must be a whole number between 2 and 20.",
-        ),
-        ("[rules.cycle]\nrounds_min = 2.0", "2: rules.cycle.rounds_min is 2.0; it must be a whole"),
-        ("[rules.cycle]\nladder = 3", "2: rules.cycle.ladder is 3; it must be a list."),
-        ("[rules.cycle]\nladder = [3]", "2: rules.cycle.ladder is 3; it must be a table."),
-        ("[rules.cycle]\nladder = []", "2: rules.cycle.ladder has 0 entries; it may have 1 to 8."),
-        (
-            "[rules.cycle]\nladder = [{ attempts = 2 }]",
-            "2: an entry of rules.cycle.ladder has no action; it must be one of warn, retry_later,",
-        ),
-        (
-            '[rules.cycle]\nladder = [{ attempts = 2, action = "wran" }]',
-            "2: rules.cycle.ladder.action is 'wran'. Did you mean warn? Known: warn, retry_la",
-        ),
-        (
-            '[rules.cycle]\nladder = [{ attempts = 2, action = "warn", then = 1 }]',
-            "2: there is no 'then' in rules.cycle.ladder. Known: attempts, action, lost_percent, ",
-        ),
-        (
-            '[rules.cycle]\nladder = [{ attempts = "2", action = "warn" }]',
-            "2: rules.cycle.ladder.attempts is '2'; it must be a whole number between 1 and 1000.",
-        ),
-        (
-            '[rules.cycle]\nladder = [{ attempts = 0, action = "warn" }]',
-            "2: rules.cycle.ladder.attempts is 0; it must be a whole number between 1 and 1000.",
-        ),
-        (
-            '[rules.cycle]\nladder = [{attempts=2,action="warn"},{attempts=2,action="gate"}]',
-            "2: rules.cycle.ladder goes from 2 to 2 attempts; they must rise.",
-        ),
-        (
-            '[rules.cycle]\nladder = [{attempts=2,action="gate"},{attempts=3,action="warn"}]',
-            "2: rules.cycle.ladder goes from gate to warn; an action must not be milder than",
-        ),
-        ("\n[rules.cycle\nrounds_min = 2", "2: is not TOML: Expected ']' at the end of a table"),
-        ("x = 1\nx = 2\n", "2: is not TOML: Cannot overwrite a value, column 6."),
-        ("x = 1\n\nx = '", "3: is not TOML: Expected "),
-    ],
-)
+# Files and, after each, how its error begins: the line and what is wrong there.
+ERRORS = (Path(__file__).parent / "data/errors.txt").read_text(encoding="utf-8")
+MISTAKES = [
+    (text, said) for text, said in re.findall(r"(.*?)\n#> (.*?)\n\n?", ERRORS, flags=re.DOTALL)
+]
+
+
+@pytest.mark.parametrize(("text", "said"), MISTAKES)
 def test_errors_say_where_and_what_is_allowed(text: str, said: str) -> None:
-    """The error names the line of a mistake, and the allowed values."""
-    message = refused(text)
+    """The error names the line; what can have no effect is as wrong as what cannot be read."""
+    with pytest.raises(SettingsError) as caught:
+        read(text)
+    (message,) = (str(each) for each in caught.value.every if f"looptrace.toml:{said}" in str(each))
 
     assert message.startswith(f"looptrace.toml:{said}")
     assert message.endswith(".")
@@ -725,156 +668,6 @@ def test_recovery_and_sameness_are_read() -> None:
 
 HOOK = "[[webhooks]]\nname = 'a'\n"
 ONE = "[[overrides]]\nphase = 'a'\n[overrides.rules.cycle]\nrounds_min = 4\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("enabled = 1", "1: enabled is 1; it must be true or false."),
-        ("[recovery]\nmax_pivot = 1", "2: there is no 'max_pivot' in recovery. Did you mean max"),
-        ("[recovery]\nmax_pivots = 101", "2: recovery.max_pivots is 101; it must be a whole numb"),
-        (
-            "[recovery]\nidle_s = 59",
-            "2: recovery.idle_s is 59; it must be a whole number between 60 and 2592000.",
-        ),
-        ("[recovery]\nunblock = 1", "2: recovery.unblock is 1; it must be true or false."),
-        ("overrides = 1", "1: overrides is 1; it must be a list."),
-        ("overrides = [1]", "1: overrides is 1; it must be a table."),
-        ("[[overrides]]\nrules.cycle = {}", "1: an override must have at least one of phase, agen"),
-        ("[[overrides]]\nphase = ''", "2: overrides.phase is ''; it must be a text of 1 to 200"),
-        ("[[overrides]]\nphase = 'a'", "1: the override changes nothing: it has no rules."),
-        (f"{ONE}rounds = 3", "5: there is no 'rounds' in overrides.rules.cycle. Did you mean rou"),
-        (f"{ONE}[[overrides]]\nphas = 'a'", "6: there is no 'phas' in overrides. Did you mean ph"),
-        (
-            f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycle]\nrounds_min = 99",
-            "8: overrides.rules.cycle.rounds_min is 99; it must be a whole number between 2 and",
-        ),
-        (
-            f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycl]",
-            "7: there is no 'cycl' in overrides.rules. Did you mean cycle? Known: max_iter",
-        ),
-        (
-            f"{ONE}[[overrides]]\nphase = 'b'\n[overrides.rules.cycle]\nrounds_min = 3",
-            "7: overrides.rules.cycle changes nothing: without it, the rule is the same.",
-        ),
-        (
-            f"{ONE}{ONE}",
-            "3: overrides.rules.cycle never applies: a later override matches every turn",
-        ),
-        (
-            "overrides = [\n" + "{},\n" * 51 + "]",
-            "1: overrides has 51 entries; it may have 0 to 50.",
-        ),
-        (
-            "[rules.repeated_failure]\nattempts_min = 9\nwindow = 8",
-            "2: rules.repeated_failure.attempts_min is 9, which its window of 8 failures cannot",
-        ),
-        (
-            "[phases.fix]",
-            "1: phases.fix has no converges_on; it must be a text of 1 to 200 characters.",
-        ),
-        (
-            "[phases.fix]\nconverges_on = 'test_failed'",
-            "2: phases.fix.converges_on is 'test_failed'. Did you mean tests_failed? Known:",
-        ),
-        (
-            "[phases.fix]\nconverges_on = 'loss'",
-            "2: phases.fix.converges_on is 'loss'. Known: tests_failed, coverage, markers. A",
-        ),
-        (
-            "[phases.fix]\nconverges_on = 'markers'\nbetter = 'higher'",
-            "3: phases.fix.better is known for markers; leave it out.",
-        ),
-        ("[judge]\nmodel = 'm'", "1: judge has no base_url; it must be a text of 1 to 2000 charac"),
-        (
-            "[judge]\nbase_url = 'http://a.b/v1'\nmodel = 'm'",
-            "2: judge.base_url must be https://HO",
-        ),
-        (
-            "[judge]\nbase_url = 'https://a/v1'\nmodel = 'm'\napi_key_variable = 'sk-live'",
-            "4: judge.api_key_variable must be the name of an environment variable",
-        ),
-        (
-            "[judge]\nbase_url = 'https://a/v1'\nmodel = 'm'\ntries = 11",
-            "4: judge.tries is 11; it must be a whole number between 1 and 10.",
-        ),
-        ("[phases.'']\nconverges_on = 'markers'", "1: a name in phases has 0 characters; it must"),
-        (
-            "[tools.a]\nvolatile = []",
-            "2: there is no 'volatile' in tools.a. Did you mean vola",
-        ),
-        ("[tools.a]\nsame_call = 'x'", "2: tools.a.same_call is 'x'; it must be a list."),
-        ("[tools.a]\nsame_call = [3]", "2: tools.a.same_call is 3; it must be a text of 1 to 200"),
-        (
-            "[tools.a]\nsame_call = ['x']\nvolatile_keys = ['y']",
-            "3: tools.a.volatile_keys changes nothing: same_call names the only keys that count.",
-        ),
-        ("[[masks]]\nname = 'x'", "1: an entry of masks has no pattern; it must be a text of"),
-        ("[[masks]]\nname = 'x'\npattern = '(a'", "3: masks.pattern: cannot compile '(a': unclos"),
-        ("[[masks]]\nname = 'x'\npattern = '(?=a)'", "3: masks.pattern: cannot compile '(?=a)': l"),
-        (
-            "[[masks]]\nname = 'x'\npattern = 'a'\n[[masks]]\nname = 'y'\npattern = 'a'",
-            "6: masks.pattern is the same as that of an earlier mask.",
-        ),
-        (
-            "[[webhooks]]\nurl = 'https://a/'",
-            "1: an entry of webhooks has no name; it must be a te",
-        ),
-        (f"{HOOK}url = 'ftp://a/'", "3: webhooks.url must be https://HOST/PATH in ASCII, without"),
-        (f"{HOOK}url = 'https://me:secret@a/'", "3: webhooks.url must be https://HOST/PATH in"),
-        (f"{HOOK}url = 'https://a/#b'", "3: webhooks.url must be https://HOST/PATH in"),
-        (f"{HOOK}url = 'http://a/'", "3: webhooks.url must begin with https://; http:// is "),
-        (f"{HOOK}url = 'env:A B'", "3: webhooks.url must be env:VARIABLE or file:PATH."),
-        (f"{HOOK}url = 3", "3: webhooks.url must be a text of 1 to 2000 characters."),
-        (f"{HOOK}url = 'https://a/'", "1: webhooks.secrets must name one: it signs the messages"),
-        (
-            f"{HOOK}url = 'https://a/'\nformat = 'pagerduty'",
-            "1: webhooks.secrets must name one: it is the integration key.",
-        ),
-        (
-            f"{HOOK}url = 'https://a/'\nsecrets = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw']",
-            "4: webhooks.secrets must name the place of each secret: env:VARIABLE or file:PATH,",
-        ),
-        (f"{HOOK}url = 'https://a/'\nsecrets = ['env:']", "4: webhooks.secrets must name the p"),
-        (f"{HOOK}url = 'https://a/'\nformat = 'salck'", "4: webhooks.format is 'salck'. Did you"),
-        (f"{HOOK}url = 'https://a/'\nrules = ['cycl']", "4: webhooks.rules is 'cycl'. Did you m"),
-        (f"{HOOK}url = 'https://a/'\nactions = ['x']", "4: webhooks.actions is 'x'. Known: wa"),
-        (
-            f"{HOOK}url = 'https://a/'\nformat = 'slack'\nallow_private = ['10.0.0.1/8']",
-            "5: webhooks.allow_private has '10.0.0.1/8', which is not a network such as",
-        ),
-        (
-            f"{HOOK}url = 'https://a/'\nformat = 'slack'\ngate_url = '/g'",
-            "5: webhooks.gate_url must be an https:// or http:// address.",
-        ),
-        (
-            f"{HOOK}url = 'https://a/'\nformat = 'slack'\ndecision_hours = 2",
-            "5: webhooks.decision_hours needs page.url, because its links lead there.",
-        ),
-        (
-            f"{HOOK}url = 'https://a/'\nformat = 'slack'\ndecision_hours = 721",
-            "5: webhooks.decision_hours is 721; it must be a whole number between 0 and 720.",
-        ),
-        (
-            "[page]\nurl = 'looptrace.example'",
-            "2: page.url must be an https:// or http:// address.",
-        ),
-        (
-            f"{HOOK}url = 'https://a/'\nformat = 'slack'\n{HOOK}url = 'https://b/'\n"
-            "format = 'slack'",
-            "6: webhooks.name is the same as that of an earlier webhook.",
-        ),
-    ],
-)
-def test_errors_of_every_section(text: str, said: str) -> None:
-    """What can have no effect is as wrong as what cannot be read."""
-    with pytest.raises(SettingsError) as caught:
-        read(text)
-    (message,) = (str(each) for each in caught.value.every if f"looptrace.toml:{said}" in str(each))
-
-    assert message.startswith(f"looptrace.toml:{said}")
-    assert message.endswith(".")
-    assert message.isprintable()
 
 
 MANY = (Path(__file__).parent / "data/many_errors.toml").read_text(encoding="utf-8")

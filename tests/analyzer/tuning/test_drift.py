@@ -23,7 +23,7 @@ from looptrace.cli.main import main
 from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.contract import Rule, Rung, SettingError
 from looptrace.rules.guards.consecutive_errors import ConsecutiveErrors
-from tests.analyzer.tuning.test_limits import session
+from tests.collector.server.test_promises import run as failing
 from tests.drivers import batch, live
 
 SHARE, SEEDS, DRAWS = 0.05, 400, 600
@@ -123,7 +123,8 @@ def test_the_command_withdraws_a_promise(tmp_path: Path, monkeypatch: pytest.Mon
     """A limit is learned; a new model fails more often and is solved all the same."""
     monkeypatch.chdir(tmp_path)
     outcomes = [{"session": f"s{n}", "solved": n % 3 > 0} for n in range(300)]
-    texts = [session(n, 4 if outcomes[n]["solved"] else 9) for n in range(300)]
+    sent = [failing(n, 3 if outcomes[n]["solved"] else 8) for n in range(300)]
+    texts = [json.dumps(each.request()) for each in sent]
     Path("runs.jsonl").write_text("\n".join(texts))
     Path("outcomes.jsonl").write_text("\n".join(map(json.dumps, outcomes)))
     command = ["calibrate", "runs.jsonl", "--outcomes", "outcomes.jsonl", "--lost", "5%"]
@@ -137,7 +138,9 @@ def test_the_command_withdraws_a_promise(tmp_path: Path, monkeypatch: pytest.Mon
     assert "spared, 0 had gone beyond it; it promised 5 %" in kept.stdout
     assert "100 of 100" in kept.stdout
 
-    Path("runs.jsonl").write_text("\n".join(session(n, 9) for n in range(300)))
+    Path("runs.jsonl").write_text(
+        "\n".join(json.dumps(failing(n, 8).request()) for n in range(300))
+    )
     withdrawn = CliRunner().invoke(main, [*command, "--write"], env=wide)
     assert "the promise is withdrawn" in withdrawn.stdout
     (override,) = tomllib.loads(Path("looptrace.toml").read_text())["overrides"]

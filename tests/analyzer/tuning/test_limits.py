@@ -18,12 +18,12 @@ from looptrace.analyzer.tuning.limits import limited, limits
 from looptrace.cli.main import main
 from looptrace.rules.contract import Rule
 from tests.analyzer.tuning.test_certificates import run, solved
-from tests.otlp import Trace
+from tests.collector.server.test_promises import run as failing
+from tests.seeds import seeds
 
 RULES: RuleSet = default().policy.rule_set
 KIND = RunKind("sql", "", "")
 STEPS = 200
-SEEDS = 60
 GOES_ON = 0.95  # the chance that one more call of a solved run fails
 
 
@@ -52,11 +52,12 @@ def test_promises_hold_for_runs_to_come() -> None:
 
     On the half that chose one of five rules a fifth of the promises would be broken.
     """
-    made = [limit for seed in range(SEEDS) for limit in limits(runs(240, 10, seed), RULES, 0.1)]
+    chosen = seeds(60)
+    made = [limit for seed in chosen for limit in limits(runs(240, 10, seed), RULES, 0.1)]
     # A run goes beyond a limit with this chance.
     broken = sum(GOES_ON ** (each.most + 1) > each.together.at_most for each in made)
-    assert len(made) == SEEDS
-    assert broken <= 0.05 * SEEDS + 2 * (0.05 * 0.95 * SEEDS) ** 0.5
+    assert len(made) == len(chosen)
+    assert broken <= 0.05 * len(chosen) + 2 * (0.05 * 0.95 * len(chosen)) ** 0.5
 
 
 def test_too_few_runs_promise_nothing() -> None:
@@ -98,25 +99,6 @@ def test_what_is_counted_is_what_the_rule_counts() -> None:
     assert made.peaks["consecutive_errors"] == (Peak(1, 6), Peak(2, 5), Peak(3, 4), Peak(4, 3))
 
 
-def session(number: int, calls: int) -> str:
-    """Return a session of a task of a kind, all of whose calls but the first fail, unlike."""
-    trace = Trace(f"s{number}", service="shop")
-    for call in range(calls):
-        failed = {"error.type": "Error", "error.message": f"unlike {number} and {call}"}
-        trace.span(
-            f"execute_tool t{call}",
-            attributes={
-                "gen_ai.operation.name": "execute_tool",
-                "gen_ai.tool.name": f"t{call}",
-                "gen_ai.tool.call.arguments": json.dumps({"n": number * 100 + call}),
-                "looptrace.task.kind": "sql",
-                **(failed if call else {}),
-            },
-            status="error" if call else "ok",
-        )
-    return json.dumps(trace.request())
-
-
 def test_the_command_writes_what_keeps_its_promise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,8 +108,8 @@ def test_the_command_writes_what_keeps_its_promise(
     outcomes = [
         {"session": f"s{n}", "solved": is_solved} for n, is_solved in enumerate(solved_runs)
     ]
-    texts = [session(n, 4 if is_solved else 9) for n, is_solved in enumerate(solved_runs)]
-    Path("runs.jsonl").write_text("\n".join(texts))
+    sent = [failing(n, 3 if is_solved else 8) for n, is_solved in enumerate(solved_runs)]
+    Path("runs.jsonl").write_text("\n".join(json.dumps(each.request()) for each in sent))
     Path("outcomes.jsonl").write_text("\n".join(map(json.dumps, outcomes)))
     command = ["calibrate", "runs.jsonl", "--outcomes", "outcomes.jsonl", "--lost", "5%"]
     told = CliRunner().invoke(main, [*command, "--write"])

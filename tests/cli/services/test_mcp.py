@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx
 import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp import Client, StdioServerParameters
 
 from looptrace.analyzer.settings.sections import default
@@ -48,42 +48,52 @@ def over_stdio(store_dir: Path, *options: str) -> StdioServerParameters:
     return StdioServerParameters(command=COMMAND[0], args=arguments)
 
 
-def asked(server: Any, *calls: tuple[str, dict[str, Any]]) -> list[tuple[bool, str]]:
-    """Call tools one after the other; return whether each failed, and its text."""
-    answers: list[tuple[bool, str]] = []
+class Session:
+    """A client that stays with one server."""
 
-    async def ask() -> None:
-        async with Client(server) as client:
-            for name, arguments in calls:
-                result = await client.call_tool(name, arguments)
-                answers.append((bool(result.is_error), result.content[0].text))  # type: ignore[union-attr] # Each answers in text.
+    def __init__(self, portal: BlockingPortal, client: Client) -> None:
+        self._portal = portal
+        self._client = client
 
-    anyio.run(ask)
-    return answers
+    def ask(self, name: str, **arguments: Any) -> tuple[bool, str]:
+        """Call a tool; return whether it failed, and its text."""
+        result = self._portal.call(self._client.call_tool, name, arguments)
+        return bool(result.is_error), result.content[0].text
 
-
-def tools(server: Any) -> dict[str, bool | None]:
-    """Return the tools by name, and whether each is read-only."""
-    found: dict[str, bool | None] = {}
-
-    async def ask() -> None:
-        async with Client(server) as client:
-            for tool in (await client.list_tools()).tools:
-                assert tool.description
-                found[tool.name] = tool.annotations.read_only_hint if tool.annotations else None
-
-    anyio.run(ask)
-    return found
+    def tools(self) -> dict[str, bool | None]:
+        """Return the tools by name, and whether each is read-only."""
+        found = self._portal.call(self._client.list_tools).tools
+        assert all(tool.description for tool in found)
+        return {t.name: t.annotations.read_only_hint if t.annotations else None for t in found}
 
 
-def test_an_agent_asks_whether_it_loops(store_dir: Path) -> None:
+@contextmanager
+def session(server: Any) -> Iterator[Session]:
+    """Begin a session of a client with a server, which a command starts or which listens."""
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(Client(server)) as client,
+    ):
+        yield Session(portal, client)
+
+
+@pytest.fixture(scope="module")
+def reading(examples: Path) -> Iterator[Session]:
+    """Return a session with a server that only reads."""
+    with session(over_stdio(examples)) as found:
+        yield found
+
+
+def test_an_agent_asks_whether_it_loops(reading: Session) -> None:
     """It finds its task, its loop, why it was stopped, and the gate that waits."""
-    server = over_stdio(store_dir)
-    (_, gates), (_, tasks) = asked(server, ("gates", {"status": "open"}), ("tasks", {}))
-    gate = json.loads(gates)[0]
-    assert gate["task"] in [task["task"] for task in json.loads(tasks)["tasks"]]
-    about = {"task": gate["task"]}
-    answers = asked(server, ("loops", about), ("why", about), ("gate", {"gate_id": gate["id"][:6]}))
+    gate = json.loads(reading.ask("gates", status="open")[1])[0]
+    tasks = json.loads(reading.ask("tasks")[1])["tasks"]
+    task = gate["task"]
+    assert task in [each["task"] for each in tasks]
+    answers = [
+        *(reading.ask(name, task=task) for name in ("loops", "why")),
+        reading.ask("gate", gate_id=gate["id"][:6]),
+    ]
     assert [failed for failed, _ in answers] == [False] * 3
     loops, why, shown = (json.loads(text) for _, text in answers)
     assert loops["status"] == "paused_for_intervention"
@@ -93,35 +103,29 @@ def test_an_agent_asks_whether_it_loops(store_dir: Path) -> None:
     assert shown["event"]["gate"] == gate["id"]
 
 
-def test_it_only_reads_unless_told(store_dir: Path) -> None:
+def test_it_only_reads_unless_told(reading: Session, store_dir: Path) -> None:
     """A gate is resolved only where the person who starts it allows that."""
-    assert tools(over_stdio(store_dir)) == dict.fromkeys(READING, True)
-    server = over_stdio(store_dir, "--allow-resolve")
-    assert tools(server) == {**dict.fromkeys(READING, True), "resolve": False}
-    ((_, gates),) = asked(server, ("gates", {"status": "open"}))
-    decision = {"gate_id": json.loads(gates)[0]["id"], "decision": "continue", "note": "Card 2."}
-    (failed, text), (failed_again, why) = asked(
-        server, ("resolve", decision), ("resolve", decision)
-    )
+    assert reading.tools() == dict.fromkeys(READING, True)
+    with session(over_stdio(store_dir, "--allow-resolve")) as server:
+        assert server.tools() == {**dict.fromkeys(READING, True), "resolve": False}
+        gate_id = json.loads(server.ask("gates", status="open")[1])[0]["id"]
+        decision = {"gate_id": gate_id, "decision": "continue", "note": "Card 2."}
+        (failed, text), (failed_again, why) = (server.ask("resolve", **decision) for _ in range(2))
     gate = json.loads(text)
     assert (failed, gate["decision"], gate["note"]) == (False, "continue", "Card 2.")
     assert gate["resolved_by"] == "an agent, over MCP"
     assert (failed_again, "is already resolved" in why) == (True, True)
 
 
-def test_what_cannot_be_answered_is_said(store_dir: Path) -> None:
+def test_what_cannot_be_answered_is_said(reading: Session) -> None:
     """The agent reads one line, and the server goes on."""
-    (failed, text), (failed_gate, gate_text), (fine, _) = asked(
-        over_stdio(store_dir),
-        ("loops", {"task": "no such"}),
-        ("gate", {"gate_id": "zz"}),
-        ("tasks", {"search": "["}),
-    )
+    failed, text = reading.ask("loops", task="no such")
     assert failed
     assert text.endswith("the store has no task 'no such'; `tasks` lists those that it has")
-    assert failed_gate
-    assert "there is no gate 'zz'" in gate_text
-    assert not fine
+    failed, text = reading.ask("gate", gate_id="zz")
+    assert failed
+    assert "there is no gate 'zz'" in text
+    assert not reading.ask("tasks", search="[")[0]
 
 
 @contextmanager
@@ -144,35 +148,25 @@ def over_http(store_dir: Path, *options: str) -> Iterator[str]:
         process.wait()
 
 
-def test_it_is_served_over_http_on_loopback(store_dir: Path) -> None:
+def test_it_is_served_over_http_on_loopback(examples: Path) -> None:
     """The path is /mcp."""
-    with over_http(store_dir) as url:
-        ((failed, text),) = asked(url, ("tasks", {"search": "zz"}))
+    with over_http(examples) as url, session(url) as server:
+        failed, text = server.ask("tasks", search="zz")
     assert (failed, json.loads(text)) == (False, {"tasks": [], "count": 0})
 
 
-def test_over_http_it_asks_for_a_token_as_a_server_does(store_dir: Path, tmp_path: Path) -> None:
+def test_over_http_it_asks_for_a_token_as_a_server_does(examples: Path, tmp_path: Path) -> None:
     """P18: other users of the machine, and pages in a browser, read nothing."""
     token = "a-token-of-20-letters"  # noqa: S105
     (tmp_path / "tokens").write_text(f"Ada {token}\n")
-    begin = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-03-26",
-            "capabilities": {},
-            "clientInfo": {"name": "test", "version": "1"},
-        },
-    }
+    about = {"name": "test", "version": "1"}
+    params = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": about}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     known = {"authorization": f"Bearer {token}"}
+    accepted = {"accept": "application/json, text/event-stream"}
     with (
-        over_http(store_dir, "--token-file", str(tmp_path / "tokens")) as url,
-        httpx.Client(
-            trust_env=False,
-            timeout=WAIT_S,
-            headers={"accept": "application/json, text/event-stream"},
-        ) as client,
+        over_http(examples, "--token-file", str(tmp_path / "tokens")) as url,
+        httpx.Client(trust_env=False, timeout=WAIT_S, headers=accepted) as client,
     ):
         statuses = [
             client.post(url, json=begin, headers=headers).status_code
@@ -187,7 +181,7 @@ def test_over_http_it_asks_for_a_token_as_a_server_does(store_dir: Path, tmp_pat
     assert statuses == [401, 401, 403, 403, 200]
     (tmp_path / "tokens").write_text("short\n")
     refused = subprocess.run(
-        [*COMMAND, str(store_dir), "--http-port", "1", "--token-file", str(tmp_path / "tokens")],
+        [*COMMAND, str(examples), "--http-port", "1", "--token-file", str(tmp_path / "tokens")],
         capture_output=True,
         text=True,
         check=False,

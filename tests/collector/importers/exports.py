@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from tests.framework_traces.make import STEPS
+from tests.framework_traces.run import STEPS
 
 Fields = dict[str, Any]
 

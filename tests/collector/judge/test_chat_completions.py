@@ -17,9 +17,8 @@ from looptrace.analyzer.llm_judge import ANSWER_SCHEMA, NoOpinion, Opinion, Ques
 from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.judge.chat_completions import ChatJudge
-from looptrace.rules.contract import SettingError, numbers
+from looptrace.rules.contract import SettingError
 from tests.drivers import batch
-from tests.paths import ROOT
 
 requirement = pytest.mark.requirement
 
@@ -477,13 +476,3 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: 
 def test_safe_addresses_are_taken(base_url: str) -> None:
     """Elsewhere over TLS, on this machine without."""
     assert ChatSettings(base_url, "small").base_url == base_url
-
-
-def test_page_lists_every_setting() -> None:
-    """A bound that the page has wrong is found out by being refused."""
-    page = ROOT.joinpath("docs/judge.md").read_text(encoding="utf-8")
-
-    for name, (default, about) in numbers(ChatSettings("https://judge.example", "small")).items():
-        ends = f"{about['ge']:,} to {about['le']:,}".replace(".0", "")
-        default_text = f"{default:,}".removesuffix(".0")
-        assert f"| `{name}` | {default_text} | {ends} | {about['doc']} |" in page

@@ -171,6 +171,22 @@ def test_a_task_that_waits_is_listed_without_its_turns(
     assert [row["tokens"] for row in rows] == [None]
 
 
+def test_a_task_says_since_when_it_waits_for_a_person(tmp_path: Path) -> None:
+    """At a gate, or in a call that a person answers; the next turn ends it."""
+    asks = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "ask_user"}
+    asked, answered = Trace("asked"), Trace("answered")
+    for trace in (asked, answered):
+        trace.span("ask_user", None, asks)
+    writer.ingest(spans_of(looping("stopped"), asked, healthy("a", trace=answered)), tmp_path)
+    waiting = TaskFilter(state="waiting")
+    rows = TaskIndex(tmp_path, DEFAULT).find(waiting, 1, EVERYTHING, NOW_NS).rows
+
+    assert [(row["task"], row["asks"], row["waits_ns"] > 0) for row in rows] == [
+        ("stopped", None, True),
+        ("asked", "ask_user", True),
+    ]
+
+
 def test_a_task_whose_agent_has_ended_does_not_wait(tmp_path: Path) -> None:
     """A process says that it ended when the store has all turns; the end of a call says nothing."""
     writer.ingest(spans_of(looping("stopped")), tmp_path)

@@ -31,6 +31,7 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector import LoopSpanProcessor
 from looptrace.collector.otlp.sdk_spans import row_of, sdk_spans
+from looptrace.collector.sdk import span_events
 from looptrace.collector.sdk.agent_gate import GateOpenError, GateState, TaskCancelled
 from looptrace.collector.sdk.processor import QueueLimits
 from looptrace.collector.sdk.span_events import EVENTS_PER_TASK_AND_RULE_MAX
@@ -279,8 +280,10 @@ def test_a_decision_that_is_none_is_refused(local: Setup) -> None:
         assert gate.check().open
 
 
-def test_an_event_needs_no_open_agent(local: Setup) -> None:
+def test_an_event_needs_no_open_agent(local: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every span above is over, the event is a span of its own in the turn's trace."""
+    # `instrument` sets the logger provider of a process for good, in whichever test comes first.
+    monkeypatch.setattr(span_events, "get_logger_provider", lambda: None)
     local.call()
     with local.tracer.start_as_current_span("agent", attributes=AGENT) as agent:
         trace_id = agent.get_span_context().trace_id

@@ -49,8 +49,15 @@ _TWICE = """
     )
     HAVING body ->> 'action' IN ('warn', 'pivot') AND count(*) > 1
 """
+# The openings of a gate that went to the pager, but for those after it was told as withdrawn: what
+# seemed a loop is over by then, and a loop that follows in its task pages for itself.
 _PAGES = """
-    SELECT id FROM outbox JOIN events ON id = event WHERE type = ? AND body ->> 'gate' = ?
+    SELECT opening.id FROM outbox JOIN events AS opening ON opening.id = event
+    WHERE opening.type = ? AND opening.body ->> 'gate' = ? AND NOT EXISTS (
+        SELECT 1 FROM outbox AS earlier JOIN events ON events.id = earlier.event
+        WHERE events.type = 'gate_resolved' AND events.body ->> 'gate' = opening.body ->> 'gate'
+            AND earlier.next_try_ns <= outbox.next_try_ns AND events.seq < opening.seq
+    )
 """
 
 
@@ -314,8 +321,10 @@ def wanted(tmp_path_factory: pytest.TempPathFactory) -> dict[object, list[object
     return references(tmp_path_factory.mktemp("in-order"))
 
 
-# What was told before a task got a name was told again, or taken for what followed a decision.
-FOUND = (275, 1939, 3070)
+# What was told before a task got a name was told again, or taken for what followed a decision, or
+# was not known where other turns opened the gate; in the last a loop was told as withdrawn before
+# the next one of its task opened.
+FOUND = (275, 1939, 3070, 3855, 9950, 6576)
 
 
 @pytest.mark.parametrize("seed", [*FOUND, *seeds(64)])

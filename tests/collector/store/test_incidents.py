@@ -22,8 +22,10 @@ from tests.collector.store.test_writer import call, looping, spans_of
 from tests.otlp import Trace
 
 SESSIONS = 100
-# What brings a file of schema 12 back to schema 10.
+# What brings a file of schema 13 back to schema 10.
 UNDO_11 = (
+    "DROP TABLE spent_elsewhere",
+    "ALTER TABLE resolutions DROP COLUMN added_ns",
     "ALTER TABLE resolutions DROP COLUMN added",
     "DROP TABLE attempts",
     "DROP TABLE chat_messages",

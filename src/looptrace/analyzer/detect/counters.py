@@ -32,36 +32,33 @@ class Counting:
     zero whenever that metric gets better.
     """
 
-    idle_s: int = setting(
-        DAY_S, ge=60, le=2_592_000, doc="Seconds of silence after which counts are reset."
-    )
+    idle_s: int = setting(DAY_S, ge=60, le=2_592_000, doc="Seconds of silence that reset counts.")
     converging: Converging = field(default_factory=dict)
     poll_wait_s: int = setting(
         30,
         ge=1,
         le=86_400,
-        doc="Seconds of idle time, with the call's own, after which a call that only looks again "
-        "is a poll.",
+        doc="Idle seconds, with the call's own, that make a call that only looks again a poll.",
     )
     pending_wait_s: int = setting(
         3,
         ge=1,
         le=86_400,
-        doc="Seconds between two looks after which the second is a poll, if its result is running, "
+        doc="Seconds between two looks that make the second a poll, if its result is running, "
         "pending or queued, or if its call waits.",
     )
     run_pause_s: int = setting(
         60,
         ge=1,
         le=86_400,
-        doc="Seconds of idle time after which the same prompt begins a new run of the task, as "
-        "schedules and heartbeats do; counts begin anew with it.",
+        doc="Idle seconds before the same prompt, as of a schedule or a heartbeat, begins a new "
+        "run of the task; counts begin anew with it.",
     )
     run_rest_s: int = setting(
         3_600,
         ge=60,
         le=2_592_000,
-        doc="Seconds of idle time after which a new run of the task begins in any case.",
+        doc="Idle seconds before any turn begins a new run of the task.",
     )
     persons: Persons = field(default_factory=Persons)
     prices: Prices | None = None  # None where money does not count

@@ -34,7 +34,7 @@ class Persons:
         50,
         ge=1,
         le=1_000,
-        doc="Last different messages of a task with which a new one is compared.",
+        doc="Last different messages of a task to compare a new one with.",
     )
     resolved_by: Annotated[
         Literal["message", "decision"],

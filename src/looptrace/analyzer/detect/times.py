@@ -6,12 +6,31 @@ import numpy as np
 import polars as pl
 
 from looptrace import semconv
-from looptrace.analyzer.text.asked_persons import asks_person
+from looptrace.analyzer.text.asked_persons import PERSON_PATTERN, asks_person
 from looptrace.rules.turns import AROUND_MAX, Codes, TurnTimes
 from looptrace.rules.vocabulary import NS_PER_S
 
 # Turns of fewer seconds are no long ones.
 LONG_S = 60
+# A call that a person has not answered, by its name or as its framework ended it.
+_INTERRUPTED = pl.col("error_type").eq_missing(semconv.WAITS_FOR_PERSON)
+_UNANSWERED = pl.col("outcome").is_null() & ~pl.col("failed").fill_null(value=False)
+ASKS_PERSON = (pl.col("kind") == "tool") & (
+    _INTERRUPTED | (_UNANSWERED & pl.col("name").str.contains(PERSON_PATTERN))
+)
+# The task, the name of the call, and since when it waits.
+WAITS = (
+    pl.col("task"),
+    pl.col("name").alias("asks"),
+    pl.when(_INTERRUPTED).then("end_ns").otherwise("start_ns").alias("waits_ns"),
+)
+
+
+def waits_of(turns: pl.DataFrame) -> pl.DataFrame:
+    """Return the tasks whose last turn waits for a person, with `WAITS`."""
+    steps = turns.filter(pl.col("kind") != "switch")
+    last = steps.group_by("task", maintain_order=True).agg(pl.all().sort_by("end_ns").last())
+    return last.filter(ASKS_PERSON).select(*WAITS)
 
 
 def times_of(

@@ -125,10 +125,11 @@ class LiveTask:
 
     def settle(self, count: int, watch: LiveWatch) -> None:
         """Settle turns that can no longer move; what was found in them is final."""
-        if count < SETTLED_AT_ONCE:
-            return
-        across = [group.begin for group in self.groups if group.begin < count < group.end]
-        count = min([*across, count])
+        before = count + 1
+        while SETTLED_AT_ONCE <= count < before:
+            before = count
+            across = [group.begin for group in self.groups if group.begin < count < group.end]
+            count = self.turns.settled_whole(min([*across, count]))
         if count < SETTLED_AT_ONCE:
             return
         done = [group for group in self.groups if group.end <= count]

@@ -21,8 +21,8 @@ DECISION_TEXTS: dict[Decision, tuple[str, str]] = {
     "cancel": ("Cancel the task", "The agent stops for good. Finished work stays."),
 }
 
-# The decision that ends a task; all others let it go on.
-CANCEL = "cancel"
+# The decision that ends a task; all others let it go on, as the usual one does.
+CANCEL, GO_ON = "cancel", "continue"
 
 # Without a note the agent is likely to fail in the same way again.
 NOTED: frozenset[str] = frozenset({"continue"})

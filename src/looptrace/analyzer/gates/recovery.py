@@ -31,9 +31,7 @@ class Recovery:
     retry_after_s: int = setting(
         60, ge=1, le=86_400, doc="Seconds to wait after the first external failure."
     )
-    retry_factor: int = setting(
-        2, ge=1, le=10, doc="Factor by which each further failure multiplies the wait."
-    )
+    retry_factor: int = setting(2, ge=1, le=10, doc="Factor of the wait for each further failure.")
     retry_after_max_s: int = setting(
         3_600, ge=1, le=86_400, doc="The longest advised wait, in seconds."
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import msgspec
 import polars as pl
 
-from looptrace.analyzer.detect.budgets.ledger import Added
+from looptrace.analyzer.detect.budgets.charges import Added
 from looptrace.analyzer.fingerprint.equivalence import Sameness
 from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
@@ -31,6 +31,7 @@ class Resolution:
     note: str | None
     budget: str = ""
     added: float | None = None
+    added_ns: int | None = None  # when it was decided at another server, if it was
 
 
 def decisions_on(decided: Iterable[Resolution], turns: pl.DataFrame) -> Iterator[Resolution]:
@@ -78,13 +79,12 @@ def _added(decided: Resolution) -> str | None:
     """Return what a decision adds to a budget, as the ledger reads it."""
     if not decided.budget:
         return None
-    return msgspec.json.encode(Added(decided.budget, decided.added)).decode()
+    return msgspec.json.encode(Added(decided.budget, decided.added, decided.added_ns)).decode()
 
 
-def added_in(result: str | None) -> tuple[str, float | None]:
-    """Return the budget that the turn of a decision names, "" for none, and what it adds."""
-    added = msgspec.json.decode(result, type=Added) if result else Added("")
-    return added.budget, added.added
+def added_in(result: str | None) -> Added:
+    """Return what the turn of a decision adds, to a budget with the name "" for nothing."""
+    return msgspec.json.decode(result, type=Added) if result else Added("")
 
 
 def with_decisions(

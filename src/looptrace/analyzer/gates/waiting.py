@@ -192,13 +192,13 @@ class Waiting:
 
     @property
     def for_people(self) -> str:
-        """What happens and when: `told again after 15 minutes; the task is cancelled after 60`."""
+        """What happens and when: `a reminder comes after 15 minutes; …`."""
         said: list[str] = []
         if self.remind_minutes:
-            said.append(f"it is told again after {self.remind_minutes} minutes")
+            said.append(f"a reminder comes after {self.remind_minutes} minutes")
         if self.escalate_minutes:
             names = ", ".join(self.escalate_to)
-            said.append(f"{names} is told after {self.escalate_minutes} minutes")
+            said.append(f"{names} gets it after {self.escalate_minutes} minutes")
         if self.decide_minutes:
             said.append(f"{_FOLLOWS[self.default]} after {self.decide_minutes} minutes")
         return "; ".join(said) + (self._when if said else "")

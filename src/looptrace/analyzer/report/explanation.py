@@ -21,6 +21,7 @@ from looptrace.analyzer.report.tables import PIPED_COLUMNS
 from looptrace.analyzer.report.terminal import ACTION_STYLE
 from looptrace.analyzer.report.wording import place_of, told_text
 from looptrace.analyzer.text.display import label, plain
+from looptrace.analyzer.text.times import utc_ms
 from looptrace.analyzer.tuning.counterfactuals import Change, GateMove, MovedGate
 from looptrace.analyzer.tuning.explain import Explanation, Progress
 
@@ -48,6 +49,10 @@ def print_explanation(
     is_piped = console.width == PIPED_COLUMNS
     length_max = _PIPED_CELL_LENGTH_MAX if is_piped else _CELL_LENGTH_MAX
     console.print(Text(f"task {plain(name, length_max)}", style="bold"))
+    if explanation.waits:
+        since_ns, by = explanation.waits
+        waits = f"waits for a person since {utc_ms(since_ns)}: {plain(by, length_max)}"
+        console.print(Text(waits, style="bold"))
     leads = [group.lead for group in loops_in(explanation.findings)]
     is_ascii = console.options.ascii_only
     for line in text_strip(turns, leads, explanation.events, console.width, ascii_only=is_ascii):

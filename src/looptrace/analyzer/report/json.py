@@ -22,7 +22,7 @@ from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.llm_judge import NOBODY_ASKED, NoOpinion, Opinion, Opinions
 from looptrace.analyzer.normalize.understanding import COUNTS, Understood
 from looptrace.analyzer.schema.turns import TOKEN_COLUMNS
-from looptrace.analyzer.text.times import known_us
+from looptrace.analyzer.text.times import known_us, utc_ms
 from looptrace.analyzer.tuning.explain import Explanation, Progress
 
 SCHEMA = 1
@@ -187,6 +187,7 @@ def explanation_json(
     report = {
         "schema": SCHEMA,
         "task": task,
+        "waits_since": utc_ms(explanation.waits[0]) if explanation.waits else None,
         "turns": [
             {name: row[name] for name in _TURN}
             | {"speaker": explanation.speakers[i]}

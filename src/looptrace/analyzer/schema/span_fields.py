@@ -56,6 +56,7 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
     kind: SpanKind | None
     shape: Shape | None  # of a span without a kind, and of a step, which may be no call
     session: str | None
+    payer: str | None  # the session from whose budget the span is paid, if it says so
     connection: str | None  # of a client to a server, both of which may write it
     user_id: str | None
     task: str | None
@@ -90,3 +91,4 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
     reasoning_tokens: int | None
     differing_tokens: int | None  # between a run's usage and the sum of its responses
     is_part: bool = False  # of the call whose span is around it
+    is_open: bool = False  # it had not ended when it was written

@@ -13,6 +13,7 @@ class Turn:
 
     task: str
     session: str
+    payer: str | None
     trace_id: str
     span_id: str
     call_id: str | None

@@ -24,6 +24,7 @@ _UNTOLD = "the trace does not say"
 TURN_COLUMNS = (
     Column("task", _TEXT, "id", "whose counters count: task, else session@service, else trace"),
     Column("session", _TEXT, "id", "conversation or session, else the trace"),
+    Column("payer", _TEXT, "id", "session of a caller, whose budget pays", "it is the own one"),
     Column("trace_id", _TEXT, "id", "trace of the span that shows the turn"),
     Column("span_id", _TEXT, "id", "span that shows the turn"),
     Column("call_id", _TEXT, "id", "names one of several calls that a model's span shows", _UNTOLD),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -29,14 +29,15 @@ from looptrace.analyzer.settings.sections import (
 from looptrace.analyzer.settings.tables import Setting, settings_in
 from looptrace.analyzer.settings.toml_reader import FILE_BYTES_MAX
 from looptrace.analyzer.settings.toml_writer import item, values_of, values_of_rule
+from looptrace.rules.contract import Rung
 
 _PAGE_HEAD = f"""# All settings
 
 <!-- Made from the rules and profiles by `make docs`; edit it in analyzer/settings/docs_page.py. -->
 
 Start with [the ten settings you need](ten_settings.md). looptrace reads one file, `{FILE_NAME}`,
-from the current directory, or the file that `--config` names: a profile, and the differences from
-it. A setting stands here with its default, and its bounds in brackets.
+from the current directory, or the one that `--config` names: a profile, and the differences from
+it. A number stands here with its default, and its bounds in brackets.
 
 | command | does |
 | --- | --- |
@@ -44,16 +45,16 @@ it. A setting stands here with its default, and its bounds in brackets.
 | `looptrace config check` | checks a file, and names each error with its line |
 | `looptrace config show` | prints the settings in force |
 
-Errors are an unknown key, a value of the wrong type or outside its bounds, a threshold that cannot
-be reached, an override without effect, and a file of more than {FILE_BYTES_MAX // 1024} KiB.
-Editors check the file with [looptrace.schema.json](looptrace.schema.json).
+An override without effect, a threshold that cannot be reached, and a file of more than
+{FILE_BYTES_MAX // 1024} KiB are errors, too. Editors check the file with
+[looptrace.schema.json](looptrace.schema.json).
 
-Two variables override the file at the start. `{THRESHOLD_VARIABLE}` ({THRESHOLD_LEAST} to
-{THRESHOLD_MOST}) sets `attempts_min` of every rule, in overrides too, within the rule's bounds, but
-no ladder. `{PIVOTS_VARIABLE}` sets `max_pivots`.
+Two variables override the file. `{THRESHOLD_VARIABLE}` ({THRESHOLD_LEAST} to {THRESHOLD_MOST})
+sets `attempts_min` of every rule, in overrides too, within the rule's bounds, but no ladder;
+`{PIVOTS_VARIABLE}` sets `max_pivots`.
 
 An ingest with other settings evaluates the whole store again. `looptrace analyze STORE` and
-`explain STORE` use their own settings, so their findings may differ from those stored.
+`explain STORE` use their own settings and may find other loops than those stored.
 
 ## At the top of the file
 
@@ -61,7 +62,7 @@ An ingest with other settings evaluates the whole store again. `looptrace analyz
 - `{ENABLED}`: With `false` no rule runs.
 - `{MODEL}`: The model of `likely_failure`, by [`calibrate --model`](calibrate.md#a-model).
 - `{PRICES}`: A file with [prices](backtest.md#prices), `genai-prices`, or a [table](#prices).
-- `{DIRECTIVES}`: A folder of your own texts for agents; others stay looptrace's own.
+- `{DIRECTIVES}`: A folder of your own texts for agents, instead of looptrace's.
 
 Paths are relative to the file. A text in `{DIRECTIVES}` is a Jinja template `NAME.txt.j2`, where
 NAME is an action, a rule, or `resolved` (a decision). Templates may use `task`, `rule`, `action`,
@@ -74,20 +75,22 @@ NAME is an action, a rule, or `resolved` (a decision). Templates may use `task`,
 """
 
 _OVERRIDES_WORDS = """
-At least one of the first five must be given; a turn matches if it has all given values. The
-settings at a turn decide whether a rule fires there; earlier turns count in any case. A loop that
-continues under another override stays one finding."""
+A turn matches if it has all given values; at least one must be given. The settings at a turn decide
+whether a rule fires there; earlier turns count in any case. A loop that goes on under another
+override stays one finding."""
 _RULES_WORDS = """
 ## `[rules.NAME]`
 
-Each rule has `enabled`, thresholds, and a `ladder`: the actions by number of attempts, in 1 to 8
-entries; attempts rise, and no action gets weaker. [The page of a rule](rules/README.md) has its
-settings by profile.
+Each rule has `enabled`, thresholds, and a `ladder`: 1 to 8 actions by number of attempts, which
+rise while no action gets weaker. [The page of a rule](rules/README.md) has its settings by profile.
 
-A ladder counts attempts since the last reset (a person, a completion, a day without turns) or the
-last `force_next`; a pivot does not reset them. The next pivot comes after as many further attempts
-as its rung names, and after `max_pivots` pivots a gate. A rung that no loop can reach is an error.
+A ladder counts attempts since the last reset (a person, a completion, a day without turns) or
+`force_next`; a pivot does not reset them. The next pivot comes after as many further attempts as
+its rung names, and after `max_pivots` pivots a gate. A rung that no loop can reach is an error.
 """
+_BUDGETS_WORDS = """
+Each `…_tokens` has a `…_money`, in the currency of the prices. 0, the default, is no limit."""
+_NO_LIMIT = "; 0 is no limit."
 
 
 def page() -> str:
@@ -100,7 +103,7 @@ def page() -> str:
         *_list(file["persons"]),
         *_list(file["outages"]),
         *_example_list(file[PRICES], f"[{PRICES}]"),
-        *_list(file["budgets"]),
+        *_budgets(file["budgets"]),
         *_example_list(file["overrides"], "[[overrides]]"),
         _OVERRIDES_WORDS,
         *_example_list(file["phases"], "[phases.NAME]"),
@@ -113,7 +116,7 @@ def page() -> str:
         *_example_list(file["webhooks"], "[[webhooks]]"),
         *_example_list(file["waiting"], "[[waiting]]"),
         *_example_list(file["retention"], "[[retention]]"),
-        *_example_list(file["attributes"], "[attributes]"),
+        *_example_list(file["attributes"], "[attributes]", lists=("kinds",)),
         *_example_list(file["outcomes"], "[outcomes]"),
         *_example_list(file["page"], "[page]"),
         *_example_list(file["shards"], "[shards]"),
@@ -161,37 +164,60 @@ def _head(section: Setting, header: str) -> list[str]:
 
 def _profiles_list(section: Setting, profiles: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a list with the values of the profiles, one where they are equal."""
-    lines = [f"Settings ({' / '.join(PROFILES)}):", ""]
+    items, differ = [], False
     for setting in section.inner:
-        values = [_value(values.get(setting.name, setting.default)) for values in profiles]
+        values = [values.get(setting.name, setting.default) for values in profiles]
         if setting.name != "enabled":
-            lines.append(_item(setting, values[:1] if len(set(values)) == 1 else values))
-    return lines
+            one = len(set(values)) == 1
+            differ |= not one
+            items.append(_item(setting, values[:1] if one else values))
+    return [f"Settings ({'/'.join(PROFILES)}):" if differ else "Settings:", "", *items]
 
 
 def _list(section: Setting) -> list[str]:
-    items = [_item(setting, [_value(setting.default)]) for setting in section.inner]
+    items = [_item(setting, [setting.default]) for setting in section.inner]
     return [*_head(section, f"[{section.name}]"), *items]
 
 
-def _item(setting: Setting, values: Iterable[str]) -> str:
-    shown = " / ".join(values)
+def _budgets(section: Setting) -> list[str]:
+    """Return the budgets in tokens; those in money have the same words."""
+    tokens = [each for each in section.inner if each.name.endswith("_tokens")]
+    items = [f"- `{each.name}`: {each.doc.removesuffix(_NO_LIMIT)}." for each in tokens]
+    return [*_head(section, f"[{section.name}]"), *items, _BUDGETS_WORDS]
+
+
+def _item(setting: Setting, values: Sequence[Any]) -> str:
+    """Return a setting with its value in each profile, or with the one that all have."""
     if setting.name == "ladder":
-        return f"- `ladder`: {shown}"
-    return f"- `{setting.name}`: {shown} ({setting.bounds}). {setting.doc}"
+        return f"- `ladder`: {_ladders(values)}"
+    shown = "/".join(item(value).as_string() for value in values)
+    bounds = "" if setting.kind is bool else f" ({setting.bounds.replace(' to ', '–')})"
+    return f"- `{setting.name}`: {shown}{bounds}. {setting.doc}"
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(f"{rung.attempts} `{rung.action}`" for rung in value)
-    return item(value).as_string()
+def _ladders(ladders: Sequence[Sequence[Rung]]) -> str:
+    """Return the ladders of the profiles as one if they have the same actions."""
+    if len({tuple(rung.action for rung in ladder) for ladder in ladders}) > 1:
+        return " / ".join(_ladders([ladder]) for ladder in ladders)
+    rungs = zip(*ladders, strict=True)
+    return ", ".join(
+        f"{'/'.join(str(each.attempts) for each in rung)} `{rung[0].action}`" for rung in rungs
+    )
 
 
-def _example_list(section: Setting, header: str) -> list[str]:
+def _example_list(section: Setting, header: str, lists: Collection[str] = ()) -> list[str]:
+    """Return a section with its example; with `lists` only these of its settings."""
     most = section.about.get("max_length", 1)
     count = f" There may be {most}." if most > 1 else ""
     return [
         *("", f"## `{header}`", "", f"{section.doc}{count}", ""),
         *("```toml", f"{EXAMPLES[section.name]}```", ""),
-        *(f"- `{setting.name}`: {setting.doc}" for setting in section.inner),
+        *(_plain_item(each) for each in section.inner if not lists or each.name in lists),
     ]
+
+
+def _plain_item(setting: Setting) -> str:
+    """Return a setting; of a number also its default and its bounds."""
+    if isinstance(setting.default, int | float) and setting.kind is not bool:
+        return _item(setting, [setting.default])
+    return f"- `{setting.name}`: {setting.doc}"

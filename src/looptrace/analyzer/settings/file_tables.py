@@ -109,8 +109,8 @@ _OUTCOMES = (
 _PAGE = "The page of `looptrace serve`; [more](page.md)."
 _SHARDS = "Several servers that share the sessions; the same on each. [More](scale.md)"
 _ATTRIBUTES = (
-    "Your own attributes: keys for each field, of which the first that a span has is read, before "
-    "the known ones; a span with a key of `tool` or `model` is one. [More](dialects.md)"
+    "Your own attributes: keys for each field. The first key of a span is read, before the known "
+    "ones; a span with a key of `tool` or `model` is one. [Fields](dialects.md#fields)"
 )
 _KINDS = (
     "What spans are: the first entry whose conditions all hold. At least one of `key`, `name` and "

@@ -43,7 +43,7 @@ class PageSettings:
         ),
     ] = ""
     sign_in_hours: int = setting(
-        168, ge=1, le=8_760, doc="Hours after which a browser must enter the token again."
+        168, ge=1, le=8_760, doc="Hours for which a browser stays signed in."
     )
 
     def __post_init__(self) -> None:

@@ -55,7 +55,7 @@ class Limits:
         doc="Connections at once; for more, the oldest without an accepted request is closed.",
     )
     retry_after_s: int = setting(
-        5, ge=1, le=600, doc="Seconds after which a refused client is asked to try again."
+        5, ge=1, le=600, doc="Seconds until a refused client should try again."
     )
     decoders: int = setting(2, ge=1, le=64, doc="Threads that unpack and decode requests.")
     block_ms: int = setting(

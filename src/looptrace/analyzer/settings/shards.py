@@ -55,6 +55,15 @@ class ShardSettings:
             "value. Empty for an older exporter, and without one.",
         ),
     ] = ""
+    tell_s: Annotated[
+        float,
+        Meta(
+            ge=0.1,
+            le=60.0,
+            description="The seconds between two times that a server tells the others what it has "
+            "spent of the budgets of all.",
+        ),
+    ] = 0.5
     former_urls: Annotated[
         tuple[_Text, ...],
         Meta(

@@ -59,7 +59,7 @@ class Errors:
         self._left_out: list[Keys] = []
 
     def add(self, error: SettingsError) -> None:
-        """Take an error, but none of a value of which a part is wrong and was left out."""
+        """Take an error, but none of a value whose wrong part was left out."""
         for each in error.every:
             if not any(_shared(keys, each.keys) == len(each.keys) for keys in self._left_out):
                 self._found.append(each)

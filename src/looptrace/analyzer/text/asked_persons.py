@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 # `core/data/waiting.toml` has the names of calls that wait for a machine.
-_ASKS_PERSON = re.compile(
+PERSON_PATTERN = (
     r"(?i:human|approv|confirm|permission|consent|elicit)"
     r"|(?:^|[_.:/ -])(?i:ask|prompt|blocked[_-]on)[_.:/ -]?(?i:user|person|question|customer)"
     r"|(?:ask|prompt|Ask|Prompt)(?:User|Person|Question|Customer)"
     r"|(?i:user[_.:/ -]?(?:input|question|reply|response))|ExitPlanMode|exit_plan_mode"
 )
+_ASKS_PERSON = re.compile(PERSON_PATTERN)
 
 
 def asks_person(name: str | None) -> bool:

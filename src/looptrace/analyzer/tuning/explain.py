@@ -11,6 +11,7 @@ from looptrace.analyzer.detect.counters import add_counters
 from looptrace.analyzer.detect.evaluate import evaluate_rules, find_stretches
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.ruleset import OFF, RuleSet
+from looptrace.analyzer.detect.times import waits_of
 from looptrace.analyzer.engine.batch import decide_tasks, finding_of, in_order
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.events import GateEvent
@@ -72,6 +73,7 @@ class Explanation:
     changes: dict[str, tuple[Change, ...]]
     gates: tuple[MovedGate, ...]
     speakers: tuple[str | None, ...]  # of each turn that is a message
+    waits: tuple[int, str] | None  # since when for a person, and by what
 
 
 def explain(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Explanation:
@@ -96,7 +98,17 @@ def explain(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Explanati
             moved_gate(rows, event, events, policy) for event in opened[:GATES_EXPLAINED_MAX]
         ),
         speakers=tuple(rows["speaker"].to_list()),
+        waits=_waits(turns, events),
     )
+
+
+def _waits(turns: pl.DataFrame, events: list[GateEvent]) -> tuple[int, str] | None:
+    """Return since when a task waits for a person: at its gate, else in its last call."""
+    ends = [event for event in events if event.type in ("gate_opened", "gate_resolved")]
+    if ends and ends[-1].type == "gate_opened":
+        return ends[-1].at_ns, f"gate by {ends[-1].rule}"
+    asked = waits_of(turns).select("waits_ns", "asks").rows()
+    return asked[0] if asked else None
 
 
 def progress_of(turns: pl.DataFrame, rules: RuleSet) -> list[Progress]:

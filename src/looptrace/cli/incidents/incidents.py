@@ -152,7 +152,7 @@ def decide(
 def exception(
     stores: Stores, servers: Servers, incident_id: str, days: int, settings: Settings
 ) -> None:
-    """Print the lines for looptrace.toml after which the incident ID opens no gate.
+    """Print the lines for looptrace.toml that keep the incident ID from opening gates.
 
     They turn the rules of its gates off for its agent, its tool and its signature. A comment says
     which gates of the last days they would have ended; a server's store is tried with --store.

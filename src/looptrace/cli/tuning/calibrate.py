@@ -67,7 +67,7 @@ from looptrace.rules.prediction.likely_failure import LikelyFailure, Model
 from looptrace.semconv import GEN_AI_EVALUATION_RESULT
 
 
-class Share(click.ParamType[float]):
+class ShareParam(click.ParamType[float]):
     """A share in percent (`1%`) or as a number between 0 and 1."""
 
     name = "share"
@@ -135,7 +135,7 @@ class ConditionOption(click.ParamType[str]):
 )
 @click.option(
     "--lost",
-    type=Share(),
+    type=ShareParam(),
     default="1%",
     show_default=True,
     help="Share of solved runs that gates may stop; with outcomes.",

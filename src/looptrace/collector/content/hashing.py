@@ -162,6 +162,7 @@ def _columns(span: SpanFields, texts: Hash) -> tuple[str, int | None, str | None
 def _attributes(span: SpanFields, failed: bool | None, texts: Hash) -> Iterable[tuple[str, object]]:
     yield semconv.GEN_AI_OPERATION_NAME, _OPERATIONS.get(span.kind or "")
     yield semconv.GEN_AI_CONVERSATION_ID, span.session
+    yield semconv.PAYER, span.payer
     yield semconv.MCP_SESSION_ID, span.connection
     yield semconv.USER_ID, None if span.user_id is None else texts("exact", span.user_id)
     yield semconv.GEN_AI_AGENT_NAME, span.agent

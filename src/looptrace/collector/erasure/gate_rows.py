@@ -54,6 +54,11 @@ _DELETED = {
     " OR name IN (SELECT name FROM gone_tasks)",
     "aliases": "of IN (SELECT id FROM gone_gates UNION SELECT id FROM gone_events)",
 }
+# What other servers told is theirs to forget, too; it names no traces.
+_SPENT = {
+    kind: f"DELETE FROM spent_elsewhere WHERE {kind} = ?"  # noqa: S608
+    for kind in ("session", "user", "service")
+}
 # The last event keeps the last number, so that a reader who knows it hears of the next one.
 _KEEP_NUMBER = "UPDATE events SET seq = ? WHERE seq = (SELECT max(seq) FROM events) AND seq < ?"
 _LAST = "SELECT coalesce(max(seq), 0) FROM events"
@@ -94,6 +99,8 @@ class GateRows(GateFile):
                 for table, which in _DELETED.items()
             }
             self._sql.execute(_KEEP_NUMBER, (last, last))
+            if spent := _SPENT.get(choice.wanted.kind):
+                self._sql.execute(spent, (choice.wanted.name,))
             self._clean(choice)
         self._rows("VACUUM")
         self._rows("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -35,15 +35,14 @@ def row_of(span: dict[str, Any]) -> SpanRow:
     metadata = mapping(span.get("metadata"))
     kind = _KINDS.get(str(about.get("type")), str(about.get("type") or _UNKNOWN).upper())
     original = original_attributes(metadata)
-    start_ns = time_ns(metrics.get("start") or span.get("created"))
     given, answer = span.get("input"), span.get("output")
     return foreign_row(
         trace=span["root_span_id"],
         span=span["span_id"],
         parent=next(iter(span.get("span_parents") or ()), None),
         name=about.get("name"),
-        start_ns=start_ns,
-        end_ns=time_ns(metrics.get("end")) or start_ns,
+        start_ns=time_ns(metrics.get("start") or span.get("created")),
+        end_ns=time_ns(metrics.get("end")),
         failed=True if span.get("error") else None,
         error=span.get("error"),
         scope="braintrust",

@@ -40,7 +40,6 @@ def row_of(run: dict[str, Any]) -> SpanRow:
     metadata = mapping(extra.get("metadata"))
     named = {**mapping(extra.get("invocation_params")), **metadata}
     session = next((metadata[name] for name in _SESSIONS if metadata.get(name)), None)
-    start_ns = time_ns(run["start_time"])
     outputs = mapping(run.get("outputs"))
     usage = _usage(run, outputs)
     return foreign_row(
@@ -48,8 +47,8 @@ def row_of(run: dict[str, Any]) -> SpanRow:
         span=run["id"],
         parent=run.get("parent_run_id"),
         name=run.get("name"),
-        start_ns=start_ns,
-        end_ns=time_ns(run.get("end_time")) or start_ns,
+        start_ns=time_ns(run["start_time"]),
+        end_ns=time_ns(run.get("end_time")),
         failed=True if run.get("error") else None,
         error=run.get("error"),
         service=run.get("session_name"),

@@ -31,14 +31,13 @@ def row_of(span: dict[str, Any]) -> SpanRow:
     context = mapping(span.get("context")) or _columns(span, _CONTEXT)
     held = mapping(span.get("attributes")) or _columns(span, _ATTRIBUTES)
     attributes = dict(flat_attributes(held, _WHOLE))
-    start_ns = time_ns(span["start_time"])
     return foreign_row(
         trace=context["trace_id"],
         span=context["span_id"],
         parent=span.get("parent_id"),
         name=span.get("name"),
-        start_ns=start_ns,
-        end_ns=time_ns(span.get("end_time")) or start_ns,
+        start_ns=time_ns(span["start_time"]),
+        end_ns=time_ns(span.get("end_time")),
         failed=_FAILED.get(str(span.get("status_code"))),
         error=span.get("status_message"),
         scope="phoenix",

@@ -143,6 +143,8 @@ def foreign_row(
 ) -> SpanRow:
     """Return the row of a span whose ids may have any form; attributes that are None are left out.
 
+    Its end is 0 if it has not ended, and then it is marked as open.
+
     Raises:
         BadSpanError: if it has no trace, no id, or bad times.
     """
@@ -157,7 +159,10 @@ def foreign_row(
         status_message="" if error is None else text_of(error) or "",
         service=None if service is None else str(service),
         scope=None if scope is None else str(scope),
-        attributes={key: value for key, value in attributes.items() if value is not None},
+        attributes={
+            **{key: value for key, value in attributes.items() if value is not None},
+            **({} if end_ns else {semconv.OPEN: True}),
+        },
         events=events,
         links=links,
     )

@@ -40,7 +40,7 @@ def row_of(call: dict[str, Any]) -> SpanRow:
     is_model = kind in _MODELS or (not kind and "messages" in inputs)
     dump = mapping(call.get("otel_dump")) or mapping(attributes.get("otel_span"))
     original = dict(flat_attributes(mapping(dump.get("attributes"))))
-    output, start_ns = call.get("output"), time_ns(call["started_at"])
+    output = call.get("output")
     usages = mapping(mapping(call.get("summary")).get("usage"))
     usage = mapping(next(iter(usages.values()), None))
     return foreign_row(
@@ -48,8 +48,8 @@ def row_of(call: dict[str, Any]) -> SpanRow:
         span=call["id"],
         parent=call.get("parent_id"),
         name=call.get("display_name") or name,
-        start_ns=start_ns,
-        end_ns=time_ns(call.get("ended_at")) or start_ns,
+        start_ns=time_ns(call["started_at"]),
+        end_ns=time_ns(call.get("ended_at")),
         failed=True if call.get("exception") else None,
         error=call.get("exception"),
         service=call.get("project_id"),

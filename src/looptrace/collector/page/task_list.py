@@ -120,7 +120,11 @@ class TaskIndex:
             is_live=~pl.col("has_ended") & ~is_quiet, is_left=pl.col("task").is_in(self._left())
         )
         fitting = table.filter(self._fits(wanted, version, now_ns)).sort(
-            pl.col("status") == "active", "is_left", -pl.col("last_ns"), "task"
+            pl.col("status") == "active",
+            pl.col("waits_ns").is_null(),
+            "is_left",
+            -pl.col("last_ns"),
+            "task",
         )
         first = (wanted.page - 1) * ROWS_A_PAGE
         rows = fitting.slice(first, ROWS_A_PAGE)
@@ -210,16 +214,23 @@ class TaskIndex:
         with reader.open_gates(self.store_dir) as gates:
             standing = standing_of(gates).select("task", "status")
             open_gates = gates.gates("open")
+        opened = pl.DataFrame(
+            [(gate.task, gate.opened_ns) for gate in open_gates],
+            {"task": pl.String(), "opened_ns": pl.Int64()},
+            orient="row",
+        )
         table = (
             pl.concat([tasks, _without_turns(open_gates, tasks)], how="diagonal_relaxed")
             .join(_loops_by_task(findings), on="task", how="left")
             .join(standing, on="task", how="left")
+            .join(opened.group_by("task").agg(pl.min("opened_ns")), on="task", how="left")
             .with_columns(
                 pl.col("reason").fill_null(pl.col("gate_reason")),
                 pl.col("status").fill_null("active"),
                 pl.col("rules").fill_null(pl.lit([], pl.List(pl.String))),
                 pl.col("action").fill_null(""),
                 has_ended=pl.col("task").is_in(ended),
+                waits_ns=pl.coalesce("opened_ns", "waits_ns"),
             )
             .with_columns(pl.col("reason").fill_null(""))
         )
@@ -267,7 +278,8 @@ def _without_turns(gates: Sequence[StoredGate], tasks: pl.DataFrame) -> pl.DataF
 
 def _fits(wanted: TaskFilter, now_ns: int) -> pl.Expr:
     conditions = {
-        "waiting": (pl.col("status") != "active") & ~pl.col("is_left"),
+        "waiting": ((pl.col("status") != "active") | pl.col("waits_ns").is_not_null())
+        & ~pl.col("is_left"),
         "left": pl.col("is_left"),
         "looping": pl.col("action") != "",
         "warming": pl.col("warming") != "",

@@ -18,6 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.loops import CountedLoop, loops_in
 from looptrace.analyzer.detect.prices import Prices
+from looptrace.analyzer.detect.times import waits_of
 from looptrace.analyzer.gates.decisions import decision_text
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.report.escalation import TurnRole
@@ -161,6 +162,7 @@ class TaskPages:
         prices = self.api.settings.prices
         who = {gate.id: gate.resolved_by for gate in shown.gates}
         lines = self._lines(turns, first, last, agents, groups, events, who)
+        waits_ns = _waits_ns(shown, turns)
         return {
             "task": shown,
             "states": STATES,
@@ -181,7 +183,8 @@ class TaskPages:
             "cached": int(turns["cached_tokens"].sum()),
             "money": _money(turns, prices) if prices else "",
             "has_tokens": not turns.select(TOKENS_UNKNOWN.all()).item(),
-            "standing": self._standing_of(shown, turns),
+            "standing": self._standing_of(shown, turns, waits_ns),
+            "waits_ns": waits_ns,
             "outcomes": self._outcomes_of(turns, sight),
             "event_ns": max((event.at_ns for event in events), default=0),
             "failed": int(steps["failed"].sum()),
@@ -215,11 +218,13 @@ class TaskPages:
         )
         return timeline_of(turns, spans, leads, events)
 
-    def _standing_of(self, shown: ShownTask, turns: pl.DataFrame) -> str:
+    def _standing_of(self, shown: ShownTask, turns: pl.DataFrame, waits_ns: int) -> str:
         """Return the state of a task, by its name in `STATES`."""
         if shown.status != "active":
             is_left = left_tasks(self.api.with_agents(shown.gates))
             return "left" if is_left else "waiting"
+        if waits_ns:
+            return "waiting"
         since_ns = time.time_ns() - QUIET_S * NS_PER_S
         is_recent = turns.select((pl.col("end_ns") > since_ns).any()).item()
         has_ended = is_recent and shown.task in read_ended(self.api.store_dir, since_ns)
@@ -365,3 +370,9 @@ def _money(turns: pl.DataFrame, prices: Prices) -> str:
 def _number(text: str | None) -> int | None:
     is_number = text is not None and text.isdecimal() and len(text) <= _ROW_DIGITS_MAX
     return int(text or 0) if is_number else None
+
+
+def _waits_ns(shown: ShownTask, turns: pl.DataFrame) -> int:
+    """Return since when a task waits for a person; 0 if it does not."""
+    opened = [gate.opened_ns for gate in shown.gates if gate.status == "open"]
+    return min(opened, default=0) or sum(waits_of(turns)["waits_ns"])

@@ -44,6 +44,7 @@ INHERITED = {
         "phase",
         "iteration",
         "session",
+        "payer",
         "user_id",
         "agent",
     )

@@ -288,6 +288,7 @@ class GatesApi:
                 agents=row["agents"] or [],
                 turns=row["turns"] or 0,
                 last_turn=None if row["last_ns"] is None else utc_ms(row["last_ns"]),
+                waits_since=utc_ms(row["waits_ns"]) if row["waits_ns"] else None,
             )
             for row in table.head(limit).iter_rows(named=True)
         ]

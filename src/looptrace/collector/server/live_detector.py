@@ -42,8 +42,9 @@ from looptrace.collector.server.detection.stored_tasks import StoredTasks
 from looptrace.collector.server.detection.unended import UnendedTraces
 from looptrace.collector.server.ingest_log import IngestLog, Logged
 from looptrace.collector.server.receiver.receiver_metrics import Durations, number
+from looptrace.collector.server.shards.spending import SpendingNews
 from looptrace.collector.store import reader
-from looptrace.collector.store.buckets.spending import stored_spending
+from looptrace.collector.store.buckets.spending import hear, stored_spending
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import DamagedFileError, StoreError
 from looptrace.collector.store.unanswered import attend
@@ -134,8 +135,9 @@ class LiveDetector:
         self.counts = DetectorCounts()
         self.shown = Shown()
         self._worker = Worker("looptrace-detector", self._run, wake=log.committed)
+        self.news = SpendingNews(self.wake)
         pause = self._worker.pause
-        shown = (self.counts, self.shown)
+        shown = (self.counts, self.shown, self.news)
         self._begin = partial(_Detection, store_dir, settings, log, *shown, pause, on_events)
         self._store_dir = store_dir
         self._webhooks = settings.webhooks
@@ -208,31 +210,32 @@ class _Detection:
         log: IngestLog,
         counts: DetectorCounts,
         shown: Shown,
+        news: SpendingNews,
         pause: Callable[[float], bool],
         on_events: Callable[[Sequence[GateEvent]], None],
         gates: GateStore,
     ) -> None:
         self._dir = store_dir
-        self._log = log
-        self._gates = gates
-        self._counts = counts
+        self._log, self._gates, self._counts = log, gates, counts
         self._shown, self._shown_s = shown, 0.0
-        self._pause = pause
-        self._on_events = on_events
+        self._pause, self._on_events = pause, on_events
         tasks_max = settings.server.tasks_max
         self._sameness, self._dialects = settings.policy.sameness, settings.policy.dialects
         self._live = LiveSpans(settings.policy, self._recall, tasks_max)
-        if settings.policy.budgets.limits:
-            self._live.engine.ledger.take(stored_spending(store_dir))
+        self._news, ledger, limits = news, self._live.engine.ledger, settings.policy.budgets.limits
+        self._own_shares = ledger.keep_shares() if settings.shards.urls and limits else None
+        self._heard_seq = hear(ledger, gates, 0) if limits else 0
+        if limits:
+            ledger.take(stored_spending(store_dir))
         self._live.traces.join(gates.session_names())
         self._renamed: dict[str, str] = {}  # sessions whose names are not yet recorded
         self._outages = OutageWatch(settings.outages)
         self._outages_emitted: dict[str, int] = {}  # by id, the time at which it was known
         self._stood: BoundedDict[str, TaskState] = BoundedDict(tasks_max)
-        pending = gates.pending()  # Decisions that the stored findings do not include.
-        decided = gates.resolutions()
-        self._seen = {each.id for each in decided if each.trace_id not in pending}
+        decided, pending = gates.resolutions(), gates.pending()
+        # Decisions that the stored findings do not include.
         self._pending = [each for each in decided if each.trace_id in pending]
+        self._seen = {each.id for each in decided if each.trace_id not in pending}
         self._later: list[Fed] = []  # of tasks with more spans in the backlog
         self._replayed = TasksOfTraces()  # until it has caught up
         now_ns = time.time_ns()
@@ -366,6 +369,7 @@ class _Detection:
     def tick(self) -> bool:
         """Process the waiting spans; return whether there are more than fit in one step."""
         self._attend()
+        self._hear_spending()
         silences = self._unended.due(time.monotonic())
         if silences.height:
             self._log.put(silences, _note_put)
@@ -393,7 +397,21 @@ class _Detection:
                 self._stored.forget()
             self._forget_outages(time.time_ns())
             self._forget_s = time.monotonic() + FORGET_EVERY_S
+        self._tell_spending()
         return logged is not None and logged.has_more
+
+    def _hear_spending(self) -> None:
+        """Count what other servers have spent, and gate the tasks of which the budget is spent."""
+        if self._own_shares is None:
+            return
+        seq = hear(self._live.engine.ledger, self._gates, self._heard_seq)
+        if seq > self._heard_seq:
+            self._heard_seq = seq
+            self._note_fed(0, self._live.feed(TURN_SCHEMA.to_frame()))
+
+    def _tell_spending(self) -> None:
+        if self._own_shares and self._news.tell and (shares := self._own_shares.take()):
+            self._news.tell(shares)
 
     def _take(self, logged: Logged) -> None:
         with self._failing(logged.seq):

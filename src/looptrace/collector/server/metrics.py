@@ -287,7 +287,10 @@ def _bytes_in(paths: Iterable[Path]) -> float:
 
 
 def routes(
-    metrics: Metrics, ready: Mapping[str, HealthCheck], backlog_spans: Callable[[], int]
+    metrics: Metrics,
+    ready: Mapping[str, HealthCheck],
+    backlog_spans: Callable[[], int],
+    ages_s: Callable[[], dict[str, float]],
 ) -> list[Route]:
     """Return the routes `/metrics`, `/healthz` (it answers) and `/readyz` (all checks hold)."""
 
@@ -310,7 +313,7 @@ def routes(
         """Show whether all parts work, and how far a restart has caught up."""
         checks = {name: holds(name, check) for name, check in ready.items()}
         status = HTTPStatus.OK if all(checks.values()) else HTTPStatus.SERVICE_UNAVAILABLE
-        body = Readiness(checks, backlog_spans())
+        body = Readiness(checks, backlog_spans(), ages_s())
         return Response(msgspec.json.encode(body), status, media_type=JSON)
 
     paths = {"/metrics": show, "/healthz": health, "/readyz": readiness}

@@ -126,13 +126,8 @@ class Service:
         self._erasures = options.erasures
         key = content_key(store)
         self.log = log_of(store, settings.server.log_bytes_max)
-        self.detector = LiveDetector(
-            store,
-            settings,
-            self.log,
-            self._on_events,
-            self.on_store_error,
-        )
+        hears = (self._on_events, self.on_store_error)
+        self.detector = LiveDetector(store, settings, self.log, *hears)
         self.archiver = Archiver(
             store,
             settings,
@@ -171,7 +166,7 @@ class Service:
     def _shards(self, options: Options, key: bytes) -> Shards | None:
         if self.log.is_fixed:  # Spans of other servers are refused, too.
             return None
-        others = (options.shard, options.access.tokens, options.content, key)
+        others = (options.shard, options.access.tokens, options.content, key, self.detector.news)
         return shards_of(options.store_dir, options.settings, self.log, *others)
 
     def routes(self) -> list[Route]:
@@ -182,7 +177,10 @@ class Service:
             *self.gates.routes(),
             *self._erasures(self.gates.store_dir, self.restart),
             *metrics.routes(
-                self.metrics, self.checks(), lambda: self.detector.counts.backlog_spans
+                self.metrics,
+                self.checks(),
+                lambda: self.detector.counts.backlog_spans,
+                self.shards.ages_s if self.shards else dict,
             ),
         ]
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self
@@ -32,7 +33,7 @@ from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.session_names import session_name
 from looptrace.collector.store.gate_file import queries
 from looptrace.collector.store.gate_file.budgets import check_no_amount
-from looptrace.collector.store.gate_file.incidents import Incidents
+from looptrace.collector.store.gate_file.spent_elsewhere import SpentElsewhere
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from looptrace.collector.store.gate_file.tables import GATES
 from looptrace.collector.store.outbox import enqueue
@@ -57,7 +58,7 @@ class _LateNames:
     parked: set[str] = field(default_factory=set)
 
 
-class GateStore(Incidents):
+class GateStore(SpentElsewhere):
     """One connection to a gate store. Several processes may each have one.
 
     Recorded events go to the outbox of these webhooks.
@@ -99,9 +100,9 @@ class GateStore(Incidents):
             StoreError: if the file cannot be written; then nothing of it is recorded.
         """
         with self._transaction():
-            late, events = _LateNames(), list(events)
+            late, events, states = _LateNames(), list(events), list(states)
             unsent = self._know_again(events) if is_whole else set[str]()
-            told = self._told(events)
+            told = self._told(events, states)
             new: list[GateEvent] = []
             for event in events:
                 own, opening = self._identified(event, told), openings.get(event.gate)
@@ -350,10 +351,8 @@ class GateStore(Incidents):
         Raises:
             StoreError: if the file cannot be written.
         """
-        rows = [
-            (each.id, each.at_ns, each.decision, each.note, each.trace_id, each.span_id, each.added)
-            for each in decided
-        ]
+        names = ("id", "at_ns", "decision", "note", "trace_id", "span_id", "added", "added_ns")
+        rows = list(map(attrgetter(*names), decided))
         with self._transaction():
             return max(0, self._sql.executemany(queries.PUT_BACK, rows).rowcount)
 

@@ -39,8 +39,8 @@ PROMISES_FILE = f"{NAME}.promises"
 LOG_FILE = f"{NAME}.log.db"  # Spans that a server acknowledged and has not stored yet.
 
 
-SCHEMA_VERSION = 7
-COLUMNS_VERSION = 7  # The first version with the columns of now.
+SCHEMA_VERSION = 8
+COLUMNS_VERSION = 8  # The first version with the columns of now.
 # The versions that can be read; writers migrate an earlier one.
 _VERSIONS_READ = range(1, SCHEMA_VERSION + 1)
 

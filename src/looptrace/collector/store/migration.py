@@ -41,8 +41,8 @@ def prepare_store(store_dir: Path) -> None:
 def migrate(store_dir: Path) -> None:
     """Bring a store up to `SCHEMA_VERSION`; the caller is its only writer.
 
-    Schema 1 had the ties of a span's trace to others in one list, `ties`; schemas 2, 4, 5 and
-    6 had turns without some columns; schema 3 had one file for each day and bucket. A migration
+    Schema 1 had the ties of a span's trace to others in one list, `ties`; schemas 2 and 4
+    to 7 had turns without some columns; schema 3 had one file for each day and bucket. A migration
     that was killed goes on with the next call, and readers see whole files meanwhile.
 
     Raises:

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import polars as pl
 
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
+from looptrace.analyzer.detect.times import ASKS_PERSON, WAITS
 from looptrace.analyzer.fingerprint.equivalence import Sameness
 from looptrace.analyzer.fingerprint.fingerprints import compared_by
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
@@ -20,11 +21,7 @@ from looptrace.analyzer.text.session_names import session_task
 from looptrace.collector.store.buckets.finding_rows import PART_COLUMNS, loops_of_rows
 from looptrace.collector.store.buckets.task_parts import task_parts
 from looptrace.collector.store.gates import GateStore
-from looptrace.collector.store.layout import (
-    gates_path,
-    read_evaluated,
-    require_store,
-)
+from looptrace.collector.store.layout import gates_path, read_evaluated, require_store
 from looptrace.collector.store.locks import EVALUATE, StoreError, reading
 from looptrace.collector.store.objects.snapshot import Snapshot, local_folder, snapshot_of
 from looptrace.collector.store.tables.file_contents import Having
@@ -288,13 +285,15 @@ def read_loops(store_dir: Path) -> pl.DataFrame:
 def read_tasks(store_dir: Path) -> pl.DataFrame:
     """Read each task that has turns: a row with their counts.
 
-    `tokens` is null where no turn has a number of tokens.
+    `tokens` is null where no turn has a number, `asks` and `waits_ns` unless its last call waits.
 
     Raises:
         StoreError: if the folder is no store, or a file in it cannot be read.
     """
-    turns = read_rows(store_dir, "turns", pl.lit(value=True), [*_TURN_COLUMNS, *_TOKEN_COLUMNS])
-    return turns.group_by("task").agg(
+    turns = read_rows(store_dir, "turns", _ALL, [*_TURN_COLUMNS, *_TOKEN_COLUMNS])
+    asked = read_rows(store_dir, "turns", ASKS_PERSON)
+    asked = asked.select(*WAITS, last_ns="end_ns").unique(["task", "last_ns"])
+    tasks = turns.group_by("task").agg(
         service=pl.col("service").drop_nulls().first().fill_null(""),
         agents=pl.col("agent").filter(pl.col("agent") != "").unique(maintain_order=True),
         turns=IS_STEP.sum(),
@@ -305,6 +304,7 @@ def read_tasks(store_dir: Path) -> pl.DataFrame:
         first_ns=pl.col("start_ns").min(),
         last_ns=pl.col("end_ns").max(),
     )
+    return tasks.join(asked, on=["task", "last_ns"], how="left")
 
 
 def read_rows(

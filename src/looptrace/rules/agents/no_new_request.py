@@ -26,10 +26,10 @@ class NoNewRequest(Rule):
     """An agent asks others again and again what it has asked them before, and nothing new.
 
     The answers do not matter, because a model answers in other words each time. Several requests
-    come in turn, for example those of a supervisor to its agents; `collaboration_loop` finds one in
-    a row, and `repeated_request` equal answers between which new requests are made. A call that
-    changes something by its name, and progress in recorded or shown figures, begin a new count.
-    The rule only warns: rounds of a draft and its review look the same.
+    come in turn, such as those of a supervisor to its agents; `collaboration_loop` finds one in a
+    row, and `repeated_request` equal answers with new requests between them. A call whose name says
+    that it changes something, and progress in figures, begin a new count. The rule only warns:
+    rounds of a draft and its review look the same.
 
     ## Looping
     - `(handoff(a, "Find the price.")->"About {n} euros." handoff(b, "Sum up.")->"Text {n}.") x5`

@@ -52,9 +52,7 @@ class RepeatedRequest(Rule):
     window: int = setting(
         20, ge=2, le=100, doc="Last requests of the agent that are compared, including the newest."
     )
-    window_s: int = setting(
-        86_400, ge=60, le=2_592_000, doc="Seconds after which a request is no longer counted."
-    )
+    window_s: int = setting(86_400, ge=60, le=2_592_000, doc="Seconds for which a request counts.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(4, "warn"), Rung(6, "gate")))
 
     def __post_init__(self) -> None:

@@ -47,9 +47,9 @@ class RephrasedRequest(Rule):
 
     A request is compared with the last requests of its agent, to any agent. It asks the same again
     if most of its words were in them, in any order. A new number, also within an address, or one
-    new word in an otherwise equal request, is a new target and not a repetition. A list that gets
-    shorter from one request to a later one, or of which more is done, is progress.
-    `collaboration_loop` also finds equal requests to one agent.
+    new word in an otherwise equal request, is a new target. A list that gets shorter from one
+    request to a later one, or of which more is done, is progress. `collaboration_loop` also finds
+    equal requests to one agent.
 
     ## Looping
     - `handoff(web, "Find the opening hours of the museum.") handoff(web, "Please find the hours
@@ -87,7 +87,7 @@ class RephrasedRequest(Rule):
     new_percent_max: int = setting(
         50, ge=0, le=90, doc="Percent of a request's words that may be new if it asks the same."
     )
-    window: int = setting(5, ge=1, le=50, doc="Earlier requests with which a request is compared.")
+    window: int = setting(5, ge=1, le=50, doc="Earlier requests to compare a request with.")
     words_min: int = setting(
         5, ge=1, le=100, doc="Different words that a request must have to be compared."
     )

@@ -25,14 +25,14 @@ from looptrace.rules.vocabulary import own, pair
 class IterationRepeat(Rule):
     """Iterations of an orchestrator end in the same way.
 
-    When an orchestrator lets an agent try again and again, its author declares the iteration of
-    each call (`looptrace.iteration`). The end of an iteration is its last call with its result,
-    whatever came before. Consecutive iterations with the same end are a loop. Failures are compared
-    without places and figures, as everywhere. A run in which all tests pass, fewer failing tests,
-    and a poll are not a loop.
+    An orchestrator lets an agent try again and again; its author declares the iteration of each
+    call (`looptrace.iteration`). The end of an iteration is its last call with its result, whatever
+    came before. Consecutive iterations with the same end are a loop; failures are compared without
+    places and figures. A run in which all tests pass, fewer failing tests, and a poll are not a
+    loop.
 
     A live call may not be the last of its iteration. So it is compared with the ends of earlier
-    iterations only when its own iteration has as many calls as the shortest of them.
+    iterations only when its own has as many calls as the shortest of them.
 
     ## Looping
     - `(%{n} edit(cart.py, {n})->ok check()->"not ready") x3`

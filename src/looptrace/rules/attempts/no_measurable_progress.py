@@ -15,15 +15,15 @@ from looptrace.rules.turns import KINDS, UNKNOWN, Lane, LaneSpec
 class NoMeasurableProgress(Rule):
     """Attempt follows attempt, and nothing shows progress.
 
-    If a task has comparable test figures, only they decide: fewer failing tests than ever before,
-    or more coverage than ever before, is progress. Figures without a failing test leave nothing to
-    improve, and do not count.
+    If a task has comparable test figures, only they decide: fewer failing tests or more coverage
+    than ever before is progress. Figures without a failing test leave nothing to improve, and do
+    not count.
 
     If a task has no figures, or is of a kind that tests cannot measure (`setup`, `documentation`,
     `configuration`, `refactoring`), the rule counts tries: attempts, recorded progress, and calls
-    that failed by the agent's own fault. Progress is then a recorded marker, completed work that
-    was not reported before, a completed sub-task, or a successful call, unless the name of its tool
-    says that it only reads or searches.
+    that failed by the agent's own fault, but for looks, such as at a missing page. Progress is then
+    a recorded marker, newly reported completed work, a completed sub-task, or a successful call of
+    a tool whose name does not say that it only reads or searches.
 
     ## Looping
     - `run_tests({n})->!"boom {n}" x6`
@@ -40,6 +40,7 @@ class NoMeasurableProgress(Rule):
     - `(edit(a, {n})->ok progress(tests_failed=0)) x9`: all tests pass.
     - `(progress(tests_failed=1) progress(tests_failed=0)) x9`: one test after the other.
     - `fetch({n})->!"connection refused {n}" x9`: the failures are external.
+    - `(read(a{n})->!"no such file {n}" read(b{n})->"text {n}") x9`: looks are no tries.
     - `(user("Try {n}.") run_tests({n})->!"boom {n}") x9`: a person asked for each try.
     """
 

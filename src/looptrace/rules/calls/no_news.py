@@ -21,11 +21,11 @@ ROUND = 2
 class NoNews(Rule):
     """Most of the last calls of an agent bring nothing new.
 
-    A call brings nothing new if the same call had the same result shortly before. It also brings
-    nothing new if any call had the same long result: a page, a listing, an error. A short result,
-    such as "ok", is normal for many different calls, and so is any result of a tool whose name says
-    that it makes changes. Other rules find repeats in a row or in a fixed order, mostly sooner;
-    this rule finds repeats in any order, and only warns.
+    A call brings nothing new if the same call had the same result shortly before, or if any call
+    had the same long result: a page, a listing, an error. A short result, such as "ok", is normal
+    for many different calls, and so is any result of a tool whose name says that it makes changes.
+    Other rules find repeats in a row or in a fixed order, mostly sooner; this rule finds repeats in
+    any order, and only warns.
 
     ## Looping
     - `(look(page)->same act({n})->"result {n}") x8`
@@ -36,6 +36,7 @@ class NoNews(Rule):
     - `click(button {n})->"the page with the order form, and {n} things in its basket now" x20`
     - `click(button {n})->"the page with the order form, and nothing in its basket yet" x6`
     - `edit(part {n})->"The file was changed as it was asked for; nothing else was touched." x20`
+    - `(edit(a, {n})->ok build(a)->"The whole app was built, and there is nothing to say.") x20`
     - `send(mail {n})->sent x20`: too short to tell.
     - `(look(page)->same act({n})->"a {n}" act(b{n})->"b {n}" act(c{n})->"c {n}") x8`: many are new.
     - `(user("And now?") look(page)->same) x20`: a person asked each time.
@@ -68,8 +69,12 @@ class NoNews(Rule):
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count at each call the calls without news among the last ones."""
         shows = lane.turns.look_chars[lane.rows] >= self.chars_min
-        done = same_among(lane, own(lane, pair(lane.call, lane.outcome)), self.window)
-        shown = same_among(lane, own(lane, np.where(shows, lane.outcome, UNKNOWN)), self.window)
+        # A run that goes well is news after a change, such as a build after each edit.
+        fine = lane.turns.works[lane.rows] & (lane.check == UNKNOWN)
+        changes = np.where(fine, lane.turns.changes_seen[lane.rows] + 1, 1)
+        same = own(lane, pair(pair(lane.call, lane.outcome), changes))
+        alike = own(lane, pair(np.where(shows, lane.outcome, UNKNOWN), changes))
+        done, shown = (same_among(lane, codes, self.window) for codes in (same, alike))
         old = np.where(((done > 1) | (shown > 1)) & ~lane.polls, 1, UNKNOWN)
         reached = same_among(lane, old, self.window) * old // ROUND
         needed = -(-self.window * self.old_percent // (ROUND * PERCENT))  # rounded up

@@ -25,15 +25,15 @@ from looptrace.rules.vocabulary import attempts_among, pair, same_among
 class PersistentFailure(Rule):
     """A failure persists although the agents of a task work on it.
 
-    A failure is compared with the last failures of its task by its message. If the failed call only
-    looks at something, its arguments are compared, too. Equal failures count if a successful call
-    between them did more than look or wait. Without such a call, `repeated_failure` counts them.
-    Different edits are attempts to fix the failure, so the gate comes late.
+    A failure is compared with the last failures of its task by its message; if the failed call only
+    looks at something, by its arguments, too. Equal failures count if a successful call between
+    them did more than look or wait; without one, `repeated_failure` counts them. Different edits
+    are attempts to fix the failure, so the gate comes late.
 
     External failures (rate limits, network, dependencies) do not count. But a login, a missing
-    module and a server on the agent's own machine that still fail after its edits do count, once
-    for each edit. A failure of a call that did not fail the last time has not persisted, and does
-    not count. Progress resets the counts.
+    module and a server on the agent's own machine that still fail after its edits count once for
+    each edit. A failure of a call that did not fail the last time has not persisted. Progress
+    resets the counts.
 
     ## Looping
     - `(test()->!"expected 42, got 41" edit(cart.py, {n})->ok) x3`
@@ -61,9 +61,7 @@ class PersistentFailure(Rule):
     window: int = setting(
         20, ge=2, le=100, doc="Last failures of the task that are compared, including the newest."
     )
-    window_s: int = setting(
-        3_600, ge=60, le=604_800, doc="Seconds after which a failure is no longer counted."
-    )
+    window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds for which a failure counts.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "pivot"), Rung(8, "gate")))
 
     def __post_init__(self) -> None:

@@ -56,9 +56,7 @@ class RepeatedFailure(Rule):
     window: int = setting(
         10, ge=2, le=100, doc="Last failures of the task that are compared, including the newest."
     )
-    window_s: int = setting(
-        3_600, ge=60, le=604_800, doc="Seconds after which a failure is no longer counted."
-    )
+    window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds for which a failure counts.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "gate"),))
 
     def __post_init__(self) -> None:

@@ -17,12 +17,11 @@ class SameResult(Rule):
     """Different searches have the same answer, such as none.
 
     The rule looks only at searches: tools whose name says so (search, grep, find, lookup, query,
-    ...), and commands such as `grep` and `find`. Other tools may rightly give the same result for
-    many different things. Finding nothing is one answer, in whatever words and by whatever search;
-    of queries and commands no other answer counts. Two or three searches without a result are how
-    one looks for something. Parallel searches of one response are one batch, and count once.
-    `repeated_call` finds the same search again, and sooner; `repeated_failure` and
-    `signature_repeat` find failures.
+    ...), and commands such as `grep` and `find`. Other tools may rightly give one result for many
+    things. Finding nothing is one answer, in whatever words; of queries and commands no other
+    answer counts. Two or three searches without a result are how one looks for something. Parallel
+    searches of one response count once. `repeated_call` finds the same search again, and sooner;
+    `repeated_failure` and `signature_repeat` find failures.
 
     ## Looping
     - `search(refund {n})->"no results" x5`

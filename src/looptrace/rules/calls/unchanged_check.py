@@ -25,15 +25,15 @@ from looptrace.rules.vocabulary import attempts_among, own
 class UnchangedCheck(Rule):
     """A check has the same wrong answer again and again, although the agents work between.
 
-    A check runs a program, or is a tool whose name says that it runs or judges something. It did
+    A check runs a program, or is a tool whose name says that it runs or judges something, and did
     not fail: many programs exit with 0 whatever they print. Its answer is wrong if it says so: an
     error, a mismatch, “expected 42”, 2 of 5. An answer that says neither counts if a program was
-    run for it, because what was wanted is seen in what comes next: more work, and the same check.
-    An empty answer, one that says that all is well, and any other of builds, linters and tests,
-    which fail where something is wrong, are good ones.
+    run for it, because more work and the same check show that it was not the wanted one. Good
+    answers are an empty one, one that says that all is well, and any other of builds, linters and
+    tests, which fail where something is wrong.
 
-    Looks at files and at the state of something do not count, nor do checks without work between
-    them; `repeated_call` finds those in a row. `persistent_failure` finds checks that fail.
+    Looks at files and states do not count, nor do checks without work between them; `repeated_call`
+    finds those in a row, and `persistent_failure` checks that fail.
 
     ## Looping
     - `(edit(cart.py, {n})->ok run_program(cart.py)->"total: 41") x4`
@@ -62,9 +62,7 @@ class UnchangedCheck(Rule):
     window: int = setting(
         20, ge=2, le=100, doc="Last checks of the task that are compared, including the newest."
     )
-    window_s: int = setting(
-        3_600, ge=60, le=604_800, doc="Seconds after which a check is no longer counted."
-    )
+    window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds for which a check counts.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(4, "warn"), Rung(6, "pivot"), Rung(10, "gate")))
 
     def __post_init__(self) -> None:

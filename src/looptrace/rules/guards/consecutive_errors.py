@@ -13,7 +13,7 @@ from looptrace.rules.turns import Lane, LaneSpec
 class ConsecutiveErrors(Rule):
     """Many calls of a task fail in a row, by the agent's own fault.
 
-    This is a guard: the failures need not be alike. Calls of all agents count; external failures
+    A guard: the failures need not be alike. Calls of all agents count; external failures
     neither count nor end the row.
 
     ## Looping

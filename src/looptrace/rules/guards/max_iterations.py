@@ -13,7 +13,7 @@ from looptrace.rules.turns import Lane, LaneSpec
 class MaxIterations(Rule):
     """A task takes more turns than allowed.
 
-    This is a guard: the turns need not repeat anything. The turns of all agents count, since the
+    A guard: nothing need repeat. The turns of all agents count, since the
     task began, was completed, or a person last spoke.
 
     ## Looping

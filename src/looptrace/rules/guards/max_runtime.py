@@ -16,7 +16,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 class MaxRuntime(Rule):
     """A task is at work longer than allowed.
 
-    This is a guard: the turns need not repeat anything. The time counts from the first turn of the
+    A guard: nothing need repeat. The time counts from the first turn of the
     task, its last completion, or a person's last message. A pause of five minutes or more is not
     work: a person decides, a machine sleeps, or the next run is due later. Of a single turn an hour
     counts at most, because a call may wait for an approval.

@@ -17,7 +17,7 @@ MONEY_MAX = 1_000_000
 class MoneyBudget(Rule):
     """A task, one of its agents, or a minute of it costs more than allowed.
 
-    This is a guard: the turns need not repeat anything. Money is counted by the prices of the
+    A guard: nothing need repeat. Money is counted by the prices of the
     settings, in their currency, with prices of its own for what came from a cache; responses of a
     model without a price do not count. What all agents and sub-agents of the task cost counts,
     since the task began, was completed, or a person last spoke. The attempts of the ladder are

@@ -17,7 +17,7 @@ TOKENS_MAX = 10**15
 class TokenBudget(Rule):
     """A task, one of its agents, or a minute of it takes more tokens than allowed.
 
-    This is a guard: the turns need not repeat anything. Tokens that came from a cache are left out,
+    A guard: nothing need repeat. Tokens that came from a cache are left out,
     because they cost a tenth or less. Those of all agents and sub-agents of the task count, since
     the task began, was completed, or a person last spoke. The attempts of the ladder are percents
     of the limit.

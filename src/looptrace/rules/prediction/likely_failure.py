@@ -106,11 +106,11 @@ def percents(scores: Figures) -> Codes:
 class LikelyFailure(Rule):
     """A run is likely to fail, by a model of your own runs whose outcome is known.
 
-    The rule reads from the last turns of the task how many actions and outcomes came before, how
-    many fail, how varied the actions are, and how much is new in the outputs. A model of a few
-    numbers turns these signs into a probability. [`calibrate`](../calibrate.md#a-model) fits it,
-    and puts it into use only where it saves more than any counter. No model ships, and without one
-    the rule finds nothing.
+    From the last turns of the task the rule reads how many actions and outcomes came before, how
+    many fail, how varied the actions are, and how much is new in the outputs. A small model turns
+    these signs into a probability. [`calibrate`](../calibrate.md#a-model) fits it, and puts it into
+    use only where it saves more than any counter. No model ships, and without one the rule finds
+    nothing.
 
     ## Looping
     - `look({n})->"There is nothing new in the inbox of the support team" x12`
@@ -134,7 +134,7 @@ class LikelyFailure(Rule):
         3, ge=2, le=20, doc="Turns in a row at which a failure must be likely."
     )
     likely_percent: int = setting(
-        90, ge=1, le=99, doc="The probability in percent from which a failure is likely."
+        90, ge=1, le=99, doc="Least probability of a failure, in percent."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"),))
     model: Model | None = None

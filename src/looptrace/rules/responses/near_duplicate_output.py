@@ -23,7 +23,7 @@ class NearDuplicateOutput(Rule):
     An output is the result of a tool or the words of a model. It is compared with the last outputs
     of its agent, letter by letter (the normalised distance of insertions and deletions). Outputs
     with different numbers are not alike, because work changes numbers. Short outputs are ignored,
-    because they are alike too easily. The rule is off unless switched on.
+    because they are alike too easily.
 
     ## Looping
     - `look({n})->"The page of the orders could not be rendered by the old template engine" x3`
@@ -49,7 +49,7 @@ class NearDuplicateOutput(Rule):
     similar_percent: int = setting(
         90, ge=50, le=100, doc="Percent of two outputs that must agree if they are alike."
     )
-    window: int = setting(5, ge=1, le=50, doc="Earlier outputs with which an output is compared.")
+    window: int = setting(5, ge=1, le=50, doc="Earlier outputs to compare an output with.")
     chars_min: int = setting(
         40, ge=1, le=4_000, doc="Characters that an output must have to be compared."
     )

@@ -18,13 +18,12 @@ class ResponseRepeat(Rule):
 
     Responses are equal if their trimmed texts and the calls that they ask for are equal. The new
     input of a response is what the model got since its last response: results of tools, or a
-    message. A model that answers "yes" to a hundred different questions works; a model that answers
-    an unchanged error with the same sentence is stuck. The input before the first response of a
-    loop may be anything: it is the task. If two responses make a loop, both must have the same new
-    input.
+    message. A model that answers "yes" to a hundred different questions works; one that answers an
+    unchanged error with the same sentence is stuck. The input before the first response may be
+    anything: it is the task. If two responses make a loop, both must have the same new input.
 
-    Rules on calls look at responses without text that only ask for calls: they know retries, polls
-    and the result of the last call.
+    Responses without text that only ask for calls are left to rules on calls, which know retries,
+    polls and the result of the last call.
 
     ## Looping
     - `say("I cannot find the file.", given="Go on.") x3`

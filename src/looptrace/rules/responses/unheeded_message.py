@@ -16,8 +16,8 @@ class UnheededMessage(Rule):
 
     A hook, a goal or a wrapper puts a message into each round, such as “The tests have not been
     run.”; the agent says each time that all is done. The message came before in its conversation;
-    ids and numbers of rounds do not count. The words of the answers do not matter. A call or a
-    request to another agent in between ends the row.
+    ids and numbers of rounds do not count, nor do the words of the answers. A call or a request to
+    another agent in between ends the row.
 
     Messages of fewer than five words do not count, because a person may say “Go on.” each time; nor
     do long answers, which may be the parts of one text.

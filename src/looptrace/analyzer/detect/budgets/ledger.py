@@ -2,7 +2,8 @@
 
 Files and live spans use the same one. The sum at a response has all responses that ended before
 it, whatever their task; that of a rate has those of the minute up to it. A response that comes late
-is counted where it ended, and those after it count again, as far back as turns may move.
+is counted where it ended, and those after it count again, as far back as turns may move. So is what
+other servers spent: they tell sums by the second.
 """
 
 from __future__ import annotations
@@ -15,6 +16,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from looptrace.analyzer.detect.budgets.charges import (
+    Added,
+    Charge,
+    OwnShares,
+    Share,
+    addition_key,
+)
 from looptrace.analyzer.detect.budgets.limits import Budgets
 from looptrace.analyzer.detect.budgets.rules import BUDGET_RULES, TOKENS, BudgetRule
 from looptrace.analyzer.detect.prices import PRICED_TOKENS, Prices, PricesByKind, money_parts
@@ -25,8 +33,8 @@ from looptrace.rules.vocabulary import BILLIONTHS, NS_PER_S, PERCENTS, SOFT_PERC
 
 # The columns of turns that the ledger reads, and the kinds of turns.
 SPENDING_COLUMNS = (
-    *("task", "session", "user_id", "agent", "service", "kind", "trace_id", "span_id", "call_id"),
-    *("name", "service_tier", "result", "end_ns", *PRICED_TOKENS),
+    *("task", "session", "payer", "user_id", "agent", "service", "kind", "trace_id", "span_id"),
+    *("call_id", "name", "service_tier", "result", "end_ns", *PRICED_TOKENS),
 )
 SPENDING_KINDS = ("model", "user")
 # A turn that comes so long after later ones is counted among the earliest that are held.
@@ -43,28 +51,6 @@ _MODELS_KEPT_MAX = 1_000
 # Budgets are counted after so many charges of one call, and what no longer moves is let go.
 _CHARGES_AT_ONCE = 1_000
 _PER_TOKEN = BILLIONTHS / 1_000_000
-
-
-class Added(msgspec.Struct, frozen=True):
-    """What a person has added to a budget; None is as much as the limit, once more."""
-
-    budget: str
-    added: float | None = None
-
-
-class Charge(NamedTuple):
-    """What a response has spent, in the order of time, or what a person has added then."""
-
-    end_ns: int
-    key: tuple[str, ...]  # of the turn
-    task: str = ""
-    session: str = ""
-    user: str = ""
-    agent: str = ""
-    service: str = ""
-    tokens: int = 0
-    money: int = 0  # billionths
-    added: Added | None = None
 
 
 class Crossing(NamedTuple):
@@ -114,6 +100,17 @@ class Ledger:
         self._changed: dict[str, set[tuple[str, ...]]] = {}
         # By name, the limit of each budget and the first charge since which it is to be counted.
         self._uncounted: dict[str, tuple[str, int]] = {}
+        self._heard: list[Charge] = []
+        self._own: OwnShares | None = None
+
+    def keep_shares(self) -> OwnShares:
+        """Keep from now on what other servers must be told of; return it."""
+        self._own = OwnShares(self._limits)
+        return self._own
+
+    def hear(self, server: str, shares: Iterable[Share]) -> None:
+        """Count with the next turns what another server spent, and what was added there."""
+        self._heard += [share.charge(server) for share in shares]
 
     def take(
         self,
@@ -131,7 +128,9 @@ class Ledger:
             return self._changed
         for lost in gone:
             self._drop(plain_key(lost))
-        charges = {charge.key: charge for turn in turns if (charge := self._charge(turn))}
+        heard, self._heard = self._heard, []
+        charges = {charge.key: charge for charge in heard}
+        charges |= {charge.key: charge for turn in turns if (charge := self._charge(turn))}
         for turn in replaced:
             if charge := self._charge(turn):
                 before = self._charges.setdefault(charge.key, charge)
@@ -161,8 +160,9 @@ class Ledger:
         if turn[AT["kind"]] == "user" and turn[AT["name"]] is not None and turn[AT["result"]]:
             more = msgspec.json.decode(turn[AT["result"]], type=Added)
             # One decision may be on the gates of many tasks, at one moment.
-            at_ns = turn[AT["end_ns"]]
-            return Charge(at_ns, (more.budget, str(at_ns)), added=more)
+            at_ns = more.at_ns or turn[AT["end_ns"]]
+            amount, key = Added(more.budget, more.added), addition_key(more.budget, at_ns)
+            return Charge(at_ns, key, added=amount, is_told=more.at_ns is not None)
         if turn[AT["kind"]] != "model":
             return None
         counts = [max(turn[AT[name]] or 0, 0) for name in PRICED_TOKENS]
@@ -178,7 +178,7 @@ class Ledger:
             end_ns=turn[AT["end_ns"]],
             key=plain_key(tuple(turn[AT[name]] for name in TURN_KEY)),
             task=turn[AT["task"]],
-            session=turn[AT["session"]],
+            session=turn[AT["payer"]] or turn[AT["session"]],
             user=turn[AT["user_id"]] or "",
             agent=turn[AT["agent"]],
             service=turn[AT["service"]] or "",
@@ -196,6 +196,8 @@ class Ledger:
 
     def _spend(self, charge: Charge) -> None:
         self._charges[charge.key] = charge
+        if self._own:
+            self._own.add(charge, 1)
         for name, title in self._titles(charge):
             account = self._account(name, title)
             place = bisect_left(account.recent, _IN_TIME(charge), key=_IN_TIME)
@@ -250,6 +252,8 @@ class Ledger:
 
     def _fire(self, name: str, title: str, charge: Charge, spent: int, allowed: float) -> None:
         """Note whether a budget fires at a response, of which this was spent and this may be."""
+        if charge.is_told:
+            return  # Its own server gates.
         fires = self._fires.get(charge.task) or {}
         others = [each for each in fires.get(charge.key, ()) if each.rule.title != title]
         percent = int(spent * PERCENTS // allowed)
@@ -276,6 +280,8 @@ class Ledger:
         charge = self._charges.pop(key, None)
         if charge is None:
             return
+        if self._own:
+            self._own.add(charge, -1)
         self._fires.get(charge.task, {}).pop(key, None)
         for name, title in self._titles(charge):
             account = self._account(name, title)

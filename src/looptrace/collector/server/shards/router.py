@@ -41,6 +41,7 @@ from looptrace.collector.server.shards.forwarder import (
     Sender,
 )
 from looptrace.collector.server.shards.owners import Owner, Owners, Why, held_names
+from looptrace.collector.server.shards.spending import Spending, SpendingNews
 from looptrace.collector.server.tokens.token_file import HASHED, AccessError
 from looptrace.collector.store.locks import NAME
 from looptrace.errors import InputError
@@ -71,11 +72,13 @@ class Shards:
         reduced: str,
         held: Collection[str] = (),
         dialects: DialectTable = SHIPPED,
+        news: SpendingNews | None = None,
     ) -> None:
         """Forward the spans of other servers; `log` is for those of this server, at `url`.
 
         `reduced` identifies the reduction of contents: spans with another one are refused. `held`
-        are the names of sessions that stay here although they would move to another server.
+        are the names of sessions that stay here although they would move to another server. With
+        `news` the servers tell each other what is spent of budgets.
 
         Raises:
             ShardError: if `url` is not one of the servers. StoreError: if a log cannot be used.
@@ -93,6 +96,9 @@ class Shards:
             for number, other in enumerate(self._owners.urls)
             if number != self._owners.own
         }
+        others = [sender.server for sender in self.senders.values()]
+        about = (others, self._reduced, settings.tell_s)
+        self._spending = Spending(store_dir, url, *about, news) if news and others else None
         names = self._owners.names
         paths = {n: store_dir / _FILES.replace("*", digest(names[n])) for n in self.senders}
         open_log = partial(Forwarder, bytes_max=limits.log_bytes_max, deliver=self._deliver)
@@ -106,7 +112,12 @@ class Shards:
     def routes(self) -> list[Route]:
         """Return the route by which other servers forward spans to this one."""
         last, asked = (otlp_endpoint(each, Signal.TRACES) for each in (self._pipeline, self._asked))
-        return [Route(FORWARDED_PATH, _OfOthers(last, asked, self._reduced))]
+        told = [self._spending.route()] if self._spending else []
+        return [Route(FORWARDED_PATH, _OfOthers(last, asked, self._reduced)), *told]
+
+    def ages_s(self) -> dict[str, float]:
+        """Return how old is what each other server told of budgets, in seconds."""
+        return self._spending.ages_s() if self._spending else {}
 
     def instruments(self) -> list[Instrument]:
         """Return the instruments of forwarding."""
@@ -143,6 +154,7 @@ class Shards:
                 "Spans of sessions that stay here, where they began, after a change of servers.",
                 lambda: {(): self._stayed},
             ),
+            *(self._spending.instruments() if self._spending else ()),
         ]
 
     async def accept(self, spans: pl.DataFrame) -> None:
@@ -167,7 +179,8 @@ class Shards:
         """End; return whether there was time for it. Unforwarded spans stay in their log."""
         self._pipeline.close()
         self._asked.close()
-        every = [*self._forwarders.values(), *self._left]
+        every: list[Forwarder | Spending] = [*self._forwarders.values(), *self._left]
+        every += [self._spending] if self._spending else []
         ended = [each.close(timeout_s / len(every)) for each in every]
         return all(ended)
 
@@ -204,8 +217,11 @@ def shards_of(
     tokens: Sequence[str],
     content: Content,
     key: bytes,
+    news: SpendingNews,
 ) -> Shards | None:
     """Return the sink for several servers with the same tokens; None for one server.
+
+    Budgets of several tasks are those of all servers: `news` has what is spent here.
 
     Raises:
         ShardError: if this server, at `url`, is not one of them.
@@ -223,7 +239,7 @@ def shards_of(
         )
     policy = settings.policy
     held = held_names(store_dir, log, policy) if settings.shards.former_urls else ()
-    own = (settings.server, reduced, held, policy.dialects)
+    own = (settings.server, reduced, held, policy.dialects, news if policy.budgets.limits else None)
     return Shards(store_dir, settings.shards, url, token, log, *own)
 
 

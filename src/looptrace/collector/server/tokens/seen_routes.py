@@ -29,6 +29,7 @@ SEEN: Mapping[tuple[str, str], RouteScope] = {
     ("POST", "/v1/logs"): RouteScope.SENT,
     ("POST", "/v1/metrics"): RouteScope.NOTHING,
     ("POST", "/v1/forwarded/traces"): RouteScope.NEVER,
+    ("POST", "/v1/forwarded/spending"): RouteScope.NEVER,
     ("GET", "/v1/gates/stream"): RouteScope.LISTED,
     ("POST", "/v1/gates/stream"): RouteScope.LISTED,
     ("POST", "/v1/gates/stream/{stream}"): RouteScope.LISTED,

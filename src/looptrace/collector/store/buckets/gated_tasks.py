@@ -39,9 +39,9 @@ def decisions_in_turns(store_dir: Path) -> list[Resolution]:
     )
     rows = (row for each in turns for row in each.select("call_id", *names).rows())
     return [
-        replace(Resolution(*decided), budget=budget, added=added)
+        replace(Resolution(*decided), budget=more.budget, added=more.added, added_ns=more.at_ns)
         for *decided, result in rows
-        for budget, added in [added_in(result)]
+        for more in [added_in(result)]
     ]
 
 

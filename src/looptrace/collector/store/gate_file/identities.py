@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.collector.store.gate_file.queries import END_OF_GATE, EVENT
 from looptrace.collector.store.gate_file.tables import GATES
 from looptrace.collector.store.gate_file.task_names import TaskNames
@@ -28,7 +29,7 @@ _EVENTS_OF_TASK = "SELECT body FROM events WHERE task = ? AND type <> 'gate_reso
 _GATES_OF_TASK = """
     SELECT events.body, coalesce(gates.resolved_ns, (
         SELECT min(at_ns) FROM resolutions WHERE gate = gates.id AND at_ns > gates.opened_ns
-    ))
+    )), gates.status = 'withdrawn'
     FROM gates JOIN events ON events.id = gates.event WHERE gates.task = ? AND events.seq <= ?
 """
 _ADVICE_OF_TASK = """
@@ -64,6 +65,7 @@ class Told(NamedTuple):
 
     ids: set[str]
     last_seq: int  # of what is known before them
+    gateless: frozenset[str]  # the tasks that have no gate by now
 
 
 class Identities(TaskNames):
@@ -83,10 +85,11 @@ class Identities(TaskNames):
         """Return the number of the last event, 0 where there is none."""
         return int(self._rows("SELECT coalesce(max(seq), 0) FROM events")[0][0])
 
-    def _told(self, events: Iterable[GateEvent]) -> Told:
-        """Return what is known of events that come together."""
+    def _told(self, events: Iterable[GateEvent], states: Iterable[TaskState]) -> Told:
+        """Return what is known of events that come together, and of their tasks after them."""
         ids = {self._id(id_) for event in events for id_ in (event.id, event.gate) if id_}
-        return Told(ids, self.last_seq())
+        gateless = frozenset(state.task for state in states if not state.gate)
+        return Told(ids, self.last_seq(), gateless)
 
     def _identified(self, event: GateEvent, told: Told) -> GateEvent:
         """Return an event with the ids by which it is known, or those of one that is the same.
@@ -124,12 +127,15 @@ class Identities(TaskNames):
         """
         again: list[tuple[float, int, GateEvent]] = []
         for name in _names_of([event]):
-            for body, ended_ns in self._rows(_GATES_OF_TASK, name, told.last_seq):
+            for body, ended_ns, is_gone in self._rows(_GATES_OF_TASK, name, told.last_seq):
                 earlier = read_json(body, GateEvent, self.path, GATES)
                 is_over = ended_ns is not None and ended_ns <= event.at_ns
                 if is_over or earlier.gate in told.ids or self._is_reset(event, earlier):
                     continue
-                if self._is_its(earlier, event):
+                # A trace whose turns move to their session leaves its gate to the session.
+                is_left = is_gone or earlier.task in told.gateless
+                is_traces = is_left and earlier.task == event.trace_id
+                if is_traces or self._is_its(earlier, event):
                     distance_ns = abs(earlier.at_ns - event.at_ns)
                     again.append((math.inf if ended_ns is None else ended_ns, distance_ns, earlier))
         if not again:

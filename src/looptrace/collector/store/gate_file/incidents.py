@@ -373,13 +373,16 @@ class Incidents(Silences):
         at_ns: int,
         who: str | None,
         add: float | None = None,
+        added_ns: int | None = None,
     ) -> None:
         at_ns = max(at_ns, gate.opened_ns + 1)
         words, name = self._redacted(note, who)
+        row: tuple[str | float | None, ...]
         row = (digest(f"resolution {gate.id} {at_ns}"), gate.id, at_ns, decision, words)
         name = name and plain(name, WHO_CHARS_MAX)
         audit.note(self.path.parent, "gate decided", name, gate=gate.id, decision=decision)
-        self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, name, add))
+        row = (*row, name, add, added_ns)
+        self._sql.execute("INSERT INTO resolutions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def _stated(words: list[IncidentWord]) -> IncidentWord | None:

@@ -58,7 +58,7 @@ DECIDED = """
 """
 PUT_BACK = """
     INSERT INTO resolutions
-    SELECT ?1, gates.id, ?2, ?3, ?4, NULL, ?7 FROM gates JOIN events ON events.id = gates.event
+    SELECT ?1, gates.id, ?2, ?3, ?4, NULL, ?7, ?8 FROM gates JOIN events ON events.id = gates.event
     WHERE json_extract(events.body, '$.trace_id') = ?5
         AND json_extract(events.body, '$.span_id') = ?6 AND gates.opened_ns < ?2
     ORDER BY gates.opened_ns DESC LIMIT 1
@@ -74,7 +74,8 @@ END_OF_GATE = """
 OPEN_GATES = "SELECT id FROM gates WHERE task = ? AND status = 'open' AND id <> ?"
 # The gates of a budget on which nobody has decided.
 OPEN_GATES_OF_BUDGET = """
-    SELECT id FROM gates WHERE status = 'open' AND rule = ? AND signature = ? AND NOT EXISTS (
+    SELECT id FROM gates
+    WHERE status = 'open' AND (?1 IS NULL OR rule = ?1) AND signature = ?2 AND NOT EXISTS (
         SELECT 1 FROM resolutions WHERE gate = gates.id AND at_ns > gates.opened_ns
     )
 """
@@ -125,7 +126,7 @@ RESOLUTIONS = """
     SELECT resolutions.id, events.task, json_extract(events.body, '$.session'),
         json_extract(events.body, '$.trace_id'), json_extract(events.body, '$.span_id'),
         resolutions.at_ns, resolutions.decision, resolutions.note, gates.rule, gates.signature,
-        resolutions.added
+        resolutions.added, resolutions.added_ns
     FROM resolutions
     JOIN gates ON gates.id = resolutions.gate
     JOIN events ON events.id = gates.event

@@ -209,10 +209,10 @@ class StoredGates(Identities):
     def resolutions(self) -> list[Resolution]:
         """Return the decisions of people, in the order of time."""
         decided = list[Resolution]()
-        for *row, rule, signature, added in self._rows(queries.RESOLUTIONS):
+        for *row, rule, signature, added, added_ns in self._rows(queries.RESOLUTIONS):
             each = Resolution(*row)
             if rule in BUDGET_NAMES and each.decision != CANCEL:
-                each = replace(each, budget=signature, added=added)
+                each = replace(each, budget=signature, added=added, added_ns=added_ns)
             decided.append(each)
         return decided
 

@@ -159,6 +159,23 @@ _INDEXES_OF_GATES = (
     WHERE status = 'resolved' AND note <> '' AND decision IS NOT 'cancel'
     """,
 )
+# What other servers have told of the budgets that all share: sums by the second, and additions.
+_SPENT_ELSEWHERE = """
+    CREATE TABLE spent_elsewhere (
+        seq INTEGER PRIMARY KEY,
+        server TEXT NOT NULL,
+        at_ns INTEGER NOT NULL,
+        session TEXT NOT NULL, -- it and the next four are "" where nothing was said
+        user TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        service TEXT NOT NULL,
+        budget TEXT NOT NULL, -- to which a person added
+        tokens INTEGER NOT NULL,
+        money INTEGER NOT NULL, -- billionths
+        added REAL,
+        UNIQUE (server, at_ns, session, user, agent, service, budget)
+    ) STRICT
+"""
 # No event is ever deleted, so that `seq` grows without AUTOINCREMENT, which would write for known
 # events, too.
 _TABLES = (
@@ -223,7 +240,8 @@ _TABLES = (
         decision TEXT NOT NULL,
         note TEXT,
         who TEXT, -- decided; null where nobody said
-        added REAL -- to a budget of several tasks; null for as much as its limit
+        added REAL, -- to a budget of several tasks; null for as much as its limit
+        added_ns INTEGER -- when it was decided at another server, if it was
     ) STRICT
     """,
     *_INDEXES_OF_GATES,
@@ -236,6 +254,7 @@ _TABLES = (
     *_INCIDENTS,
     *_SILENCES,
     *_DELIVERIES,
+    _SPENT_ELSEWHERE,
 )
 
 # The statements that bring a file of a version to the next one.
@@ -265,6 +284,7 @@ _STEPS = {
         *_SILENCES,
     ),
     11: (*_DELIVERIES, "ALTER TABLE resolutions ADD COLUMN added REAL"),
+    12: (_SPENT_ELSEWHERE, "ALTER TABLE resolutions ADD COLUMN added_ns INTEGER"),
 }
 
 
@@ -286,7 +306,7 @@ def _incident(body: str) -> str:
 
 GATES = Schema(
     application_id=0x6C6F6F70,  # "loop"
-    version=12,
+    version=13,
     tables=_TABLES,
     steps=_STEPS,
     functions={"incident": _incident},

@@ -39,6 +39,7 @@ TURN_COLUMNS_ADDED = {
     **dict.fromkeys(("finish_reason", "compacted"), 5),
     **dict.fromkeys(("cached_tokens", "cache_write_tokens", "reasoning_tokens"), 6),
     **dict.fromkeys(("user_id", "service_tier"), 7),
+    "payer": 8,
 }
 TIES_VERSION = 3  # The first schema with the ties of spans in columns of their own.
 
