@@ -7,15 +7,20 @@ use super::scenes::{asks, below, call, model, returns, says, span, turns};
 use super::span::Span;
 use crate::fields::span_fields::{Role, SpanFields};
 
-/// Spans in which much is joined: calls, results, parents, names, copies.
-fn random_spans(seed: u64) -> Vec<SpanFields> {
+/// Numbers below a count, by a seed.
+fn picks(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut pick = move |count: u64| {
+    move |count| {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
         (state >> 33) % count
-    };
+    }
+}
+
+/// Spans in which much is joined: calls, results, parents, names, copies.
+fn random_spans(seed: u64) -> Vec<SpanFields> {
+    let mut pick = picks(seed);
     let mut history = Vec::new();
     let mut spans = Vec::new();
     for at in 0..24_i64 {
@@ -209,13 +214,7 @@ fn a_move_that_is_not_allowed_leaves_the_turns_where_they_are() {
 /// Spans as most agents send them: a response asks for calls, which get spans, and so on; some lie
 /// within agents, are failures without a text, come late, or twice.
 fn working_spans(seed: u64) -> Vec<SpanFields> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut pick = move |count: u64| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) % count
-    };
+    let mut pick = picks(seed);
     let (mut history, mut spans): (Vec<_>, Vec<SpanFields>) = (Vec::new(), Vec::new());
     let (has_ids, has_history) = (pick(4) > 0, pick(3) > 0);
     let mut now = 10;
