@@ -349,7 +349,8 @@ def test_keys_walk_through_the_list_and_decide(chromium: Any, server: Served) ->
         send(server, looping(task, 6).request())
     with visiting(chromium, server, viewport={"width": 1440, "height": 900}) as visit:
         page = visit.page
-        until(lambda: visit.shows("/?q=key-", "a[data-line]", 3))
+        # By default a gate moves when it is learnt whether its agent still runs.
+        until(lambda: visit.shows("/?q=key-&sort=oldest", "a[data-line]", 3))
         names = page.locator("a[data-line]").all_inner_texts()
         page.keyboard.press("?")
         page.get_by_role("heading", name="Keys").wait_for()
