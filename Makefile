@@ -22,7 +22,7 @@ quick test test-slow test-seeds soak: export POLARS_MAX_THREADS := 1
 # Containers often forbid compiled modules; each test process would then compile all tests anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: check-core check-style check-types toolchain test-core wheels demo site quick coverage test test-slow test-seeds matrix mutants test-deploy test-frameworks record-producers test-collector test-sdk-versions test-sdk-oldest test-sdk-newest check format \
+.PHONY: release-notes check-core check-style check-types toolchain test-core wheels demo site quick coverage test test-slow test-seeds matrix mutants test-deploy test-frameworks record-producers test-collector test-sdk-versions test-sdk-oldest test-sdk-newest check format \
 	docs bench ratios load scale simulation soak examples requirements npm-exporters npm-package azurite bench-page \
 	screenshots clean
 
@@ -164,6 +164,7 @@ $(BIN)/python: | toolchain
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt $(CORE) | toolchain
+	@echo 'Installing into $(VENV), quietly: the core is compiled, which takes minutes.'
 	$(PIP) install $(call or-core,$(DEMO))
 	@touch $@
 
@@ -180,6 +181,7 @@ build/azurite/installed: tests/azurite/package.json
 	@touch $@
 
 $(VENV)/installed-dev: $(BIN)/python pyproject.toml constraints.txt $(CORE) | toolchain
+	@echo 'Installing into $(VENV), quietly: the core is compiled, which takes minutes.'
 	$(PIP) install --upgrade $(PIP_WITH_GROUPS)
 	$(PIP) install $(call or-core,$(DEV))
 	@touch $(VENV)/installed $@
@@ -259,9 +261,14 @@ $(PRODUCERS)/collector/installed: tests/producers/collector/builder.yml
 # in it. Both are then installed and used where neither the checkout nor .venv can be imported from.
 RELEASE := build/release
 VERSION := $(shell sed -n 's/^version = "\([^"]*\)".*/\1/p' pyproject.toml)
-release: $(VENV)/installed-dev build/tools/installed ## build wheel and sdist into dist/ with SBOMs and sums, check and use both
-	@grep --quiet --fixed-strings '## [$(VERSION)]' CHANGELOG.md && test -z "$$(ls changes)" \
-		|| { echo "CHANGELOG.md has no release $(VERSION), or changes/ has more: run $(BIN)/towncrier build." >&2; exit 1; }
+# Before anything is installed.
+release-notes:
+	@grep --quiet --fixed-strings '## [$(VERSION)]' CHANGELOG.md \
+		|| { echo "CHANGELOG.md has no release $(VERSION): run $(BIN)/towncrier build --version $(VERSION)." >&2; exit 1; }
+	@test -z "$$(ls changes)" \
+		|| { echo "changes/ has more than release $(VERSION): set the next version in pyproject.toml, then run $(BIN)/towncrier build --version with it." >&2; exit 1; }
+
+release: release-notes $(VENV)/installed-dev build/tools/installed ## build wheel and sdist into dist/ with SBOMs and sums, check and use both
 	rm -rf dist $(RELEASE)
 	$(BIN)/zizmor --offline --quiet action.yml
 	$(BIN)/python -m build

@@ -17,7 +17,7 @@ from resource import RUSAGE_CHILDREN, getrusage
 from subprocess import PIPE, run
 from tempfile import TemporaryDirectory
 
-from looptrace.collector.coding_agents.hook.programs import HOOK_FOLDER
+from looptrace.collector.coding_agents.hook.programs import HOOK_FILE
 from tests.reliability.serving import Served, served, until
 
 RUNS = 200
@@ -37,7 +37,7 @@ class Hooks:
         self._calls += 1
         call = {"session_id": session, "tool_name": "Bash", "tool_use_id": f"t{self._calls}"}
         given = json.dumps({**call, "tool_input": {"command": "pytest"}, **more}).encode()
-        words = [str(HOOK_FOLDER), "claude-code", event, f"http://{self._server.address}", "open"]
+        words = [str(HOOK_FILE), "claude-code", event, f"http://{self._server.address}", "open"]
         return ms_of(words, given, self._environ)
 
 

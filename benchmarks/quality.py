@@ -32,6 +32,7 @@ from benchmarks.labelled import (
     read_runs,
     score,
 )
+from benchmarks.scatter import Axis, Point, scatter_svg
 from benchmarks.stop_loss import StopLoss, stop_loss_svg, stop_loss_tables, stop_losses
 from looptrace import __version__
 from looptrace.analyzer.detect.findings import Finding
@@ -39,7 +40,6 @@ from looptrace.analyzer.detect.rule_plugins import known_rules
 from looptrace.analyzer.detect.ruleset import DEFAULT, RuleSet
 from looptrace.analyzer.engine import batch
 from looptrace.analyzer.engine.policy import DetectionPolicy
-from looptrace.analyzer.report.scatter import Axis, Point, scatter_svg
 from looptrace.rules.contract import Rule
 
 OURS = "looptrace"

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from benchmarks.labelled import HEALTHY, Detector, Runs
+from benchmarks.scatter import Axis, Point, scatter_svg
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine import batch
 from looptrace.analyzer.engine.policy import DetectionPolicy
-from looptrace.analyzer.report.scatter import Axis, Point, scatter_svg
 from looptrace.analyzer.settings.profiles import PROFILES, rules_of_profile
 from looptrace.analyzer.tuning.certificates import share_max
 from looptrace.rules.contract import ACTIONS, Action

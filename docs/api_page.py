@@ -139,7 +139,8 @@ def _entry(module: str, node: Definition, name: str) -> str:
     fields = [
         f"`{each}`" for item in _fields(node) if not (each := _targets(item)[0]).startswith("_")
     ]
-    listed = [f"Fields: {', '.join(fields)}.", ""] if fields else []
+    is_listed = fields and "TURN_SCHEMA" not in _summary(node)  # Another page lists the columns.
+    listed = [f"Fields: {', '.join(fields)}.", ""] if is_listed else []
     methods = [_member(each) for each in _methods(node) if _summary(each)]
     lines = [*_made(module, node), _summary(node), "", *listed, *methods]
     return "\n".join([f"### {name}", "", *lines, *([""] * bool(methods))])

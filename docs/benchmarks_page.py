@@ -9,10 +9,10 @@ from math import log10
 from pathlib import Path
 from typing import Any
 
+from benchmarks.scatter import Axis, Point, scatter_svg
 from benchmarks.speed.figures import WALL
 from benchmarks.speed.rows import SIZES, SPANS, TASK_TURNS, TRACE_SPANS
 from benchmarks.speed.table import BY_NAME, lines
-from looptrace.analyzer.report.scatter import Axis, Point, scatter_svg
 
 FIGURES = Path(__file__).parent / "benchmarks.json"
 THROUGHPUT, LATENCY = "benchmarks-throughput.svg", "benchmarks-latency.svg"

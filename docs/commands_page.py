@@ -14,8 +14,8 @@ _HEAD = """# Commands
 
 <!-- Made from the commands themselves by `make docs`; edit them in src/looptrace/cli. -->
 
-`looptrace COMMAND --help` explains each option that is named here. Reports go to standard output,
-errors and warnings to standard error.
+`looptrace COMMAND --help` explains each option; all commands that read settings also have
+`--config`. Reports go to standard output, errors and warnings to standard error.
 
 | exit code | means |
 | --- | --- |
@@ -34,6 +34,8 @@ _LOOPTRACE_COMPLETE=fish_source looptrace | source       # fish
 """
 
 
+# The option of every command that reads settings; the head of the page names it.
+_SETTINGS = "settings"
 # What stands for a value of any text or number.
 _FORM = re.compile(r" [A-Z=]+( RANGE)?$")
 _LATER_SENTENCES = re.compile(r"(?<=\.) [A-Z].*$")
@@ -73,7 +75,9 @@ def _section(command: click.Command, context: click.Context) -> str:
 
 def _options(command: click.Command, context: click.Context) -> str:
     """Return the options of a command, each with its values where it has only some."""
-    options = (each for each in command.params if isinstance(each, click.Option))
+    options = (
+        each for each in command.params if isinstance(each, click.Option) and each.name != _SETTINGS
+    )
     records = (each.get_help_record(context) for each in options)
     return ", ".join(f"`{_FORM.sub('', record[0])}`" for record in records if record)
 

@@ -19,7 +19,6 @@ from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]
 from starlette.routing import Route
 
 from looptrace.analyzer.fields.dialect_table import FIELDS, SHIPPED, WRITTEN, Dialect
-from looptrace.analyzer.settings.docs_page import page, rule_tables, schema
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.erasure.erasures_api import routes
 from looptrace.collector.server.access import Access
@@ -27,7 +26,6 @@ from looptrace.collector.server.openapi import document
 from looptrace.collector.server.receiver.receiver_metrics import CLOSED, Instrument, Reason
 from looptrace.collector.server.service import Options, Service
 from looptrace.installation import REVISION, SOURCE, install_command
-from looptrace.rules.docs import ladders, pages
 
 DOCS = Path(__file__).parent
 
@@ -112,10 +110,8 @@ A batch that is too large is lost, because OTLP forbids to send it again: set
 [GenAI events of spans](inputs.md#log-records-of-spans), and ignores others. An event may come
 before its span or after it, also after a restart. For the rules an event waits for an hour at least
 (up to 16 MiB), and the last 16 MiB of spans can still get events; the store has no such limit. A
-span gets at most 8 MiB of events. `looptrace_receiver_events_placeless_total` counts events that
-name no span, `looptrace_detection_events_alone_total` those whose span did not come in time. With
-[several servers](scale.md#several-servers), set `shards.by = "trace"`, or send spans and logs to
-one address, because an event seldom has a session.
+span gets at most 8 MiB of events. With [several servers](scale.md#several-servers), set
+`shards.by = "trace"`, or send spans and logs to one address: an event seldom has a session.
 
 ## Limits
 
@@ -182,7 +178,8 @@ def metrics_page(instruments: list[Instrument]) -> str:
         name = each.name.replace(".", "_") + ("_total" if each.kind == "counter" else "")
         labels = [label for label in each.labels if label != "le"]
         by = f", by {' and '.join(f'`{label}`' for label in labels)}" if labels else ""
-        lines.append(f"- `{name}`{by}: {each.doc}")
+        about = each.doc.replace(f", by {' and '.join(labels)}", "") if labels else each.doc
+        lines.append(f"- `{name}`{by}: {about}")
     return "\n".join([*lines, ""])
 
 
@@ -206,10 +203,10 @@ _EXAMPLES_HEAD = """# Examples
 
 <!-- Made from the scripts in examples/ by `make docs`; edit them there. -->
 
-One small agent for each of the five sources of the requirements, and what looptrace says of it.
+One small agent for each source of the requirements, and what looptrace says of it.
 Each script records its agent with the OpenTelemetry SDK, in the attributes of
-[dialects](dialects.md#fields), and writes OTLP to `build/examples/NAME.json`. Run the commands in
-the project's root, in its environment (`make test` makes one in `.venv`).
+[dialects](dialects.md#fields), and writes OTLP to `build/examples/NAME.json`:
+`.venv/bin/python -m examples.a_failures` in the project's root (`make test` makes `.venv`).
 """
 
 
@@ -246,7 +243,7 @@ def _example(module: ModuleType) -> str:
         output = recorder.told(path)
     return (
         f"## {title.rstrip('.')}\n\n{about} ([script](../examples/{name}.py))\n\n"
-        f"```sh\npython -m examples.{name}\n```\n\n```text\n{output}```\n"
+        f"```text\n{output}```\n"
     )
 
 
@@ -276,7 +273,9 @@ def installing() -> list[Path]:
 
 def stale() -> dict[Path, str]:
     """Return the pages that differ from the code, with the text that they should have."""
-    wanted = {DOCS / "rules" / name: text for name, text in pages(rule_tables()).items()}
+    settings, rules = _import("docs.settings_page"), _import("docs.rule_pages")
+    pages = rules.pages(settings.rule_tables())
+    wanted = {DOCS / "rules" / name: text for name, text in pages.items()}
     wanted[DOCS / "api.md"] = api_page()
     wanted[DOCS / "commands.md"] = _import("docs.commands_page").page()
     wanted[DOCS / "dialects.md"] = dialects_page()
@@ -286,15 +285,15 @@ def stale() -> dict[Path, str]:
     wanted[DOCS / "metrics.md"] = metrics_page(instruments)
     wanted[DOCS / "openapi.json"] = json.dumps(document(routes), indent=2) + "\n"
     gates = DOCS / "gates.md"
-    wanted[gates] = _with_table(gates.read_text(encoding="utf-8"), ladders())
+    wanted[gates] = _with_table(gates.read_text(encoding="utf-8"), rules.ladders())
     wanted[DOCS / "modules.md"] = _import("docs.modules").page()
     wanted |= _benchmarks()
     diagrams = _import("docs.diagrams")
     wanted[DOCS / "pictures/gate_states.svg"] = diagrams.gate_states()
     wanted[DOCS / "pictures/turn_to_webhook.svg"] = diagrams.turn_to_webhook()
     wanted[DOCS / "schema.md"] = _import("docs.schema_page").page()
-    wanted[DOCS / "settings.md"] = page()
-    wanted[DOCS / "looptrace.schema.json"] = schema()
+    wanted[DOCS / "settings.md"] = settings.page()
+    wanted[DOCS / "looptrace.schema.json"] = settings.schema()
     for path in installing():
         text = wanted.get(path) or path.read_text(encoding="utf-8")
         wanted[path] = with_installation(text)

@@ -12,7 +12,8 @@ other forms are parsed by what reads them. A comment before a block says more:
 - `<!-- exits: 1 -->`: these are the exit codes of the commands that fail.
 - `<!-- not run: WHY -->`: it cannot be run here. `<!-- not run below: WHY -->` holds for all
   blocks that follow. A test has their number, which may only fall.
-- `<!-- sh: … -->`, `<!-- python: … -->`: a block that a reader does not see.
+- `<!-- sh: … -->`: commands that a reader does not see; `<!-- setup: NAME -->`: those of a file in
+  docs/setups, for bash or Python.
 
 A server is put into the background where a page starts it, and ports are replaced by free ones.
 """
@@ -48,11 +49,12 @@ from looptrace.analyzer.settings.sections import parsed
 from tests.wheels import build_environment, building, copy_sources
 
 ROOT = Path(__file__).parents[1]
+SETUPS = ROOT / "docs" / "setups"
 LEFT_OUT = "…"
 BLOCK_S = 300.0  # The installation of the tutorial takes longest.
 _MARK = "--- end of the block"
 _PART = re.compile(
-    r"<!-- (?P<word>file|part of|exits|not run|not run below|sh|python):\s(?P<about>.*?)\s-->|"
+    r"<!-- (?P<word>file|part of|exits|not run|not run below|sh|setup):\s(?P<about>.*?)\s-->|"
     r"^(?P<indent> *)(?P<fence>`{3,})(?P<form>\w*)\n(?P<text>.*?)^(?P=indent)(?P=fence)$",
     re.DOTALL | re.MULTILINE,
 )
@@ -130,8 +132,12 @@ def blocks_of(page: str) -> Iterator[Block]:
     below: dict[str, str] = {}
     for part in _PART.finditer(page):
         line = page.count("\n", 0, part.start()) + 1
-        if part["word"] in ("sh", "python"):
-            yield Block(part["word"], part["about"] + "\n", line, 0, 0, {}, is_hidden=True)
+        if part["word"] == "sh":
+            yield Block("sh", part["about"] + "\n", line, 0, 0, {}, is_hidden=True)
+        elif part["word"] == "setup":
+            text = (SETUPS / part["about"]).read_text(encoding="utf-8")
+            form = "sh" if part["about"].endswith(".sh") else "python"
+            yield Block(form, text, line, 0, 0, {}, is_hidden=True)
         elif part["word"] == "not run below":
             below = {"not run": part["about"]}
         elif part["word"]:

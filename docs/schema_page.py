@@ -119,11 +119,11 @@ def _meaning(column: Column) -> str:
 def _shipped() -> Iterator[str]:
     yield """## Queries that ship
 
-`looptrace query NAME --store STORE` answers these; `--param` gives what stands in brackets. The
-header of `queries/NAME.sql` says what each column means.
+`looptrace query` lists them with what each answers, `looptrace query NAME --store STORE` runs one
+(`--param` gives what stands in brackets), and the header of `queries/NAME.sql` names its columns:
 """
+    shipped = []
     for name in queries.names():
-        query = queries.load(name)
-        parameters = ", ".join(f"`{each.name}`" for each in query.parameters)
-        yield f"- `{name}`{parameters and f' ({parameters})'}: {query.purpose}"
-    yield ""
+        parameters = ", ".join(f"`{each.name}`" for each in queries.load(name).parameters)
+        shipped.append(f"`{name}`{parameters and f' ({parameters})'}")
+    yield f"{', '.join(shipped)}.\n"

@@ -38,7 +38,7 @@ END = "<!-- End of the written part. -->"
 KEYS_READ = {key for name in FIELDS for key in SHIPPED.keys_of(name)}
 READ = {key.partition("#")[0] for key in KEYS_READ}
 READ |= SHIPPED.markers | {"tool.parameters"}
-READ_PREFIXES = tuple(key[:-1] for key in KEYS_READ if key.endswith(".*"))
+READ_PREFIXES = tuple(key.rstrip("*") for key in KEYS_READ if key.endswith("*"))
 TRACEBACK = {"exception.stacktrace", "exception.escaped"}  # Nothing is read from them.
 
 Verdict: TypeAlias = Literal["loop", "silent", "unknown"]
@@ -195,8 +195,8 @@ def _said(attributes: dict[str, Any], events: list[dict[str, Any]]) -> dict[str,
 def _shows(attributes: Mapping[str, object], key: str) -> bool:
     """Return whether attributes have a key that is written as in the table of dialects."""
     holder, _, part = key.partition("#")
-    if key.endswith(".*"):
-        return any(name.startswith(key[:-1]) for name in attributes)
+    if key.endswith((".*", ".**")):
+        return any(name.startswith(key.rstrip("*")) for name in attributes)
     text = str(attributes.get(holder, ""))
     paths = [re.split("[.!=*]+", path) for path in part.split("|")]
     return holder in attributes and any(all(word in text for word in words) for words in paths)

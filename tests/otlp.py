@@ -50,6 +50,26 @@ def key_values(attributes: Attributes) -> list[dict[str, Any]]:
     return [{"key": key, "value": any_value(value)} for key, value in attributes.items()]
 
 
+def tool_call(
+    name: str,
+    arguments: str | None = None,
+    *,
+    result: str | None = None,
+    error: str | None = None,
+    call_id: str | None = None,
+) -> dict[str, Any]:
+    """Return the attributes of a call of a tool; what is not given is not recorded."""
+    known = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": name,
+        "gen_ai.tool.call.id": call_id,
+        "gen_ai.tool.call.arguments": arguments,
+        "gen_ai.tool.call.result": result,
+        "error.type": error,
+    }
+    return {key: value for key, value in known.items() if value is not None}
+
+
 def exception(kind: str, message: str) -> Event:
     """Return the event that the SDK's `record_exception` writes."""
     return "exception", {"exception.type": kind, "exception.message": message}

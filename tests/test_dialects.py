@@ -27,7 +27,7 @@ from looptrace.analyzer.normalize.trace_buffer import TraceBuffer
 from looptrace.analyzer.schema.distinct_spans import whole_spans
 from looptrace.analyzer.schema.spans import span_rows
 from looptrace.collector.files.reader import read_spans
-from tests.collector.store.test_writer import spans_of
+from tests.collector.store.stored import spans_of
 from tests.framework_table import DIALECTS
 from tests.otlp import Trace
 

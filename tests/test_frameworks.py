@@ -178,7 +178,10 @@ NOT_SHOWN = OF_PLATFORMS | (
     USAGE_OF_AN_API
     | USERS_AND_TIERS
     | {
+        "exception.message",  # of events of an older BeeAI, each a span
+        "exception.type",
         "gen_ai.conversation.compacted",
+        "honeyhive_user_id",
         "langfuse.session.id",
         "looptrace.payer",  # of a baggage entry, as tests of budgets write it
         "looptrace.phase.start_ns",  # of spans that were forwarded
@@ -188,6 +191,8 @@ NOT_SHOWN = OF_PLATFORMS | (
         "looptrace.progress.files_created",
         "looptrace.task.parent_id",
         "looptrace.usage.differing_tokens",  # of logs, whose readers compare sums
+        "tool_input",  # of Wave, and of Qwen Code before it had the conventions' names
+        "tool_result",
     }
 )
 

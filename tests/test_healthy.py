@@ -24,7 +24,7 @@ from looptrace.rules.contract import Evaluation, Rule, repeats
 from looptrace.rules.turns import Lane
 from looptrace.rules.vocabulary import NS_PER_S, in_a_row
 from tests.drivers import batch, live
-from tests.otlp import Trace
+from tests.otlp import Trace, tool_call
 
 Fault = Rule | Callable[[pl.DataFrame], pl.DataFrame]
 
@@ -189,12 +189,8 @@ def polling(path: Path, said: str) -> pl.DataFrame:
     """Ask for the status of a build nine times, in a phase that is declared for it."""
     trace = Trace("session-1")
     for number in range(9):
-        attributes = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": "build_status",
-            "gen_ai.tool.call.arguments": '{"id": 7}',
-            "gen_ai.tool.call.result": said.format(number),
-            "looptrace.phase": "waiting",
+        attributes = tool_call("build_status", '{"id": 7}', result=said.format(number)) | {
+            "looptrace.phase": "waiting"
         }
         trace.span("execute_tool build_status", attributes=attributes)
     path.write_text(trace.lines())

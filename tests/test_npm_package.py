@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import looptrace
-from tests.otlp import Trace
+from tests.otlp import Trace, tool_call
 from tests.paths import ROOT
 from tests.reliability.serving import OK, Served, served, until
 
@@ -161,12 +161,7 @@ def test_what_a_session_is_told(package: Path, tmp_path: Path) -> None:
         for _ in range(times):
             trace.span(
                 "execute_tool run",
-                attributes={
-                    "gen_ai.operation.name": "execute_tool",
-                    "gen_ai.tool.name": "run",
-                    "gen_ai.tool.call.arguments": "{}",
-                    "gen_ai.tool.call.result": "same",
-                },
+                attributes=tool_call("run", "{}", result="same"),
             )
         assert server.send(trace.request()) == OK
 

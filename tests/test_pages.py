@@ -10,10 +10,10 @@ import pytest
 
 from docs.generate import installing
 from docs.page_runs import PageError, blocks_of, current, merged, pages
+from docs.rule_pages import ladders
 from looptrace.installation import SOURCE
 from looptrace.rules.calls.repeated_failure import RepeatedFailure
 from looptrace.rules.contract import Rung
-from looptrace.rules.docs import ladders
 from tests.paths import ROOT
 
 PAGES = [str(path.relative_to(ROOT)) for path in pages()]
@@ -24,7 +24,6 @@ NOT_RUN = {
     "docs/architecture.md": 1,
     "docs/benchmarks.md": 1,
     "docs/coding_agents.md": 3,
-    "docs/frameworks_live.md": 1,
     "docs/inputs.md": 1,
     "docs/quality.md": 1,
     "docs/releases.md": 1,

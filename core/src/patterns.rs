@@ -1,6 +1,7 @@
 //! Patterns that are found fast in any text, and forms of which a text has any or none.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use regex::{Captures, Regex, bytes};
@@ -39,7 +40,7 @@ pub fn replaced<'a>(text: Cow<'a, str>, pattern: &Regex, name: &str) -> Cow<'a, 
 pub struct Pattern {
     text: String,
     whole: OnceLock<Regex>,
-    ascii: OnceLock<Option<bytes::Regex>>,
+    ascii: OnceLock<bytes::Regex>,
     borderless: OnceLock<Regex>,
 }
 
@@ -64,12 +65,19 @@ impl Pattern {
     /// Whether a text has it.
     #[must_use]
     pub fn is_match(&self, text: &str) -> bool {
-        if text.is_ascii()
-            && let Some(ascii) = self.ascii()
-        {
-            return ascii.is_match(text.as_bytes());
+        if text.is_ascii() {
+            return self.ascii().is_match(text.as_bytes());
         }
         self.may_match(text) && self.whole().is_match(text)
+    }
+
+    /// The place of the first match from a place on.
+    #[must_use]
+    pub fn find_at(&self, text: &str, at: usize) -> Option<Range<usize>> {
+        if text.is_ascii() {
+            return Some(self.ascii().find_at(text.as_bytes(), at)?.range());
+        }
+        Some(self.whole().find_at(text, at)?.range())
     }
 
     /// The groups of the first match.
@@ -106,10 +114,15 @@ impl Pattern {
         self.whole.get_or_init(|| pattern(&self.text))
     }
 
-    // None where the pattern names signs beyond ASCII.
-    fn ascii(&self) -> Option<&bytes::Regex> {
-        let make = || bytes::Regex::new(&format!("(?-u){}", self.text)).ok();
-        self.ascii.get_or_init(make).as_ref()
+    // No sign beyond ASCII is in such a text, and neither is this byte, which may stand wherever a
+    // sign does.
+    fn ascii(&self) -> &bytes::Regex {
+        let make = || {
+            let parts: Vec<&str> = self.text.split(|sign: char| !sign.is_ascii()).collect();
+            bytes::Regex::new(&format!("(?-u){}", parts.join(r"\xFF")))
+                .unwrap_or_else(|error| panic!("{}: {error}", self.text))
+        };
+        self.ascii.get_or_init(make)
     }
 
     fn may_match(&self, text: &str) -> bool {
@@ -195,10 +208,25 @@ mod tests {
         ] {
             assert_eq!(border.is_match(text), expected, "{text}");
             assert_eq!(border.first_group(text).is_some(), expected, "{text}");
+            assert_eq!(border.find_at(text, 0).is_some(), expected, "{text}");
             let kept = border.replace_all(text, |found| found[1].to_owned());
             assert_eq!(kept != text, expected, "{text}");
         }
         assert!(Pattern::new("[|│]".to_owned()).is_match("|"));
+    }
+
+    #[test]
+    fn signs_beyond_ascii_are_in_no_text_of_ascii() {
+        let other = Pattern::new(r"(?i)^(?:läuft|[:：]\b[^ü]x?[ä-ü]{0,2})$".to_owned());
+        for (text, expected) in [
+            ("LÄUFT", true),
+            ("luft", false),
+            (":ax", true),
+            ("：aä", true),
+            (":ü", false),
+        ] {
+            assert_eq!(other.is_match(text), expected, "{text}");
+        }
     }
 
     #[test]

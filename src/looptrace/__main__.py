@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import sys
 from io import TextIOWrapper
 
@@ -20,6 +21,9 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     atexit.register(_spare_last_search)
+    gc.disable()  # until the command is imported: what imports make stays
+    # NumPy would start a thread for each core, and nothing here multiplies large matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         # Only here, because the base installation lacks its packages.
         from looptrace.cli.main import run  # noqa: PLC0415
@@ -43,7 +47,9 @@ def _spare_last_search() -> None:
 
     The process frees its memory anyway. DuckDB's binding would say that its types were leaked.
     """
-    if "_duckdb" not in sys.modules:
+    if "_duckdb" in sys.modules:
+        gc.unfreeze()
+    else:
         gc.freeze()
 
 

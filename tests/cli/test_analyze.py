@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from looptrace.cli.main import main
-from tests.otlp import Trace
+from tests.otlp import Trace, tool_call
 from tests.paths import ROOT
 from tests.plugins import install_judges
 from tests.schemas import conflicts
@@ -35,12 +35,7 @@ def run(*arguments: str, stdin: bytes | None = None) -> Result:
 def calls(result: str, count: int) -> Trace:
     """Make a trace of equal calls."""
     trace = Trace("session")
-    call: dict[str, Any] = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": "dig",
-        "gen_ai.tool.call.arguments": '{"at": "garden"}',
-        "gen_ai.tool.call.result": result,
-    }
+    call: dict[str, Any] = tool_call("dig", '{"at": "garden"}', result=result)
     for _ in range(count):
         trace.span("execute_tool dig", None, call)
     return trace

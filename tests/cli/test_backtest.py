@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from looptrace.analyzer.text.session_names import bounded_name
 from looptrace.cli.main import main
 from looptrace.rules.contract import ACTIONS
-from tests.analyzer.report.test_report import HOSTILE
-from tests.otlp import Trace
+from tests.analyzer.report.contents import HOSTILE
+from tests.otlp import Trace, tool_call
 from tests.paths import ROOT
 
 TRACES = ROOT / "examples" / "traces"
@@ -51,12 +51,7 @@ def turns_of_gates(report: Any) -> list[tuple[int | None, ...]]:
 def looping(task: str, error: str = "no file") -> Trace:
     """Make a trace of six calls that fail alike."""
     trace = Trace("session")
-    call: dict[str, Any] = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": "read",
-        "gen_ai.tool.call.arguments": "{}",
-        "looptrace.task.id": task,
-    }
+    call: dict[str, Any] = tool_call("read", "{}") | {"looptrace.task.id": task}
     for _ in range(6):
         trace.span("execute_tool read", None, call, status="error", message=error)
     return trace
@@ -233,11 +228,8 @@ def test_a_reason_obeys_no_trace(tmp_path: Path) -> None:
     """The names of phases stand in reasons as they were declared."""
     trace = Trace("session")
     for number in range(12):
-        call: dict[str, Any] = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": "work",
-            "gen_ai.tool.call.arguments": f'{{"step": {number}}}',
-            "looptrace.phase": ("\x1b[31mred\u202e", "test")[number % 2],
+        call: dict[str, Any] = tool_call("work", f'{{"step": {number}}}') | {
+            "looptrace.phase": ("\x1b[31mred\u202e", "test")[number % 2]
         }
         trace.span("execute_tool work", None, call, status="ok")
     path = tmp_path / "phases.jsonl"

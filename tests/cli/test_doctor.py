@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from looptrace.cli.main import main
 from looptrace.collector.store import writer
 from looptrace.rules.registry import RULES
-from tests.collector.store.test_writer import looping, spans_of
+from tests.collector.store.stored import looping, spans_of
 
 
 def run(*arguments: str) -> Result:

@@ -13,7 +13,7 @@ from looptrace.cli.main import main
 from looptrace.collector.server.access import Access
 from looptrace.collector.store import writer
 from looptrace.collector.store.locks import StoreError
-from tests.collector.store.test_writer import call, looping, spans_of
+from tests.collector.store.stored import call, looping, spans_of
 from tests.otlp import Trace
 from tests.reliability.test_access import guarded
 

@@ -13,7 +13,7 @@ import pytest
 from looptrace.analyzer.settings.sections import load
 from looptrace.collector.store import writer
 from tests.cli.test_gates import run
-from tests.collector.store.test_writer import looping, spans_of
+from tests.collector.store.stored import looping, spans_of
 from tests.paths import ROOT
 from tests.reliability.serving import looping as served_looping
 from tests.reliability.serving import served, until

@@ -22,7 +22,7 @@ import pytest
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.store import reader, writer
 from looptrace.installation import how_to_install
-from tests.otlp import Trace
+from tests.otlp import Trace, tool_call
 from tests.paths import ROOT
 
 SPACES = ("--user", "--map-root-user", "--net", "--pid", "--mount")
@@ -139,12 +139,7 @@ def write_session(name: str, steps: int) -> str:
         argument = {"path": "a.py" if step % 3 else f"{name}-{step}.py"}
         trace.span(
             "execute_tool read",
-            attributes={
-                "gen_ai.operation.name": "execute_tool",
-                "gen_ai.tool.name": "read",
-                "gen_ai.tool.call.arguments": json.dumps(argument),
-                "gen_ai.tool.call.result": f"line {step // 9}",
-            },
+            attributes=tool_call("read", json.dumps(argument), result=f"line {step // 9}"),
             status="error" if step % 7 == 6 else "ok",
             message="connection refused",
         )

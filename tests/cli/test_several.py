@@ -18,7 +18,7 @@ from looptrace.cli.main import main
 from looptrace.cli.shared.gate_sources import GatesOfSeveral, GatesOnDisk, source_of
 from looptrace.collector.store import writer
 from looptrace.errors import UnavailableError
-from tests.collector.store.test_writer import looping, spans_of
+from tests.collector.store.stored import looping, spans_of
 
 SESSIONS = ("s1", "s2", "s3", "s4")
 

@@ -16,7 +16,7 @@ from looptrace.analyzer.text.task_lookup import NoTaskError
 from looptrace.cli.main import main
 from looptrace.collector.mcp_server import _Tools
 from looptrace.collector.store import writer
-from tests.collector.store.test_writer import call, spans_of
+from tests.collector.store.stored import call, spans_of
 from tests.otlp import Trace
 
 ONCE, TWICE, NONE = "night", "desk", "nigth"

@@ -13,15 +13,10 @@ from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.understanding import NOTHING_SEEN
 from looptrace.analyzer.report.verdict import understood_lines, warning_text
 from tests.cli.test_analyze import LOOPING, run
-from tests.collector.store.test_writer import spans_of
-from tests.otlp import Trace
+from tests.collector.store.stored import spans_of
+from tests.otlp import Trace, tool_call
 
-TOOL = {
-    "gen_ai.operation.name": "execute_tool",
-    "gen_ai.tool.name": "dig",
-    "gen_ai.tool.call.arguments": '{"at": "garden"}',
-    "gen_ai.tool.call.result": "stones",
-}
+TOOL = tool_call("dig", '{"at": "garden"}', result="stones")
 OWN = {"acme.tool": "dig", "acme.args": "garden"}
 
 

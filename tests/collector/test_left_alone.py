@@ -17,6 +17,7 @@ from looptrace.collector.otlp.sdk_spans import sdk_spans
 from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.store import writer
 from looptrace.collector.store.layout import GATES_FILE
+from tests.otlp import tool_call
 
 SHADOW = 0.5
 NAMES = [f"talk {number}" for number in range(8)]
@@ -30,12 +31,7 @@ def run(provider: TracerProvider) -> None:
         about = {"gen_ai.conversation.id": name, "gen_ai.operation.name": "invoke_agent"}
         with tracer.start_as_current_span("agent", attributes=about):
             for _ in range(3):
-                call = {
-                    "gen_ai.operation.name": "execute_tool",
-                    "gen_ai.tool.name": "run",
-                    "gen_ai.tool.call.arguments": "{}",
-                    "gen_ai.tool.call.result": "same",
-                }
+                call = tool_call("run", "{}", result="same")
                 tracer.start_span("execute_tool run", attributes=call).end()
 
 

@@ -10,6 +10,7 @@ from opentelemetry.trace import Tracer
 
 from looptrace.collector import GateOpenError, LoopSpanProcessor
 from looptrace.middleware.advisor import Advisor
+from tests.otlp import tool_call
 
 TASK = "ticket-42"
 
@@ -27,13 +28,7 @@ def call_of(processor: LoopSpanProcessor) -> Callable[[], None]:
     tracer: Tracer = provider.get_tracer("tests")
 
     def call() -> None:
-        attributes = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": "run",
-            "gen_ai.tool.call.arguments": "{}",
-            "gen_ai.tool.call.result": "same",
-            "gen_ai.conversation.id": TASK,
-        }
+        attributes = tool_call("run", "{}", result="same") | {"gen_ai.conversation.id": TASK}
         tracer.start_span("execute_tool run", attributes=attributes).end()
         assert processor.force_flush()
 

@@ -611,7 +611,7 @@ def test_the_list_names_every_query_with_purpose_and_parameters() -> None:
         (["turns_of_task"], ["--param task="]),
         (["turns_of_task", "--param", "tsk=1"], ["no parameter 'tsk'", "Did you mean task?"]),
         (["turns_of_task", "--param", "task"], ["KEY=VALUE"]),
-        (["recurring_failures", "--param", "task=1"], ["no parameter 'task'", "There is none."]),
+        (["recurring_failures", "--param", "task=1"], ["no parameter 'task'", "Known: none."]),
         (["--sql", "SELECT 1", "--param", "task=1"], ["no parameter 'task'"]),
         (["recurring_failures", "--sql", "SELECT 1"], ["either NAME or --sql"]),
     ],

@@ -29,7 +29,7 @@ from looptrace.collector.server.archiver import Archiver
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.store import reader
-from tests.otlp import Trace
+from tests.otlp import Trace, tool_call
 from tests.paths import ROOT
 from tests.reliability.forked import Forked
 
@@ -91,6 +91,10 @@ class Served:
         assert found, name
         return float(found[1])
 
+    def has_stored(self) -> bool:
+        """Return whether its log is empty; a request for tasks makes it store at once."""
+        return self.ask("GET", "/v1/tasks")[0] == OK and self.number("looptrace_log_spans") == 0
+
     @property
     def cpu_s(self) -> float:
         """The processor time that it took so far, in seconds."""
@@ -150,13 +154,12 @@ def looping(
     for _ in range(calls):
         trace.span(
             "execute_tool run_tests",
-            attributes={
-                "gen_ai.operation.name": "execute_tool",
-                "gen_ai.tool.name": "run_tests",
-                "gen_ai.tool.call.arguments": '{"path": "tests/test_cart.py"}',
-                "gen_ai.tool.call.result": "Error: 1 failed",
-                "error.type": "TestError",
-            },
+            attributes=tool_call(
+                "run_tests",
+                '{"path": "tests/test_cart.py"}',
+                result="Error: 1 failed",
+                error="TestError",
+            ),
             status="error",
         )
     return trace
@@ -166,7 +169,7 @@ def stored(store_dir: Path) -> pl.DataFrame:
     """Return the ids of all spans of a store without a server; the log is ingested first."""
     with served(store_dir) as server:
         until(lambda: server.ask("GET", "/readyz")[0] == OK)
-        until(lambda: server.number("looptrace_log_spans") == 0)
+        until(server.has_stored)
     ids = [spans.select("trace_id", "span_id") for spans in reader.read_spans(store_dir)]
     return pl.concat(ids) if ids else pl.DataFrame(schema={"trace_id": str, "span_id": str})
 

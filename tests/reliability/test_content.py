@@ -33,7 +33,7 @@ from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import open_gates
 from looptrace.collector.store.writer import ingest
-from tests.otlp import Event, Trace, Value, decoded_rows
+from tests.otlp import Event, Trace, Value, decoded_rows, tool_call
 from tests.reliability.serving import OK, looping, served, until
 from tests.reliability.test_webhook_network import serving
 
@@ -493,12 +493,7 @@ def test_findings_are_the_same(path: Path, content: Any) -> None:
 def _tool(trace: Trace, arguments: Value, result: str, error: str = "") -> None:
     trace.span(
         "run",
-        attributes={
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": "run",
-            "gen_ai.tool.call.arguments": json.dumps(arguments),
-            "gen_ai.tool.call.result": result,
-        },
+        attributes=tool_call("run", json.dumps(arguments), result=result),
         status="error" if error else None,
         message=error,
     )
@@ -605,12 +600,7 @@ def one_call(arguments: str, result: str) -> pl.DataFrame:
     trace = Trace()
     trace.span(
         "run",
-        attributes={
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": "run",
-            "gen_ai.tool.call.arguments": json.dumps({"code": arguments}),
-            "gen_ai.tool.call.result": result,
-        },
+        attributes=tool_call("run", json.dumps({"code": arguments}), result=result),
     )
     return _read(trace)
 

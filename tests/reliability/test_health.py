@@ -31,7 +31,7 @@ def with_a_gate(store_dir: Path) -> None:
         trace = looping("s1", 6, at=datetime.now(UTC).isoformat())
         assert server.send(trace.request()) == OK
         until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
-        until(lambda: server.number("looptrace_log_spans") == 0)
+        until(server.has_stored)
 
 
 @pytest.mark.parametrize("table", ["turns", "spans"])
@@ -66,7 +66,7 @@ def test_a_file_that_is_damaged_while_a_server_runs_is_set_aside(tmp_path: Path,
             trace = looping(session, 6, at=datetime.now(UTC).isoformat())
             assert server.send(trace.request()) == OK
             until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
-        until(lambda: server.number("looptrace_log_spans") == 0)
+        until(server.has_stored)
         next(tmp_path.glob("turns/day=2*/*/data.parquet")).write_bytes(b"PAR1" + bytes(1_000))
         assert status(server, path) == UNAVAILABLE
         until(lambda: status(server, path) == OK)

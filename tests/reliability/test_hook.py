@@ -10,8 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +23,12 @@ from examples.make_sessions import SESSIONS
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.coding_agents.claude_code import ClaudeCodeLog
 from looptrace.collector.coding_agents.hook.doing import span_of
-from looptrace.collector.coding_agents.hook.programs import HOOK_FOLDER
+from looptrace.collector.coding_agents.hook.programs import HOOK_FILE
 from tests.reliability.serving import OK, Served, served, until
 
 PROGRAMS = ["claude-code", "codex", "gemini-cli", "opencode"]
 # A second, on a crowded machine.
-MOMENT_S = 8.0
+MOMENT_S = 30.0
 FAILED = "Exit code 1\n1 failed in 0.12s"
 WARNS = "".join(
     f"[rules.{rule}]\nladder = [{{ attempts = 3, action = 'warn' }}]\n"
@@ -65,7 +67,7 @@ class Session:
 
     def run(self, event: str, given: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
         """Run the hook."""
-        words = [*options, "-I", "-S", str(HOOK_FOLDER), self.program, event]
+        words = [*options, "-I", "-S", str(HOOK_FILE), self.program, event]
         return subprocess.run(
             [sys.executable, *words, self.server, self.fails],
             input=given,
@@ -205,31 +207,35 @@ def test_without_a_server_calls_are_made_or_not_as_set(program: str, tmp_path: P
     assert "no tool is called" in session.ask("prompt", prompt="Go.")["systemMessage"]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"",
-        b"SSH-2\n",
-        b"\xff" * 5_000,
-        b"HTTP/1.1 500 No\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n:",
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n-1\r\n",
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\ndata: {}\n\r\n9\r\nabc",
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nc\r\ndata: []\n\n:\n\r\n0\r\n\r\n",
-    ],
-    ids=range(9),
-)
-@pytest.mark.parametrize("drips", [False, True])
-def test_a_server_that_hangs_or_is_none_costs_a_moment(
-    answer: bytes, drips: bool, tmp_path: Path
-) -> None:
-    """P10: a call waits a second, however little a server sends at a time."""
-    with hanging(answer, drips=drips) as port:
-        session = Session("claude-code", f"http://127.0.0.1:{port}", tmp_path, "closed")
-        began_s = time.monotonic()
-        assert "does not say whether" in json.dumps(session.before())
-    assert time.monotonic() - began_s < MOMENT_S
+ANSWERS = [
+    b"",
+    b"SSH-2\n",
+    b"\xff" * 5_000,
+    b"HTTP/1.1 500 No\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n:",
+    b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n-1\r\n",
+    b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\ndata: {}\n\r\n9\r\nabc",
+    b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nc\r\ndata: []\n\n:\n\r\n0\r\n\r\n",
+]
+
+
+def test_a_server_that_hangs_or_is_none_costs_a_moment(tmp_path: Path) -> None:
+    """P10: a call waits a second, however little a server sends at a time; all wait at once."""
+
+    def asked(case: tuple[bytes, bool]) -> tuple[str, float]:
+        answer, drips = case
+        with hanging(answer, drips=drips) as port:
+            cache = tmp_path / str(port)
+            session = Session("claude-code", f"http://127.0.0.1:{port}", cache, "closed")
+            began_s = time.monotonic()
+            return json.dumps(session.before()), time.monotonic() - began_s
+
+    cases = list(product(ANSWERS, (False, True)))
+    with ThreadPoolExecutor(len(cases)) as pool:
+        for case, (said, took_s) in zip(cases, pool.map(asked, cases), strict=True):
+            assert "does not say whether" in said, case
+            assert took_s < MOMENT_S, case
 
 
 def test_a_server_with_tokens_is_asked_with_one(tmp_path: Path) -> None:

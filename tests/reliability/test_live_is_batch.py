@@ -89,12 +89,10 @@ def test_a_server_says_of_every_trace_what_batch_says(
     whole = detect(turns_of(pl.DataFrame(rows, spans.schema, orient="row"))[0])
     assert whole.events
     store = tmp_path / "store"
-    settings = tmp_path / "looptrace.toml"
-    settings.write_text("[server]\nstore_every_s = 1\n", encoding="utf-8")
-    with served(store, "--content", "full", "--config", str(settings)) as server:
+    with served(store, "--content", "full") as server:
         assert {server.send(request) for request in sent} == {OK}
         until(lambda: server.number("looptrace_detection_spans_total") >= spans.height)
-        until(lambda: server.number("looptrace_log_spans") == 0)
+        until(server.has_stored)
     # Batch knows the names from the start.
     told = [event for event in events_of(store) if event[1] != "gate_renamed"]
     assert told == sorted((event.id, event.type) for event in whole.events)

@@ -19,7 +19,7 @@ from looptrace.collector.store import reader
 from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.writer import writing
-from tests.collector.store.test_writer import late_ties
+from tests.collector.store.stored import late_ties
 from tests.reliability.power import ACKNOWLEDGED, Call, Disk, calls_of
 
 # The number of losses of power to try, at random moments; 0 means every moment.

@@ -14,9 +14,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from looptrace.collector.store import writer
 from tests.collector.store.earlier_stores import ARCHIVE
+from tests.collector.store.stored import looping as looping_spans
+from tests.collector.store.stored import spans_of
 from tests.collector.store.test_read_only import mounted
-from tests.collector.store.test_writer import looping as looping_spans
-from tests.collector.store.test_writer import spans_of
 from tests.reliability.serving import DEADLINE_S, OK, SERVE, Served, looping, served, until
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"

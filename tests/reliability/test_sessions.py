@@ -20,7 +20,7 @@ from looptrace.collector.files.reader import read_spans
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.server.streams.asked_tasks import asked_of, tasks_of
 from looptrace.collector.store import reader, writer
-from tests.collector.store.test_writer import call, looping, spans_of
+from tests.collector.store.stored import call, looping, spans_of
 from tests.otlp import Trace
 from tests.reliability.serving import OK, Served, served, until
 from tests.reliability.serving import looping as failing

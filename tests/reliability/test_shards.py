@@ -25,7 +25,7 @@ from looptrace.collector.otlp.json import decode_request
 from looptrace.collector.otlp.span_rows import DecodingBounds
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.store import reader
-from tests.otlp import Trace, decoded_rows
+from tests.otlp import Trace, decoded_rows, tool_call
 from tests.reliability.serving import OK
 from tests.reliability.sharding import (
     SERVERS,
@@ -64,13 +64,12 @@ def traces() -> list[tuple[int, Trace]]:
             path = "a.py" if number % 3 else f"{part}-{step}.py"
             trace.span(
                 "execute_tool read",
-                attributes={
-                    "gen_ai.operation.name": "execute_tool",
-                    "gen_ai.tool.name": "read",
-                    "gen_ai.tool.call.arguments": json.dumps({"path": path}),
-                    "gen_ai.tool.call.result": f"Error: no {path}",
-                    "error.type": "FileNotFoundError",
-                },
+                attributes=tool_call(
+                    "read",
+                    json.dumps({"path": path}),
+                    result=f"Error: no {path}",
+                    error="FileNotFoundError",
+                ),
                 status="error",
             )
         made.append((number, trace))

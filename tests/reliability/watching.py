@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace import Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from looptrace.collector import LoopSpanProcessor
-from tests.otlp import NANOSECONDS
+from tests.otlp import NANOSECONDS, tool_call
 from tests.reliability.serving import OK, Served, served, until
 from tests.reliability.test_webhook_network import Server as Receiver
 from tests.reliability.test_webhook_network import serving
@@ -29,13 +29,9 @@ ROOT = {
     "gen_ai.agent.name": "fixer",
     "gen_ai.conversation.id": "conv",
 }
-CALL = {
-    "gen_ai.operation.name": "execute_tool",
-    "gen_ai.tool.name": "run_tests",
-    "gen_ai.tool.call.arguments": '{"path": "tests/test_cart.py"}',
-    "gen_ai.tool.call.result": "Error: 1 failed",
-    "error.type": "TestError",
-}
+CALL = tool_call(
+    "run_tests", '{"path": "tests/test_cart.py"}', result="Error: 1 failed", error="TestError"
+)
 HOOK = """
 [[webhooks]]
 name = "{form}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,12 +113,6 @@ def judge(cases: Sequence[Case]) -> dict[str, Verdicts]:
     }
 
 
-@cache
-def verdicts_of(rule: str, settings: tuple[tuple[str, int], ...]) -> dict[str, Verdicts]:
-    """Judge all cases of a rule with these settings, once for all their tests."""
-    return judge([c for c in ALL if c.rule == rule and tuple(c.settings.items()) == settings])
-
-
 def check(case: Case, verdicts: Verdicts) -> None:
     """Hold the verdicts on a case against the written one.
 
@@ -133,10 +126,18 @@ def check(case: Case, verdicts: Verdicts) -> None:
     assert verdicts.batch == verdicts.in_ticks, f"{case.where}: {case.name}, in ticks"
 
 
-@pytest.mark.parametrize("case", ALL, ids=[f"{case.where} {case.name}" for case in ALL])
-def test_case(case: Case) -> None:
-    """A rule gives the written verdict in batch, turn by turn, and in any ticks."""
-    check(case, verdicts_of(case.rule, tuple(case.settings.items()))[case.where])
+def judged_alike(case: Case) -> str:
+    """Return the rule of a case and its settings."""
+    return " ".join([case.rule, *(f"{name}={value}" for name, value in case.settings.items())])
+
+
+@pytest.mark.parametrize("alike", sorted({judged_alike(case) for case in ALL}))
+def test_cases(alike: str) -> None:
+    """A rule gives the written verdicts in batch, turn by turn, and in any ticks."""
+    cases = [case for case in ALL if judged_alike(case) == alike]
+    verdicts = judge(cases)
+    for case in cases:
+        check(case, verdicts[case.where])
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from functools import cache
 from typing import Any
 
 import pytest
@@ -15,36 +14,21 @@ from looptrace.rules.calls.persistent_failure import PersistentFailure
 from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.calls.repeated_failure import RepeatedFailure
 from looptrace.rules.calls.stutter import Stutter
-from looptrace.rules.contract import ACTIONS, Evaluation, Rule, SettingError
+from looptrace.rules.contract import ACTIONS, Evaluation, Rule, Rung, SettingError
 from looptrace.rules.docs import examples, summary
 from looptrace.rules.registry import RULES
 from looptrace.rules.turns import Lane
 from tests.drivers import batch
 from tests.rules.models import ready
 
-LOOPING = [(rule, text) for rule in RULES for text in examples(rule, "Looping")]
-NOT_LOOPING = [(rule, text) for rule in RULES for text in examples(rule, "Not looping")]
 
-
-@cache
-def counts(rule: type[Rule]) -> Counter[str]:
-    """Judge all examples of a rule side by side, each a task; return the findings of each text."""
-    texts = [text for other, text in (*LOOPING, *NOT_LOOPING) if other is rule]
-    return Counter(
-        finding.task for finding in batch(tasks_in({t: t for t in texts}), [ready(rule)])
-    )
-
-
-@pytest.mark.parametrize(("rule", "text"), LOOPING)
-def test_example_loops(rule: type[Rule], text: str) -> None:
-    """What a rule's page calls a loop is found, and as one finding."""
-    assert counts(rule)[text] == 1
-
-
-@pytest.mark.parametrize(("rule", "text"), NOT_LOOPING)
-def test_example_does_not_loop(rule: type[Rule], text: str) -> None:
-    """What a rule's page calls no loop is left alone."""
-    assert counts(rule)[text] == 0
+@pytest.mark.parametrize("rule", RULES)
+def test_examples_are_what_their_page_calls_them(rule: type[Rule]) -> None:
+    """What a rule's page calls a loop is found, and as one finding; all else is left alone."""
+    looping, others = examples(rule, "Looping"), examples(rule, "Not looping")
+    found = batch(tasks_in({text: text for text in (*looping, *others)}), [ready(rule)])
+    assert Counter(finding.task for finding in found) == Counter(looping)
+    assert not {*looping} & {*others}
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -89,6 +73,26 @@ def test_a_window_holds_every_rung(rule: type[Rule], settings: dict[str, int], w
     """A gate that no count reaches would never open, without any error."""
     with pytest.raises(SettingError, match=why):
         rule(**settings)
+
+
+@pytest.mark.parametrize(
+    ("ladder", "why"),
+    [
+        ((), "has 0 rungs; it must have 1 to 8"),
+        (tuple(Rung(n, "warn") for n in range(1, 10)), "has 9 rungs"),
+        ((Rung(3, "stop"),), "has the action 'stop'; the actions are: "),  # type: ignore[arg-type]
+        ((Rung(0, "warn"),), "has a rung at 0 attempts; it must be between 1 and 1000"),
+        ((Rung(1_001, "warn"),), "has a rung at 1001 attempts"),
+        ((Rung(3, "warn"), Rung(3, "gate")), "goes from 3 to 3 attempts; they must rise"),
+        ((Rung(3, "gate"), Rung(4, "warn")), "goes from gate to warn; an action must not be"),
+    ],
+)
+def test_ladders_that_cannot_be_are_refused(ladder: tuple[Rung, ...], why: str) -> None:
+    """A plugin or a program writes ladders without the schema of a file."""
+    with pytest.raises(SettingError, match=f"^{RepeatedCall.name}.ladder {why}"):
+        RepeatedCall(ladder=ladder)
+    RepeatedCall(ladder=tuple(Rung(n, "warn") for n in range(1, 9)))
+    RepeatedCall(ladder=(Rung(1, "warn"), Rung(1_000, "warn")))
 
 
 def test_names_are_unique() -> None:

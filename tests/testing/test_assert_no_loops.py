@@ -15,6 +15,7 @@ from looptrace.analyzer.settings import of_profile
 from looptrace.cli.main import main
 from looptrace.errors import InputError
 from looptrace.testing import assert_no_loops
+from tests.otlp import tool_call
 from tests.paths import ROOT
 
 TRACES = ROOT / "examples/traces"
@@ -31,12 +32,11 @@ def spans_of(attempts: int) -> Sequence[ReadableSpan]:
         for _ in range(attempts):
             with tracer.start_as_current_span("tool") as span:
                 span.set_attributes(
-                    {
-                        "gen_ai.operation.name": "execute_tool",
-                        "gen_ai.tool.name": "run_tests",
-                        "gen_ai.tool.call.arguments": '{"path": "tests/test_cart.py"}',
-                        "gen_ai.tool.call.result": "total is 3, expected 4",
-                    }
+                    tool_call(
+                        "run_tests",
+                        '{"path": "tests/test_cart.py"}',
+                        result="total is 3, expected 4",
+                    )
                 )
     return exporter.get_finished_spans()
 

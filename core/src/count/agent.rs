@@ -8,9 +8,12 @@ use serde::{Deserialize, Serialize};
 use super::codes::UNKNOWN;
 use super::how::{Counting, NS_PER_S};
 use super::row::Row;
+use super::search::{Asked, Searches};
 
 // An agent may look at so many things in turn while it waits: as many as a round may have.
 const CALLS_COMPARED: usize = 40;
+// An agent that answers, and is asked again after so long, did not wait in between.
+const ASKED_AGAIN_NS: i64 = 300 * NS_PER_S;
 // Back-offs usually double the pause; the time of the calls themselves makes it look less.
 const BACK_OFF: f64 = 1.5;
 // A wait is overdue after so many times the longest one before it with the same tool.
@@ -27,6 +30,7 @@ struct Seen {
     /// Calls of the agent that did more than look, up to it.
     doing: i64,
     waits_seen: i64,
+    tool: i64,
     failed: bool,
 }
 
@@ -39,12 +43,16 @@ pub struct Agent {
     pub output_sum: i64,
     epoch: i64,
     doing: i64,
+    /// Whether its last turn is a response.
+    spoke: bool,
     /// The end of its last call that did or showed something new.
     since_ns: Option<i64>,
     /// The tool of its last call.
     tool: i64,
     /// Since when it waits, if its last call was a poll.
     waits_ns: Option<i64>,
+    /// In a box, because most agents have none.
+    searches: Option<Box<Searches>>,
     /// Its last calls since the reset, the newest first; copies of the counts share them.
     calls: VecDeque<Arc<Seen>>,
 }
@@ -60,6 +68,12 @@ pub struct Waits<'a> {
 }
 
 impl Agent {
+    /// Name what a search with a short answer was for, by the searches before it.
+    pub fn search(&mut self, row: &mut Row, asked: Asked) {
+        let searches = self.searches.get_or_insert_default();
+        row.search_result = searches.thing(asked, row.search_result, row.call);
+    }
+
     /// Count waits, and say whether the turn is a poll.
     ///
     /// A call is quiet if it only looks at something or shows what goes on, if it does not fail and
@@ -69,11 +83,16 @@ impl Agent {
     /// looked at again after a moment, or the time between looks grows.
     pub fn wait(&mut self, row: &mut Row, start_ns: i64, waits: Waits, how: &Counting) {
         if self.epoch != row.epoch {
-            (self.epoch, self.waits_ns) = (row.epoch, None);
+            (self.epoch, self.waits_ns, self.searches) = (row.epoch, None, None);
             self.calls.clear();
         }
         let is_call = row.is("tool") && !row.pauses;
-        row.relapses = is_call && row.failed && self.went_well_before(row.call);
+        let asked_again = waits.idle_ns.is_some_and(|ns| ns >= ASKED_AGAIN_NS);
+        if row.is("model") && self.spoke && asked_again {
+            self.since_ns = None;
+        }
+        self.spoke = row.is("model");
+        row.relapses = is_call && row.failed && self.went_well_before(row);
         let stood_still = waits.idle_ns.is_some_and(|ns| ns >= how.poll_wait_ns);
         let mut waited = row.pauses || stood_still;
         let looks = row.only_reads || row.unfinished || row.watches;
@@ -100,7 +119,8 @@ impl Agent {
         }
         *waits.seen += i64::from(waited);
         row.waits_seen = *waits.seen;
-        row.polls = row.pauses || seen.is_some_and(|one| row.waits_seen > one.waits_seen);
+        row.polls =
+            row.pauses || row.unheard || seen.is_some_and(|one| row.waits_seen > one.waits_seen);
         if row.polls && row.missing {
             // What is waited for has not come: that is no failure.
             (row.own, row.tries, row.error) = (false, false, UNKNOWN);
@@ -109,7 +129,7 @@ impl Agent {
             self.since_ns = Some(row.end_ns);
         }
         let since_ns = self.since_ns.unwrap_or(row.end_ns);
-        if row.polls {
+        if row.polls && row.is("tool") {
             let usual_ns = waits.usual_ns.get(&row.name).copied().unwrap_or(0);
             let over_ns = row.end_ns.saturating_sub(since_ns);
             row.overdue_ns = over_ns
@@ -132,9 +152,13 @@ impl Agent {
         is_known.then(|| self.calls.iter().position(same)).flatten()
     }
 
-    fn went_well_before(&self, call: i64) -> bool {
-        let last = self.calls.iter().find(|one| one.call == call);
-        call != UNKNOWN && last.is_some_and(|one| !one.failed)
+    /// Whether a call went well the last time; of a call that is made for the first time, whether
+    /// the call before it went well, of the same tool with something else: one of many things.
+    fn went_well_before(&self, row: &Row) -> bool {
+        let last = self.calls.iter().find(|one| one.call == row.call);
+        let many = self.calls.front();
+        let many = many.filter(|one| row.one_thing && one.tool == row.name);
+        row.call != UNKNOWN && last.or(many).is_some_and(|one| !one.failed)
     }
 
     /// Keep how long a wait took that ended with this call.
@@ -157,6 +181,7 @@ impl Agent {
             gap_ns,
             doing: self.doing,
             waits_seen: row.waits_seen,
+            tool: row.name,
             failed: row.failed,
         }));
     }

@@ -4,25 +4,32 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use regex::Regex;
+
 use super::chants::{CHANT_BYTES_MIN, chant_of};
 use super::checks::Checker;
 use super::codes::{UNKNOWN, code_of, pair};
 use super::how::{Counting, Metric};
 use super::row::{CUTS, KINDS, Row, STATUSES, place};
-use super::search::{asks_help, found};
+use super::search::{Asked, asks_help, found, is_common};
 use super::turn::{Price, Turn};
 use crate::fields::said::SILENCE;
-use crate::patterns::Pattern;
-use crate::same::kinds::EXTERNAL;
+use crate::patterns::{Pattern, pattern};
+use crate::same::kinds::{EXTERNAL, kind_in};
 use crate::same::made::makes;
 use crate::same::tools;
 use crate::same::waits;
-use crate::tables::MARKS;
+use crate::tables::{FAILURES, MARKS};
 
 static OWN_NOTES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["own_notes"]));
 static MOVES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moves"]));
 static MOVE_ARGUMENTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["move_arguments"]));
 static MOVED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moved"]));
+static BY_PERSON: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["by_person"]));
+static CHANCE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["chance"]));
+static NARROWS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["narrows"]));
+static TOO_MUCH: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["too_much"]));
+static GIVEN: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w.-]{3,}"));
 static UNSEEN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["unseen"]));
 static SLEEPS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["sleeps"]));
 static LOG_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["log_file"]));
@@ -40,6 +47,8 @@ const MISSING: &str = "not_found";
 const UNTOLD: &str = "untold";
 // The agent may mend these by its own edits: a login, a missing module.
 const MENDABLE: [&str; 2] = ["authentication", "dependency"];
+// The name of one of many things has no more words.
+const THING_WORDS_MAX: usize = 4;
 // There are few tools, and what their names say is kept.
 const NAMES_KEPT_MAX: usize = 1_000;
 
@@ -58,6 +67,8 @@ pub struct Tool {
     pub watches: bool,
     /// It moves on from where its last call ended.
     pub moves: bool,
+    /// Its result is a matter of chance.
+    pub chance: bool,
     /// It shows what the agent itself wrote down.
     pub notes: bool,
     /// How its answers are checked; a tool that changes something checks nothing.
@@ -74,6 +85,7 @@ impl Tool {
             pauses: waits::pauses(name),
             watches: !changes && waits::watches(name),
             moves: MOVES.is_match(name),
+            chance: CHANCE.is_match(name),
             notes: OWN_NOTES.is_match(name),
             checker: if changes {
                 Checker::default()
@@ -133,6 +145,8 @@ pub struct Marked {
     pub step: i64,
     /// A message that came before in its conversation.
     pub repeated: i64,
+    /// What a search with a short answer asked for.
+    pub asked: Option<Box<Asked>>,
     pub phase: Option<Arc<str>>,
     /// The metric of its phase, and the author's own figure.
     pub metric: Option<Arc<Metric>>,
@@ -157,7 +171,7 @@ pub fn mark(turn: &Turn, how: &Counting) -> Marked {
         start_ns: turn.start_ns,
         order_ns: turn.order_ns,
         phase_start_ns: turn.phase_start_ns,
-        markers: turn.markers > 0,
+        markers: turn.markers > 0 || turn.result.is_some_and(|text| NARROWS.is_match(text)),
         input_tokens: turn.input_tokens,
         output_tokens: turn.output_tokens,
         tokens_spent: tokens_spent(turn),
@@ -170,6 +184,7 @@ pub fn mark(turn: &Turn, how: &Counting) -> Marked {
         } else {
             UNKNOWN
         },
+        asked: is_common(turn, row.search_result).then(|| Box::new(Asked::of(turn, tool))),
         phase: turn.phase.map(Arc::from),
         metric,
         own_figure,
@@ -251,6 +266,7 @@ fn mark_response(row: &mut Row, turn: &Turn) {
     if !row.is("model") {
         return;
     }
+    row.unheard = turn.arguments.is_some_and(waits::is_silence);
     let Some(text) = turn.text else { return };
     row.only_calls = text.is_empty();
     row.brief = is_brief(text);
@@ -275,25 +291,35 @@ fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
     let fine = !failed;
     let helps = failed && asks_help(arguments);
     row.watches = watches && fine;
+    let is_brief = arguments.split_whitespace().count() <= THING_WORDS_MAX;
+    row.one_thing = is_brief && !(tool.changes || tool.checker.checks);
     row.changes = fine && tool.changes;
     row.only_reads = fine && tool.reads;
     let looks_only = || tool.reads || tools::reads_by_command(arguments);
     row.missing = failed && turn.error_kind == Some(MISSING) && looks_only();
     let looks = tool.searches || tool.reads || watches || row.unfinished || helps;
     row.works = fine && !(looks || row.pauses);
-    if helps && row.call != UNKNOWN && row.signature != UNKNOWN {
+    let gone = failed && is_gone(turn, arguments);
+    let gone_alone = gone && !shown.is_some_and(|text| names_given(arguments, text));
+    // A number in the arguments may be what was too much.
+    let has_number = arguments.contains(|sign: char| sign.is_ascii_digit());
+    let is_too_much = |text: &str| TOO_MUCH.is_match(&waits::ends_of(text));
+    let own_limit = failed && has_number && shown.is_some_and(is_too_much);
+    let by_person = failed && shown.is_some_and(|text| BY_PERSON.is_match(&waits::ends_of(text)));
+    let of_call = gone_alone || own_limit || by_person;
+    if (helps || of_call) && row.call != UNKNOWN && row.signature != UNKNOWN {
         row.signature = pair(row.signature, row.call);
     }
     let is_hidden = |text: &str| moves_on(arguments, text, tool) || UNSEEN.is_match(text);
-    if fine && is_hidden(shown.unwrap_or_default()) {
+    if fine && (tool.chance || is_hidden(shown.unwrap_or_default())) {
         // Where it has got to, or what it saw, is not told.
         (row.outcome, row.signature) = (UNKNOWN, UNKNOWN);
     }
-    mark_failure(row, turn, looks);
-    row.own = failed && !row.external;
+    mark_failure(row, turn, looks || of_call);
+    row.own = failed && !row.external && !gone;
     // A look that fails, such as at a page that is not there, tries nothing that gets further.
-    let only_looks = tool.reads && !tool.checker.checks;
-    row.tries = row.own && !(only_looks || watches || helps);
+    let only_looks = tool.reads && (row.missing || !tool.checker.checks);
+    row.tries = row.own && !(only_looks || watches || helps || own_limit);
     if is_mendable(turn) {
         row.mendable = row.outcome;
     }
@@ -330,6 +356,21 @@ fn mark_failure(row: &mut Row, turn: &Turn, looks: bool) {
     } else {
         row.outcome
     };
+}
+
+/// Whether a failure names what its call was given, so that it is one of that by its own words.
+fn names_given(arguments: &str, error: &str) -> bool {
+    let is_key = |end: usize| arguments[end..].starts_with("\":");
+    let mut words = GIVEN
+        .find_iter(arguments)
+        .filter(|word| !is_key(word.end()));
+    words.any(|word| error.contains(word.as_str()))
+}
+
+/// Whether a call removes what is gone already.
+fn is_gone(turn: &Turn, arguments: &str) -> bool {
+    let says = || kind_in(turn.result.unwrap_or_default()) == Some(MISSING);
+    tools::removes(turn.name, arguments) && (turn.error_kind == Some(MISSING) || says())
 }
 
 /// Whether what a call shows says that something goes on.

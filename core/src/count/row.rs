@@ -167,7 +167,10 @@ columns! {
         turn name speaker reset input_tokens_sum input_tokens_total output_tokens_sum
         output_tokens_total
     }
-    other_flags { own tries changes only_reads missing unfinished watches pauses brief }
+    other_flags {
+        own tries changes only_reads missing unfinished watches pauses brief one_thing
+        unheard
+    }
 }
 
 /// All columns of a turn, each in a word.

@@ -1,13 +1,17 @@
-//! Searches: what they found, and which calls ask how something is used.
+//! Searches: what they asked for and found, and which calls ask how something is used.
 
+use std::collections::VecDeque;
 use std::sync::LazyLock;
 
-use super::codes::{UNKNOWN, code};
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+
+use super::codes::{UNKNOWN, code, pair};
 use super::marks::Tool;
 use super::turn::Turn;
-use crate::patterns::Pattern;
+use crate::patterns::{Pattern, pattern};
 use crate::same::errors::answers_no;
-use crate::same::text::is_longer;
+use crate::same::text::{head, is_longer, words_in};
 use crate::tables::MARKS;
 
 static ASKS_HELP: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["asks_help"]));
@@ -19,8 +23,36 @@ static ACKNOWLEDGES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["a
 
 // A longer answer shows something, whatever its first words are.
 const NOTHING_CHARS_MAX: usize = 500;
+// A longer answer is news at the first search alone, whatever was asked.
+const ANSWER_CHARS_MAX: usize = 100;
 /// The code of finding nothing, in whatever words and by whatever search.
 pub const NOTHING_FOUND: i64 = 1;
+
+static SEARCHED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["searched_keys"]));
+static PAGES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["page_keys"]));
+// What joins the parts of an address or a path, and the words of a name.
+static PARTS: LazyLock<Regex> = LazyLock::new(|| pattern(r"[^@./:\\=,;#?&|<>\s]+"));
+static WORDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"[A-Z]?[\p{L}--[A-Z]]+|[A-Z]+|[0-9]+"));
+
+// Searches with which a new one is compared.
+const SEARCHES_KEPT: usize = 8;
+// What is longer is a program, or a text of its own.
+const ASKED_CHARS: usize = 1_000;
+const ASKED_WORDS_MAX: usize = 64;
+// Words are alike by their first characters: "refunds", "refunding".
+const STEM_CHARS: usize = 4;
+// Shorter words stand in any sentence.
+const WORD_CHARS_MIN: usize = 3;
+// Scripts without spaces between words begin here.
+const WITHOUT_SPACES: char = '\u{2e80}';
+
+/// Whether many things may rightly have the answer of a search, such as that there is none.
+#[must_use]
+pub fn is_common(turn: &Turn, search_result: i64) -> bool {
+    let answer = turn.error.or(turn.result).unwrap_or_default();
+    search_result == NOTHING_FOUND
+        || (search_result != UNKNOWN && !is_longer(answer, ANSWER_CHARS_MAX))
+}
 
 /// Whether a command asks how a program is used.
 #[must_use]
@@ -47,6 +79,183 @@ pub fn found(turn: &Turn, tool: Tool, outcome: i64) -> i64 {
     match turn.name {
         Some(name) if tool.searches && !QUERIES.is_match(name) => code(name) ^ outcome,
         _ => UNKNOWN,
+    }
+}
+
+/// A word between spaces: its code, that of a file without its folders, and of each of its parts
+/// the code and the stems of its words.
+type Word = (i64, i64, Vec<(i64, Vec<i64>)>);
+
+/// What a search asks for.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Asked {
+    tool: i64,
+    /// Whether its words have places, as in a command.
+    is_command: bool,
+    values: Vec<AskedValue>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct AskedValue {
+    key: i64,
+    code: i64,
+    /// It says what is searched for, as a query does.
+    is_searched: bool,
+    /// Whether all that differs may be a number: a time, an id.
+    has_digit: bool,
+    has_no_spaces: bool,
+    words: Vec<Word>,
+}
+
+impl Asked {
+    /// Read the arguments of a search.
+    #[must_use]
+    pub fn of(turn: &Turn, tool: Tool) -> Self {
+        let arguments = turn.arguments.unwrap_or_default();
+        let name = turn.name.unwrap_or_default();
+        let each = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments);
+        let values = match each {
+            Ok(each) => each
+                .iter()
+                .filter(|(key, _)| !PAGES.is_match(key))
+                .map(|(key, value)| match value {
+                    serde_json::Value::String(text) => AskedValue::of(key, text),
+                    other => AskedValue::of(key, &other.to_string()),
+                })
+                .collect(),
+            Err(_) => vec![AskedValue::of("", arguments)],
+        };
+        Self {
+            tool: code(name),
+            is_command: !tool.searches || QUERIES.is_match(name),
+            values,
+        }
+    }
+
+    /// Write it, for a search that may still move.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Read what `bytes` wrote.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Self {
+        serde_json::from_slice(bytes).unwrap_or_default()
+    }
+
+    /// Whether two searches may be for one thing, in whatever words.
+    ///
+    /// They are for two things if the same tool was asked the same in all but what is searched for,
+    /// and that has nothing in common, such as two names, addresses, days or packages.
+    fn is_like(&self, other: &Self) -> bool {
+        let keys = |asked: &Self| asked.values.iter().map(|one| one.key).collect::<Vec<_>>();
+        if self.tool != other.tool || keys(self) != keys(other) {
+            return true;
+        }
+        let both = || self.values.iter().zip(&other.values);
+        let differ = |one: &AskedValue, two: &AskedValue| one.code != two.code;
+        let mut differing: Vec<_> = both().filter(|(one, two)| differ(one, two)).collect();
+        if differing.iter().any(|(one, _)| one.is_searched) {
+            differing.retain(|(one, _)| one.is_searched);
+        } else if self.values.iter().any(|one| one.is_searched) {
+            // The same query elsewhere is the same search, but for another time or id.
+            differing.retain(|(one, two)| one.has_digit && two.has_digit);
+        }
+        let is_like = |(one, two): &(&AskedValue, &AskedValue)| one.is_like(two, self.is_command);
+        differing.is_empty() || differing.iter().any(is_like)
+    }
+}
+
+impl AskedValue {
+    fn of(key: &str, text: &str) -> Self {
+        let read = head(text, ASKED_CHARS);
+        let words = read.split_whitespace().take(ASKED_WORDS_MAX);
+        Self {
+            key: code(key),
+            code: code(text),
+            is_searched: SEARCHED.is_match(key),
+            has_digit: read.contains(|sign: char| sign.is_ascii_digit()),
+            has_no_spaces: read.contains(|sign| sign >= WITHOUT_SPACES),
+            words: words.map(word_of).collect(),
+        }
+    }
+
+    fn is_like(&self, other: &Self, has_places: bool) -> bool {
+        if self.has_no_spaces || other.has_no_spaces {
+            return true;
+        }
+        if has_places {
+            let mut pairs = self.words.iter().zip(&other.words);
+            return self.words.len() != other.words.len()
+                || pairs.any(|(one, two)| one.0 != two.0 && words_like(one, two));
+        }
+        let is_like =
+            |one: &Word, two: &Word| (one.0 == two.0 && one.0 != UNKNOWN) || words_like(one, two);
+        let mut words = self.words.iter();
+        words.any(|one| other.words.iter().any(|two| is_like(one, two)))
+    }
+}
+
+fn word_of(word: &str) -> Word {
+    let is_long = word.chars().count() >= WORD_CHARS_MIN;
+    let whole = if is_long {
+        code(&word.to_lowercase())
+    } else {
+        UNKNOWN
+    };
+    let parts = PARTS.find_iter(word).map(|part| {
+        let stems = words_in(part.as_str(), &WORDS).filter_map(stem_of);
+        (code(&part.as_str().to_lowercase()), stems.collect())
+    });
+    let file = word.rsplit_once('/').map(|(_, file)| file);
+    let file = file.filter(|file| !file.is_empty()).map(code);
+    (whole, file.unwrap_or(UNKNOWN), parts.collect())
+}
+
+fn stem_of(word: &str) -> Option<i64> {
+    let long =
+        word.chars().count() >= STEM_CHARS && !word.starts_with(|c: char| c.is_ascii_digit());
+    long.then(|| code(&head(word, STEM_CHARS).to_lowercase()))
+}
+
+fn words_like(one: &Word, two: &Word) -> bool {
+    (one.1 == two.1 && one.1 != UNKNOWN) || parts_like(&one.2, &two.2)
+}
+
+/// Whether parts of words are alike: where as many stand, those that differ; else any.
+fn parts_like(one: &[(i64, Vec<i64>)], two: &[(i64, Vec<i64>)]) -> bool {
+    let share = |a: &[i64], b: &[i64]| a.iter().any(|stem| b.contains(stem));
+    if one.len() == two.len() {
+        let mut pairs = one.iter().zip(two);
+        let differs = one.iter().zip(two).any(|(a, b)| a.0 != b.0);
+        return !differs && !one.is_empty() || pairs.any(|(a, b)| a.0 != b.0 && share(&a.1, &b.1));
+    }
+    one.iter().any(|a| two.iter().any(|b| share(&a.1, &b.1)))
+}
+
+/// The last searches of an agent that had one short answer, such as none.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Searches {
+    answer: i64,
+    asked: VecDeque<Asked>,
+    /// The code of the thing that is searched for.
+    thing: i64,
+}
+
+impl Searches {
+    /// Return the code of a search with this answer: that of the search before it, or another if
+    /// none of the last ones may be for the same thing.
+    pub fn thing(&mut self, asked: Asked, answer: i64, call: i64) -> i64 {
+        if self.asked.is_empty() || self.answer != answer {
+            self.asked.clear();
+            (self.answer, self.thing) = (answer, answer);
+        } else if !self.asked.iter().any(|one| asked.is_like(one)) {
+            self.thing = pair(answer, call);
+        }
+        self.asked.truncate(SEARCHES_KEPT - 1);
+        self.asked.push_front(asked);
+        self.thing
     }
 }
 

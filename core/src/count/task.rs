@@ -73,6 +73,9 @@ impl Task {
             usual_ns: &mut self.usual_ns,
         };
         agent.wait(&mut one.row, one.start_ns, waits, how);
+        if let Some(asked) = one.asked.take() {
+            agent.search(&mut one.row, *asked);
+        }
         self.steps.mark(&mut one);
         let improves = self.epoch.progress(&mut one);
         self.epoch.attempt(&mut one.row, improves);

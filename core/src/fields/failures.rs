@@ -15,7 +15,8 @@ use crate::wire::span::Event;
 use crate::wire::value::Value;
 
 const STATUS_OK: i64 = 1;
-const STATUS_ERROR: i64 = 2;
+/// The status of a span that failed.
+pub const STATUS_ERROR: i64 = 2;
 const BAD_LEVELS: &[&str] = &["error", "failure", "failed"];
 const TYPES_THAT_SAY_NOTHING: &[&str] = &[
     "",

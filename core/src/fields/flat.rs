@@ -14,6 +14,17 @@ const KEY_PARTS_MAX: usize = 50;
 /// The keys of one message: the place of each attribute, and where the end of its key begins.
 pub type Item = Vec<(usize, usize)>;
 
+/// What flat keys begin with.
+#[derive(Clone, Debug)]
+pub struct Prefix {
+    /// The text, which ends with a dot.
+    pub text: String,
+    /// Its number in the table.
+    pub slot: usize,
+    /// Whether names follow it, and all its keys are one object; else numbers of messages follow.
+    pub is_named: bool,
+}
+
 /// The messages under each prefix of flat keys, in the order of their numbers.
 #[derive(Debug, Default)]
 pub struct Gathered<'k> {
@@ -27,19 +38,29 @@ impl<'k> Gathered<'k> {
     /// Add an attribute if its key is flat; returns whether it is.
     ///
     /// `prefixes` are those of the table, `place` is the number of the attribute.
-    pub fn add(&mut self, key: &'k str, place: usize, prefixes: &[(String, usize)]) -> bool {
+    pub fn add(&mut self, key: &'k str, place: usize, prefixes: &[Prefix]) -> bool {
         let prefix = prefixes
             .iter()
-            .find(|(prefix, _)| key.starts_with(prefix.as_str()));
-        let Some((prefix, slot)) = prefix else {
+            .find(|prefix| key.starts_with(prefix.text.as_str()));
+        let Some(Prefix {
+            text,
+            slot,
+            is_named,
+        }) = prefix
+        else {
             return false;
         };
-        let rest = &key[prefix.len()..];
-        let number = rest.split_once('.').map_or(rest, |(number, _)| number);
-        let Some(index) = index_of(number) else {
+        let rest = &key[text.len()..];
+        let number = match rest.split_once('.') {
+            _ if *is_named => "",
+            Some((number, _)) => number,
+            None => rest,
+        };
+        let Some(index) = index_of(number).or(is_named.then_some(0)) else {
             return false;
         };
-        let end = (place, prefix.len() + number.len());
+        // The end of a key begins with a dot, which is that of the prefix before a name.
+        let end = (place, text.len() + number.len() - usize::from(*is_named));
         let known = self
             .last
             .filter(|(last, name, _)| last == slot && *name == number);
@@ -170,7 +191,11 @@ mod tests {
 
     #[test]
     fn numbers_give_the_order() {
-        let prefixes = [("a.".to_owned(), 7), ("b.".to_owned(), 8)];
+        let prefixes = [("a.", 7), ("b.", 8)].map(|(text, slot)| Prefix {
+            text: text.to_owned(),
+            slot,
+            is_named: false,
+        });
         let mut gathered = Gathered::default();
         let keys = [
             "a.10.role",
@@ -193,6 +218,24 @@ mod tests {
             (8, vec![vec![(2, 3)]]),
             (7, vec![vec![(1, 3)], vec![(0, 4), (3, 4)]]),
         ];
+        assert_eq!(gathered.messages(), wanted);
+    }
+
+    #[test]
+    fn named_keys_are_one_object() {
+        let prefixes = [Prefix {
+            text: "in.".to_owned(),
+            slot: 7,
+            is_named: true,
+        }];
+        let mut gathered = Gathered::default();
+        let keys = ["in.order", "in.0", "in.box.size", "inside"];
+        let flat = keys.iter().enumerate();
+        let flat: Vec<_> = flat
+            .map(|(n, key)| gathered.add(key, n, &prefixes))
+            .collect();
+        assert_eq!(flat, [true, true, true, false]);
+        let wanted = vec![(7, vec![vec![(0, 2), (1, 2), (2, 2)]])];
         assert_eq!(gathered.messages(), wanted);
     }
 

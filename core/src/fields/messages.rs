@@ -200,7 +200,7 @@ fn sort_parts(item: &Map<'_>, role: &str, sorted: &mut Sorted) {
     if true_in(item, "function_call_name").is_some() {
         sorted.add_object(item);
     } else if let Some(calls) = item.get("tool_calls") {
-        sorted.add(calls);
+        sorted.add_calls(calls);
     }
     if sorted.calls.is_empty() {
         // LangChain keeps what the API answered beside what it made of it.
@@ -230,7 +230,7 @@ fn add_beside(item: &Map<'_>, sorted: &mut Sorted) {
         _ => None,
     };
     if let Some(calls) = beside.and_then(|beside| true_in(beside, "tool_calls")) {
-        asked.add(calls);
+        asked.add_calls(calls);
     }
     for holder in [Some(item), beside].into_iter().flatten() {
         if let Some(call) = true_in(holder, "function_call") {
@@ -300,6 +300,7 @@ mod tests {
             r#"[{"type": "function_call", "call_id": "c", "id": "x", "name": "f", "arguments": "{\"a\":1}"}]"#,
             r#"[{"toolName": "f", "toolCallId": "c", "args": {"a": 1}}]"#,
             r#"{"role": "assistant", "content": null, "additional_kwargs": {"tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{\"a\":1}"}}]}}"#,
+            r#"{"role": "assistant", "tool_calls": [{"id": "c", "name": "f", "arguments": "{\"a\": 1}"}]}"#,
             r#"{"role": "assistant", "content": "[{\"id\": \"c\", \"function\": {\"name\": \"f\", \"arguments\": {\"a\": 1}}}]"}"#,
         ] {
             let messages = read(text, "assistant");

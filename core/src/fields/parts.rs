@@ -2,7 +2,7 @@
 
 use super::envelopes::defines_tool;
 use super::message::{ToolCall, ToolResult, UNNAMED};
-use super::payloads::{arguments_of, first_some, is_text};
+use super::payloads::{arguments_of, first_some, is_text, parsed_text};
 use super::plain::{as_text, bounded_name, canonical_object, has_any, is_true, true_in};
 use super::results::result_of;
 use crate::wire::value::{Map, Value};
@@ -140,6 +140,16 @@ impl Sorted {
             Value::Text(text) => self.texts.push(text.clone().into_owned()),
             Value::List(parts) => parts.iter().for_each(|part| self.add(part)),
             Value::Map(part) => self.add_object(part),
+            _ => {}
+        }
+    }
+
+    /// Add the calls of a message, of which some say no type.
+    pub fn add_calls(&mut self, calls: &Value<'_>) {
+        match calls {
+            Value::List(calls) => calls.iter().for_each(|call| self.add_calls(call)),
+            Value::Map(call) => self.add_object(&with_fields("type", "tool_call", call)),
+            Value::Text(text) => self.add_calls(&parsed_text(text).unwrap_or(Value::None)),
             _ => {}
         }
     }

@@ -161,8 +161,13 @@ impl<'a> Seen<'a> {
     }
 
     fn at(&self, key: &Key) -> Option<Found<'_>> {
-        if key.part == Part::Flat {
-            return self.flat(key.slot).map(Found::Flat);
+        match key.part {
+            Part::Flat => return self.flat(key.slot).map(Found::Flat),
+            Part::Named => {
+                let item = self.flat(key.slot)?.first()?;
+                return Some(Found::One(Held::Made(self.built(item))));
+            }
+            Part::All | Part::Path(_) => {}
         }
         let place = self.place(key.slot)?;
         let value = match &key.part {
@@ -231,8 +236,8 @@ impl<'a> Seen<'a> {
 
     fn prefixes(&self) -> impl Iterator<Item = String> {
         let known = self.table.prefixes.iter();
-        let found = known.filter(|(_, slot)| self.flat(*slot).is_some());
-        found.map(|(prefix, _)| prefix.clone())
+        let found = known.filter(|prefix| self.flat(prefix.slot).is_some());
+        found.map(|prefix| prefix.text.clone())
     }
 
     /// The attributes that no field is read from, with their values.

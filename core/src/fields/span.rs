@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use regex::Regex;
 
 use super::asked::{WAITS_FOR_PERSON, is_interrupt, needs_input};
-use super::failures::{Failure, failed_by, failure_of, has_bad_level};
+use super::failures::{Failure, STATUS_ERROR, failed_by, failure_of, has_bad_level};
 use super::figures::{figures_of, tokens_of};
 use super::histories::Histories;
 use super::names::Field;
@@ -122,7 +122,8 @@ impl<'s, 'a> One<'s, 'a> {
 
     fn fields(&self, histories: &mut Histories, shared: &mut Shared) -> SpanFields {
         let name = self.name();
-        let mut kind = self.kind.filter(|_| name != NOT_A_CALL);
+        let is_end = name == NOT_A_CALL && self.span.status != STATUS_ERROR;
+        let mut kind = self.kind.filter(|_| !is_end);
         let mut payloads = match (self.kind, kind) {
             (Some(_), Some(Role::Tool)) => self.of_call(),
             (Some(_), _) => Payloads::default(),

@@ -2,6 +2,7 @@
 
 use foldhash::{HashMap, HashSet};
 
+use super::flat::Prefix;
 use super::names::{FIELDS, Field, TIES};
 use super::table_rows::{Dialect, Document, Given, Kind, Listed, Row, Whole};
 use regex::Regex;
@@ -16,6 +17,8 @@ pub enum Part {
     All,
     /// The attribute is the prefix of flat keys of messages.
     Flat,
+    /// The attribute is the prefix of flat keys of one object.
+    Named,
     /// A part of its JSON.
     Path(String),
 }
@@ -76,8 +79,8 @@ pub struct Table {
     pub rows: Vec<Row<Kind>>,
     /// Of which spans the producer counts parts beside the whole.
     pub beside: Vec<Row<Whole>>,
-    /// The prefixes of flat keys, each with its number.
-    pub prefixes: Vec<(String, usize)>,
+    /// The prefixes of flat keys.
+    pub prefixes: Vec<Prefix>,
     /// The names of span events that fields are read from.
     pub events: HashSet<String>,
     /// By attribute, whether a field is read from it.
@@ -187,8 +190,8 @@ impl Table {
     #[must_use]
     pub fn is_read(&self, attribute: &str, fields: &[Field]) -> bool {
         let flat = self.prefixes.iter();
-        let flat = flat.filter(|(prefix, _)| attribute.starts_with(prefix.as_str()));
-        let mut slots = flat.map(|(_, slot)| *slot).chain(self.slot(attribute));
+        let flat = flat.filter(|prefix| attribute.starts_with(prefix.text.as_str()));
+        let mut slots = flat.map(|prefix| prefix.slot).chain(self.slot(attribute));
         slots.any(|slot| fields.iter().any(|field| self.asked[slot].has(*field)))
     }
 
@@ -211,6 +214,7 @@ impl Table {
         match &key.part {
             Part::All => name.clone(),
             Part::Flat => format!("{name}*"),
+            Part::Named => format!("{name}**"),
             Part::Path(path) => format!("{name}#{path}"),
         }
     }
@@ -247,9 +251,10 @@ impl Table {
         let (name, part) = match text.split_once('#') {
             Some((name, path)) if !path.is_empty() => (name, Part::Path(path.to_owned())),
             Some((name, _)) => (name, Part::All),
-            None => match text.strip_suffix('*') {
-                Some(prefix) => (prefix, Part::Flat),
-                None => (text, Part::All),
+            None => match (text.strip_suffix("**"), text.strip_suffix('*')) {
+                (Some(prefix), _) => (prefix, Part::Named),
+                (None, Some(prefix)) => (prefix, Part::Flat),
+                (None, None) => (text, Part::All),
             },
         };
         let slot = self.slot_of(name);
@@ -257,8 +262,13 @@ impl Table {
         if let Some(event) = name.strip_prefix('@') {
             self.events.insert(event.to_owned());
         }
-        if part == Part::Flat && self.prefixes.iter().all(|(known, _)| known != name) {
-            self.prefixes.push((name.to_owned(), slot));
+        let is_prefix = matches!(part, Part::Flat | Part::Named);
+        if is_prefix && self.prefixes.iter().all(|known| known.text != name) {
+            self.prefixes.push(Prefix {
+                text: name.to_owned(),
+                slot,
+                is_named: part == Part::Named,
+            });
         }
         Key { slot, part }
     }
@@ -321,7 +331,7 @@ fn name_extras(dialects: &[Dialect]) -> Result<Regex, String> {
     let joined = |of: fn(&Dialect) -> &Vec<String>| {
         let texts = dialects.iter().flat_map(of);
         texts
-            .map(|text| regex::escape(text))
+            .map(|text| regex::escape(text).replace(r"\*", ".*"))
             .collect::<Vec<_>>()
             .join("|")
     };

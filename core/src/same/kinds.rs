@@ -53,7 +53,9 @@ pub fn failed(turn: &Turn, failing: Option<i64>) -> Option<bool> {
     if tests_fail && !shows(turn) {
         return Some(true);
     }
-    let answers = turn.error.or(turn.result).is_some_and(answers_no);
+    // A command that cannot run says why.
+    let says_no = |text: &str| answers_no(text) || (turn.failed == Some(true) && text.is_empty());
+    let answers = turn.error.or(turn.result).is_some_and(says_no);
     if answers && turn.arguments.is_some_and(tools::answers_by_code) {
         return Some(false);
     }

@@ -5,15 +5,16 @@
 //! nothing to send or to make: what it returns is what it is for.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::LazyLock;
 
-use regex::{Match, Regex};
+use regex::Regex;
 
 use super::masks::FRESH;
 use super::policy::Results;
 use super::text::{is_word, next_place, words_in};
 use super::tools::reads_by_command;
-use crate::patterns::pattern;
+use crate::patterns::{Pattern, pattern};
 use crate::tables::{MADE, any_of};
 
 static MAKING: LazyLock<Regex> = LazyLock::new(|| any("making"));
@@ -25,9 +26,9 @@ static ACTS: LazyLock<Regex> = LazyLock::new(|| any("acts"));
 static NOTHING: LazyLock<Regex> = LazyLock::new(|| any("nothing"));
 static KEYS: LazyLock<Regex> = LazyLock::new(|| any("keys"));
 // In this order where several begin at one place. As one pattern they take fifty times as long.
-static WORDS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+static WORDS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     let rows = MADE["words"].iter().chain(&MADE["counted"]);
-    rows.map(|row| pattern(&row.pattern)).collect()
+    rows.map(|row| Pattern::new(row.pattern.clone())).collect()
 });
 static NAME_WORDS: LazyLock<Regex> = LazyLock::new(|| pattern("[A-Z]?[a-z]+|[A-Z]+"));
 // The last character of a key, and what divides it from its value.
@@ -123,18 +124,19 @@ fn key_before(text: &str, first: usize, last: usize) -> Option<&str> {
 /// Return a text without numbers, links and references of what was made.
 fn without_words(text: &str) -> String {
     let (mut made, mut copied) = (String::new(), 0);
-    let mut next: Vec<Option<Match>> = WORDS.iter().map(|words| words.find(text)).collect();
+    let find = |words: &Pattern| words.find_at(text, 0);
+    let mut next: Vec<Option<Range<usize>>> = WORDS.iter().map(find).collect();
     while let Some((form, words)) = first_of(&next) {
         let at = if is_whole(text, &words, form == WORDS.len() - 1) {
-            made += &text[copied..words.start()];
+            made += &text[copied..words.start];
             made += FRESH;
-            copied = words.end();
+            copied = words.end;
             copied
         } else {
-            next_place(text, words.start())
+            next_place(text, words.start)
         };
         for (words, found) in WORDS.iter().zip(&mut next) {
-            if found.is_some_and(|found| found.start() < at) {
+            if found.as_ref().is_some_and(|found| found.start < at) {
                 *found = words.find_at(text, at);
             }
         }
@@ -143,20 +145,20 @@ fn without_words(text: &str) -> String {
 }
 
 /// The match that begins first, with the place of its form.
-fn first_of<'a>(found: &[Option<Match<'a>>]) -> Option<(usize, Match<'a>)> {
+fn first_of(found: &[Option<Range<usize>>]) -> Option<(usize, Range<usize>)> {
     let known = found
         .iter()
         .enumerate()
-        .filter_map(|(form, found)| Some((form, (*found)?)));
-    known.min_by_key(|(_, found)| found.start())
+        .filter_map(|(form, found)| Some((form, found.clone()?)));
+    known.min_by_key(|(_, found)| found.start)
 }
 
 /// Whether words stand for themselves: their pattern asks for no letters of all scripts beside
 /// them, because that is slow. `is_counted` is a noun with a number, unless many are counted.
-fn is_whole(text: &str, words: &Match, is_counted: bool) -> bool {
-    let (before, after) = (&text[..words.start()], &text[words.end()..]);
-    let is_link = words.as_str().starts_with("http");
-    let begins = words.as_str().starts_with('#') || !before.ends_with(is_word);
+fn is_whole(text: &str, words: &Range<usize>, is_counted: bool) -> bool {
+    let (before, after) = (&text[..words.start], &text[words.end..]);
+    let is_link = text[words.clone()].starts_with("http");
+    let begins = text[words.clone()].starts_with('#') || !before.ends_with(is_word);
     let is_of_many = is_counted && OF_MANY.is_match(after);
     is_link || (begins && !after.starts_with(is_word) && !is_of_many)
 }

@@ -159,7 +159,7 @@ pub(super) fn joined<'a>(
 }
 
 /// The words of a name; the last of several capitals begins the next word ("HTTPCode").
-pub(super) fn words_in<'a>(name: &'a str, words: &Regex) -> impl Iterator<Item = &'a str> {
+pub(crate) fn words_in<'a>(name: &'a str, words: &Regex) -> impl Iterator<Item = &'a str> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let word = words.find_at(name, at)?;

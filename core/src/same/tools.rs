@@ -10,6 +10,7 @@ static CHANGES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["chang
 static SEARCHES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["searches"]));
 static READS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["reads"]));
 static TESTS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["tests"]));
+static REMOVES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["removes"]));
 static READING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["reading_command"]));
 static LOOK: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["file_look"]));
 static ANSWERING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["answering_command"]));
@@ -36,6 +37,12 @@ pub fn reads(name: &str) -> bool {
 #[must_use]
 pub fn tests(name: &str) -> bool {
     TESTS.found(name)
+}
+
+/// Whether a call removes something, by the name of its tool or by its command.
+#[must_use]
+pub fn removes(name: Option<&str>, arguments: &str) -> bool {
+    name.is_some_and(|name| REMOVES.found(line(name))) || REMOVES.found(line(arguments))
 }
 
 /// Whether a command shows files or a history, and runs nothing else after that.

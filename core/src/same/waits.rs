@@ -17,6 +17,7 @@ const READ_CHARS: usize = 400;
 static PAUSES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["pauses"]));
 static WATCHES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["watches"]));
 static ARGUMENTS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["arguments"]));
+static SILENCE: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["silence"]));
 static UNFINISHED: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["unfinished"]));
 static LAST_LINES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["last_lines"]));
 static COUNTS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["counts"])));
@@ -38,6 +39,12 @@ pub fn watches(name: &str) -> bool {
 #[must_use]
 pub fn waits(arguments: &str) -> bool {
     ARGUMENTS.found(line(arguments))
+}
+
+/// Whether a message to a model says that nobody said anything.
+#[must_use]
+pub fn is_silence(message: &str) -> bool {
+    SILENCE.found(message)
 }
 
 /// Whether a result says that what was looked at has not ended.

@@ -6,6 +6,7 @@ use crate::count::codes::{code, pair};
 use crate::count::how::Counting;
 use crate::count::marks::Marked;
 use crate::count::row::Row;
+use crate::count::search::Asked;
 use crate::count::turn::{NEVER_NS, Turn};
 
 /// The id of a turn in its task, by trace, span, kind and call.
@@ -114,6 +115,9 @@ pub fn keep(one: &Marked, names: &mut Names, bytes: &mut Vec<u8>) {
         .own_figure
         .map_or(Value::None, |own| Value::Number(own.to_bits() as i64));
     write(&figure, bytes);
+    let asked = one.asked.as_deref().map_or_else(Vec::new, Asked::bytes);
+    put(bytes, asked.len() as u64);
+    bytes.extend_from_slice(&asked);
 }
 
 /// Read what `keep` wrote of a turn.
@@ -130,6 +134,8 @@ pub fn kept<'a>(at: &Waiting, mut rest: &'a [u8], names: &'a Names, how: &Counti
         Value::Number(bits) => Some(f64::from_bits(bits as u64)),
         _ => None,
     };
+    let length = take(&mut rest) as usize;
+    let asked = (length > 0).then(|| Box::new(Asked::read(&rest[..length])));
     Marked {
         start_ns: at.start_ns,
         order_ns: at.order_ns,
@@ -139,6 +145,7 @@ pub fn kept<'a>(at: &Waiting, mut rest: &'a [u8], names: &'a Names, how: &Counti
         has_id: flags & 2 != 0,
         trace,
         repeated,
+        asked,
         input_tokens,
         output_tokens,
         tokens_spent,

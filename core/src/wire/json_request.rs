@@ -228,14 +228,23 @@ impl Reading<'_> {
 
 type Two<'a> = (&'a [u8], Vec<&'a [u8]>);
 
+/// The name of a field before version 0.15 of OTLP.
+fn older(name: &[u8]) -> &[u8] {
+    match name {
+        b"scope" => b"instrumentationLibrary",
+        b"scopeSpans" => b"instrumentationLibrarySpans",
+        _ => name,
+    }
+}
+
 /// The two fields of a message on the way to a span, not read yet: one, and many.
 fn two<'a>(part: &'a [u8], one: &[u8], many: &[u8]) -> Result<Two<'a>, String> {
     let mut found: Two<'a> = (b"null", Vec::new());
     let mut json = Json::new(part);
     let read = object(&mut json, true, |json, name| {
-        if name == one {
+        if name == one || name == older(one) {
             found.0 = json.raw_again()?;
-        } else if name == many {
+        } else if name == many || name == older(many) {
             let name = String::from_utf8_lossy(many);
             found.1 = raws(json, Json::raw_again).map_err(|fault| fault.within(&name))?;
         } else {

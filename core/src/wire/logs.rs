@@ -10,7 +10,7 @@ use crate::wire::json_messages::{
 use crate::wire::json_text::{camel_case, with_whole_escapes};
 use crate::wire::proto_messages::{any_value, attribute, resource, scope_name};
 use crate::wire::protobuf::{Corrupt, Field, Fields, text};
-use crate::wire::span::hex;
+use crate::wire::span::{SPAN_ID_DIGITS, TRACE_ID_DIGITS, hex, hex_id};
 use crate::wire::value::{Map, Value, write_map, write_value};
 
 /// What log records share: the place of their resource, and the name of the scope.
@@ -258,8 +258,8 @@ impl Logs {
         name.push(Some(&record.event_name));
         body.write(|out| write_value(&record.body, out));
         attributes.write(|out| write_map(&record.attributes, out));
-        trace.push(Some(&record.trace_id));
-        span.push(Some(&record.span_id));
+        trace.push(Some(&hex_id(&record.trace_id, TRACE_ID_DIGITS)));
+        span.push(Some(&hex_id(&record.span_id, SPAN_ID_DIGITS)));
         fault.push(record.fault.as_deref());
         self.source.push(self.sources.len() as i64 - 1);
     }

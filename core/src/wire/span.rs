@@ -14,8 +14,10 @@ pub const OPEN: &str = "looptrace.open";
 /// A longer text is no version, and is cut.
 const VERSION_CHARS_MAX: usize = 100;
 
-const TRACE_ID_DIGITS: usize = 32;
-const SPAN_ID_DIGITS: usize = 16;
+/// Of the id of a trace.
+pub const TRACE_ID_DIGITS: usize = 32;
+/// Of the id of a span.
+pub const SPAN_ID_DIGITS: usize = 16;
 
 /// The status of a row that is the event of a log record, as one server forwards it to another.
 pub const LOGGED: i8 = -1;
@@ -70,6 +72,39 @@ pub struct Link<'a> {
     pub span_id: Cow<'a, str>,
 }
 
+/// An id of so many hex digits in lower case, also from base64, in which protobuf's own JSON has it.
+#[must_use]
+pub fn hex_id(written: &str, digits: usize) -> String {
+    match from_base64(written) {
+        Some(bytes) if bytes.len() * 2 == digits => hex(&bytes),
+        _ => written.to_lowercase(),
+    }
+}
+
+/// The bytes of base64 that ends with `=`, as ids do.
+fn from_base64(text: &str) -> Option<Vec<u8>> {
+    const BITS: u32 = 6;
+    let told = text.strip_suffix("==").or_else(|| text.strip_suffix('='))?;
+    let (mut bytes, mut held, mut bits) = (Vec::new(), 0_u32, 0);
+    for c in told.bytes() {
+        let value = match c {
+            b'A'..=b'Z' => c - b'A',
+            b'a'..=b'z' => c - b'a' + 26,
+            b'0'..=b'9' => c - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        held = (held << BITS | u32::from(value)) & 0xffff;
+        bits += BITS;
+        if bits >= u8::BITS {
+            bits -= u8::BITS;
+            bytes.push((held >> bits & 0xff) as u8);
+        }
+    }
+    Some(bytes)
+}
+
 /// The ids and times of a span, checked.
 #[derive(Debug)]
 pub struct Row {
@@ -90,8 +125,8 @@ pub struct Row {
 impl Span<'_> {
     /// The checked ids and times, or why the span is none.
     pub fn row(&self) -> Result<Row, &'static str> {
-        let trace_id = self.trace_id.to_lowercase();
-        let span_id = self.span_id.to_lowercase();
+        let trace_id = hex_id(&self.trace_id, TRACE_ID_DIGITS);
+        let span_id = hex_id(&self.span_id, SPAN_ID_DIGITS);
         if !is_id(&trace_id, TRACE_ID_DIGITS) {
             return Err("traceId must be 32 hex digits, not all of them 0");
         }
@@ -108,11 +143,12 @@ impl Span<'_> {
         else {
             return Err("its times must be nanoseconds since 1970, before 2262");
         };
-        let is_root = self.parent_span_id.bytes().all(|digit| digit == b'0');
+        let parent_span_id = hex_id(&self.parent_span_id, SPAN_ID_DIGITS);
+        let is_root = parent_span_id.bytes().all(|digit| digit == b'0');
         Ok(Row {
             trace_id,
             span_id,
-            parent_span_id: (!is_root).then(|| self.parent_span_id.to_lowercase()),
+            parent_span_id: (!is_root).then_some(parent_span_id),
             start_ns,
             end_ns,
             status: if STATUSES.contains(&self.status) {
@@ -174,9 +210,9 @@ impl Span<'_> {
         for (number, link) in self.links.iter().enumerate() {
             out.push(if number == 0 { b'[' } else { b',' });
             out.extend_from_slice(b"{\"trace_id\":");
-            write_text(&link.trace_id.to_lowercase(), out);
+            write_text(&hex_id(&link.trace_id, TRACE_ID_DIGITS), out);
             out.extend_from_slice(b",\"span_id\":");
-            write_text(&link.span_id.to_lowercase(), out);
+            write_text(&hex_id(&link.span_id, SPAN_ID_DIGITS), out);
             out.push(b'}');
         }
         out.extend_from_slice(if self.links.is_empty() { b"[]" } else { b"]" });
@@ -241,6 +277,21 @@ mod tests {
             start_ns: 7,
             ..Span::default()
         }
+    }
+
+    #[test]
+    fn ids_may_be_base64() {
+        assert_eq!(
+            hex_id("CvdlGRbNQ92ESOshHIAxnA==", TRACE_ID_DIGITS),
+            "0af7651916cd43dd8448eb211c80319c"
+        );
+        assert_eq!(hex_id("t61rcWkgMzE=", SPAN_ID_DIGITS), "b7ad6b7169203331");
+        assert_eq!(hex_id("AAAAAAAAAAA=", SPAN_ID_DIGITS), "0000000000000000");
+        assert_eq!(
+            hex_id("B7AD6B7169203331", SPAN_ID_DIGITS),
+            "b7ad6b7169203331"
+        );
+        assert_eq!(hex_id("t61r-WkgMzE=", SPAN_ID_DIGITS), "t61r-wkgmze=");
     }
 
     #[test]

@@ -26,7 +26,7 @@ from looptrace.analyzer.report.ci import (
     markdown_report,
     sarif_report,
 )
-from looptrace.analyzer.report.tables import stdout_console
+from looptrace.analyzer.report.pages import output_of
 from looptrace.analyzer.report.terminal import print_report
 from looptrace.analyzer.settings.given import selected
 from looptrace.analyzer.settings.sections import Settings
@@ -34,10 +34,9 @@ from looptrace.cli import EXIT_FOUND, EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.engine_option import engine_of, engine_options
-from looptrace.cli.shared.judge_option import judge_of, judge_option, opinions
-from looptrace.cli.shared.prices_option import prices_option
-from looptrace.cli.shared.rule_selection import ignore_option, select_option
-from looptrace.cli.shared.span_readings import explain_spans
+from looptrace.cli.shared.judge_option import judge_option, opinions
+from looptrace.cli.shared.options import ignore_option, prices_option, select_option
+from looptrace.collector.judge.plugins import judge_named
 from looptrace.collector.store.objects.client import is_object_url
 
 _OF_PIPELINES: Mapping[str, Callable[[Loops], str]] = MappingProxyType(
@@ -108,12 +107,12 @@ def analyze(
     whatever was found in the rest, or if --fail-on has nothing to check.
     """
     if span_id is not None:
-        explain_spans(paths, span_id, settings.policy.dialects, stdout_console())
+        _explain(paths, span_id, settings)
         context.exit()
     settings = selected(settings, select, ignore)
     known = None if baseline is None else baseline_of(baseline)
     table = _prices(prices, form, settings)
-    asked = judge_of(judge, settings)
+    asked = judge_named(judge, settings.judge)
     with engine_of(engine, address, paths) as evaluating:
         with_turns = form in _WITH_TURNS or asked is not None or table is not None
         analysis = traces.analysis(paths, settings, jobs, evaluating, with_turns=with_turns)
@@ -125,7 +124,7 @@ def analyze(
     if form == "terminal" and output is None:
         if must_check:  # The report would only say the same.
             check_something_was_read(analysis)
-        print_report(analysis, stdout_console(), answers)
+        print_report(analysis, output_of(), answers)
     else:
         traces.write(_report(loops, answers, form, settings, _common(paths)), output)
     traces.warn_of(analysis.skipped)
@@ -134,6 +133,13 @@ def analyze(
     if must_check:
         check_something_was_read(analysis)
     context.exit(_exit_code(loops, fail_on))
+
+
+def _explain(paths: Sequence[str], span_id: str, settings: Settings) -> None:
+    # Few ask, and its tables need rich.
+    from looptrace.cli.shared.span_readings import explain_spans  # noqa: PLC0415
+
+    explain_spans(paths, span_id, settings.policy.dialects)
 
 
 def _prices(given: Prices | None, form: str, settings: Settings) -> Prices | None:
@@ -178,7 +184,7 @@ def _report(
     if form in _OF_PIPELINES:
         return _OF_PIPELINES[form](loops)
     page = StringIO()
-    print_report(loops.analysis, stdout_console(page), answers)
+    print_report(loops.analysis, output_of(page), answers)
     return page.getvalue()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 import looptrace
-from looptrace.analyzer.report.tables import stdout_console
+from looptrace.analyzer.report.pages import output_of
 from looptrace.analyzer.report.terminal import print_report
 from looptrace.analyzer.settings.sections import default
 from looptrace.cli.shared import traces
@@ -27,7 +27,7 @@ def demo(folder: Path | None) -> None:
     """Find the loops in the example traces of looptrace, with the default settings."""
     if folder is not None:
         _copy(folder)
-    print_report(traces.analysis([str(folder or TRACES)], default()), stdout_console())
+    print_report(traces.analysis([str(folder or TRACES)], default()), output_of())
     click.echo(
         f"\nThese traces are in {folder or TRACES}; `looptrace analyze PATH` reads your own."
     )

@@ -18,7 +18,8 @@ from looptrace.analyzer.text.session_names import session_task
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
-from looptrace.cli.shared.judge_option import judge_of, judge_option, opinions
+from looptrace.cli.shared.judge_option import judge_option, opinions
+from looptrace.collector.judge.plugins import judge_named
 from looptrace.collector.store import reader
 
 _NAME_LENGTH_MAX = 60
@@ -59,7 +60,7 @@ def escalation(
     The report needs no other context, so you can give it to a debugging agent. It quotes calls and
     results.
     """
-    asked = judge_of(judge, settings)
+    asked = judge_named(judge, settings.judge)
     analysis = traces.analysis(paths, settings)
     traces.warn_of(analysis.skipped)
     event = _chosen(analysis, task, gate)

@@ -14,7 +14,7 @@ from looptrace.analyzer.tuning.explain import explain as explain_task
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
-from looptrace.cli.shared.output import format_option
+from looptrace.cli.shared.options import format_option
 
 
 @click.command()

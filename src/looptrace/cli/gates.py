@@ -25,7 +25,7 @@ from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
 from looptrace.cli.config import config_option
 from looptrace.cli.shared.gate_sources import Servers, Stores, source_of, source_options
-from looptrace.cli.shared.output import by_option, format_option
+from looptrace.cli.shared.options import by_option, format_option
 from looptrace.collector.store.gate_file.stored_gates import GateDetails, StoredGate
 from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics
 

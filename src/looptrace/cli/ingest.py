@@ -19,10 +19,11 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
-from looptrace.cli.shared.judge_option import judge_of, judge_option
+from looptrace.cli.shared.judge_option import judge_option
 from looptrace.cli.shared.stores import store_option, written_store
 from looptrace.collector.content.policy import CONTENTS, Content
 from looptrace.collector.judge.gate_judge import judge_gates
+from looptrace.collector.judge.plugins import judge_named
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.layout import is_store
 from looptrace.collector.store.objects.snapshot import fetch_tables
@@ -71,7 +72,7 @@ def ingest(
     done. Exits with 2 if some of the input could not be read;
     the rest is in the store.
     """
-    asked = judge_of(judge, settings)
+    asked = judge_named(judge, settings.judge)
     told: list[GateEvent] = []
     with written_store(store) as store_dir:
         if not (paths or is_store(store_dir)):

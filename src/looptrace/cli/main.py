@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 import traceback
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -118,11 +118,10 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return super().get_command(context, cmd_name)
         folder = _FOLDERS.get(cmd_name, "looptrace.cli")
-        # Only here, so that `--help` is fast.
-        from looptrace.engines import uncollected  # noqa: PLC0415
-
-        with uncollected():
-            command: click.Command = getattr(import_module(f"{folder}.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(import_module(f"{folder}.{cmd_name}"), cmd_name)
+        if not gc.isenabled():  # The process is this command's alone (`looptrace.__main__`).
+            gc.freeze()
+            gc.enable()
         command.epilog = f"Example: {EXAMPLES[cmd_name]}"
         return command
 
@@ -132,6 +131,8 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            from difflib import get_close_matches  # noqa: PLC0415 - as in `invoke`
+
             close = get_close_matches(args[0], self.list_commands(ctx), n=1)
             if not close or args[0].startswith("-"):
                 raise

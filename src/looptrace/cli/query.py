@@ -16,7 +16,7 @@ from looptrace.analyzer.report.tables import ROWS_SHOWN_MAX, json_lines, print_r
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.cli.config import config_option
-from looptrace.cli.shared.prices_option import prices_option
+from looptrace.cli.shared.options import prices_option
 from looptrace.cli.shared.stores import store_option
 from looptrace.cli.shared.traces import warn_of_waiting
 from looptrace.collector.store.sql import QueryResult, ask_query, ask_typed

@@ -16,12 +16,11 @@ from typing import TypeVar
 import polars as pl
 
 from looptrace.analyzer.detect.budgets.ledger import Ledger
-from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
-from looptrace.analyzer.engine.batch import analysis_of, joined
+from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.engine.batch import analysis_of, counts_of, joined, summary_of
 from looptrace.analyzer.engine.detection_source import detection_source
 from looptrace.analyzer.engine.outages import (
     CALL_COLUMNS,
-    IS_CALL,
     calls_to_explain,
     failures_of,
     with_outages,
@@ -30,7 +29,7 @@ from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.normalize.understanding import Understood
 from looptrace.analyzer.schema.compaction import compacted
-from looptrace.analyzer.schema.turns import IS_STEP, TOKEN_COLUMNS, TURN_SCHEMA
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.collector.store import reader
 from looptrace.collector.store.buckets.evaluated import is_evaluated_by
@@ -125,7 +124,7 @@ def _of_evaluated(
 ) -> _BucketAnalysis:
     """Find the loops of a bucket for which the store says which tasks have some."""
     turns = scan_bucket(bucket.store_dir, "turns", bucket.number)
-    counts = _counts(turns)
+    counts = counts_of(turns)
     found = read_bucket(bucket.store_dir, "findings", bucket.number, ["task"])
     # A task whose oldest days were deleted may have other loops than before.
     cut = counts.filter(pl.col("turn_first") > 1)
@@ -136,7 +135,7 @@ def _of_evaluated(
     ]
     analysis = replace(
         _joined(parts, columns),
-        summary=_summary(counts),
+        summary=summary_of(counts, 0),
         tasks=tuple(counts["task"].unique().sort()),
     )
     return _BucketAnalysis(analysis, counts["session"].unique(), failures_of(turns).collect())
@@ -154,32 +153,3 @@ def _analysis_of_part(
 def _joined(parts: Sequence[Analysis], columns: Sequence[str]) -> Analysis:
     whole = joined(parts, 0, 0)
     return replace(whole, turns=whole.turns.select(columns))
-
-
-def _counts(turns: pl.LazyFrame) -> pl.DataFrame:
-    """Add up the counts of a summary for each task and session."""
-    return (
-        turns.group_by("task", "session")
-        .agg(
-            turns=IS_STEP.sum(),
-            turn_first=pl.col("turn").filter(IS_STEP).min(),
-            calls=IS_CALL.sum(),
-            arguments=(IS_CALL & pl.col("arguments").is_null()).sum(),
-            results=(IS_CALL & pl.col("outcome").is_null()).sum(),
-            **{name: pl.col(name).sum() for name in TOKEN_COLUMNS},
-        )
-        .collect()
-    )
-
-
-def _summary(counts: pl.DataFrame) -> Summary:
-    names = ("turns", "arguments", "results", "calls")
-    turns, arguments, results, calls = (int(counts[name].sum()) for name in names)
-    return Summary(
-        sessions=counts["session"].n_unique(),
-        tasks=counts["task"].n_unique(),
-        turns=turns,
-        spans=0,
-        unknown=Unknown(arguments, results, calls),
-        **{name: int(counts[name].sum()) for name in TOKEN_COLUMNS},
-    )

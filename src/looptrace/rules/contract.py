@@ -272,18 +272,6 @@ def repeats(reached: Codes, needed: int, what: Codes) -> Evaluation:
     return Evaluation(reached, needed, period, constant(needed, len(reached)), what)
 
 
-def check_window(rule: Rule, attempts_min: int, window: int, of: str) -> None:
-    """Refuse a window that cannot hold the attempts of a loop or a rung. Raises SettingError."""
-    holds = f"which its window of {window} {of} cannot hold."
-    if attempts_min > window:
-        raise SettingError(f"{rule.name}.attempts_min is {attempts_min}, {holds}")
-    highest = rule.ladder[-1]
-    if highest.attempts > window:
-        raise SettingError(
-            f"{rule.name}.ladder has {highest.action} at {highest.attempts} attempts, {holds}"
-        )
-
-
 def _check_ladder(name: str, ladder: tuple[Rung, ...], actions: tuple[Action, ...]) -> None:
     """Refuse a ladder that is empty or too long, has an unknown action, or leads downwards."""
     if not 1 <= len(ladder) <= RUNGS_MAX:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,6 @@ STATUSES = ("pending", "in_progress", "blocked", "done")
 CUTS = ("length", "content_filter")
 # In which sense two calls of one response are the same.
 Twin = Literal["twin", "twin_signature", "twin_failure", "twin_external", "twin_search"]
-TWINS: tuple[Twin, ...] = get_args(Twin)
 # Turns around a long one that are looked at; the known frameworks nest at most some twenty.
 AROUND_MAX = 100
 Kind = Literal["tool", "model", "handoff", "attempt", "progress", "switch", "user"]
@@ -167,7 +166,7 @@ class Turns:
     coverage: Figures  # percent
     polls: Flags  # a call that waits, or looks again after a wait at something unchanged
     overdue_ns: Codes  # at a poll, the time waited beyond what is usual for the tool; else 0
-    relapses: Flags  # a call that failed, and did not fail the last time
+    relapses: Flags  # a call that failed, and did not fail the last time, or one of many
     waits_seen: Codes  # counts the times that the task was idle or waited, up to this turn
     changes_seen: Codes  # counts the calls of the task that changed something, up to this turn
     calls_seen: Codes  # counts the calls of the task that did not fail or wait, up to this turn
@@ -184,7 +183,7 @@ class Turns:
     outcome: Codes  # result or error of a tool; answer to a request; work of an attempt
     look_chars: Codes  # length of a call's result or error; 0 where its tool makes changes
     check: Codes  # a check and its answer, unless that is that all is well
-    search_result: Codes  # what a search found: nothing, or its tool and result
+    search_result: Codes  # what a search found, and for what if the answer is short
     error: Codes  # message of a failure that is the agent's own; of a look with its target
     mendable: Codes  # message of an external failure that its edits may fix
     signature: Codes

@@ -23,8 +23,8 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.testing.notation import tasks_in
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.collector.store.test_writer import spans_of
-from tests.otlp import Attributes, Trace
+from tests.collector.store.stored import spans_of
+from tests.otlp import Attributes, Trace, tool_call
 
 SECOND_NS, DAY_NS = NS_PER_S, DAY_S * NS_PER_S
 
@@ -324,7 +324,7 @@ def test_a_trace_ties_services_without_a_session() -> None:
     own = Trace("s", session_key=None, service="planner")
     top = own.span("invoke_agent planner", attributes=agent("planner"))
     own.span("chat gpt-4o", top, CHAT)
-    asks = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "ask"}
+    asks = tool_call("ask")
     call = own.span("execute_tool ask", top, asks)
     other = Trace("s", session_key=None, service="searcher")
     other.span("chat gpt-4o", call, CHAT, start_s=9.0)

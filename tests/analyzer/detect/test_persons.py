@@ -21,8 +21,8 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.report.explanation import print_explanation
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.tuning.explain import explain
-from tests.collector.store.test_writer import spans_of
-from tests.otlp import Trace
+from tests.collector.store.stored import spans_of
+from tests.otlp import Trace, tool_call
 
 requirement = pytest.mark.requirement
 
@@ -129,11 +129,7 @@ def trace_of(prompt: str, at: str, *, status: str | None = None) -> Trace:
     trace.span(
         "execute_tool run_tests",
         root,
-        {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": "run_tests",
-            "gen_ai.tool.call.id": f"c{at}",
-        },
+        tool_call("run_tests", call_id=f"c{at}"),
         status="error",
         message="expected 42, got 41",
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.otlp import Trace
+from tests.otlp import Trace, tool_call
 
 RULE = '''
 from dataclasses import dataclass
@@ -35,12 +35,7 @@ class NoLane(RepeatedCall):
 Clash = RepeatedCall
 NoRule = dict
 '''
-CALL = {
-    "gen_ai.operation.name": "execute_tool",
-    "gen_ai.tool.name": "read",
-    "gen_ai.tool.call.arguments": '{"path": "a"}',
-    "gen_ai.tool.call.result": "text",
-}
+CALL = tool_call("read", '{"path": "a"}', result="text")
 
 
 def looptrace(folder: Path, target: str, *arguments: str) -> subprocess.CompletedProcess[str]:

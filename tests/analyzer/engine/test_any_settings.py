@@ -22,7 +22,7 @@ from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.engine.test_live import table
 from tests.analyzer.gates.test_state_machine import assert_sound
-from tests.analyzer.settings.test_settings import any_settings, read
+from tests.analyzer.settings.files import any_settings, read
 
 TASKS = 50  # an example
 TURNS_MAX = 40  # a task

@@ -23,7 +23,7 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.files.reader import read_spans
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.normalize.test_agent_runs import cases, spans_of_case
-from tests.collector.store.test_writer import spans_of
+from tests.collector.store.stored import spans_of
 from tests.drivers import resting
 from tests.otlp import Trace
 from tests.paths import ROOT, SHARED

@@ -16,8 +16,8 @@ from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.store.gates import GateStore
 from tests.analyzer.engine.test_arrivals import FILES, batch_of
-from tests.collector.store.test_writer import spans_of
-from tests.otlp import Trace
+from tests.collector.store.stored import spans_of
+from tests.otlp import Trace, tool_call
 from tests.seeds import seeds
 
 # With pauses so many times as long, most spans come after the time that live waits for them.
@@ -78,11 +78,7 @@ def one_agent(calls: int, *, separate: bool = False) -> pl.DataFrame:
             "build",
             status="error",
             message="no rule to make this",
-            attributes={
-                "gen_ai.operation.name": "execute_tool",
-                "gen_ai.tool.name": "build",
-                "gen_ai.tool.call.arguments": arguments,
-            },
+            attributes=tool_call("build", arguments),
         )
     return spans_of(*traces)
 

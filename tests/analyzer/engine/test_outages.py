@@ -43,7 +43,7 @@ from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.store import writer
 from looptrace.collector.store.sql import ask
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.otlp import Trace, decoded_rows
+from tests.otlp import Trace, decoded_rows, tool_call
 from tests.reliability.serving import OK, served, until
 from tests.schemas import conflicts
 from tests.seeds import seeds
@@ -260,13 +260,7 @@ def trace_of(session: str, second: int) -> Trace:
     """Give a trace of a session that fails four times."""
     trace = Trace(session, at=f"2026-03-02T09:00:{second:02d}+00:00")
     for _ in range(4):
-        attributes = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": "fetch",
-            "gen_ai.tool.call.arguments": '{"id": 7}',
-            "error.type": "HTTPError",
-            "error.message": DOWN,
-        }
+        attributes = tool_call("fetch", '{"id": 7}', error="HTTPError") | {"error.message": DOWN}
         trace.span("execute_tool fetch", None, attributes, status="error")
     return trace
 

@@ -22,6 +22,7 @@ from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.testing.notation import turns_in
 from tests.drivers import findings_of
 from tests.fields import arguments_of
+from tests.otlp import tool_call
 
 JEST = """\
 FAIL src/auth.test.ts
@@ -346,7 +347,7 @@ def test_patterns_that_cannot_run_are_refused(pattern: str, reason: str) -> None
 
 def test_reading_takes_what_is_declared() -> None:
     """What a team declares goes from the reading of spans to the fingerprints."""
-    attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "run"}
+    attributes = tool_call("run")
     blank: dict[str, Any] = dict.fromkeys(SPAN_SCHEMA) | {"events": "[]", "links": "[]"}
     blank |= {"trace_id": "t", "name": "run", "status": 0, "service": ""}
     rows = [

@@ -13,7 +13,6 @@ from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.analyzer.text.errors import error_of
 
 PYTHON = """\
 Traceback (most recent call last):
@@ -201,14 +200,3 @@ def test_external_failures_are_told() -> None:
     assert set(down["error_kind"]) <= set(EXTERNAL)
     assert declared["error_kind"].to_list() == ["dependency"]
     assert tested["error_kind"].to_list() == ["logic"]
-
-
-def test_what_stands_before_a_stack_trace_is_not_the_error() -> None:
-    """A shell prints its command first, which would make all failures of a script the same."""
-    shell = "$ python shop/main.py\n" + PYTHON.format(line=7)
-
-    assert error_of(shell) == ("KeyError", "'country'")
-    assert error_of("$ python shop/main.py\nTraceback (most recent call last):\n  …") == (
-        None,
-        "$ python shop/main.py",
-    )

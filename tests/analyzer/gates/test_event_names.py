@@ -71,6 +71,7 @@ def event_of(event_type: EventType) -> GateEvent:
 def written(event: GateEvent) -> dict[str, Any]:
     """Return all that is written of an event; bodies as text, so that their order counts."""
     notice = notice_of(event, OWN)
+    assert notice_of(event, OWN, ["talk"]).names == ("talk",)
     return {
         "notice": repr(notice),
         "log": json.dumps(log_record(event)),

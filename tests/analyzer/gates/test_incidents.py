@@ -99,10 +99,20 @@ def test_what_cannot_be_said(word: IncidentWord, why: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "word",
+    [IncidentWord(5, "acknowledged"), IncidentWord(5, owner="Ada"), IncidentWord(5, "muted", 6)],
+)
+def test_a_state_or_an_owner_is_enough(word: IncidentWord) -> None:
+    """Most people say one thing at a time."""
+    check_word(word)
+
+
+@pytest.mark.parametrize(
     ("state", "said", "times", "resolved_in", "back_in"),
     [
         ("open", None, WAITS, "", ""),
         ("resolved", None, OVER, "3", ""),
+        ("resolved", IncidentWord(13, "resolved"), WAITS, "3", ""),
         ("back_again", IncidentWord(13, "resolved"), Times(10, 14, None), "1", "2"),
         ("back_again", None, Times(20, 20, 15), "2", "3"),
         ("back_again", None, Times(9, 20, 8), "", "1"),

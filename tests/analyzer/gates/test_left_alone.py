@@ -8,6 +8,7 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.report.wording import told_text
 from looptrace.analyzer.testing.notation import TASK
+from looptrace.rules.attempts.completed_task_revisit import CompletedTaskRevisit
 from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.guards.max_iterations import MaxIterations
 from tests.analyzer.gates.test_state_machine import told
@@ -40,6 +41,12 @@ def test_what_would_have_been_done_is_noted_once_and_nothing_is_done() -> None:
     ]
     assert all(event.is_left_alone and event.status == "active" for event in events)
     assert told_text(events[0]) == "left alone by repeated_call, at the 3rd time"
+
+
+def test_a_loop_over_completed_runs_is_noted_once_too() -> None:
+    """Attempts go on after the task was completed, and the note with them."""
+    events = told("attempt(done) x8", CompletedTaskRevisit(), recovery=HALF)
+    assert [(event.type, event.turn) for event in events] == [("loop_detected", 3)]
 
 
 def test_a_limit_holds_in_a_task_that_is_left_alone() -> None:

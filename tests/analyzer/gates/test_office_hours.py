@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from looptrace.analyzer.gates.waiting import NS_PER_MINUTE, Waiting
+from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.gates.waiting import (
+    NS_PER_MINUTE,
+    Waiting,
+    unless_decided,
+    waiting_for,
+)
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -78,9 +84,13 @@ def test_a_long_wait_in_few_hours_ends() -> None:
         ({"office_hours": "Mon-Fri 09:00-24:30"}, "end on their day"),
         ({"office_hours": WEEK, "time_zone": "Mars/Base"}, "does not know"),
         ({"office_hours": WEEK, "time_zone": "../etc/passwd"}, "does not know"),
+        ({"escalate_minutes": 5}, "^waiting.escalate_minutes and waiting.escalate_to need each"),
+        ({"escalate_to": ("lead",)}, "need each other"),
+        ({"decide_minutes": 9, "remind_minutes": 9}, "^waiting.decide_minutes must be more than"),
+        ({"remind_minutes": -1}, "^waiting.remind_minutes is -1"),
     ],
 )
-def test_what_are_no_office_hours(given: dict[str, Any], why: str) -> None:
+def test_what_cannot_be_waited_for(given: dict[str, Any], why: str) -> None:
     """A mistake is named when the settings are read."""
     with pytest.raises(SettingError, match=why):
         Waiting(**given)
@@ -92,3 +102,19 @@ def test_people_and_agents_are_told_of_the_hours() -> None:
     hours = f"60 minutes of office hours ({WEEK} {BERLIN})"
     assert waiting.for_people == f"the task is cancelled after {hours}"
     assert waiting.for_agent == f"within {hours}, the task is cancelled"
+
+
+def test_the_first_that_matches_a_gate_holds() -> None:
+    """Without a filter all match; where none does, or nothing follows, nothing is said."""
+    gate = GateEvent(
+        *("e", "gate_opened", "t", 1, 1, "active", "active"), rule="cycle", agent="a", service="s"
+    )
+    other = Waiting(decide_minutes=5, rules=("hang",))
+    own, every = Waiting(remind_minutes=9, rules=("cycle",)), Waiting(remind_minutes=9)
+    assert waiting_for(gate, [other, own, every]) is own
+    assert unless_decided(gate, [other, own]) == "a reminder comes after 9 minutes"
+    assert waiting_for(gate, [other]) is None
+    assert unless_decided(gate, [other]) == unless_decided(gate, [Waiting()]) == ""
+    assert not Waiting(agents=("b",)).matches(gate)
+    assert not Waiting(services=("t",)).matches(gate)
+    assert not Waiting(rules=("cycle",), agents=("b",)).matches(gate)

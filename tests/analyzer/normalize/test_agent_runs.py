@@ -12,6 +12,7 @@ import pytest
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from tests.otlp import tool_call
 
 SECOND = 1_000_000_000
 Row = dict[str, object]
@@ -72,12 +73,7 @@ class Story:
 
     def fails(self, above: str | None, number: int = 0) -> None:
         """Let a tool fail in the same way each time, with other arguments."""
-        attributes = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": "book",
-            "gen_ai.tool.call.arguments": json.dumps({"room": number}),
-            "gen_ai.tool.call.result": "",
-        }
+        attributes = tool_call("book", json.dumps({"room": number}), result="")
         row = self.span(attributes, above)
         row["status"], row["status_message"] = 2, "the calendar has no such room"
 
@@ -93,7 +89,7 @@ class Story:
 
     def calls(self, above: str | None, name: str) -> str:
         """Let a tool be called."""
-        attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+        attributes = tool_call(name)
         return str(self.span(attributes, above)["span_id"])
 
 

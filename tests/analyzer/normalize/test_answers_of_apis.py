@@ -9,9 +9,9 @@ import pytest
 
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from tests.collector.store.test_writer import spans_of
+from tests.collector.store.stored import spans_of
 from tests.fields import messages_of
-from tests.otlp import Trace
+from tests.otlp import Trace, tool_call
 
 ASKED = ("weigh", '{"crate":7}')
 FUNCTION = {"name": "weigh", "arguments": '{"crate": 7}'}
@@ -135,14 +135,8 @@ NAMED = {"name": "weigh", "id": "c", "arguments": {"crate": 7}}
 BARE = {"name": "weigh", "attributes": {"input.value": "{'crate': 7}", "output.value": "Error: no"}}
 STEP = {"name": "tools", "attributes": {"input.value": '{"crate": 7}', "output.value": "{}"}}
 OTHER = {"name": "weigh", "attributes": {"input.value": '{"crate": 8}', "output.value": "{}"}}
-OWN = {"name": "weigh", "attributes": {
-    "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "weigh",
-    "gen_ai.tool.call.arguments": '{"crate": 7}', "gen_ai.tool.call.result": "Error: no",
-}}  # fmt: skip
-WITH_ID = {"name": "weigh", "attributes": {
-    "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "weigh",
-    "gen_ai.tool.call.id": "x-1", "gen_ai.tool.call.result": "Error: no",
-}}  # fmt: skip
+OWN = {"name": "weigh", "attributes": tool_call("weigh", '{"crate": 7}', result="Error: no")}
+WITH_ID = {"name": "weigh", "attributes": tool_call("weigh", result="Error: no", call_id="x-1")}
 WITHOUT_ID = {"name": "weigh", "arguments": {"crate": 7}}
 
 SPANS = {

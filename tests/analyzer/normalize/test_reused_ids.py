@@ -14,8 +14,8 @@ import pytest
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from tests.analyzer.normalize.test_trace_buffer import assert_comes_to_all_at_once
-from tests.collector.store.test_writer import spans_of
-from tests.otlp import Trace
+from tests.collector.store.stored import spans_of
+from tests.otlp import Trace, tool_call
 from tests.seeds import seeds
 
 Message: TypeAlias = dict[str, Any]
@@ -80,12 +80,7 @@ def run_of(rounds: Sequence[Round], *, spans: bool = False, shows: bool = True) 
     for number, asked in enumerate(rounds):
         respond(trace, history(rounds[:number]) if shows else None, said(asked))
         for each in asked if spans else ():
-            tool = {
-                "gen_ai.operation.name": "execute_tool",
-                "gen_ai.tool.name": each.tool,
-                "gen_ai.tool.call.id": each.call_id,
-                "gen_ai.tool.call.arguments": json.dumps({"in": each.arguments}),
-            }
+            tool = tool_call(each.tool, json.dumps({"in": each.arguments}), call_id=each.call_id)
             trace.span(f"execute_tool {each.tool}", None, tool)
     respond(trace, history(rounds) if shows else None, {"role": "assistant", "content": "Done."})
     return spans_of(trace)

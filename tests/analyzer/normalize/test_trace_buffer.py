@@ -21,8 +21,8 @@ from looptrace.analyzer.schema.turns import AT, TURN_KEY, TURN_SCHEMA, TurnKey, 
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans
 from tests.analyzer.normalize.random_spans import random_spans
-from tests.collector.store.test_writer import spans_of
-from tests.otlp import Trace
+from tests.collector.store.stored import spans_of
+from tests.otlp import Trace, tool_call
 from tests.paths import ROOT, SHARED
 from tests.seeds import seeds
 
@@ -34,7 +34,7 @@ FILES = [
 files = pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 # What a place among all turns says is known of all turns only.
 PLACES = ("turn", "order_ns")
-CALL = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "ls"}
+CALL = tool_call("ls")
 TOOL = {"gen_ai.operation.name": "execute_tool"}
 AGENT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "lead"}
 

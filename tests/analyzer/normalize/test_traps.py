@@ -19,7 +19,7 @@ from examples.dialects import Attributes, Message
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.collector.files.reader import read_spans
-from tests.otlp import CLIENT, Trace, exception
+from tests.otlp import CLIENT, Trace, exception, tool_call
 
 Requests: TypeAlias = list[dict[str, Any]]
 Row: TypeAlias = tuple[Any, ...]
@@ -86,12 +86,9 @@ def _openinference(
 
 
 def _execute_tool(name: str, call_id: str, **attributes: str) -> Attributes:
-    return {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": name,
-        "gen_ai.tool.call.id": call_id,
-        **{f"gen_ai.tool.call.{key}": value for key, value in attributes.items()},
-    }
+    return tool_call(name, call_id=call_id) | (
+        {f"gen_ai.tool.call.{key}": value for key, value in attributes.items()}
+    )
 
 
 def _call_part(call_id: str, name: str, arguments: object) -> Message:
@@ -167,15 +164,11 @@ def openllmetry_wrapped_input() -> Requests:
             "kwargs": run,
         }
         told = _tool_message("0 rows", f"call_{index}")
-        tool = {
+        tool = tool_call("count_rows", json.dumps(given), result=told) | {
             "traceloop.span.kind": "tool",
             "traceloop.entity.name": "count_rows",
             "traceloop.association.properties.lc_agent_name": "helper",
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": "count_rows",
-            "gen_ai.tool.call.arguments": json.dumps(given),
             "traceloop.entity.input": json.dumps(given),
-            "gen_ai.tool.call.result": told,
             "traceloop.entity.output": told,
             "gen_ai.task.status": "success",
         }

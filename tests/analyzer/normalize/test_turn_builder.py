@@ -23,10 +23,10 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import SILENCE, TURN_SCHEMA
 from looptrace.collector.files.reader import read_spans
 from looptrace.rules.turns import CUTS
-from tests.collector.store.test_writer import spans_of
+from tests.collector.store.stored import spans_of
 from tests.fields import arguments_of
 from tests.framework_table import OWN, dumps
-from tests.otlp import Trace
+from tests.otlp import Trace, tool_call
 from tests.seeds import seed_count
 
 Attributes: TypeAlias = dict[str, object]
@@ -63,7 +63,7 @@ def span(
 def tool(name: str = "probe", **content: object) -> Attributes:
     """Give the attributes of a tool's span; `content` may hold id, arguments and result."""
     said = {f"gen_ai.tool.call.{key}": value for key, value in content.items()}
-    return {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, **said}
+    return tool_call(name) | said
 
 
 def model(text: str, *calls: tuple[str | None, str, object], **more: object) -> Attributes:

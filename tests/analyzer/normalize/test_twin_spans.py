@@ -10,20 +10,15 @@ import pytest
 
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from tests.analyzer.normalize.test_trace_buffer import assert_comes_to_all_at_once
-from tests.collector.store.test_writer import spans_of
-from tests.otlp import Attributes, Trace
+from tests.collector.store.stored import spans_of
+from tests.otlp import Attributes, Trace, tool_call
 
 ARGUMENTS = {"gen_ai.tool.call.arguments": '{"gate": "north"}'}
 
 
 def _tool(name: str, call_id: str = "", more: Attributes | None = None) -> Attributes:
     ids = {"gen_ai.tool.call.id": call_id} if call_id else {}
-    return {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": name,
-        **ids,
-        **(more or {}),
-    }
+    return tool_call(name) | ids | {**(more or {})}
 
 
 def calls_of(outer: Attributes, inner: Attributes, between: str = "") -> pl.DataFrame:
@@ -97,6 +92,14 @@ def _events(trace: Trace, around: str) -> None:
     for name in ("start", "retry", "error", "progress", "finish"):
         event = {"openinference.span.kind": "TOOL", "metadata.path": f"tool.run_tests.{name}"}
         trace.span(name, call, event, seconds=0)
+
+
+def _events_beside(trace: Trace, around: str) -> None:
+    """Write each event as older versions do: a span beside the others, named by its number."""
+    told = {"openinference.span.kind": "TOOL", "traceId": "t", "output.value": "1 failed"}
+    for event in ("start", "success", "finish"):
+        target = {"target": f"tool.run_tests.{event}", "name": event}
+        trace.span(f"tool.run_tests.{event}-3", around, {**told, **target})
 
 
 def _nested(trace: Trace, around: str) -> None:

@@ -20,7 +20,7 @@ from looptrace.analyzer.report.strip import (
 )
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.analyzer.report.test_report import HOSTILE, event, finding, pytest_turns, turn
+from tests.analyzer.report.contents import HOSTILE, event, finding, pytest_turns, turn
 
 
 def table(rows: list[dict[str, Any]]) -> pl.DataFrame:

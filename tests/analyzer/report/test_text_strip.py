@@ -7,7 +7,7 @@ import pytest
 
 from looptrace.analyzer.report.strips.text import text_strip
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from tests.analyzer.report.test_report import event, finding, pytest_turns
+from tests.analyzer.report.contents import event, finding, pytest_turns
 
 
 def turns_of(count: int) -> pl.DataFrame:

@@ -24,7 +24,7 @@ from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.rules.calls.repeated_failure import RepeatedFailure
 from looptrace.rules.contract import Rung
-from tests.otlp import Trace, decoded_rows
+from tests.otlp import Trace, decoded_rows, tool_call
 from tests.paths import ROOT
 
 TRACES = ROOT / "examples" / "traces"
@@ -113,12 +113,7 @@ def rounds(count: int, model: str | None = "small-1", *, tokens: bool = True) ->
     used = {"gen_ai.usage.input_tokens": 100, "gen_ai.usage.output_tokens": 10}
     asked = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": answer}
     named = {"gen_ai.request.model": model} if model else {}
-    called = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": "read",
-        "gen_ai.tool.call.arguments": "{}",
-        "error.type": "ValueError",
-    }
+    called = tool_call("read", "{}", error="ValueError")
     for _ in range(count):
         made.span("chat", None, {**asked, **named, **(used if tokens else {})})
         made.span("execute_tool read", None, called, status="error", message="no file")
@@ -194,11 +189,7 @@ def test_the_order_of_parts_says_nothing() -> None:
 def test_attempts_at_other_tasks_are_no_turns_of_the_session() -> None:
     """They stand in the session too, as what an agent goes to and fro between."""
     made = Trace("session")
-    called = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": "read",
-        "gen_ai.tool.call.arguments": "{}",
-    }
+    called = tool_call("read", "{}")
     for _ in range(4):
         made.span("execute_tool read", None, called, status="error", message="no file")
     for task in ("one", "two"):

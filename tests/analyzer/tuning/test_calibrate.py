@@ -22,11 +22,12 @@ from looptrace.analyzer.tuning.calibrate import (
     Calibration,
     CalibrationError,
     calibrated,
+    sorted_out,
 )
 from looptrace.cli.main import main
 from looptrace.collector.store import writer
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.otlp import Trace
+from tests.otlp import Trace, tool_call
 
 DAY_S = 86_400
 DAYS = 10
@@ -59,8 +60,8 @@ def found(
     tasks: list[pl.DataFrame], alarms_per_day: float = 1, settings: Settings | None = None
 ) -> Calibration:
     """Calibrate on tasks."""
-    parts = [numbered(pl.concat(tasks))]
-    return calibrated(parts, settings or default(), alarms_per_day, NOW_NS)
+    parts = [sorted_out(numbered(pl.concat(tasks)), settings or default(), NOW_NS)]
+    return calibrated(parts, settings or default(), alarms_per_day)
 
 
 def thresholds(calibration: Calibration) -> dict[tuple[str | None, str], tuple[int, int]]:
@@ -188,12 +189,8 @@ def traces(path: Path, count: int) -> Path:
     for n in range(count):
         trace = Trace(f"session-{n}", at=f"2026-03-{1 + n % 20:02d}T09:00:00+00:00")
         for _ in range(3):
-            attributes = {
-                "gen_ai.operation.name": "execute_tool",
-                "gen_ai.tool.name": "read",
-                "gen_ai.tool.call.arguments": '{"file": "a"}',
-                "gen_ai.tool.call.result": "text",
-                "looptrace.task.kind": "reading",
+            attributes = tool_call("read", '{"file": "a"}', result="text") | {
+                "looptrace.task.kind": "reading"
             }
             trace.span("execute_tool read", None, attributes)
         lines.append(trace.lines())
@@ -262,6 +259,7 @@ def test_the_clock_is_that_of_the_machine() -> None:
     now = [task(f"now {n}", BRIEF) for n in range(40)]
     shift_ns = time.time_ns() - 60 * NS_PER_S
     late = [t.with_columns(pl.col("start_ns", "end_ns", "order_ns") + shift_ns) for t in now]
+    parts = [sorted_out(numbered(pl.concat(late)), default(), time.time_ns())]
 
     with pytest.raises(CalibrationError, match="there are 0 finished tasks"):
-        calibrated([numbered(pl.concat(late))], default(), 1, time.time_ns())
+        calibrated(parts, default(), 1)

@@ -25,7 +25,7 @@ from looptrace.analyzer.tuning.certificates import (
 )
 from looptrace.analyzer.tuning.outcomes import outcomes_in
 from looptrace.cli.main import main
-from tests.otlp import Trace
+from tests.otlp import Trace, tool_call
 
 BRIEF = 'say("{n}") look({name})->found edit({name})->ok say("done")'
 LOOP = '(say("go {n}") run(tests)->!boom) x8 say("done")'
@@ -142,7 +142,7 @@ def test_the_command_says_what_is_promised(tmp_path: Path) -> None:
         trace = Trace(name)
         root = trace.span("agent", attributes={"gen_ai.operation.name": "invoke_agent"})
         for tool in ("read", f"write-{name}"):
-            call = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool}
+            call = tool_call(tool)
             trace.span(tool, root, call)
         (tmp_path / f"{name}.jsonl").write_text(trace.lines())
         with outcomes.open("a") as file:

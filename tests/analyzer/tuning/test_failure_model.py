@@ -24,7 +24,7 @@ from looptrace.analyzer.tuning.failure_model import (
 from looptrace.analyzer.tuning.limits import limits
 from looptrace.cli.main import main
 from looptrace.rules.prediction.likely_failure import LikelyFailure, model_of
-from tests.otlp import Trace
+from tests.otlp import Trace, tool_call
 
 RULES = default().policy.rule_set
 RUNS = 240
@@ -132,12 +132,8 @@ def test_the_command_writes_a_model_that_the_rule_reads(
         is_solved = number % 3 > 0
         trace = Trace(f"run-{number}")
         for place, found in calls(number, is_solved=is_solved):
-            attributes = {
-                "gen_ai.operation.name": "execute_tool",
-                "gen_ai.tool.name": "look",
-                "gen_ai.tool.call.arguments": json.dumps({"at": place}),
-                "gen_ai.tool.call.result": found,
-                "looptrace.task.kind": "search",
+            attributes = tool_call("look", json.dumps({"at": place}), result=found) | {
+                "looptrace.task.kind": "search"
             }
             trace.span("execute_tool look", None, attributes)
         lines.append(json.dumps(trace.request()))

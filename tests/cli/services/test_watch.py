@@ -22,7 +22,7 @@ from looptrace.collector.api_bodies import WarmingTask
 from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
-from tests.collector.store.test_writer import looping, spans_of
+from tests.collector.store.stored import looping, spans_of
 from tests.reliability.serving import OK, served, until
 from tests.reliability.serving import looping as live_loop
 

@@ -383,7 +383,7 @@ def test_what_log_records_may_add_to_a_span_is_bounded(monkeypatch: pytest.Monke
     live.take(read_spans_of(spans(*bare)))
 
     assert 0 < live.log_events.lost < 1_000
-    assert max(len(row[11]) for row in live.log_events._kept.values()) < 25_000
+    assert max(len(kept.row[11]) for kept in live.log_events._kept.values()) < 25_000
 
 
 def test_records_that_wait_are_forgotten() -> None:

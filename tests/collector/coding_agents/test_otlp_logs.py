@@ -206,6 +206,18 @@ def test_events_of_every_agent_become_turns(agent: str) -> None:
     ]
 
 
+def test_events_of_qwen_code_are_those_of_gemini_cli() -> None:
+    """It has its own name, and its output holds the thoughts."""
+    events: list[tuple[int, Mapping[str, Any]]] = [
+        (at, {**said, "event.name": str(said["event.name"]).replace("gemini_cli", "qwen-code")})
+        for at, said in EVENTS["gemini_cli"]
+    ]
+    table = table_of(decode_proto(in_proto(events)))
+    assert table["kind"].to_list() == ["user", "model", "tool", "model", "tool", "user"]
+    assert table["output_tokens"].to_list()[1] == 5
+    assert table["task"].unique().to_list() == ["s-gemini@qwen-code"]
+
+
 @pytest.mark.parametrize("agent", EVENTS)
 def test_protobuf_and_json_are_read_the_same(agent: str, write: Write) -> None:
     """The collector and a file come to the same rows."""

@@ -18,7 +18,7 @@ from looptrace.collector.content.cut_texts import cut_texts
 from looptrace.collector.content.policy import TEXT_BYTES_MAX, with_content
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
-from tests.otlp import Trace, decoded_rows
+from tests.otlp import Trace, decoded_rows, tool_call
 from tests.seeds import seeds
 
 KEY = b"k" * 32
@@ -150,12 +150,7 @@ def spans_of(turns: Sequence[tuple[str, str, str]]) -> pl.DataFrame:
                 name,
                 status="ok" if result else "error",
                 message="" if result else text,
-                attributes={
-                    "gen_ai.operation.name": "execute_tool",
-                    "gen_ai.tool.name": name,
-                    "gen_ai.tool.call.arguments": '{"a": 1}',
-                    **result,
-                },
+                attributes=tool_call(name, '{"a": 1}') | result,
             )
     rows = decoded_rows(decode_document("test", Frame(1, json.dumps(trace.request()).encode())))
     return pl.DataFrame(rows, SPAN_SCHEMA, orient="row")

@@ -23,7 +23,7 @@ from looptrace.collector.store.layout import AUDIT_FILE, ERASURE_FILE
 from looptrace.collector.store.locks import StoreError
 from tests.collector.erasure.test_forgetting import ALICE, BOB, looping, texts_in
 from tests.collector.store.objects.test_objects import run
-from tests.collector.store.test_writer import spans_of
+from tests.collector.store.stored import spans_of
 from tests.paths import ROOT
 from tests.reliability.serving import DEADLINE_S, OK, SERVE, until
 

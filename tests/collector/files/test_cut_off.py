@@ -12,7 +12,7 @@ from looptrace.analyzer.detect.times import waits_of
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.collector.files.reader import read_spans
 from tests.collector.conftest import Write
-from tests.otlp import Attributes, Trace
+from tests.otlp import Attributes, Trace, tool_call
 
 AGENT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "fixer"}
 MODEL = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
@@ -23,7 +23,7 @@ HOUR_S = 3600.0
 def tool(name: str, result: str | None = None) -> Attributes:
     """Return what a call says."""
     shown = {"gen_ai.tool.call.result": result} if result else {}
-    return {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, **shown}
+    return tool_call(name) | shown
 
 
 def otlp(attributes: Attributes, *, ends: bool, seconds: float, **options: Any) -> bytes:

@@ -9,7 +9,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tests.collector.importers.exports import AGENT, MODEL, SESSION, TRACE, Span, genai
+from tests.collector.importers.exported_run import AGENT, MODEL, SESSION, TRACE, Span, genai
+from tests.otlp import tool_call
 
 Fields = dict[str, Any]
 
@@ -288,9 +289,7 @@ def _any_agent_span(span: Span) -> Fields:
             "gen_ai.output": json.dumps(calls) if calls else span.answer["content"],
         }
     elif span.kind == "tool":
-        attributes = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": span.name,
+        attributes = tool_call(span.name) | {
             "gen_ai.tool.args": json.dumps(span.arguments),
             "gen_ai.output": f"Error: {span.error}" if span.error else span.result,
         }

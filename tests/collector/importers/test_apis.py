@@ -16,7 +16,8 @@ import pytest
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.importers import apis
-from tests.collector.importers.exports import EXPORTS, spans
+from tests.collector.importers.exported_run import spans
+from tests.collector.importers.exports import EXPORTS
 
 Answer = tuple[int, Any, dict[str, str]]
 RUN = spans("loop")

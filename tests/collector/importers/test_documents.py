@@ -14,7 +14,8 @@ from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.schema.turns import TOKEN_COLUMNS
 from looptrace.collector.files.reader import read_spans
 from tests.collector.conftest import Write
-from tests.collector.importers.exports import EXPORTS, IN_LINES, spans, text_of
+from tests.collector.importers.exported_run import spans
+from tests.collector.importers.exports import EXPORTS, IN_LINES, text_of
 
 MUTATIONS = 8
 HOSTILE: tuple[Any, ...] = (

@@ -11,7 +11,7 @@ from looptrace.analyzer.engine.batch import analyse
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.importers.console.javascript import inspected
 from tests.collector.conftest import Write
-from tests.collector.importers.exports import spans
+from tests.collector.importers.exported_run import spans
 from tests.collector.importers.printed import PRINTED
 from tests.seeds import seeds
 

@@ -14,7 +14,7 @@ from looptrace.analyzer.gates.decisions import (
     NOTE_CHARS_MAX,
     decision_text,
 )
-from tests.analyzer.report.test_report import Page
+from tests.analyzer.report.contents import Page
 from tests.collector.page.conftest import NAMED, TOKEN, Browser, gate_ids, send, signed_in
 from tests.reliability.serving import Served, looping, until
 
@@ -197,7 +197,7 @@ def test_what_came_after_a_decision_is_shown(browser: Browser, server: Served) -
     assert f"{gate} stopped again" in text
     text = words(browser, f"/gates/{again}")
     assert re.search(f"stopped before. .* ago somebody decided “Go on” on gate {gate}", text)
-    assert "stopped before." in words(browser, "/")  # The newest gate is beside the list.
+    assert "stopped before." in words(browser, "/?sort=newest")  # It is beside the list.
 
 
 def test_an_agent_goes_on_without_a_note_where_somebody_says_so(

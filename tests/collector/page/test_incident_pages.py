@@ -17,8 +17,8 @@ from looptrace.collector.store import writer
 from looptrace.collector.store.reader import open_gates
 from tests.collector.page.conftest import NAMED, SETTINGS, TOKEN, Browser, send, signed_in
 from tests.collector.page.test_gate_pages import words
-from tests.collector.store.test_writer import looping as failing_again
-from tests.collector.store.test_writer import spans_of
+from tests.collector.store.stored import looping as failing_again
+from tests.collector.store.stored import spans_of
 from tests.reliability.serving import Served, looping, served, until
 
 

@@ -27,7 +27,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.page.conftest import Browser
 from tests.collector.page.test_gate_pages import words
 from tests.collector.page.test_task_pages import healthy
-from tests.collector.store.test_writer import looping, spans_of
+from tests.collector.store.stored import looping, spans_of
 from tests.reliability.serving import served, until
 
 HOUR_S, DAY_S = 3_600, 86_400

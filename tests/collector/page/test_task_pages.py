@@ -21,11 +21,11 @@ from looptrace.collector.store import reader, writer
 from looptrace.collector.trace_links import TraceLinks
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.analyzer.report.test_report import HOSTILE, Page
+from tests.analyzer.report.contents import HOSTILE, Page
 from tests.collector.page.conftest import Browser, send
 from tests.collector.page.test_gate_pages import words
-from tests.collector.store.test_writer import call, looping, spans_of
-from tests.otlp import Trace
+from tests.collector.store.stored import call, looping, spans_of
+from tests.otlp import Trace, tool_call
 from tests.reliability.serving import Served, until
 from tests.seeds import seeds
 
@@ -47,12 +47,7 @@ def healthy(
     """Return a trace of an agent that gets on, or the one that is given with its calls."""
     trace = trace or Trace(session, **options)
     for n in range(calls):
-        attributes = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": f"tool_{n}",
-            "gen_ai.tool.call.arguments": f'{{"n": {n}}}',
-            "gen_ai.tool.call.result": f"done {n}",
-        }
+        attributes = tool_call(f"tool_{n}", f'{{"n": {n}}}', result=f"done {n}")
         trace.span("call", parent, attributes)
     return trace
 
@@ -173,7 +168,7 @@ def test_a_task_that_waits_is_listed_without_its_turns(
 
 def test_a_task_says_since_when_it_waits_for_a_person(tmp_path: Path) -> None:
     """At a gate, or in a call that a person answers; the next turn ends it."""
-    asks = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "ask_user"}
+    asks = tool_call("ask_user")
     asked, answered = Trace("asked"), Trace("answered")
     for trace in (asked, answered):
         trace.span("ask_user", None, asks)

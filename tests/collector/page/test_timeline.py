@@ -20,8 +20,8 @@ from looptrace.collector.store import reader, writer
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.page.conftest import Browser, gate_ids, send
 from tests.collector.page.test_gate_pages import words
-from tests.collector.store.test_writer import call, spans_of
-from tests.otlp import Trace
+from tests.collector.store.stored import call, spans_of
+from tests.otlp import Trace, tool_call
 from tests.reliability.serving import Served, until
 
 S = NS_PER_S
@@ -82,7 +82,7 @@ def delegating() -> Trace:
     ask = trace.span(
         "execute_tool ask",
         top,
-        {kind: "execute_tool", "gen_ai.tool.name": "ask", agent: "planner"},
+        tool_call("ask") | {agent: "planner"},
     )
     below = trace.span("invoke_agent helper", ask, {kind: "invoke_agent", agent: "helper"})
     for _ in range(5):

@@ -10,10 +10,10 @@ import pytest
 
 from looptrace.collector.page.rendering import ASSETS, asset_url
 from looptrace.collector.page.worklist.lines import LINES_A_PAGE, LINES_OF_INCIDENT_MAX
-from tests.analyzer.report.test_report import Page
+from tests.analyzer.report.contents import Page
 from tests.collector.page.conftest import SETTINGS, TOKEN, Browser, gate_ids, send, signed_in
 from tests.collector.page.test_gate_pages import words
-from tests.collector.store.test_writer import call
+from tests.collector.store.stored import call
 from tests.otlp import Trace
 from tests.reliability.serving import Served, served, until
 
@@ -50,8 +50,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def lines(browser: Browser, path: str) -> list[str]:
     """Return the ids of the gates that a list shows, in order."""
-    page = Page(browser.get(path).text)
-    return [link["id"].removeprefix("line-") for link in page.all("a") if "data-line" in link]
+    return lines_of(browser.get(path).text)
+
+
+def lines_of(html: str) -> list[str]:
+    """Return the ids of the gates of a page, in order."""
+    links = Page(html).all("a")
+    return [link["id"].removeprefix("line-") for link in links if "data-line" in link]
 
 
 def test_gates_of_one_loop_are_lines_of_its_incident(browser: Browser) -> None:
@@ -123,9 +128,9 @@ def test_a_line_opens_beside_the_list(browser: Browser) -> None:
     assert f'id="gate-{third}"' in page
     assert f'hx-get="/?sort=newest&amp;gate={third}"' in page
     assert "has-chosen" in page  # A phone shows the gate in place of the list.
-    first = lines(browser, "/")[0]
-    assert f'hx-get="/?shown={first}"' in browser.get("/").text
-    assert "has-chosen" not in browser.get("/").text
+    shown = browser.get("/").text  # By default gates move when their agents are heard of.
+    assert f'hx-get="/?shown={lines_of(shown)[0]}"' in shown
+    assert "has-chosen" not in shown
     assert "has-chosen" not in browser.get("/?gate=none").text
 
 

@@ -16,6 +16,7 @@ from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.sdk.open_spans import OpenSpans
 from looptrace.collector.sdk.processor import QueueLimits
 from looptrace.rules.vocabulary import NS_PER_S
+from tests.otlp import tool_call
 
 AGENT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "fixer"}
 WAIT_S = 60.0
@@ -48,11 +49,7 @@ class Run:
 
     def call(self, tool: str, arguments: str, ago_s: int, parent: Span | None = None) -> Span:
         """Begin a call so many seconds ago."""
-        attributes = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": tool,
-            "gen_ai.tool.call.arguments": arguments,
-        }
+        attributes = tool_call(tool, arguments)
         return self.begin(f"execute_tool {tool}", attributes, ago_s, parent or self.agent)
 
     def answered(self, tool: str, arguments: str, ago_s: int) -> None:

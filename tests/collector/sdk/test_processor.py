@@ -35,6 +35,7 @@ from looptrace.collector.sdk import span_events
 from looptrace.collector.sdk.agent_gate import GateOpenError, GateState, TaskCancelled
 from looptrace.collector.sdk.processor import QueueLimits
 from looptrace.collector.sdk.span_events import EVENTS_PER_TASK_AND_RULE_MAX
+from tests.otlp import tool_call
 
 requirement = pytest.mark.requirement
 AGENT = {
@@ -103,12 +104,7 @@ class Setup:
 
     def call(self, tool: str = "run_tests", arguments: object = "a.py") -> None:
         """Make one call of a tool, which shows what it ever shows."""
-        attributes = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": tool,
-            "gen_ai.tool.call.arguments": json.dumps({"path": arguments}),
-            "gen_ai.tool.call.result": "total: 41",
-        }
+        attributes = tool_call(tool, json.dumps({"path": arguments}), result="total: 41")
         self.tracer.start_span(f"execute_tool {tool}", attributes=attributes).end()
 
 
@@ -168,12 +164,7 @@ def test_half_of_a_character_costs_nothing(local: Setup) -> None:
     half = "\ud83d"
     with local.tracer.start_as_current_span(f"agent {half}", attributes=AGENT):
         for _ in range(8):
-            attributes = {
-                "gen_ai.operation.name": "execute_tool",
-                "gen_ai.tool.name": "ls",
-                "gen_ai.tool.call.result": f"boom {half}",
-                f"note {half}": [half],
-            }
+            attributes = tool_call("ls", result=f"boom {half}") | {f"note {half}": [half]}
             with local.tracer.start_as_current_span(f"ls {half}", attributes=attributes) as span:
                 span.set_status(StatusCode.ERROR, f"bad {half}")
                 span.add_event(half, {half: half})

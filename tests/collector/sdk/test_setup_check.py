@@ -21,6 +21,7 @@ from looptrace.collector.files.reader import read_spans
 from looptrace.collector.sdk.open_spans import OpenSpans
 from looptrace.collector.sdk.setup_check import SetupCheck
 from tests import framework_table
+from tests.otlp import tool_call
 from tests.producers.recorder import TRACES
 from tests.reliability.test_live_is_batch import sdk_span
 
@@ -141,7 +142,7 @@ def test_a_set_up_that_works_is_silent(caplog: pytest.LogCaptureFixture) -> None
 
 
 ACME = {"acme.tool": "dig", "acme.args": "garden"}
-CALL = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "dig"}
+CALL = tool_call("dig")
 
 
 def _run(calls: int, own: int, *, within: bool = False) -> None:
@@ -184,7 +185,7 @@ FOLDERS = (framework_table.DIALECTS, framework_table.OWN, TRACES)
 # What a span's marker does not say, and the analyzer reads from its fields: whether a part shows a
 # failure, a step lies around known spans, a call is the end of a run, or a span has an attempt's
 # status. None of it makes a span one that nobody understands.
-BY_FIELDS = ("claude_code", "codex", "looptrace-own", "smolagents", "traceloop")
+BY_FIELDS = ("claude_code", "codex", "honeyhive", "looptrace-own", "smolagents", "traceloop")
 _ENDS = (False, True)
 
 

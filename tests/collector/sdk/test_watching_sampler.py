@@ -11,13 +11,9 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler, T
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from looptrace.collector.sdk.processor import LoopSpanProcessor
+from tests.otlp import tool_call
 
-CALL = {
-    "gen_ai.operation.name": "execute_tool",
-    "gen_ai.tool.name": "dig",
-    "gen_ai.tool.call.arguments": "{}",
-    "gen_ai.tool.call.result": "stones",
-}
+CALL = tool_call("dig", "{}", result="stones")
 
 
 @pytest.mark.parametrize("sampler", [ALWAYS_OFF, ParentBased(TraceIdRatioBased(0.0))])

@@ -28,7 +28,7 @@ from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.store import reader
 from looptrace.collector.store.layout import GATES_FILE, LOG_FILE
 from looptrace.collector.store.writer import writing
-from tests.otlp import Trace, decoded_rows
+from tests.otlp import Trace, decoded_rows, tool_call
 from tests.seeds import seeds
 
 LOG_BYTES_MAX = 1 << 30
@@ -38,12 +38,7 @@ CALLS = 6
 PAGER = Webhook("pager", "https://pager.example/", "slack", actions=("gate",))
 SETTINGS = replace(default(), webhooks=(PAGER,))
 AGENT = {"gen_ai.operation.name": "invoke_agent"}
-TOOL = {
-    "gen_ai.operation.name": "execute_tool",
-    "gen_ai.tool.name": "run_tests",
-    "error.type": "TestError",
-    "gen_ai.tool.call.result": "Error: 1 failed",
-}
+TOOL = tool_call("run_tests", result="Error: 1 failed", error="TestError")
 TALK = {"gen_ai.conversation.id": "talk"}
 
 

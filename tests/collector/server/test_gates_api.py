@@ -19,8 +19,8 @@ from looptrace.collector.server.streams.hearing import Hearing
 from looptrace.collector.server.tokens.sight import EVERYTHING, SIGHT
 from looptrace.collector.store import layout, writer
 from looptrace.collector.store.reader import open_gates
+from tests.collector.store.stored import call, looping, spans_of, working
 from tests.collector.store.test_incidents import UNDO_11
-from tests.collector.store.test_writer import call, looping, spans_of, working
 from tests.otlp import Trace
 
 

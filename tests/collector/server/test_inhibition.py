@@ -16,16 +16,12 @@ from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.store import reader
 from tests.collector.server import test_catch_up
 from tests.collector.server.test_catch_up import BOUNDS, accept, detecting, gates, logging, wait
-from tests.otlp import Trace, decoded_rows
+from tests.otlp import Trace, decoded_rows, tool_call
 
 SESSIONS = 5
-TIMED_OUT = {
-    "gen_ai.operation.name": "execute_tool",
-    "gen_ai.tool.name": "fetch",
-    "gen_ai.tool.call.arguments": '{"page": "news"}',
-    "gen_ai.tool.call.result": "TimeoutError: request timed out",
-    "error.type": "TimeoutError",
-}
+TIMED_OUT = tool_call(
+    "fetch", '{"page": "news"}', result="TimeoutError: request timed out", error="TimeoutError"
+)
 
 
 def timing_out(session: str, service: str, at: datetime) -> list[pl.DataFrame]:

@@ -15,7 +15,7 @@ from looptrace.collector.server.metrics import Metrics, of_store, of_webhooks
 from looptrace.collector.server.receiver.receiver_metrics import Durations
 from looptrace.collector.store import reader, writer
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.collector.store.test_writer import looping, spans_of
+from tests.collector.store.stored import looping, spans_of
 from tests.reliability.test_metrics import samples
 
 HOOK = Webhook("a", "https://127.0.0.1/", secrets=("env:SECRET",))

@@ -26,18 +26,13 @@ from looptrace.collector.server.packed_spans import Postponed, packed
 from looptrace.collector.store import reader
 from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.writer import Writer, ingest, writing
-from tests.otlp import Trace, decoded_rows
+from tests.otlp import Trace, decoded_rows, tool_call
 from tests.seeds import seeds
 
 LOG_BYTES_MAX = 1 << 30
 FOR_EVER_S = 1e9
 CALLS = 4
-TOOL = {
-    "gen_ai.operation.name": "execute_tool",
-    "gen_ai.tool.name": "run_tests",
-    "error.type": "TestError",
-    "gen_ai.tool.call.result": "Error: 1 failed",
-}
+TOOL = tool_call("run_tests", result="Error: 1 failed", error="TestError")
 
 
 def trace_of(session: str, name: str, after_s: int = 0, links: tuple[str, ...] = ()) -> Trace:

@@ -28,8 +28,8 @@ from looptrace.collector.store.promises.withdrawn import (
     withdraw,
 )
 from tests.collector.erasure.test_asked import ask, serving
-from tests.collector.store.test_writer import spans_of
-from tests.otlp import Trace
+from tests.collector.store.stored import spans_of
+from tests.otlp import Trace, tool_call
 from tests.reliability.serving import OK, until
 from tests.reliability.test_webhook_network import serving as receiving
 
@@ -56,14 +56,8 @@ def run(number: int, failures: int, outcome: str = "solved") -> Trace:
         ended = {"looptrace.task.outcome": outcome} if call > failures else {}
         trace.span(
             f"execute_tool t{call}",
-            attributes={
-                "gen_ai.operation.name": "execute_tool",
-                "gen_ai.tool.name": f"t{call}",
-                "gen_ai.tool.call.arguments": json.dumps({"n": number * 100 + call}),
-                "looptrace.task.kind": "sql",
-                **ended,
-                **(failed if is_failure else {}),
-            },
+            attributes=tool_call(f"t{call}", json.dumps({"n": number * 100 + call}))
+            | {"looptrace.task.kind": "sql", **ended, **(failed if is_failure else {})},
             status="error" if is_failure else "ok",
         )
     return trace

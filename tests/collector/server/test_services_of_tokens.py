@@ -28,7 +28,7 @@ from looptrace.collector.server.tokens.token_file import (
     add_token,
     read_tokens,
 )
-from tests.otlp import Trace
+from tests.otlp import Trace, tool_call
 from tests.reliability.serving import OK, Served, served, until
 
 ADMIN, OURS, OUR_AGENT = "the-token-of-the-admin", "the-token-of-otters", "the-token-of-an-agent"
@@ -58,14 +58,9 @@ def failing(
 ) -> Trace:
     """Return a loop with a word in each text; the tools of both services fail alike."""
     trace = Trace(session, service=service)
-    attributes = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.agent.name": f"{word}-agent",
-        "gen_ai.tool.name": "fetch",
-        "gen_ai.tool.call.arguments": json.dumps({"of": f"{word}-argument"}),
-        "error.type": "TimeoutError",
-        "enduser.note": f"{word}-attribute",
-    }
+    attributes = tool_call(
+        "fetch", json.dumps({"of": f"{word}-argument"}), error="TimeoutError"
+    ) | {"gen_ai.agent.name": f"{word}-agent", "enduser.note": f"{word}-attribute"}
     for number in range(calls):
         trace.span(
             f"{word} fetch",

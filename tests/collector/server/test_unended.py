@@ -20,14 +20,10 @@ from looptrace.collector.store import reader
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.server import test_catch_up
 from tests.collector.server.test_catch_up import BOUNDS, accept, detecting, logging, wait
-from tests.otlp import Attributes, Trace, decoded_rows
+from tests.otlp import Attributes, Trace, decoded_rows, tool_call
 
 AGENT: Attributes = {"gen_ai.operation.name": "invoke_agent"}
-TOOL: Attributes = {
-    "gen_ai.operation.name": "execute_tool",
-    "gen_ai.tool.name": "read",
-    "gen_ai.tool.call.result": "text",
-}
+TOOL: Attributes = tool_call("read", result="text")
 AFTER_S = 600
 
 

@@ -18,7 +18,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tests.otlp import Trace
+from tests.otlp import Trace, tool_call
 from tests.paths import ROOT
 
 ARCHIVE = Path(__file__).parent / "data/earlier_stores.tar.xz"
@@ -48,13 +48,9 @@ _WAIT = """
 
 
 def _call(trace: Trace, tool: str, arguments: str, result: str, error: str = "") -> None:
-    attributes = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": tool,
-        "gen_ai.tool.call.arguments": arguments,
-        "gen_ai.tool.call.result": result,
-        **({"error.type": error} if error else {}),
-    }
+    attributes = tool_call(tool, arguments, result=result) | (
+        {"error.type": error} if error else {}
+    )
     trace.span(f"execute_tool {tool}", None, attributes, status="error" if error else "ok")
 
 

@@ -26,8 +26,8 @@ from looptrace.collector.store import reader, writer
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import GATES_FILE
 from looptrace.collector.store.locks import NAME, StoreError
-from tests.collector.store.test_gates import HOOKS
-from tests.collector.store.test_writer import spans_of
+from tests.collector.store.recorded_gates import HOOKS
+from tests.collector.store.stored import spans_of
 from tests.reliability.serving import OK, SERVE, Served, looping, served, until
 
 SESSIONS = 6
@@ -242,7 +242,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     for number in range(SESSIONS):
         assert server.send(looping(f"s{number}", 6, name=f"s{number}", at=now).request()) == OK
     until(lambda: len(server.ask("GET", "/v1/gates")[1]["gates"]) == SESSIONS)
-    until(lambda: server.number("looptrace_log_spans") == 0)
+    until(server.has_stored)
     ids = gates_served(server)
     server.kill()
     return store, ids

@@ -28,8 +28,8 @@ from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.outbox import Outbox
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.collector.store.test_writer import spans_of
-from tests.otlp import Trace
+from tests.collector.store.stored import spans_of
+from tests.otlp import Trace, tool_call
 from tests.seeds import seeds
 
 PAGER = Webhook("pager", "https://pager.example/", secrets=("env:PAGER",))
@@ -159,12 +159,7 @@ def calls(random: Random, traces: Iterator[Trace], session: str = "") -> list[Tr
     def call(name: str, about: object, error: str = "", agent: str = "builder") -> None:
         trace = next(traces)
         used[trace.trace_id] = trace
-        attributes = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": name,
-            "gen_ai.tool.call.arguments": f'{{"of": "{about}"}}',
-            "gen_ai.agent.name": agent,
-        }
+        attributes = tool_call(name, f'{{"of": "{about}"}}') | {"gen_ai.agent.name": agent}
         if session:
             attributes["gen_ai.conversation.id"] = session
         seconds = random.choice((0.5, 1, 2, 4))
@@ -363,7 +358,7 @@ def test_a_late_span_after_a_decision_pages_nobody(tmp_path: Path) -> None:
     """The first turn of a loop comes last, after a person has decided on the gate."""
     trace = Trace("s1", service="agent")
     for _ in range(8):
-        named = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "build"}
+        named = tool_call("build")
         trace.span("build", None, named, status="error", message="no rule to make this")
     spans = spans_of(trace).sort("end_ns")
     with GateStore.open(tmp_path / "gates.db", [PAGER]) as gates:

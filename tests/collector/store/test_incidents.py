@@ -17,8 +17,8 @@ from looptrace.collector.store import writer
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import GATES_FILE
 from looptrace.collector.store.reader import open_gates
-from tests.collector.store.test_gates import CALL, recorded
-from tests.collector.store.test_writer import call, looping, spans_of
+from tests.collector.store.recorded_gates import CALL, recorded
+from tests.collector.store.stored import call, looping, spans_of
 from tests.otlp import Trace
 
 SESSIONS = 100

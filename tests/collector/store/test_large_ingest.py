@@ -18,7 +18,7 @@ from looptrace.collector.files.reader import read_spans, spool_spans
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.writer import Ingested
-from tests.collector.store.test_writer import content
+from tests.collector.store.stored import content
 from tests.paths import ROOT
 
 FOLDERS = (ROOT / "examples/traces", ROOT / "tests/framework_traces")

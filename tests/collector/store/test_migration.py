@@ -12,7 +12,7 @@ import pytest
 from looptrace.collector.store import layout, reader, writer
 from looptrace.collector.store.sql import ask_typed
 from looptrace.collector.store.tables import parquet
-from tests.collector.store.test_writer import content, files_of, fresh, killed_stores, late_ties
+from tests.collector.store.stored import content, files_of, fresh, killed_stores, late_ties
 
 ARCHIVE = Path(__file__).parent / "data/store_1.tar.xz"
 TIES = "SELECT DISTINCT session, task, task_parent, linked_traces FROM spans"

@@ -16,7 +16,7 @@ from looptrace.cli.main import main
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.locks import StoreError
 from tests.collector.store.earlier_stores import ARCHIVE
-from tests.collector.store.test_writer import looping, spans_of
+from tests.collector.store.stored import looping, spans_of
 
 
 @contextmanager

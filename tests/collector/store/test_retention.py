@@ -25,7 +25,7 @@ from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.replacement import replace_rows
 from looptrace.collector.store.tables.writing import TableContent, write_files
 from looptrace.collector.store.writer import writing
-from tests.collector.store.test_writer import looping, spans_of
+from tests.collector.store.stored import looping, spans_of
 from tests.reliability.serving import DEADLINE_S, Served, served, until
 
 DAY_NS = 86_400 * 10**9

@@ -19,7 +19,7 @@ from looptrace.analyzer.schema.turns import numbered
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.outbox import Outbox
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.collector.store.test_gates import CALL, HOOKS, turns_of
+from tests.collector.store.recorded_gates import CALL, HOOKS, turns_of
 
 HOUR_NS = 3_600 * NS_PER_S
 (SIGNATURE,) = {each.signature for each in detect(turns_of(f"{CALL} x9")).events if each.gate}

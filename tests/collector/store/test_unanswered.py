@@ -23,8 +23,8 @@ from looptrace.collector.store.unanswered import attend
 from looptrace.collector.webhooks.formats import Telling, body_of
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.collector.store.test_writer import spans_of
-from tests.otlp import Trace
+from tests.collector.store.stored import spans_of
+from tests.otlp import Trace, tool_call
 
 MINUTE_NS = 60 * NS_PER_S
 START_NS = 1_772_443_000 * NS_PER_S  # after the spans
@@ -39,7 +39,7 @@ class Night:
     def __init__(self, gates: GateStore) -> None:
         trace = Trace("s1", service="agent")
         for _ in range(8):
-            named = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "build"}
+            named = tool_call("build")
             trace.span("build", None, named, status="error", message="no rule to make this")
         self.gates = gates
         self.live = LiveSpans(recall=gates.state)

@@ -14,8 +14,8 @@ from looptrace.analyzer.engine.policy import DEFAULT
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.layout import GATES_FILE
 from tests.collector.store.earlier_stores import APPLIED, ARCHIVE, COMMITS, COMPILED, NOTE, WAITING
-from tests.collector.store.test_gates import HOOKS
-from tests.collector.store.test_writer import looping, spans_of
+from tests.collector.store.recorded_gates import HOOKS
+from tests.collector.store.stored import looping, spans_of
 
 GATES = 8
 

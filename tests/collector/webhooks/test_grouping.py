@@ -25,7 +25,7 @@ from looptrace.collector.webhooks.endpoint_worker import EndpointWorker, Receive
 from looptrace.collector.webhooks.retry_policy import EndpointResponse
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.collector.store.test_gates import CALL, turns_of
+from tests.collector.store.recorded_gates import CALL, turns_of
 from tests.reliability.test_webhook_delivery import run
 
 MINUTE_NS = 60 * NS_PER_S

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from looptrace.rules.contract import Action
 
@@ -55,6 +57,6 @@ class Finding:
 
     def record(self) -> dict[str, object]:
         """Return the fields that are stored and printed, by name."""
-        record: dict[str, object] = asdict(self)
+        record: dict[str, object] = msgspec.to_builtins(self)
         del record["exact"]
         return record

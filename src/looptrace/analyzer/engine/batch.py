@@ -19,6 +19,7 @@ from looptrace.analyzer.detect.loop_rows import LoopRow, TableReader
 from looptrace.analyzer.detect.spared_tasks import action_in
 from looptrace.analyzer.detect.stretches import Growth, Stretch
 from looptrace.analyzer.engine.analysis import Analysis, Summary, Unknown
+from looptrace.analyzer.engine.outages import IS_CALL
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.recovery import Recovery
@@ -69,14 +70,14 @@ def analysis_of(
 
     `ledger` is as for `detect`.
     """
-    detection = detect(turns, policy, ledger)
+    detection, counts = detect(turns, policy, ledger), counts_of(turns.lazy())
     return Analysis(
-        summary=_summary(turns, spans),
+        summary=summary_of(counts, spans),
         skipped=tuple(skipped),
         findings=detection.findings,
         events=detection.events,
         turns=turns,
-        tasks=tuple(turns["task"].unique().sort()),
+        tasks=tuple(counts["task"].unique().sort()),
     )
 
 
@@ -174,14 +175,14 @@ def decide_tasks(
     rows: pl.DataFrame, stretches: Sequence[Stretch], recovery: Recovery
 ) -> tuple[list[TaskState], list[GateEvent]]:
     """Advance the state of each task with a loop through the events in its counted turns."""
-    looping = rows.filter(pl.col("task").is_in({loop.task for loop in stretches}))
+    resets = resets_of(rows, {loop.task for loop in stretches})
     states: list[TaskState] = []
     events: list[GateEvent] = []
-    for task, moments in sorted(moments_of(resets_of(looping), _growths(stretches)).items()):
+    for task, moments in sorted(moments_of(resets, _growths(stretches)).items()):
         state, task_events = advance(TaskState(task), moments, recovery)
         states.append(state)
         events += task_events
-    return states, with_history(events, gate_turns(events, looping), recovery.history_max)
+    return states, with_history(events, gate_turns(events, rows), recovery.history_max)
 
 
 def _growths(stretches: Iterable[Stretch]) -> Iterator[Growth]:
@@ -283,16 +284,31 @@ def _parts(turns: pl.DataFrame) -> Iterator[pl.DataFrame]:
             begin = start
 
 
-def _summary(turns: pl.DataFrame, spans: int) -> Summary:
-    steps = turns.filter(IS_STEP)
-    tools = turns.filter(pl.col("kind") == "tool")
+def counts_of(turns: pl.LazyFrame) -> pl.DataFrame:
+    """Add up the counts of a summary for each `task` and `session`, with the first turn."""
+    return (
+        turns.group_by("task", "session")
+        .agg(
+            turns=IS_STEP.sum(),
+            turn_first=pl.col("turn").filter(IS_STEP).min(),
+            calls=IS_CALL.sum(),
+            arguments=(IS_CALL & pl.col("arguments").is_null()).sum(),
+            results=(IS_CALL & pl.col("outcome").is_null()).sum(),
+            **{name: pl.col(name).sum() for name in TOKEN_COLUMNS},
+        )
+        .collect()
+    )
+
+
+def summary_of(counts: pl.DataFrame, spans: int) -> Summary:
+    """Return the summary of counted turns (`counts_of`)."""
+    names = ("turns", "arguments", "results", "calls")
+    turns, arguments, results, calls = (int(counts[name].sum()) for name in names)
     return Summary(
-        sessions=turns["session"].n_unique(),
-        tasks=turns["task"].n_unique(),
-        turns=steps.height,
+        sessions=counts["session"].n_unique(),
+        tasks=counts["task"].n_unique(),
+        turns=turns,
         spans=spans,
-        **{name: int(turns[name].sum()) for name in TOKEN_COLUMNS},
-        unknown=Unknown(
-            tools["arguments"].null_count(), tools["outcome"].null_count(), tools.height
-        ),
+        unknown=Unknown(arguments, results, calls),
+        **{name: int(counts[name].sum()) for name in TOKEN_COLUMNS},
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from looptrace.analyzer.schema.distinct_spans import is_logged, logged_in, with_logged
 from looptrace.analyzer.schema.spans import SpanRow, chars_held
@@ -21,6 +21,13 @@ WAITING_CHARS_MAX = 16 << 20
 _Key: TypeAlias = tuple[str, str]  # the ids of trace and span
 
 
+class _Kept(NamedTuple):
+    """A span that may still get events, and the characters that it takes."""
+
+    row: SpanRow
+    chars: int
+
+
 class LogEvents:
     """The events that wait for their spans, and the spans that may still get some."""
 
@@ -28,7 +35,7 @@ class LogEvents:
         self.lost = 0  # records whose span did not come in time
         self._waiting: OrderedDict[_Key, list[SpanRow]] = OrderedDict()
         self._waiting_chars = 0
-        self._kept: OrderedDict[_Key, SpanRow] = OrderedDict()
+        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
         self._kept_chars = 0
         self._old: set[_Key] = set()  # spans that records waited for at the last `forget`
 
@@ -44,8 +51,8 @@ class LogEvents:
         again: list[SpanRow] = []
         for key, events in logged.items():
             if before := self._kept.get(key):
-                again.append(with_logged(before, events))
-                self._keep(key, again[-1])
+                again.append(with_logged(before.row, events))
+                self._keep(key, again[-1], chars_held(again[-1]))
             else:
                 self._wait(key, events)
         return [*again, *map(self._with_known, spans)]
@@ -62,20 +69,21 @@ class LogEvents:
         events, before = self._waiting.pop(key, []), self._kept.get(key)
         self._waiting_chars -= sum(map(chars_held, events))
         if before:
-            events += logged_in(before)
+            events += logged_in(before.row)
         if events:
             row = with_logged(row, events)
-        if not before or (row[5], chars_held(row)) >= (before[5], chars_held(before)):
-            self._keep(key, row)
+        chars = chars_held(row)
+        if not before or (row[5], chars) >= (before.row[5], before.chars):
+            self._keep(key, row, chars)
         return row
 
-    def _keep(self, key: _Key, row: SpanRow) -> None:
+    def _keep(self, key: _Key, row: SpanRow, chars: int) -> None:
         if before := self._kept.pop(key, None):
-            self._kept_chars -= chars_held(before)
-        self._kept[key] = row
-        self._kept_chars += chars_held(row)
+            self._kept_chars -= before.chars
+        self._kept[key] = _Kept(row, chars)
+        self._kept_chars += chars
         while self._kept_chars > KEPT_CHARS_MAX:
-            self._kept_chars -= chars_held(self._kept.popitem(last=False)[1])
+            self._kept_chars -= self._kept.popitem(last=False)[1].chars
 
     def _wait(self, key: _Key, events: list[SpanRow]) -> None:
         self._waiting.setdefault(key, []).extend(events)

@@ -236,13 +236,9 @@ class DialectTable:
 
     @cached_property
     def _name_extras(self) -> re.Pattern[str]:
-        before = "|".join(re.escape(text) for d in self.dialects for text in d.name_prefixes)
-        after = "|".join(re.escape(text) for d in self.dialects for text in d.name_suffixes)
+        before = "|".join(_regex(text) for d in self.dialects for text in d.name_prefixes)
+        after = "|".join(_regex(text) for d in self.dialects for text in d.name_suffixes)
         return re.compile(f"^(?i:{before})|(?:{after})$")
-
-    def attribute_keys(self, names: Iterable[str]) -> set[str]:
-        """Return the attributes that these fields are read from, whatever the dialect."""
-        return {split(key)[0] for name in names for key in self.keys_of(name)}
 
 
 def rows_of_names(fields: Mapping[str, tuple[str, ...]]) -> tuple[KindRow, ...]:
@@ -251,11 +247,16 @@ def rows_of_names(fields: Mapping[str, tuple[str, ...]]) -> tuple[KindRow, ...]:
 
 
 def split(key: str) -> tuple[str, str | None]:
-    """Split a key into an attribute (or a prefix of flat keys, with `*`) and a part of it."""
+    """Split a key into an attribute (or a prefix of flat keys, with `*` or `**`) and its part."""
     attribute, _, part = key.partition("#")
     if not part and key.endswith("*"):
-        return key.removesuffix("*"), "*"
+        return key.rstrip("*"), "*"
     return attribute, part or None
+
+
+def _regex(text: str) -> str:
+    """Return what stands around a name as a regular expression; `*` stands for any text."""
+    return re.escape(text).replace(r"\*", ".*")
 
 
 def _first(rows: _Rows, attributes: Mapping[str, Any]) -> tuple[KindRow | None, str]:

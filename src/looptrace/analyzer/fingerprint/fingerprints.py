@@ -12,7 +12,7 @@ import polars as pl
 
 from looptrace._core import SOURCE, Policy
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Sameness, Tool
-from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, is_numbered, numbered
 from looptrace.analyzer.text.digests import digest
 
 # The columns that the core reads.
@@ -62,8 +62,11 @@ def compared_by(
     `made_with` is the `fingerprint_source` of the fingerprints that the turns have; None if it is
     not known.
     """
-    is_same = made_with == fingerprint_source(sameness)
-    return numbered(turns if is_same else add_fingerprints(turns, sameness))
+    if made_with != fingerprint_source(sameness):
+        turns = add_fingerprints(turns, sameness)
+    elif is_numbered(turns):  # It was when it was stored, and no turn is gone since.
+        return turns
+    return numbered(turns)
 
 
 def fingerprint_source(sameness: Sameness) -> str:

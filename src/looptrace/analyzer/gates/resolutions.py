@@ -40,9 +40,11 @@ def decisions_on(decided: Iterable[Resolution], turns: pl.DataFrame) -> Iterator
     The name of a task may have come after its gate was resolved: the turn at which the gate opened
     has it.
     """
-    tasks = set(turns["task"])
-    spans = turns.filter(pl.col("kind") != "switch").select("trace_id", "span_id", "task")
-    named = {(trace_id, span_id): task for trace_id, span_id, task in spans.iter_rows()}
+    decided = list(decided)
+    tasks = set(turns["task"].unique())
+    of_traces = pl.col("trace_id").is_in({each.trace_id for each in decided})
+    spans = turns.select("trace_id", "span_id", "task", "kind").filter(of_traces)
+    named = {row[:2]: row[2] for row in spans.filter(pl.col("kind") != "switch").iter_rows()}
     for each in decided:
         task = named.get((each.trace_id, each.span_id), each.task)
         if task in tasks:

@@ -161,13 +161,13 @@ def _grown(state: TaskState, moment: Growths, recovery: Recovery) -> Step:
     """Add to the counts of loops, and apply the ladders of their rules, the strongest first."""
     if state.gate:
         return state, ()
-    state = _counted(state, moment)
+    state = counted = _counted(state, moment)
     demands = [demand for growth in moment if (demand := _demand(state, growth, recovery))]
     events: list[GateEvent] = []
     leaves_alone = recovery.leaves_alone(state.task)
     for demand in sorted(demands, key=lambda demand: demand.rank):
         # An event of this turn may also satisfy the next demand.
-        again = _demand(state, demand.growth, recovery)
+        again = demand if state is counted else _demand(state, demand.growth, recovery)
         # A limit holds in each task: it bounds what being left alone may cost.
         is_alone = leaves_alone and demand.growth.loop.rule.checked == "with_loops"
         if again and again.action == demand.action:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from operator import itemgetter
@@ -56,10 +56,10 @@ def _by_turn(ordered: Iterable[Growth | Reset]) -> list[Moment]:
     return moments
 
 
-def resets_of(rows: pl.DataFrame) -> Iterator[TaskReset]:
-    """Yield the resets in counted turns."""
-    resets = rows.filter(pl.col("reset").is_not_null())
-    for row in resets.select(RESET_COLUMNS).iter_rows():
+def resets_of(rows: pl.DataFrame, tasks: Collection[str]) -> Iterator[TaskReset]:
+    """Yield the resets of some tasks in counted turns."""
+    resets = rows.select(RESET_COLUMNS).filter(pl.col("reset").is_not_null())
+    for row in resets.filter(pl.col("task").is_in(tasks)).iter_rows():
         yield reset_of(*row)
 
 
@@ -119,7 +119,7 @@ def gate_turns(events: Iterable[GateEvent], rows: pl.DataFrame) -> GateTurns:
     gates = [event for event in events if event.type == "gate_opened"]
     of_gates = pl.col("task").is_in({gate.task for gate in gates})
     is_shown = pl.col("failed") | pl.col("turn").is_in({gate.turn for gate in gates})
-    turns = rows.filter(~IS_USER & of_gates & is_shown)
+    turns = rows.select(LoopRow.__struct_fields__).filter(~IS_USER & of_gates & is_shown)
     read = TableReader(turns).turns
     return GateTurns(
         turns.select("task", "turn", "epoch", "failed").rows(),

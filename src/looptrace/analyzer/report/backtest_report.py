@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from looptrace.analyzer.report.json import MONEY_DECIMALS, json_text
-from looptrace.analyzer.report.terminal import print_paragraph, wrapped
+from looptrace.analyzer.report.pages import StyledPage, line, wrapped
 from looptrace.analyzer.report.wording import (
     GROUPS_SHOWN_MAX,
     NAME_LENGTH_MAX,
@@ -200,7 +200,9 @@ def _notes(backtest: Backtest) -> list[str]:
 
 
 def _print(lines: Sequence[str], console: Console) -> None:
-    print_paragraph(map(Text, lines), console)
+    page = StyledPage(console)
+    page.add_paragraph(map(line, lines))
+    page.print()
 
 
 def _print_pair(left: Sequence[str], right: Sequence[str], console: Console) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from looptrace import __version__
+import looptrace
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.loops import CountedLoop, loops_in
 from looptrace.analyzer.engine.analysis import Analysis
@@ -154,7 +154,7 @@ def sarif_report(loops: Loops, source: str) -> str:
         for part in problems_of(loops.analysis)
     ]
     run = {
-        "tool": {"driver": {"name": "looptrace", "version": __version__, "rules": rules}},
+        "tool": {"driver": {"name": "looptrace", "version": looptrace.__version__, "rules": rules}},
         "invocations": [{"executionSuccessful": not notes, "toolExecutionNotifications": notes}],
         "results": [_result(group, loops, names, source) for group in shown],
     }

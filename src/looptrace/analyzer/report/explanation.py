@@ -16,8 +16,8 @@ from rich.text import Text
 from looptrace.analyzer.detect.loops import loops_in
 from looptrace.analyzer.detect.persons import PERSONS
 from looptrace.analyzer.gates.events import GateEvent
+from looptrace.analyzer.report.pages import PIPED_COLUMNS
 from looptrace.analyzer.report.strips.text import text_strip
-from looptrace.analyzer.report.tables import PIPED_COLUMNS
 from looptrace.analyzer.report.terminal import ACTION_STYLE
 from looptrace.analyzer.report.wording import place_of, told_text
 from looptrace.analyzer.text.display import label, plain

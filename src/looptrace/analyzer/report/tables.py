@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from looptrace.analyzer.report.pages import PIPED_COLUMNS
 from looptrace.analyzer.text.display import plain
 
 # A terminal shows no more; the other formats have every row.
@@ -22,8 +23,6 @@ ROWS_SHOWN_MAX = 1_000
 _CELL_LENGTH_MAX = 120
 _LINE_LENGTH_MAX = 500
 _INDENT_COLUMNS = 2
-# For piped output: programs read whole lines, and nobody sees them wrap.
-PIPED_COLUMNS = 1_000_000
 
 
 def stdout_console(file: TextIO | None = None) -> Console:

@@ -55,11 +55,11 @@ LOGGED = -1
 SPAN_CHARS = pl.sum_horizontal(
     pl.col(name).str.len_chars() for name, kind in SPAN_SCHEMA.items() if kind == pl.String
 )
-# The size of a span besides its texts.
+# The size of a span besides these texts.
 _CHARS_PER_SPAN = 1_000
 
 # What a span's trace belongs to, as the span names it. It is stored beside the span.
-_UNNAMED = "the span itself names none"
+_UNNAMED = "it names none"
 SPAN_TIES_COLUMNS = (
     Column(
         "session", _TEXT, "id", "session that the span names, or connection of a root", _UNNAMED
@@ -86,7 +86,9 @@ def span_rows(spans: pl.DataFrame) -> list[SpanRow]:
 
 def chars_held(span: SpanRow) -> int:
     """Return about how many characters a span in memory takes: its texts, and some for the rest."""
-    return _CHARS_PER_SPAN + sum(len(value) for value in span if isinstance(value, str))
+    _, _, _, name, _, _, _, message, service, scope, attributes, events, links = span
+    named = len(name) + len(message or "") + len(service or "") + len(scope or "")
+    return _CHARS_PER_SPAN + named + len(attributes) + len(events) + len(links)
 
 
 def linked_traces(links: str) -> tuple[str, ...]:

@@ -177,6 +177,12 @@ _ORDER = (
 )
 
 
+_STEPS = (~IS_USER).cum_sum().cast(pl.UInt32).over("task")
+# Numbers do not tell the order of two messages between the same turns.
+_IN_TIME = (pl.col("order_ns").diff() >= 0).fill_null(value=True) | (
+    pl.col("task") != pl.col("task").shift()
+)
+
 # The order of numbered turns. A person's message has the number of the turn before it, and comes
 # after it.
 BY_TURN = ("task", "turn", IS_USER, "order_ns", "start_ns", "span_id", "call_id")
@@ -223,5 +229,14 @@ def numbered(turns: pl.DataFrame) -> pl.DataFrame:
 
     A message to an agent is not one of its steps. It has the number of the turn before it.
     """
-    steps = (~IS_USER).cum_sum().cast(pl.UInt32)
-    return ordered(turns).with_columns(turn=steps.over("task"))
+    return ordered(turns).with_columns(turn=_STEPS)
+
+
+def is_numbered(turns: pl.DataFrame) -> bool:
+    """Return whether turns that were numbered are as `numbered` would have them.
+
+    They are some of those that it returned, each task's together.
+    """
+    # A step may have lost the call that ended first.
+    is_so = (pl.col("turn") == _STEPS) & _IN_TIME & (pl.col("order_ns") == _ORDER_NS)
+    return turns["task"].is_sorted() and bool(turns.select(is_so.all()).item())

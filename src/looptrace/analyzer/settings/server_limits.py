@@ -93,8 +93,8 @@ class Limits:
         30,
         ge=1,
         le=36_500,
-        doc="Days for which spans, turns and findings are kept after they arrived; gates are kept "
-        "for ever. Each deletion is announced a day before.",
+        doc="Days from their arrival for which spans, turns and findings are kept; gates stay. A "
+        "deletion is announced a day before.",
     )
     retention_bytes_max: int = setting(
         100 * GIB,

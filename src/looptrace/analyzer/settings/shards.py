@@ -51,8 +51,7 @@ class ShardSettings:
         Meta(
             max_length=URL_CHARS_MAX,
             description="The attribute in `routing_attributes` of a Collector's load-balancing "
-            "exporter, such as session.id; since May 2026 the exporter hashes the name with the "
-            "value. Empty for an older exporter, and without one.",
+            "exporter, such as session.id; empty without one, or for one from before May 2026.",
         ),
     ] = ""
     tell_s: Annotated[

@@ -15,4 +15,4 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
     word = name[:_WORD_LENGTH_MAX] if isinstance(name, str) else ""
     close = get_close_matches(word, shown, n=1)
     meant = f"Did you mean {close[0]}? " if close else ""
-    return f"{meant}Known: {', '.join(shown)}." if shown else "There is none."
+    return f"{meant}Known: {', '.join(shown)}." if shown else "Known: none."

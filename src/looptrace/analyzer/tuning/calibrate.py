@@ -88,18 +88,6 @@ WELL, LOOPED, OPEN = "well", "looped", "open"
 
 
 def calibrated(
-    parts: Iterable[pl.DataFrame], settings: Settings, alarms_per_day: float, now_ns: int
-) -> Calibration:
-    """Propose thresholds from parts of whole tasks (`TURN_SCHEMA`), which share no task.
-
-    Raises:
-        CalibrationError: if there are too few finished tasks.
-    """
-    sorted_parts = (sorted_out(part, settings, now_ns) for part in parts if part.height)
-    return calibrated_of(sorted_parts, settings, alarms_per_day)
-
-
-def calibrated_of(
     parts: Iterable[pl.DataFrame], settings: Settings, alarms_per_day: float
 ) -> Calibration:
     """Propose thresholds from parts (as `sorted_out`) of whole tasks, which share no task.

@@ -26,7 +26,7 @@ from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.gate_sources import Servers, Stores, source_options
 from looptrace.cli.shared.incident_sources import incidents_of
-from looptrace.cli.shared.output import by_option, format_option
+from looptrace.cli.shared.options import by_option, format_option
 from looptrace.collector.store.gate_file.incidents import Incident, IncidentDetails
 from looptrace.errors import InputError
 from looptrace.rules.vocabulary import NS_PER_S

@@ -13,7 +13,7 @@ from looptrace.analyzer.report.wording import counted
 from looptrace.analyzer.text.times import utc_s
 from looptrace.cli.shared.gate_sources import Servers, Stores, source_options
 from looptrace.cli.shared.incident_sources import incidents_of
-from looptrace.cli.shared.output import by_option, format_option
+from looptrace.cli.shared.options import by_option, format_option
 from looptrace.rules.vocabulary import NS_PER_S
 
 _HOUR_NS = 3_600 * NS_PER_S

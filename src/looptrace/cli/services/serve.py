@@ -17,9 +17,10 @@ from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.text.digests import digest
 from looptrace.cli.config import CONFIG_PATH, config_option
 from looptrace.cli.shared import traces
-from looptrace.cli.shared.judge_option import judge_of, judge_option
+from looptrace.cli.shared.judge_option import judge_option
 from looptrace.cli.shared.stores import store_option
 from looptrace.collector.erasure import asked
+from looptrace.collector.judge.plugins import judge_named
 from looptrace.collector.store import audit
 from looptrace.collector.store.sqlite_file import is_read_only
 
@@ -116,7 +117,7 @@ def serve(settings: Settings, store: Path, judge: str | None, **options: Any) ->
         options["http_port"],
         None if options["no_grpc"] else options["grpc_port"],
         content=options["content"],
-        judge=judge_of(judge, settings),
+        judge=judge_named(judge, settings.judge),
         shard=options["shard"],
         export_to=gate_exporter.Target(options["export_to"]) if options["export_to"] else None,
         page=Site,

@@ -10,9 +10,7 @@ import click
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import Judge, NoOpinion, Opinion, Opinions, opinions_of
-from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli.shared import traces
-from looptrace.collector.judge.plugins import judge_named
 
 judge_option = click.option(
     "--judge",
@@ -20,15 +18,6 @@ judge_option = click.option(
     "endpoint in [judge] or LOOPTRACE_JUDGE_URL; the name of a plug-in; or `none`. By default "
     "`chat` if the settings have [judge]. Its opinion is shown, and decides nothing here.",
 )
-
-
-def judge_of(name: str | None, settings: Settings) -> Judge | None:
-    """Return the named judge, else that of the settings.
-
-    Raises:
-        JudgeError: if there is no such judge, or it cannot be used.
-    """
-    return judge_named(name, settings.judge)
 
 
 def opinions(

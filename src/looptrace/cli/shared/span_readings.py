@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import polars as pl
-from rich.console import Console
 
 from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.fields.span_fields import SpanReading, span_reading
-from looptrace.analyzer.report.tables import print_pairs, print_section
+from looptrace.analyzer.report.tables import print_pairs, print_section, stdout_console
 from looptrace.analyzer.report.verdict import WHAT_TO_DO
 from looptrace.analyzer.schema.spans import span_rows
 from looptrace.analyzer.text.display import plain
@@ -20,14 +19,13 @@ _SPAN_ID_LENGTH_MAX = 32
 _VALUE_LENGTH_MAX = 200
 
 
-def explain_spans(
-    paths: Sequence[str], span_id: str, dialects: DialectTable, console: Console
-) -> None:
+def explain_spans(paths: Sequence[str], span_id: str, dialects: DialectTable) -> None:
     """Print what the spans whose id begins so are read as, with the keys of their fields.
 
     Raises:
         InputError: if there is none.
     """
+    console = stdout_console()
     for reading in _readings(paths, span_id, dialects):
         scope = f"scope {reading.scope}" if reading.scope else "no scope"
         print_section(

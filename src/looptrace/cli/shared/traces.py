@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 import polars as pl
-from rich.console import Console
 
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.outages import with_outages
 from looptrace.analyzer.engine.parts import analyse_spooled
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.normalize.turn_builder import turns_of
+from looptrace.analyzer.report.pages import is_styled
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
@@ -32,6 +32,9 @@ from looptrace.collector.store.objects.client import is_object_url
 from looptrace.engines import Engine, cores, uncollected
 from looptrace.errors import InputError, InstallError
 from looptrace.installation import how_to_install
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 R = TypeVar("R")
 
@@ -198,8 +201,8 @@ def _progress(doing: str, unit: str) -> Iterator[Callable[[int, int], None]]:
 
     Yields a function of what is done and of the total, 0 where that is not known.
     """
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    console = _terminal()
+    if console is None:
         yield lambda _done, _total: None
         return
     from rich import progress  # noqa: PLC0415 - Pipelines see no bar.
@@ -228,8 +231,18 @@ def evaluating() -> Iterator[Callable[[int, int], None]]:
 
 def working(doing: str = "looking for loops") -> AbstractContextManager[object]:
     """Show on a terminal that reading is done and the work goes on."""
+    console = _terminal()
+    return console.status(doing) if console else nullcontext()
+
+
+def _terminal() -> Console | None:
+    """Return a console on standard error, if that is a terminal."""
+    if not is_styled(sys.stderr):
+        return None
+    from rich.console import Console  # noqa: PLC0415 - as above
+
     console = Console(stderr=True)
-    return console.status(doing) if console.is_terminal else nullcontext()
+    return console if console.is_terminal else None
 
 
 def write(report: str | Iterator[str], output: Path | None) -> None:

@@ -16,8 +16,7 @@ from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
 from looptrace.cli.shared.engine_option import engine_of, engine_options
-from looptrace.cli.shared.output import format_option
-from looptrace.cli.shared.prices_option import prices_option
+from looptrace.cli.shared.options import format_option, prices_option
 
 IN_FORCE = "the settings in force"
 

@@ -32,7 +32,7 @@ from looptrace.analyzer.settings.sections import (
 )
 from looptrace.analyzer.settings.toml_editor import with_thresholds
 from looptrace.analyzer.settings.toml_writer import toml_of
-from looptrace.analyzer.tuning.calibrate import CalibrationError, calibrated_of, sorted_out
+from looptrace.analyzer.tuning.calibrate import CalibrationError, calibrated, sorted_out
 from looptrace.analyzer.tuning.certificates import (
     Outcome,
     OutcomesError,
@@ -201,7 +201,7 @@ def calibrate(
         parts, skipped = traces.work_on(paths, settings, sorting, evaluating)
         try:
             with traces.working("trying thresholds"):
-                calibration = calibrated_of(parts, settings, alarms_per_day)
+                calibration = calibrated(parts, settings, alarms_per_day)
         except CalibrationError:
             traces.warn_of(skipped)
             raise

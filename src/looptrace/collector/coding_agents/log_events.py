@@ -30,6 +30,8 @@ HTTP_ERROR_MIN = 400
 DIGITS_MAX = 18  # The digits that fit 64 bits; Python refuses to read some thousands of them.
 
 _PRODUCTS = {"claude_code": "claude-code", "codex": "codex", "gemini_cli": "gemini-cli"}
+_QWEN = "qwen-code"
+_PRODUCTS |= {_QWEN: _QWEN}
 _SESSION = ("session.id", "conversation.id")
 _AGENT = ("agent.id", "agent_id", "agent.name", "agent_name")
 _TOOL = ("tool_name", "function_name")
@@ -43,7 +45,8 @@ _OUTPUT_TOKENS = ("output_tokens", "output_token_count")
 _CACHED_TOKENS = ("cache_read_tokens", "cached_token_count", "cached_content_token_count")
 _CACHE_WRITE_TOKENS = ("cache_creation_tokens", "cache_write_token_count")
 _REASONING_TOKENS = ("reasoning_token_count", "thoughts_token_count")
-# These are counted beside the rest of the input (Claude Code) and of the output (Gemini CLI).
+# These are counted beside the rest of the input (Claude Code) and of the output (Gemini CLI), but
+# for Qwen Code, whose providers count them within.
 _BESIDE = ("cache_read_tokens", "cache_creation_tokens"), ("thoughts_token_count",)
 _REFUSALS = ("reject", "denied", "abort")
 
@@ -185,10 +188,11 @@ def _decision(event: _Event) -> SpanRow | None:
 
 
 def _response(event: _Event) -> SpanRow:
+    apart = ((), ()) if event.agent.product == _QWEN else _BESIDE
     given, said = (
         None if own is None else own + sum(event.number((name,)) or 0 for name in beside)
         for own, beside in zip(
-            map(event.number, (_INPUT_TOKENS, _OUTPUT_TOKENS)), _BESIDE, strict=True
+            map(event.number, (_INPUT_TOKENS, _OUTPUT_TOKENS)), apart, strict=True
         )
     )
     cached, written, thought = map(
@@ -245,4 +249,9 @@ _READERS: Mapping[str, Callable[[_Event], SpanRow | None]] = {
     "gemini_cli.tool_call": _tool,
     "gemini_cli.api_response": _response,
     "gemini_cli.api_error": _error,
+    # It is made of Gemini CLI (QwenLM/qwen-code@168b4d1 packages/core/src/telemetry/constants.ts).
+    "qwen-code.user_prompt": _prompt,
+    "qwen-code.tool_call": _tool,
+    "qwen-code.api_response": _response,
+    "qwen-code.api_error": _error,
 }

@@ -70,7 +70,7 @@ def decode_proto(
 def _decoded(
     records: Iterable[Callable[[], LogRecord]], where: str, bounds: DecodingBounds
 ) -> DecodedSpans:
-    out = DecodedSpans.within(bounds)
+    out = DecodedSpans(bounds=bounds)
     events = EventRows()
     for number, read in enumerate(records, 1):
         try:

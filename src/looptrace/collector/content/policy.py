@@ -32,6 +32,7 @@ _JSON = ("attributes", "events", "links")
 _PLAIN = ("name", "status_message", "service", "scope", "parent_span_id")
 _LONG = ("attributes", "events", "status_message")
 _JSON_DEPTH_MAX = 4
+_ESCAPED = r'["\\\x00-\x1f]'  # what a string in JSON has an escape for
 
 
 def with_content(
@@ -63,13 +64,15 @@ def _redacted(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:
 
 
 def _quoted(texts: pl.Series) -> pl.Series:
-    known = [None if text is None else msgspec.json.encode(text).decode() for text in texts]
-    return pl.Series(known, dtype=pl.String)
+    quoted = pl.select(pl.concat_str(pl.lit('"'), texts, pl.lit('"'))).to_series()
+    escaped = texts.str.contains(_ESCAPED).fill_null(value=False).arg_true()
+    return quoted.scatter(escaped, [msgspec.json.encode(t).decode() for t in texts.gather(escaped)])
 
 
 def _unquoted(texts: pl.Series) -> pl.Series:
-    known = [None if text is None else msgspec.json.decode(text) for text in texts]
-    return pl.Series(known, dtype=pl.String)
+    bare = texts.str.strip_prefix('"').str.strip_suffix('"')
+    escaped = texts.str.contains("\\", literal=True).fill_null(value=False).arg_true()
+    return bare.scatter(escaped, [msgspec.json.decode(text) for text in texts.gather(escaped)])
 
 
 def _cut(spans: pl.DataFrame, key: bytes) -> pl.DataFrame:

@@ -5,6 +5,7 @@ Bad input raises nothing. Each part that cannot be read is reported once, and th
 
 from __future__ import annotations
 
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, iterdecode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -39,6 +40,7 @@ HEAD_BYTES = 4096
 OnBytes = Callable[[int, int], None]
 Keep = Callable[[pl.DataFrame], None]
 
+_UTF16 = (BOM_UTF16_LE, BOM_UTF16_BE)
 _PARQUET = b"PAR1"  # So a Parquet file begins.
 _EMPTY = "the file is empty; check that the exporter was flushed before its process ended"
 
@@ -165,7 +167,10 @@ def _sniff(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes], str | None]
 
 def _decode_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator[DecodedSpans]:
     """Decode a stream by what it begins with, not by its name; as JSON where in doubt."""
-    is_text = begins_json(head) or head.isspace()
+    if head.startswith(_UTF16):  # PowerShell writes what a command prints so.
+        texts = iterdecode(chunks, "utf-16", errors="replace")
+        chunks = (text.encode() for text in texts)
+    is_text = begins_json(head) or head.isspace() or head.startswith(_UTF16)
     if head.startswith(_PARQUET):
         # Exports as tables are rare, and so are the forms of records that this imports.
         from looptrace.collector.importers.tables import decode_table  # noqa: PLC0415

@@ -42,6 +42,16 @@ from looptrace.collector.importers.records import (
     RecordReader,
     spans_of,
 )
+from looptrace.collector.importers.services import (
+    clickhouse,
+    conversations,
+    datadog,
+    inspect_logs,
+    openai_agents,
+    opencode,
+    opik,
+    posthog,
+)
 from looptrace.collector.otlp.span_rows import DecodedSpans
 
 
@@ -89,6 +99,7 @@ FORMS = (
     RecordForm("event of a stream", claude_stream.is_line, _log(claude_stream.ClaudeStream)),
     RecordForm("event of a stream", codex_events.is_line, _log(codex_events.CodexEvents)),
     RecordForm("chat of Gemini CLI", gemini_cli.is_chat, _log(gemini_cli.GeminiChat)),
+    RecordForm("session of opencode", opencode.is_session, _log(opencode.OpencodeSession)),
     RecordForm("trajectory", swe_agent.is_trajectory, _log(swe_agent.Trajectory)),
     RecordForm("trajectory", atif.is_trajectory, _log(atif.AtifTrajectory)),
     RecordForm("event of OpenHands", openhands.is_event, _log(openhands.OpenHandsEvents)),
@@ -99,12 +110,25 @@ FORMS = (
         lambda: RecordReader(jaeger.parts),
         Nesting(lists=("spans",)),
     ),
+    RecordForm(
+        "span of the OpenAI Agents SDK", openai_agents.is_record, openai_agents.OpenAIAgentsReader
+    ),
     RecordForm("trace of any-agent", any_agent.is_record, lambda: RecordReader(any_agent.parts)),
     RecordForm(
         "trace of MLflow",
         mlflow.is_record,
         lambda: RecordReader(mlflow.parts),
         Nesting(lists=("spans",)),
+    ),
+    RecordForm("log of Inspect", inspect_logs.is_record, inspect_logs.InspectReader),
+    RecordForm("event of PostHog", posthog.is_record, spans_of(posthog.row_of), NO_NESTING),
+    RecordForm("span of Datadog", datadog.is_record, spans_of(datadog.row_of), NO_NESTING),
+    RecordForm("row of ClickHouse", clickhouse.is_record, spans_of(clickhouse.row_of), NO_NESTING),
+    RecordForm(
+        "span of Opik",
+        opik.is_record,
+        lambda: RecordReader(opik.parts),
+        Nesting("trace_id", "id", "parent_span_id", lists=("spans",)),
     ),
     RecordForm(
         "record of Langfuse",
@@ -125,6 +149,7 @@ FORMS = (
     RecordForm("span of Braintrust", braintrust.is_record, spans_of(braintrust.row_of), NO_NESTING),
     RecordForm("printed record", printed.is_record, printed.PrintedReader, NO_NESTING),
     RecordForm("span of Zipkin", zipkin.is_record, spans_of(zipkin.row_of), NO_NESTING),
+    RecordForm("conversation", conversations.is_record, conversations.ConversationReader),
 )
 
 

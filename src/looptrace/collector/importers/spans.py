@@ -20,7 +20,6 @@ from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, BadSpanError, s
 
 TRACE_DIGITS, SPAN_DIGITS = 32, 16
 NS_PER_US, NS_PER_MS, NS_PER_S = 1_000, 1_000_000, 1_000_000_000
-EXCEPTION_EVENT = "exception"
 
 # Attributes of pydantic-ai, which have no dots.
 _PLAIN_NAMES = frozenset({"tool_arguments", "tool_response", "agent_name"})

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import repeat, starmap
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from looptrace._core import OverBoundsError, Spans
 from looptrace.analyzer.schema.spans import LOGGED, NO_ITEMS, SpanRow
 from looptrace.errors import InputError
 
 if TYPE_CHECKING:
-    from looptrace._core import Limits
+    from looptrace._core import Limits, Spans
 
 SERVICE_NAME = "service.name"
 UNSET, OK, ERROR = 0, 1, 2  # The codes of a status.
 TIME_NS_MAX = (1 << 63) - 1  # The most that the table's 64-bit integers hold: the year 2262.
-
-# Parts of a request for each span that it may have, where each span has a resource of its own.
-PIECES_A_SPAN = 10
 
 _TRACE_ID = re.compile(r"(?!0+$)[0-9a-f]{32}")
 _SPAN_ID = re.compile(r"(?!0+$)[0-9a-f]{16}")
@@ -79,7 +74,6 @@ class DecodedSpans:
     spans: Spans | None = None  # before the rows; None for none
     empty: str = ""
     bounds: DecodingBounds = field(default_factory=DecodingBounds, compare=False)
-    pieces_left: Iterator[object] = field(default_factory=partial(repeat, None), compare=False)
 
     @property
     def is_any(self) -> bool:
@@ -92,12 +86,6 @@ class DecodedSpans:
         problems = [Problem(*problem) for problem in read.problems]
         return cls(problems=problems, cut=read.cut, spans=read if len(read) else None)
 
-    @classmethod
-    def within(cls, bounds: DecodingBounds) -> DecodedSpans:
-        """Return an empty result for a request with bounds."""
-        pieces = iter(range(PIECES_A_SPAN * bounds.spans_max))
-        return cls(bounds=bounds, pieces_left=pieces)
-
     def with_more(self, more: DecodedSpans) -> DecodedSpans:
         """Return this with the rows and the notes of another part of the same source."""
         return replace(
@@ -107,18 +95,6 @@ class DecodedSpans:
             cut=[*self.cut, *more.cut],
             placeless=[*self.placeless, *more.placeless],
         )
-
-    def count_piece(self) -> None:
-        """Count one more part of the input, before it is decoded.
-
-        Empty parts cost two bytes each, so that a small request could be a million of them. Raises
-        OverBoundsError.
-        """
-        spans = len(self.rows) + len(self.problems)
-        if spans >= self.bounds.spans_max or next(self.pieces_left, self) is self:
-            raise OverBoundsError(
-                f"a request may have {self.bounds.spans_max:,} spans; send smaller batches"
-            )
 
     def check_size(self, size: int) -> None:
         """Check the bytes of a span, or of what it shares with others. Raises BadSpanError."""

@@ -60,7 +60,7 @@ _EVENT_COLUMNS = (
     Column("trace_id", _TEXT, "id", "trace of the turn"),
     Column("span_id", _TEXT, "id", "span of the turn"),
 )
-_UNRESOLVED = "the gate is not resolved"
+_UNRESOLVED = "unresolved"
 _GATE_COLUMNS = (
     Column("id", _TEXT, "id", "the gate"),
     Column("event", _TEXT, "id", "event that opened it: `events.id`"),
@@ -121,7 +121,7 @@ _PIVOT_COLUMNS = (
     Column("entropy_count", _INT, "times", "attempts of its loop since the previous pivot"),
     Column("at_ns", _INT, _NS, "time of the pivot"),
 )
-_SILENT = "the judge gave no opinion"
+_SILENT = "no opinion"
 _OPINION_COLUMNS = (
     Column("gate", _TEXT, "id", "gate of the judge's opinion: `gates.id`"),
     Column("at_ns", _INT, _NS, "time of the answer"),

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,9 +22,8 @@ import polars as pl
 
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.engine.span_spool import SpanSpool
-from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.gates.state_machine import TaskState
-from looptrace.analyzer.normalize.span_ties import with_ties
+from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.settings.webhook import Webhook
@@ -228,9 +226,16 @@ class Writer:
     ) -> Placed:
         """Bring spans to their buckets."""
         key = b"" if content == "full" else content_key(self._dir)
-        spool.change(partial(_as_stored, content, key, self._policy.dialects))
+        given, dialects = list[pl.DataFrame](), self._policy.dialects
+
+        def as_stored(spans: pl.DataFrame) -> pl.DataFrame:
+            spans = with_ties(with_content(spans, content, key, dialects), dialects)
+            given.append(tie_rows(spans))  # Here, because reading large input again takes long.
+            return spans
+
+        spool.change(as_stored)
         self._ties = None  # Until all spans are where they belong.
-        return place(self._dir, spool, on_touched, ties)
+        return place(self._dir, spool, pl.concat(given).unique(), on_touched, ties)
 
     def has_decisions(self) -> bool:
         """Return whether the turns lack a person's decision."""
@@ -376,10 +381,6 @@ def _locked(store_dir: Path) -> Iterator[None]:
             f"{error.filename or store_dir}: cannot be used ({error.strerror}); "
             "check space and permissions, then try again."
         ) from error
-
-
-def _as_stored(how: Content, key: bytes, by: DialectTable, spans: pl.DataFrame) -> pl.DataFrame:
-    return with_ties(with_content(spans, how, key, by), by)
 
 
 def _unfinished_add(store_dir: Path) -> dict[int, Traces]:

@@ -15,8 +15,8 @@ PERIOD_MIN = 2  # One request in a row is what `collaboration_loop` finds.
 class AgentCycle(Rule):
     """Agents pass the same requests around in a circle, and get the same answers.
 
-    Every hand-off of a round must equal the hand-off one round earlier: the asking agent, the asked
-    agent, the request and the answer. Agents that get new requests or new answers make progress.
+    Every hand-off of a round must equal the hand-off one round earlier: the asking agent, the
+    asked agent, the request and the answer. New requests or answers are progress.
 
     ## Looping
     - `(@a handoff(b, "Fix it.")->"It is fixed." @b handoff(a, "Try it.")->"It fails.") x2`

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, ladder_setting, repeats, setting
+from looptrace.rules.counting import RowRule
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import alike_in_a_row, streak, within
 
 
 @dataclass(frozen=True, slots=True)
-class CollaborationLoop(Rule):
+class CollaborationLoop(RowRule):
     """One agent gives another the same request, again and again.
 
     A request is the called agent and the text of the request. There is no window in time, but a gap
@@ -40,11 +41,6 @@ class CollaborationLoop(Rule):
         86_400, ge=60, le=2_592_000, doc="Seconds between two requests that end the row."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(4, "gate"),))
-
-    @property
-    def lookback(self) -> int:
-        """As many requests as make a loop."""
-        return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count equal requests in a row, back to the last gap."""

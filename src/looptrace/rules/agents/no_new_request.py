@@ -6,30 +6,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import (
-    Evaluation,
-    Loop,
-    Rule,
-    Rung,
-    among,
-    check_window,
-    ladder_setting,
-    setting,
-)
+from looptrace.rules.contract import Evaluation, Loop, Rung, among, ladder_setting, setting
+from looptrace.rules.counting import WindowRule
 from looptrace.rules.needs import again
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair, rises, same_among, streak
 
 
 @dataclass(frozen=True, slots=True)
-class NoNewRequest(Rule):
+class NoNewRequest(WindowRule):
     """An agent asks others again and again what it has asked them before, and nothing new.
 
-    The answers do not matter, because a model answers in other words each time. Several requests
-    come in turn, such as those of a supervisor to its agents; `collaboration_loop` finds one in a
-    row, and `repeated_request` equal answers with new requests between them. A call whose name says
-    that it changes something, and progress in figures, begin a new count. The rule only warns:
-    rounds of a draft and its review look the same.
+    The answers do not matter, because a model answers in other words each time. Several
+    requests come in turn, such as those of a supervisor to its agents; `collaboration_loop`
+    finds one in a row, and `repeated_request` equal answers with new requests between them. A
+    call whose name says that it changes something, and progress in figures, begin a new count.
+    The rule only warns: drafts and reviews look the same.
 
     ## Looping
     - `(handoff(a, "Find the price.")->"About {n} euros." handoff(b, "Sum up.")->"Text {n}.") x5`
@@ -44,6 +36,7 @@ class NoNewRequest(Rule):
     """
 
     name = "no_new_request"
+    compared = "requests"
     lane = LaneSpec(by="agent", kinds=("handoff",))
     needs = again("call")
     exact = False  # The answers may bring something new.
@@ -56,10 +49,6 @@ class NoNewRequest(Rule):
         20, ge=2, le=100, doc="Last requests of the agent that are compared, including the newest."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(5, "warn"),))
-
-    def __post_init__(self) -> None:
-        Rule.__post_init__(self)
-        check_window(self, self.attempts_min, self.window, "requests")
 
     @property
     def lookback(self) -> int:

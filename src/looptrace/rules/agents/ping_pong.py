@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, ladder_setting, repeats, setting
+from looptrace.rules.counting import RowRule
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import pair, same_as, streak
 
@@ -14,7 +15,7 @@ BETWEEN_TWO = 2  # agents, so that every second hand-off is of the same one
 
 
 @dataclass(frozen=True, slots=True)
-class PingPong(Rule):
+class PingPong(RowRule):
     """Two agents hand over to each other, again and again, and neither does any work.
 
     The words of the hand-offs do not matter. A successful call of either agent, even one that only
@@ -37,11 +38,6 @@ class PingPong(Rule):
         6, ge=4, le=50, doc="Alternating hand-offs of two agents that make a loop."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(6, "pivot"), Rung(10, "gate")))
-
-    @property
-    def lookback(self) -> int:
-        """As many hand-offs as make a loop."""
-        return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the alternating hand-offs without a successful call between them."""

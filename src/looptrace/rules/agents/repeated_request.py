@@ -6,22 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import (
-    Evaluation,
-    Loop,
-    Rule,
-    Rung,
-    among,
-    check_window,
-    ladder_setting,
-    setting,
-)
+from looptrace.rules.contract import Evaluation, Loop, Rung, among, ladder_setting, setting
+from looptrace.rules.counting import WindowRule
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair, same_among
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatedRequest(Rule):
+class RepeatedRequest(WindowRule):
     """An agent repeats a request that was answered before, and no work was done since.
 
     Other requests come in between, for example when an orchestrator asks several agents in turn.
@@ -41,6 +33,7 @@ class RepeatedRequest(Rule):
     """
 
     name = "repeated_request"
+    compared = "requests"
     lane = LaneSpec(by="agent", kinds=("handoff",))
 
     attempts_min: int = setting(
@@ -54,15 +47,6 @@ class RepeatedRequest(Rule):
     )
     window_s: int = setting(86_400, ge=60, le=2_592_000, doc="Seconds for which a request counts.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(4, "warn"), Rung(6, "gate")))
-
-    def __post_init__(self) -> None:
-        Rule.__post_init__(self)
-        check_window(self, self.attempts_min, self.window, "requests")
-
-    @property
-    def lookback(self) -> int:
-        """The window."""
-        return self.window
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal requests among the agent's last ones that have others between them."""

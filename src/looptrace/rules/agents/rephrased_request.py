@@ -45,11 +45,11 @@ class _Request(NamedTuple):
 class RephrasedRequest(Rule):
     """An agent makes request after request, and asks hardly anything new.
 
-    A request is compared with the last requests of its agent, to any agent. It asks the same again
-    if most of its words were in them, in any order. A new number, also within an address, or one
-    new word in an otherwise equal request, is a new target. A list that gets shorter from one
-    request to a later one, or of which more is done, is progress. `collaboration_loop` also finds
-    equal requests to one agent.
+    It asks the same again if most of its words were in its agent's last requests, to any agent,
+    in any order. A new number, also within an address, or one new word in an otherwise equal
+    request, is a new target. A list that gets shorter from one request to a later one, or of
+    which more is done, is progress. `collaboration_loop` also finds equal requests to one
+    agent.
 
     ## Looping
     - `handoff(web, "Find the opening hours of the museum.") handoff(web, "Please find the hours

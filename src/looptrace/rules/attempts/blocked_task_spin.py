@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, ladder_setting, repeats, setting
+from looptrace.rules.counting import RowRule
 from looptrace.rules.turns import STATUSES, UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair, recent
 
 
 @dataclass(frozen=True, slots=True)
-class BlockedTaskSpin(Rule):
+class BlockedTaskSpin(RowRule):
     """A task is attempted again and again while the same things block it.
 
     ## Looping
@@ -34,11 +35,6 @@ class BlockedTaskSpin(Rule):
     )
     window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds within which they must be.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "unblock_authority"),))
-
-    @property
-    def lookback(self) -> int:
-        """The attempts of a loop."""
-        return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the blocked attempts in a row with the same blockers, all within the window."""

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, ladder_setting, repeats, setting
+from looptrace.rules.counting import RowRule
 from looptrace.rules.turns import STATUSES, Lane, LaneSpec
 from looptrace.rules.vocabulary import pair, recent, streak
 
 
 @dataclass(frozen=True, slots=True)
-class CompletedTaskRevisit(Rule):
+class CompletedTaskRevisit(RowRule):
     """A completed task is attempted again.
 
     ## Looping
@@ -34,11 +35,6 @@ class CompletedTaskRevisit(Rule):
     )
     window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds within which they must be.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "force_next"),))
-
-    @property
-    def lookback(self) -> int:
-        """The attempts of a loop."""
-        return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the attempts in a row with the status done, all within the window."""

@@ -17,9 +17,9 @@ PERIOD_MIN = 2  # Other rules find attempts at one task in a row.
 class CrossTaskCycle(Rule):
     """An agent switches between 2 or 3 tasks, and none of them makes progress.
 
-    A session's attempts at its tasks are one sequence here. Two attempts are equal if task, status,
-    blockers and completed work are the same, and if they contain information: that the task is
-    done, what blocks it, or what was completed. A finding belongs to the session.
+    A session's attempts at its tasks are one sequence here. Two attempts are equal if task,
+    status, blockers and completed work are the same, and say that the task is done, what blocks
+    it, or what was completed. A finding belongs to the session.
 
     ## Looping
     - `($a switch(blocked, b is missing) $b switch(blocked, a is missing)) x3`

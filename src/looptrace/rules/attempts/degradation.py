@@ -6,18 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, ladder_setting, repeats, setting
+from looptrace.rules.counting import RowRule
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import rises, same_as, streak
 
 
 @dataclass(frozen=True, slots=True)
-class Degradation(Rule):
+class Degradation(RowRule):
     """More tests fail, or coverage falls, from one attempt to the next.
 
     The figures come from calls and attempts, or were recorded alone. They are compared with the
     figures before them, which must be of the same call. More failing tests are not worse if no
-    fewer tests pass: new tests that are written first fail at first.
+    fewer pass: new tests fail at first.
 
     ## Looping
     - `progress(tests_failed={n}) x3`
@@ -40,11 +41,6 @@ class Degradation(Rule):
         3, ge=2, le=50, doc="Attempts, each worse than the one before, that make a loop."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "pivot"), Rung(4, "gate")))
-
-    @property
-    def lookback(self) -> int:
-        """The figures of a loop."""
-        return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the figures in a row of which each is worse than the one before."""

@@ -6,30 +6,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import (
-    Evaluation,
-    Loop,
-    Rule,
-    Rung,
-    check_window,
-    counts,
-    ladder_setting,
-    setting,
-)
+from looptrace.rules.contract import Evaluation, Loop, Rung, counts, ladder_setting, setting
+from looptrace.rules.counting import WindowRule
 from looptrace.rules.needs import again, has
 from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec
 from looptrace.rules.vocabulary import own, pair
 
 
 @dataclass(frozen=True, slots=True)
-class IterationRepeat(Rule):
+class IterationRepeat(WindowRule):
     """Iterations of an orchestrator end in the same way.
 
     An orchestrator lets an agent try again and again; its author declares the iteration of each
-    call (`looptrace.iteration`). The end of an iteration is its last call with its result, whatever
-    came before. Consecutive iterations with the same end are a loop; failures are compared without
-    places and figures. A run in which all tests pass, fewer failing tests, and a poll are not a
-    loop.
+    call (`looptrace.iteration`). The end of an iteration is its last call with its result;
+    failures are compared without places and figures. A run in which all tests pass, fewer
+    failing tests, and a poll are not a loop.
 
     A live call may not be the last of its iteration. So it is compared with the ends of earlier
     iterations only when its own has as many calls as the shortest of them.
@@ -47,6 +38,7 @@ class IterationRepeat(Rule):
     """
 
     name = "iteration_repeat"
+    compared = "calls"
     lane = LaneSpec(by="task", kinds=("tool",), runs=True)
     needs = has("iteration") & again("call", "outcome")
 
@@ -57,15 +49,6 @@ class IterationRepeat(Rule):
     window: int = setting(
         100, ge=2, le=1_000, doc="Last calls of the task among which the iterations are counted."
     )
-
-    def __post_init__(self) -> None:
-        super(IterationRepeat, self).__post_init__()
-        check_window(self, self.attempts_min, self.window, "calls")
-
-    @property
-    def lookback(self) -> int:
-        """The window."""
-        return self.window
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the iterations whose ends are equal, up to each call of the task."""

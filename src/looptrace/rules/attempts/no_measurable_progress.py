@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, counts, ladder_setting, setting
+from looptrace.rules.counting import TurnRule
 from looptrace.rules.needs import reaches
 from looptrace.rules.turns import KINDS, UNKNOWN, Lane, LaneSpec
 
 
 @dataclass(frozen=True, slots=True)
-class NoMeasurableProgress(Rule):
+class NoMeasurableProgress(TurnRule):
     """Attempt follows attempt, and nothing shows progress.
 
     If a task has comparable test figures, only they decide: fewer failing tests or more coverage
@@ -55,11 +56,6 @@ class NoMeasurableProgress(Rule):
         6, ge=2, le=100, doc="Attempts in a row without progress that make a loop."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(6, "warn"), Rung(9, "pivot"), Rung(12, "gate")))
-
-    @property
-    def lookback(self) -> int:
-        """The turn itself; the engine counts since the last progress."""
-        return 1
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count since the last progress, of figures if the task has some."""

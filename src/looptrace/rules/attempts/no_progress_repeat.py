@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, ladder_setting, repeats, setting
+from looptrace.rules.counting import RowRule
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair, recent
 
 
 @dataclass(frozen=True, slots=True)
-class NoProgressRepeat(Rule):
+class NoProgressRepeat(RowRule):
     """Attempts at a task report the same completed work, with the same status and blockers.
 
     ## Looping
@@ -36,11 +37,6 @@ class NoProgressRepeat(Rule):
     )
     window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds within which they must be.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "force_next")))
-
-    @property
-    def lookback(self) -> int:
-        """The attempts of a loop."""
-        return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the attempts in a row with the same report, all within the window."""

@@ -18,11 +18,9 @@ PERIOD_SHORT = 8
 class Cycle(Rule):
     """A pattern of several calls repeats with the same results.
 
-    Every call of a round must equal the call one period before it, including its result. The rule
-    reports the shortest period that explains the turns. Rounds may be long: an agent that has lost
-    what it read, as after a compaction, reads the same twenty files again and again.
-
-    `external_failure` finds external failures, such as a rate limit.
+    Every call of a round must equal the call one period before it, including its result. The
+    rule reports the shortest period that explains the turns. Rounds may be long: after a
+    compaction an agent may read the same twenty files again and again.
 
     ## Looping
     - `(create(a.py)->"exists" remove(a.py)->ok) x3`

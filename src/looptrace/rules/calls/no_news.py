@@ -21,11 +21,11 @@ ROUND = 2
 class NoNews(Rule):
     """Most of the last calls of an agent bring nothing new.
 
-    A call brings nothing new if the same call had the same result shortly before, or if any call
-    had the same long result: a page, a listing, an error. A short result, such as "ok", is normal
-    for many different calls, and so is any result of a tool whose name says that it makes changes.
-    Other rules find repeats in a row or in a fixed order, mostly sooner; this rule finds repeats in
-    any order, and only warns.
+    A call brings nothing new if the same call had the same result shortly before, or if any
+    call had the same long result: a page, a listing, an error. Short results, such as "ok", and
+    those of tools whose name says that they make changes, are normal for different calls. Other
+    rules find repeats in a row or a fixed order sooner; this one finds them in any order, and
+    only warns.
 
     ## Looping
     - `(look(page)->same act({n})->"result {n}") x8`

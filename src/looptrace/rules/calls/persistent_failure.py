@@ -6,34 +6,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import (
-    Evaluation,
-    Loop,
-    Rule,
-    Rung,
-    among,
-    check_window,
-    ladder_setting,
-    setting,
-)
+from looptrace.rules.contract import Evaluation, Loop, Rung, among, ladder_setting, setting
+from looptrace.rules.counting import WindowRule
 from looptrace.rules.needs import again
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import attempts_among, pair, same_among
 
 
 @dataclass(frozen=True, slots=True)
-class PersistentFailure(Rule):
+class PersistentFailure(WindowRule):
     """A failure persists although the agents of a task work on it.
 
-    A failure is compared with the last failures of its task by its message; if the failed call only
-    looks at something, by its arguments, too. Equal failures count if a successful call between
-    them did more than look or wait; without one, `repeated_failure` counts them. Different edits
-    are attempts to fix the failure, so the gate comes late.
+    A failure is compared with the last failures of its task by its message; if the failed call
+    only looks at something, by its arguments, too. Equal failures count if a successful call
+    between them did more than look or wait; without one, `repeated_failure` counts them. Edits
+    are attempts to fix it, so the gate comes late.
 
     External failures (rate limits, network, dependencies) do not count. But a login, a missing
     module and a server on the agent's own machine that still fail after its edits count once for
-    each edit. A failure of a call that did not fail the last time has not persisted. Progress
-    resets the counts.
+    each edit. A failure of a call that did not fail the last time has not persisted, nor has that
+    of one of many things, if the one before went well. Progress resets the counts.
 
     ## Looping
     - `(test()->!"expected 42, got 41" edit(cart.py, {n})->ok) x3`
@@ -51,6 +43,7 @@ class PersistentFailure(Rule):
     """
 
     name = "persistent_failure"
+    compared = "failures"
     lane = LaneSpec(by="task", kinds=("tool",), failures=True, once="twin_failure")
     learns_limit = True
     needs = again("error") | again("mendable")
@@ -63,15 +56,6 @@ class PersistentFailure(Rule):
     )
     window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds for which a failure counts.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "pivot"), Rung(8, "gate")))
-
-    def __post_init__(self) -> None:
-        Rule.__post_init__(self)
-        check_window(self, self.attempts_min, self.window, "failures")
-
-    @property
-    def lookback(self) -> int:
-        """The window."""
-        return self.window
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal failures among the task's last ones that have work between them."""

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, ladder_setting, repeats, setting
+from looptrace.rules.counting import RowRule
 from looptrace.rules.needs import again
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import alike_in_a_row, own, pair
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatedCall(Rule):
+class RepeatedCall(RowRule):
     """The same call gets the same result, again and again.
 
     The result must be the same, too: a status that changes, or a test that fails in fewer places,
@@ -23,8 +24,6 @@ class RepeatedCall(Rule):
 
     A search in other words is the same only if the settings say how
     [meaning](../near_sameness.md) is compared.
-
-    `external_failure` finds external failures, such as a rate limit.
 
     ## Looping
     - `run_tests(cart.py)->!"expected 42, got 41" x3`
@@ -55,11 +54,6 @@ class RepeatedCall(Rule):
     attempts_min: int = setting(
         3, ge=2, le=100, doc="Equal calls with equal results in a row that make a loop."
     )
-
-    @property
-    def lookback(self) -> int:
-        """The calls of a loop."""
-        return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the calls in a row that equal each other, including their results."""

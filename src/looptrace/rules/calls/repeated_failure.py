@@ -6,30 +6,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import (
-    Evaluation,
-    Loop,
-    Rule,
-    Rung,
-    among,
-    check_window,
-    ladder_setting,
-    setting,
-)
+from looptrace.rules.contract import Evaluation, Loop, Rung, among, ladder_setting, setting
+from looptrace.rules.counting import WindowRule
 from looptrace.rules.needs import again
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import pair, same_among
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatedFailure(Rule):
+class RepeatedFailure(WindowRule):
     """One failure keeps coming back in a task while nothing else succeeds.
 
     A failure is compared with the last failures of its task by its message, whichever agent failed.
-    If the failed call only looks at something, its arguments are compared, too. A successful call
-    that does more than look or wait resets the count, and so does recorded progress;
-    `persistent_failure` counts failures that persist after such calls. External failures (rate
-    limits, network, authentication, dependencies) do not count.
+    If the failed call only looks at something, removes what is gone, asks for more than fits, or is
+    refused by a person, its arguments are compared, too. A successful call that does more than look
+    or wait resets the count, and so does recorded progress; `persistent_failure` counts failures
+    that persist after such calls. External failures (rate limits, network, authentication,
+    dependencies) do not count.
 
     ## Looping
     - `test()->!"expected 42, got 41" read(cart.py)->ok test()->!"expected 42, got 41" x2`
@@ -47,6 +40,7 @@ class RepeatedFailure(Rule):
     """
 
     name = "repeated_failure"
+    compared = "failures"
     lane = LaneSpec(by="task", kinds=("tool",), failures=True, once="twin_failure")
     needs = again("error")
 
@@ -58,15 +52,6 @@ class RepeatedFailure(Rule):
     )
     window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds for which a failure counts.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "gate"),))
-
-    def __post_init__(self) -> None:
-        Rule.__post_init__(self)
-        check_window(self, self.attempts_min, self.window, "failures")
-
-    @property
-    def lookback(self) -> int:
-        """The window."""
-        return self.window
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal failures among the task's last ones since the last success."""

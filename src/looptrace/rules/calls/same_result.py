@@ -6,22 +6,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, ladder_setting, repeats, setting
+from looptrace.rules.counting import RowRule
 from looptrace.rules.needs import again
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair, streak
 
 
 @dataclass(frozen=True, slots=True)
-class SameResult(Rule):
+class SameResult(RowRule):
     """Different searches have the same answer, such as none.
 
-    The rule looks only at searches: tools whose name says so (search, grep, find, lookup, query,
-    ...), and commands such as `grep` and `find`. Other tools may rightly give one result for many
-    things. Finding nothing is one answer, in whatever words; of queries and commands no other
-    answer counts. Two or three searches without a result are how one looks for something. Parallel
-    searches of one response count once. `repeated_call` finds the same search again, and sooner;
-    `repeated_failure` and `signature_repeat` find failures.
+    The rule looks only at searches: tools whose name says so (search, grep, find, lookup,
+    query, ...), and commands such as `grep` and `find`. Other tools may rightly give one result
+    for many things. Finding nothing is one answer, in whatever words; of queries and commands
+    no other answer counts. Searches for many things, of which a short answer holds, such as
+    names, days or addresses, are a batch: what they are given has no word in common but that of
+    their form. Parallel searches of one response count once. `repeated_call` finds the same
+    search again, and sooner; `repeated_failure` and `signature_repeat` find failures.
 
     ## Looping
     - `search(refund {n})->"no results" x5`
@@ -33,6 +35,8 @@ class SameResult(Rule):
     - `search(refund {n})->"no results" x4`: there were other words to try.
     - `search(refund {n})->"{n} results" x9`: the answers differ.
     - `search(refund)->"no results" x9`: `repeated_call` finds one repeated search.
+    - `lookup_customer({n}@shop.example)->"[]" x9`: many customers.
+    - `run_query(select * from t{n} where id is null)->"[]" x9`: many tables.
     - `read_file(part{n}.md)->"# Notes" x9`: other files may begin alike.
     - `edit(part{n}.md)->ok x9`: work on many things.
     - `query(insert {n})->"1 row" x9`: work on many things, too.
@@ -52,11 +56,6 @@ class SameResult(Rule):
         5, ge=2, le=100, doc="Searches in a row with the same answer that make a loop."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(5, "warn"), Rung(8, "pivot"), Rung(12, "gate")))
-
-    @property
-    def lookback(self) -> int:
-        """The searches of a loop."""
-        return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count equal answers in a row to searches of which each differs from the one before."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, ladder_setting, repeats, setting
+from looptrace.rules.counting import RowRule
 from looptrace.rules.needs import again
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, own
 
 
 @dataclass(frozen=True, slots=True)
-class SignatureRepeat(Rule):
+class SignatureRepeat(RowRule):
     """Several outputs in a row have the same signature.
 
-    A signature is a short, canonical description of what a call did or how it failed: an error by
-    type, message and file; a test run by the number and names of its failures; a change by its file
-    and content; a search by its query. So this rule finds one error that comes back with different
+    A signature is a short, canonical description of what a call did or how it failed: an error
+    by type, message and file; a test run by the number and names of its failures; a change by
+    its file and content; a search by its query. So this rule finds one error under different
     arguments, which `repeated_call` does not.
 
     ## Looping
@@ -42,11 +43,6 @@ class SignatureRepeat(Rule):
     attempts_min: int = setting(
         3, ge=2, le=100, doc="Outputs in a row with the same signature that make a loop."
     )
-
-    @property
-    def lookback(self) -> int:
-        """The outputs of a loop."""
-        return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the outputs in a row that have the same signature."""

@@ -6,16 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import (
-    Evaluation,
-    Loop,
-    Rule,
-    Rung,
-    among,
-    check_window,
-    ladder_setting,
-    setting,
-)
+from looptrace.rules.contract import Evaluation, Loop, Rung, among, ladder_setting, setting
+from looptrace.rules.counting import WindowRule
 from looptrace.rules.needs import again
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, own, pair, same_among
@@ -24,14 +16,11 @@ TWICE = 2  # More calls in a row are still one place, and `repeated_call` finds 
 
 
 @dataclass(frozen=True, slots=True)
-class Stutter(Rule):
+class Stutter(WindowRule):
     """An agent repeats calls at once with the same result, at several places.
 
-    One such repeat is a retry, and one more long afterwards is another retry. An agent that repeats
-    one call and then another has lost track of what it did, although no call comes three times in a
-    row.
-
-    `external_failure` finds external failures, such as a rate limit.
+    One such repeat is a retry, as is one more long afterwards. An agent that repeats one call
+    and then another has lost track, although no call comes three times in a row.
 
     ## Looping
     - `read(a)->1 x2 edit(a)->ok read(b)->2 x2`
@@ -48,6 +37,7 @@ class Stutter(Rule):
     """
 
     name = "stutter"
+    compared = "calls"
     lane = LaneSpec(by="agent", kinds=("tool",))
     needs = again("call", "outcome")
 
@@ -57,10 +47,6 @@ class Stutter(Rule):
         1_800, ge=60, le=604_800, doc="Seconds within which these places must be."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(4, "warn"), Rung(8, "pivot"), Rung(12, "gate")))
-
-    def __post_init__(self) -> None:
-        Rule.__post_init__(self)
-        check_window(self, self.attempts_min, self.window, "calls")
 
     @property
     def lookback(self) -> int:

@@ -6,31 +6,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import (
-    Evaluation,
-    Loop,
-    Rule,
-    Rung,
-    among,
-    check_window,
-    ladder_setting,
-    setting,
-)
+from looptrace.rules.contract import Evaluation, Loop, Rung, among, ladder_setting, setting
+from looptrace.rules.counting import WindowRule
 from looptrace.rules.needs import again
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import attempts_among, own
 
 
 @dataclass(frozen=True, slots=True)
-class UnchangedCheck(Rule):
+class UnchangedCheck(WindowRule):
     """A check has the same wrong answer again and again, although the agents work between.
 
-    A check runs a program, or is a tool whose name says that it runs or judges something, and did
-    not fail: many programs exit with 0 whatever they print. Its answer is wrong if it says so: an
-    error, a mismatch, “expected 42”, 2 of 5. An answer that says neither counts if a program was
-    run for it, because more work and the same check show that it was not the wanted one. Good
-    answers are an empty one, one that says that all is well, and any other of builds, linters and
-    tests, which fail where something is wrong.
+    A check runs a program, or is a tool whose name says that it runs or judges something, and
+    did not fail: many programs exit with 0 whatever they print. Its answer is wrong if it says
+    so: an error, a mismatch, “expected 42”, 2 of 5. An answer that says neither counts if a
+    program was run for it. Good answers are an empty one, one that says that all is well, and
+    any other of builds, linters and tests, which fail where something is wrong.
 
     Looks at files and states do not count, nor do checks without work between them; `repeated_call`
     finds those in a row, and `persistent_failure` checks that fail.
@@ -53,6 +44,7 @@ class UnchangedCheck(Rule):
     """
 
     name = "unchanged_check"
+    compared = "checks"
     lane = LaneSpec(by="task", kinds=("tool",), checks=True)
     needs = again("check")
 
@@ -64,15 +56,6 @@ class UnchangedCheck(Rule):
     )
     window_s: int = setting(3_600, ge=60, le=604_800, doc="Seconds for which a check counts.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(4, "warn"), Rung(6, "pivot"), Rung(10, "gate")))
-
-    def __post_init__(self) -> None:
-        Rule.__post_init__(self)
-        check_window(self, self.attempts_min, self.window, "checks")
-
-    @property
-    def lookback(self) -> int:
-        """The window."""
-        return self.window
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal checks among the task's last ones that have work between them."""

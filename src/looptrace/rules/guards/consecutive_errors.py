@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, counts, ladder_setting, setting
+from looptrace.rules.counting import TurnRule
 from looptrace.rules.needs import exceeds
 from looptrace.rules.turns import Lane, LaneSpec
 
 
 @dataclass(frozen=True, slots=True)
-class ConsecutiveErrors(Rule):
+class ConsecutiveErrors(TurnRule):
     """Many calls of a task fail in a row, by the agent's own fault.
 
     A guard: the failures need not be alike. Calls of all agents count; external failures
@@ -34,11 +35,6 @@ class ConsecutiveErrors(Rule):
 
     max_errors: int = setting(10, ge=1, le=1_000, doc="Failed calls in a row that are allowed.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
-
-    @property
-    def lookback(self) -> int:
-        """The turn itself; the engine counts from the start of the task."""
-        return 1
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of failures in a row."""

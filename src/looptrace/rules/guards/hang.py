@@ -22,14 +22,13 @@ class Hang(Rule):
     """A call gets no answer for far longer than the calls of its tool before it.
 
     A guard: nothing repeats. The time counts from the start of the call, or from the end of the
-    last turn of its task that began since, so that a call with others at work below it does not
-    hang. A tool whose calls took an hour may take ten. A call that was answered does not hang, nor
-    does one that waits (`waits_too_long`) or asks a person, who may take a night. The attempts of
-    the ladder are multiples of the limit.
+    last turn of its task that began since, so a call with others at work below it does not
+    hang. Nor does one that was answered, waits (`waits_too_long`) or asks a person. The
+    attempts of the ladder are multiples of the limit.
 
-    Live, a process reports the calls that are open for a minute (`LoopSpanProcessor`), so a hang is
-    found while it lasts. In files it is a call that failed or ended without an answer, or never
-    ended: that one lasted as long as the span above it.
+    Live, a process reports the calls that are open for a minute (`LoopSpanProcessor`), so a
+    hang is found while it lasts. In files it is a call that failed or ended without an answer,
+    or never ended: then it lasted as long as the span above it.
 
     ## Looping
     - `(read({n})->"text {n}") x3 ^1900 read(9)->?`

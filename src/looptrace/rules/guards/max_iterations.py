@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, counts, ladder_setting, setting
+from looptrace.rules.counting import TurnRule
 from looptrace.rules.needs import exceeds
 from looptrace.rules.turns import Lane, LaneSpec
 
 
 @dataclass(frozen=True, slots=True)
-class MaxIterations(Rule):
+class MaxIterations(TurnRule):
     """A task takes more turns than allowed.
 
     A guard: nothing need repeat. The turns of all agents count, since the
@@ -34,11 +35,6 @@ class MaxIterations(Rule):
         1_000, ge=1, le=1_000_000, doc="Turns of a task that are allowed."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
-
-    @property
-    def lookback(self) -> int:
-        """The turn itself; the engine counts from the start of the task."""
-        return 1
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of turns."""

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, counts, ladder_setting, setting
+from looptrace.rules.counting import TurnRule
 from looptrace.rules.needs import exceeds
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
-class MaxRuntime(Rule):
+class MaxRuntime(TurnRule):
     """A task is at work longer than allowed.
 
-    A guard: nothing need repeat. The time counts from the first turn of the
-    task, its last completion, or a person's last message. A pause of five minutes or more is not
-    work: a person decides, a machine sleeps, or the next run is due later. Of a single turn an hour
-    counts at most, because a call may wait for an approval.
+    A guard: nothing need repeat. The time counts from the first turn of the task, its last
+    completion, or a person's last message. A pause of five minutes or more is not work. Of a
+    single turn an hour counts at most, because a call may wait for an approval.
 
     ## Looping
     - `start()->ok (~200 read({n})->"text {n}") x144`
@@ -40,11 +40,6 @@ class MaxRuntime(Rule):
         28_800, ge=1, le=31_536_000, doc="Seconds at work that a task is allowed."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
-
-    @property
-    def lookback(self) -> int:
-        """The turn itself; the engine counts from the start of the task."""
-        return 1
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the time at work since the first turn."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, counts, ladder_setting, setting
+from looptrace.rules.counting import TurnRule
 from looptrace.rules.needs import nears
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import BILLIONTHS, BUDGETED, SOFT_PERCENT, used
@@ -14,14 +15,13 @@ MONEY_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class MoneyBudget(Rule):
+class MoneyBudget(TurnRule):
     """A task, one of its agents, or a minute of it costs more than allowed.
 
-    A guard: nothing need repeat. Money is counted by the prices of the
-    settings, in their currency, with prices of its own for what came from a cache; responses of a
-    model without a price do not count. What all agents and sub-agents of the task cost counts,
-    since the task began, was completed, or a person last spoke. The attempts of the ladder are
-    percents of the limit.
+    A guard: nothing need repeat. Money is counted by the prices of the settings, also of a
+    cache; a model without a price does not count. What all agents and sub-agents of the task
+    cost counts, since the task began, was completed, or a person last spoke. The attempts of
+    the ladder are percents of the limit.
 
     In the examples a million tokens cost 3 to read, 0.3 from a cache, and 15 to write.
 
@@ -54,11 +54,6 @@ class MoneyBudget(Rule):
         0.0, ge=0, le=MONEY_MAX, doc="What a task may cost a minute; 0 is no limit."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(80, "warn"), Rung(100, "gate")))
-
-    @property
-    def lookback(self) -> int:
-        """The turn itself; the engine counts from the start of the task."""
-        return 1
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare what was spent with the nearest limit."""

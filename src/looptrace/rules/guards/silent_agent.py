@@ -17,10 +17,10 @@ _MODEL = KINDS.index("model")
 class SilentAgent(Rule):
     """An agent does nothing for far too long after a result, or its task never ends.
 
-    A guard: nothing repeats. The time counts from the end of the last turn of the task. An agent
-    that answers without a call is not silent, because a person may read the answer, nor is one that
-    asked a person. After an answer that asked for a call an approval may be pending, so that time
-    has a limit of its own. The attempts of the ladder are multiples of the limit.
+    A guard: nothing repeats. The time counts from the end of the last turn of the task. An
+    agent that answers without a call, or asked a person, is not silent. After an answer that
+    asked for a call an approval may be pending, so `asked_s` holds. The attempts of the ladder
+    are multiples of the limit.
 
     Live, a process reports its agents that have been open for a minute with nothing at work below
     (`LoopSpanProcessor`), as a request to the model `(silent)`. In files a silence is a pause

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, counts, ladder_setting, setting
+from looptrace.rules.counting import TurnRule
 from looptrace.rules.needs import nears
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import BUDGETED, SOFT_PERCENT, used
@@ -14,7 +15,7 @@ TOKENS_MAX = 10**15
 
 
 @dataclass(frozen=True, slots=True)
-class TokenBudget(Rule):
+class TokenBudget(TurnRule):
     """A task, one of its agents, or a minute of it takes more tokens than allowed.
 
     A guard: nothing need repeat. Tokens that came from a cache are left out,
@@ -57,11 +58,6 @@ class TokenBudget(Rule):
         0, ge=0, le=TOKENS_MAX, doc="Tokens that a task is allowed a minute; 0 is no limit."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(80, "warn"), Rung(100, "gate")))
-
-    @property
-    def lookback(self) -> int:
-        """The turn itself; the engine counts from the start of the task."""
-        return 1
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare what was spent with the nearest limit."""

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, counts, ladder_setting, setting
+from looptrace.rules.counting import TurnRule
 from looptrace.rules.needs import reaches
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
-class WaitsTooLong(Rule):
+class WaitsTooLong(TurnRule):
     """An agent waits longer than allowed, and what it waits for does not change.
 
-    An agent waits where it looks again, after a pause, at something that has not changed: a build,
-    a job, a check, a shell in the background, a mailbox. Such looks are no loop for any other rule.
-    The time counts from the last call that did or showed something new. Where a wait with the same
-    tool ended in the task before, twice its time is free. The attempts of the ladder are multiples
-    of the limit.
+    An agent waits where it looks again, after a pause, at something that has not changed: a
+    build, a job, a shell in the background, a mailbox. Such looks are no loop for any other
+    rule. The time counts from the last call that did or showed something new. Where a wait with
+    the same tool ended in the task before, twice its time is free. The attempts of the ladder
+    are multiples of the limit.
 
     ## Looping
     - `(~600 job_status(7)->pending) x8`
@@ -42,11 +43,6 @@ class WaitsTooLong(Rule):
         3_600, ge=60, le=2_592_000, doc="Seconds that an agent may wait for one thing."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "warn"), Rung(8, "gate")))
-
-    @property
-    def lookback(self) -> int:
-        """The turn itself; the engine measures the wait."""
-        return 1
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count how many times the limit has passed."""

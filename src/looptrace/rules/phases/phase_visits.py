@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, counts, ladder_setting, setting
+from looptrace.rules.counting import TurnRule
 from looptrace.rules.needs import exceeds, has
 from looptrace.rules.turns import Lane, LaneSpec
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseVisits(Rule):
+class PhaseVisits(TurnRule):
     """A phase of a task is entered more often than allowed.
 
     Phases are declared (`looptrace.phase`). Consecutive turns in one phase are one visit. A
@@ -34,11 +35,6 @@ class PhaseVisits(Rule):
 
     max_visits: int = setting(10, ge=1, le=1_000, doc="Visits to one phase that are allowed.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
-
-    @property
-    def lookback(self) -> int:
-        """The turn itself; the engine counts from the start of the task."""
-        return 1
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of each turn that enters a phase."""

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, counts, ladder_setting, setting
+from looptrace.rules.counting import TurnRule
 from looptrace.rules.needs import exceeds, has
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import pair
 
 
 @dataclass(frozen=True, slots=True)
-class TransitionRepeats(Rule):
+class TransitionRepeats(TurnRule):
     """A task goes from one phase to the same other phase more often than allowed.
 
     Each destination has its own count. A person's message resets the counts.
@@ -38,11 +39,6 @@ class TransitionRepeats(Rule):
         doc="Transitions from one phase to another that are allowed.",
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "gate"),))
-
-    @property
-    def lookback(self) -> int:
-        """The turn itself; the engine counts from the start of the task."""
-        return 1
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of each turn that enters a phase."""

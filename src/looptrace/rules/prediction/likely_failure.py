@@ -106,11 +106,10 @@ def percents(scores: Figures) -> Codes:
 class LikelyFailure(Rule):
     """A run is likely to fail, by a model of your own runs whose outcome is known.
 
-    From the last turns of the task the rule reads how many actions and outcomes came before, how
-    many fail, how varied the actions are, and how much is new in the outputs. A small model turns
-    these signs into a probability. [`calibrate`](../calibrate.md#a-model) fits it, and puts it into
-    use only where it saves more than any counter. No model ships, and without one the rule finds
-    nothing.
+    A small model turns signs of the last turns (actions and outcomes that came before,
+    failures, variety of actions, news in outputs) into a probability.
+    [`calibrate`](../calibrate.md#a-model) fits it, and puts it into use only where it saves
+    more than any counter. No model ships, and without one the rule finds nothing.
 
     ## Looping
     - `look({n})->"There is nothing new in the inbox of the support team" x12`

@@ -6,18 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, counts, ladder_setting, setting
+from looptrace.rules.counting import TurnRule
 from looptrace.rules.needs import reaches
 from looptrace.rules.turns import Lane, LaneSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Chant(Rule):
+class Chant(TurnRule):
     """One response of a model repeats the same words to its end.
 
-    A model that falls into a chant does not leave it and stops only at its limit of tokens, so the
-    rule looks only at the end of a text. The words must repeat letter by letter, without a gap;
-    numbered steps, tables and lists differ from line to line.
+    A chant ends only at the limit of tokens, so the rule looks at the end of a text. The words
+    must repeat letter by letter, without a gap; numbered steps, tables and lists differ from
+    line to line.
 
     ## Looping
     - `say("I will try it again. "*20)`
@@ -39,11 +40,6 @@ class Chant(Rule):
     times_min: int = setting(10, ge=3, le=1_000, doc="Repeats in a row that make a loop.")
     chars_min: int = setting(200, ge=100, le=8_000, doc="Characters that they must have in total.")
     ladder: tuple[Rung, ...] = ladder_setting((Rung(1, "warn"), Rung(50, "pivot")))
-
-    @property
-    def lookback(self) -> int:
-        """The turn itself."""
-        return 1
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Compare the count of each text that is long enough."""

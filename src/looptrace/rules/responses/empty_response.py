@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, ladder_setting, repeats, setting
+from looptrace.rules.counting import RowRule
 from looptrace.rules.needs import has
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import answers_in_a_row, pair
 
 
 @dataclass(frozen=True, slots=True)
-class EmptyResponse(Rule):
+class EmptyResponse(RowRule):
     """A model returns an empty response, and gets the same request again.
 
     An empty response has an empty text, no parts, or only reasoning, and no call. The model's new
@@ -41,11 +42,6 @@ class EmptyResponse(Rule):
         le=50,
         doc="Empty responses in a row, without new input, that make a loop.",
     )
-
-    @property
-    def lookback(self) -> int:
-        """The responses of a loop."""
-        return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the empty responses in a row without new input in between."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, ladder_setting, repeats, setting
+from looptrace.rules.counting import RowRule
 from looptrace.rules.needs import again
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row
 
 
 @dataclass(frozen=True, slots=True)
-class ModelFailure(Rule):
+class ModelFailure(RowRule):
     """A request to the model fails in the same way again and again, by the agent's own fault.
 
     Examples are a context that is too long, a call of a tool that cannot be parsed, and a request
@@ -38,11 +39,6 @@ class ModelFailure(Rule):
         3, ge=2, le=50, doc="Equal failures of the model in a row that make a loop."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "gate")))
-
-    @property
-    def lookback(self) -> int:
-        """The failures of a loop."""
-        return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal failures in a row that are the agent's own."""

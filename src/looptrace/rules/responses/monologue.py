@@ -6,23 +6,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, ladder_setting, repeats, setting
+from looptrace.rules.counting import RowRule
 from looptrace.rules.needs import has
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import same_as, streak
 
 
 @dataclass(frozen=True, slots=True)
-class Monologue(Rule):
+class Monologue(RowRule):
     """An agent talks on and on: it calls no tool, asks no other agent, and gets no new input.
 
-    Each response must continue the one before it, as the trace shows: the model's input ends with
-    that response, followed by nothing or by the same new input as before, such as “Go on.”. The
-    input before the first response of a loop may be anything. The words of the responses do not
-    matter; `response_repeat` finds the same words, and sooner.
+    Each response must continue the one before it, as the trace shows: the model's input ends
+    with that response, followed by nothing or by the same new input as before, such as “Go
+    on.”. The words of the responses do not matter; `response_repeat` finds the same words, and
+    sooner.
 
-    A long text that is written in parts after “Go on.” looks the same, so the rule only warns at
-    first. The rule does not see actions that are in the text and have no span of their own.
+    A long text in parts after “Go on.” looks the same, so the rule only warns at first. It does
+    not see actions in the text without a span.
 
     ## Looping
     - `say("Now I would look at part {n}.", given="Go on.") x8`
@@ -47,11 +48,6 @@ class Monologue(Rule):
         8, ge=3, le=100, doc="Responses in a row without an action that make a loop."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(8, "warn"), Rung(16, "gate")))
-
-    @property
-    def lookback(self) -> int:
-        """The responses of a loop."""
-        return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count responses of which each continues the one before, back to the last new input."""

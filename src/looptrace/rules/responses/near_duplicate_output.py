@@ -20,10 +20,9 @@ _NUMBERS = re.compile(r"\d+")
 class NearDuplicateOutput(Rule):
     """Several outputs in a row are almost alike.
 
-    An output is the result of a tool or the words of a model. It is compared with the last outputs
-    of its agent, letter by letter (the normalised distance of insertions and deletions). Outputs
-    with different numbers are not alike, because work changes numbers. Short outputs are ignored,
-    because they are alike too easily.
+    An output is the result of a tool or the words of a model. It is compared with the last
+    outputs of its agent, letter by letter (the normalised distance of insertions and
+    deletions). Outputs with different numbers are not alike, because work changes numbers.
 
     ## Looping
     - `look({n})->"The page of the orders could not be rendered by the old template engine" x3`

@@ -6,28 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import (
-    Evaluation,
-    Loop,
-    Rule,
-    Rung,
-    among,
-    check_window,
-    ladder_setting,
-    setting,
-)
+from looptrace.rules.contract import Evaluation, Loop, Rung, among, ladder_setting, setting
+from looptrace.rules.counting import WindowRule
 from looptrace.rules.needs import has
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import pair, same_among
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatedCompaction(Rule):
+class RepeatedCompaction(WindowRule):
     """An agent's history is compacted again and again, to the same summary, without any work.
 
-    A compacted history is known by the trace. The response to it is the same each time, and no call
-    of the task did more than look in between: the agent reads the same again, until its history is
-    full again. Summaries that differ, or work between two of them, are those of a long task.
+    A compacted history is known by the trace. The response to it is the same each time, and no
+    call of the task did more than look in between. Summaries that differ, or work between them,
+    are those of a long task.
 
     ## Looping
     - `(say("The tests fail.", compacted=yes) read(a)->text read(b)->text) x3`
@@ -41,6 +33,7 @@ class RepeatedCompaction(Rule):
     """
 
     name = "repeated_compaction"
+    compared = "responses"
     lane = LaneSpec(by="agent", kinds=("model",))
     needs = has("compacted")
 
@@ -51,15 +44,6 @@ class RepeatedCompaction(Rule):
         60, ge=2, le=100, doc="Last responses among which they are counted, including the newest."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(5, "pivot"), Rung(8, "gate")))
-
-    def __post_init__(self) -> None:
-        Rule.__post_init__(self)
-        check_window(self, self.attempts_min, self.window, "responses")
-
-    @property
-    def lookback(self) -> int:
-        """The window."""
-        return self.window
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the equal responses to compacted histories since the last work."""

@@ -6,24 +6,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, ladder_setting, repeats, setting
+from looptrace.rules.counting import RowRule
 from looptrace.rules.needs import again
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import answers_in_a_row, pair
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseRepeat(Rule):
+class ResponseRepeat(RowRule):
     """A model gives the same response again and again, and gets no new input.
 
-    Responses are equal if their trimmed texts and the calls that they ask for are equal. The new
-    input of a response is what the model got since its last response: results of tools, or a
-    message. A model that answers "yes" to a hundred different questions works; one that answers an
-    unchanged error with the same sentence is stuck. The input before the first response may be
-    anything: it is the task. If two responses make a loop, both must have the same new input.
+    Responses are equal if their trimmed texts and the calls that they ask for are equal. The
+    new input of a response is what the model got since its last response: results of tools, or
+    a message. A model that answers "yes" to a hundred different questions works; one that
+    answers an unchanged error with the same sentence is stuck. The first response may have any
+    input, unless two make a loop.
 
-    Responses without text that only ask for calls are left to rules on calls, which know retries,
-    polls and the result of the last call.
+    Responses without text that only ask for calls are left to rules on calls. A voice agent
+    that is given silence asks again; `monologue` finds the one that never stops.
 
     ## Looping
     - `say("I cannot find the file.", given="Go on.") x3`
@@ -35,6 +36,7 @@ class ResponseRepeat(Rule):
     - `say("I cannot find the file.", given=?) x5`: the model's input is unknown.
     - `say(?, given="Go on.") x5`: the response is unknown.
     - `(say("", given=failed) run()->failed) x2 say("", given=failed) run()->done`: only calls.
+    - `say("Are you still there?", given="[silence]") x6`: nobody spoke.
     - `(user("And now?") say("Not yet.", given="And now?")) x4`: a person asked again.
     """
 
@@ -47,14 +49,9 @@ class ResponseRepeat(Rule):
         3, ge=2, le=100, doc="Equal responses in a row to equal input that make a loop."
     )
 
-    @property
-    def lookback(self) -> int:
-        """The responses of a loop."""
-        return self.attempts_min
-
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count equal responses in a row, back to the last new input."""
-        response = np.where(lane.only_calls, UNKNOWN, lane.response)
+        response = np.where(lane.only_calls | lane.polls, UNKNOWN, lane.response)
         reached = answers_in_a_row(lane, response, self.attempts_min)
         return repeats(reached, self.attempts_min, pair(response, lane.call))
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, ladder_setting, repeats, setting
+from looptrace.rules.counting import RowRule
 from looptrace.rules.needs import has
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row
 
 
 @dataclass(frozen=True, slots=True)
-class UnheededMessage(Rule):
+class UnheededMessage(RowRule):
     """The same message comes again and again, and the agent answers briefly and does nothing.
 
     A hook, a goal or a wrapper puts a message into each round, such as “The tests have not been
-    run.”; the agent says each time that all is done. The message came before in its conversation;
-    ids and numbers of rounds do not count, nor do the words of the answers. A call or a request to
-    another agent in between ends the row.
+    run.”; the agent says each time that all is done. Ids and numbers of rounds do not count,
+    nor do the words of the answers. A call or a request to another agent in between ends the
+    row.
 
     Messages of fewer than five words do not count, because a person may say “Go on.” each time; nor
     do long answers, which may be the parts of one text.
@@ -44,11 +45,6 @@ class UnheededMessage(Rule):
         3, ge=2, le=100, doc="Brief answers in a row to a message that came before."
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "warn"), Rung(8, "gate")))
-
-    @property
-    def lookback(self) -> int:
-        """The answers of a loop."""
-        return self.attempts_min
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the answers in a row to one message."""

@@ -30,7 +30,7 @@ from looptrace.collector.store import reader, writer
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import GATES_FILE
 from tests.analyzer.detect.test_budget_ties import REQUEST
-from tests.collector.store.test_writer import spans_of
+from tests.collector.store.stored import spans_of
 from tests.otlp import Trace
 from tests.reliability.asgi import serving
 from tests.reliability.serving import until

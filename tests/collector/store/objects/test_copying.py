@@ -27,7 +27,7 @@ from tests.collector.store.objects.test_objects import (
     tables,
     told,
 )
-from tests.collector.store.test_writer import looping, spans_of
+from tests.collector.store.stored import looping, spans_of
 from tests.reliability.serving import OK, served, until
 from tests.reliability.serving import looping as looping_trace
 
@@ -43,11 +43,10 @@ def store(tmp_path: Path) -> Path:
 def test_the_store_of_a_server_at_work_is_copied_again_and_again(tmp_path: Path, url: str) -> None:
     """Each copy is a whole store of that moment, and what was sent is not sent again."""
     folder = tmp_path / "store"
-    (tmp_path / "looptrace.toml").write_text("[server]\nstore_every_s = 1\n")
-    with served(folder, "--no-grpc", "--config", str(tmp_path / "looptrace.toml")) as server:
+    with served(folder, "--no-grpc") as server:
         for number in range(3):
             assert server.send(looping_trace(f"s{number}", 6).request()) == OK
-            until(lambda: server.number("looptrace_log_spans") == 0)
+            until(server.has_stored)
             sent = run("copy", url, "--store", folder)
             assert sent.exit_code == 0, sent.output
             assert "files sent 0," not in sent.stdout

@@ -48,7 +48,7 @@ from looptrace.collector.store.tables.parquet import TABLES
 from looptrace.collector.store_analysis import analyse_store
 from looptrace.errors import UnavailableError
 from tests.azurite import AzureServer
-from tests.collector.store.test_writer import looping, spans_of
+from tests.collector.store.stored import looping, spans_of
 from tests.paths import ROOT
 from tests.s3 import OPEN_BUCKET, S3Server
 from tests.s3_proxy import Proxy
@@ -62,7 +62,7 @@ LARGE_BYTES = 23_456_789
 # Publishes one session after the other until it is killed.
 VICTIM = """
 import sys
-from tests.collector.store.test_writer import looping, spans_of
+from tests.collector.store.stored import looping, spans_of
 from looptrace.collector.store.objects.publisher import written
 from looptrace.collector.store.writer import ingest
 for number in range(1_000):

@@ -17,7 +17,7 @@ import pytest
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.objects.copying import copy_to_folder, restore
 from tests.collector.store.objects.test_objects import run
-from tests.collector.store.test_writer import looping, spans_of
+from tests.collector.store.stored import looping, spans_of
 from tests.paths import ROOT
 from tests.reliability.serving import OK, Served, served, stored, until
 from tests.reliability.serving import looping as looping_trace

@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from looptrace.analyzer.detect.budgets.limits import Budgets
-from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting
+from looptrace.rules.contract import Evaluation, Loop, Rung, counts, ladder_setting
+from looptrace.rules.counting import TurnRule
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import PERCENTS, SOFT_PERCENT
 
@@ -18,7 +19,7 @@ TOKENS = "tokens"
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetRule(Rule):
+class BudgetRule(TurnRule):
     """What several tasks may spend together is spent.
 
     The attempts of the ladder are percents of the limit.
@@ -33,11 +34,6 @@ class BudgetRule(Rule):
     limit: float = 0.0  # with what persons have added
     unit: str = TOKENS  # or a currency
     ladder: tuple[Rung, ...] = ladder_setting((Rung(SOFT_PERCENT, "warn"), Rung(PERCENTS, "gate")))
-
-    @property
-    def lookback(self) -> int:
-        """The turn itself."""
-        return 1
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Return that it fires nowhere."""

@@ -24,14 +24,14 @@ from looptrace.errors import InputError
 HookScope = Literal["user", "project"]
 Fails = Literal["open", "closed"]
 
-HOOK_FOLDER = Path(__file__).parent
+HOOK_FILE = Path(__file__).with_name("__main__.py")
 # The words by which an entry is known as one of looptrace, wherever it was installed.
 _MARK = "coding_agents/hook"
 # How long a program waits for a hook, which itself waits a second at most.
 _TIMEOUT_S = 10
 # The one entry of a plug-in.
 _ALL = "all events"
-_PLUGIN = HOOK_FOLDER / "opencode_plugin.js"
+_PLUGIN = HOOK_FILE.with_name("opencode_plugin.js")
 
 
 class HookError(InputError):
@@ -207,7 +207,7 @@ def installed(program: Program, path: Path) -> Installation:
 
 def command(program: str) -> list[str]:
     """Return the words that start the hook of a program; event, server and `fails` follow."""
-    return [sys.executable, "-I", "-S", str(HOOK_FOLDER), program]
+    return [sys.executable, "-I", "-S", str(HOOK_FILE), program]
 
 
 def _joined(words: list[str]) -> str:

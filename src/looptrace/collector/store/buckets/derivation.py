@@ -100,8 +100,8 @@ class Derivation:
             parts = iter(first) if len(first) == 1 else again
         for together, turns in parts:
             detection = detect(turns, self.policy, ledger)
-            for read in together:
-                yield self._write(read, turns, detection)
+            for read, made in zip(together, _turns_by_bucket(together, turns), strict=True):
+                yield self._write(read, made, detection)
 
     def _read(self, buckets: Sequence[ChangedBucket]) -> Iterator[list[_Read]]:
         """Yield the spans of buckets, of small ones together."""
@@ -142,17 +142,16 @@ class Derivation:
         made = [turns_of(part.select(list(SPAN_SCHEMA)), *how)[0] for part in parts]
         return numbered(with_decisions(pl.concat(made), self.resolutions, sameness))
 
-    def _write(self, read: _Read, turns: pl.DataFrame, detection: Detection) -> Derived:
-        """Replace the stored rows of a bucket's traces by new ones."""
-        bucket, traces = read.bucket.number, read.spans["trace_id"].unique()
-        own = set(turns.filter(Having("trace_id", traces).expr)["task"])
+    def _write(self, read: _Read, made: pl.DataFrame, detection: Detection) -> Derived:
+        """Replace the stored rows of a bucket's traces by these turns and their findings."""
+        bucket, own = read.bucket.number, set(made["task"].unique())
         columns, which = ["task", "trace_id"], _of(read.bucket.traces)
-        tasks = own | set(read_bucket(self.store_dir, "turns", bucket, columns, which)["task"])
+        stored = read_bucket(self.store_dir, "turns", bucket, columns, which)
+        tasks = own | set(stored["task"].unique())
         before = evaluated_of(self.store_dir, bucket, detection_source(self.policy))
         # A whole bucket keeps nothing, so that findings that an earlier version left go, too.
         of_tasks = Having("task", pl.Series(list(tasks), dtype=pl.String))
         gone = None if read.bucket.traces is None else of_tasks
-        made = turns.filter(pl.col("task").is_in(own))
         made_with = fingerprint_source(self.policy.sameness)
         detection = _with_versions(_of_tasks(detection, own), read.spans)
         findings = finding_table(detection.findings)
@@ -192,6 +191,20 @@ class Derivation:
         loops = [replace(loop, id=gate) for gate, loop in openings if gate in gates]
         prices = self.policy.rule_set.counting.prices
         return loop_money(loops, turns, prices) if prices and loops else None
+
+
+def _turns_by_bucket(buckets: Sequence[_Read], turns: pl.DataFrame) -> list[pl.DataFrame]:
+    """Return the turns of each bucket: those of tasks with a turn in one of its traces."""
+    place = "looptrace place"
+    traces = pl.concat(
+        each.spans.select(pl.col("trace_id").unique(), pl.lit(at).alias(place))
+        for at, each in enumerate(buckets)
+    )
+    tasks = turns.select("task", "trace_id").unique().join(traces, on="trace_id")
+    placed = turns.join(
+        tasks.select("task", place).unique(), on="task", maintain_order="left"
+    ).partition_by(place, as_dict=True, include_key=False)
+    return [placed.get((at,), turns.clear()) for at in range(len(buckets))]
 
 
 def _of(traces: Traces) -> Having | None:

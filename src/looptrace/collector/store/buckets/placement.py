@@ -66,10 +66,11 @@ class _Added:
 def place(
     store_dir: Path,
     spool: SpanSpool,
+    ties: pl.DataFrame,
     on_touched: Callable[[Mapping[int, Traces]], None] = lambda _: None,
     known: pl.DataFrame | None = None,
 ) -> Placed:
-    """Bring every span, given (with its ties) or stored, to the bucket of its trace.
+    """Bring every span, given (with its `ties`) or stored, to the bucket of its trace.
 
     New spans can tie stored traces together, or untie them by replacing a span, so stored traces
     can move. They are added to the one bucket before they are deleted from the other, so that a
@@ -81,7 +82,6 @@ def place(
     the traces that move.
     """
     placed = Placed({}, 0, 0, [])
-    ties = pl.concat(map(tie_rows, spool.tables())).unique()
     came, is_first = ties["trace_id"].unique(), True
     while True:
         stored = stored_ties(store_dir) if known is None else known

@@ -42,9 +42,9 @@ def task_parts(
         chosen = pl.col("task").is_in(of_part["task"].unique().implode())
         which = pl.lit(value=True) if tasks is None else chosen
         turns = read_slices(where, TURN_SCHEMA, which)
-        # Rows of one file are in order, and so are the days.
+        # Rows of one file are in order, and so are the days; but a task may go on from day to day.
         is_in_order = len(where) == len({path.parent for path, _, _ in where})
-        yield turns if is_in_order else turns.sort(BY_TURN, maintain_order=True)
+        yield turns.sort("task" if is_in_order else BY_TURN, maintain_order=True)
 
 
 def _runs(store_dir: Path, bucket: int) -> pl.DataFrame | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -243,9 +243,9 @@ def read_files(
     Raises:
         DamagedFileError: if one is not what looptrace wrote; it is named.
     """
-    expected = pl.Schema({**columns, FILE: pl.String()})
     if not paths:
-        return expected.to_frame()
+        return _no_rows(tuple(columns.items())).clone()
+    expected = pl.Schema({**columns, FILE: pl.String()})
     try:
         rows = _scan(paths, columns).filter(_ALL if which is None else which.expr).collect()
         why = "its columns are not those of looptrace"
@@ -256,6 +256,11 @@ def read_files(
     if len(paths) > 1:
         return pl.concat(read_files([path], columns, which) for path in paths)
     raise _damaged(paths[0], why)
+
+
+@lru_cache
+def _no_rows(columns: tuple[tuple[str, pl.DataType], ...]) -> pl.DataFrame:
+    return pl.DataFrame(schema={**dict(columns), FILE: pl.String()})
 
 
 def is_whole(path: Path, columns: pl.Schema) -> bool:

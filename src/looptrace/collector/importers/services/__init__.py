@@ -1,0 +1,1 @@
+"""Reads what agents' SDKs write without OpenTelemetry, and what services export."""

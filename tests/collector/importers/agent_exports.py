@@ -1,0 +1,191 @@
+"""The run in the form of each agent's own file, by what the agents document or write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tests.collector.importers.exported_run import MODEL, SESSION, Fields, Span
+
+# Agents ----------------------------------------------------------------------------------------
+
+
+def _steps(run: Sequence[Span]) -> Iterator[tuple[Span, Span | None]]:
+    tools = {span.call_id: span for span in run if span.kind == "tool"}
+    for span in run:
+        if span.kind == "model":
+            calls = span.answer.get("tool_calls", ())
+            yield span, tools[calls[0]["id"]] if calls else None
+
+
+def _command(tool: Span) -> str:
+    return " ".join([tool.name, *map(str, tool.arguments.values())])
+
+
+def swe_agent(run: Sequence[Span]) -> Fields:
+    """Return a `.traj` of SWE-agent."""
+    return {
+        "environment": "depot",
+        "trajectory": [
+            {
+                "thought": model.answer["content"],
+                "response": model.answer["content"],
+                "action": _command(tool) if tool else "",
+                "observation": (tool.result or f"Error: {tool.error}") if tool else "",
+                "execution_time": 0.25,
+                "state": {},
+            }
+            for model, tool in _steps(run)
+        ],
+        "history": [],
+        "info": {"exit_status": "submitted"},
+    }
+
+
+def mini_swe_agent(run: Sequence[Span]) -> Fields:
+    """Return a `.traj.json` of mini-swe-agent."""
+    messages: list[Fields] = [{"role": "user", "content": "Get order A17 ready."}]
+    for model, tool in _steps(run):
+        text = model.answer["content"]
+        if tool:
+            text += f"\n\n```bash\n{_command(tool)}\n```"
+        messages.append({"role": "assistant", "content": text})
+        if tool:
+            code, output = (1, f"Error: {tool.error}") if tool.error else (0, tool.result)
+            said = f"<returncode>{code}</returncode>\n<output>\n{output}\n</output>"
+            messages.append({"role": "user", "content": said})
+    info = {"config": {"model": {"model_name": MODEL}}}
+    return {"info": info, "messages": messages, "trajectory_format": "mini-swe-agent-1"}
+
+
+def openhands(run: Sequence[Span]) -> list[Fields]:
+    """Return the events of a session before version 1."""
+    events: list[Fields] = [
+        {
+            "id": 0, "timestamp": run[0].start, "source": "user", "action": "message",
+            "args": {"content": "Get order A17 ready."}, "message": "Get order A17 ready.",
+        }
+    ]  # fmt: skip
+    for model, tool in _steps(run):
+        about = {"id": len(events), "timestamp": model.end, "source": "agent"}
+        if tool is None:
+            events.append({**about, "action": "finish", "args": {}, "message": "Done."})
+            continue
+        args = {"command": _command(tool), "thought": model.answer["content"]}
+        events.append({**about, "action": "run", "args": args})
+        events.append(
+            {
+                "id": len(events),
+                "timestamp": tool.end,
+                "source": "agent",
+                "cause": about["id"],
+                "observation": "run",
+                "content": tool.result or f"Error: {tool.error}",
+                "extras": {"metadata": {"exit_code": 1 if tool.error else 0}},
+            }
+        )
+    return events
+
+
+def openhands_1(run: Sequence[Span]) -> list[Fields]:
+    """Return the events of a conversation since version 1."""
+    events: list[Fields] = []
+    for model, tool in _steps(run):
+        if tool is None:
+            continue
+        about = {"timestamp": model.end, "tool_name": "terminal", "tool_call_id": tool.call_id}
+        command = _command(tool)
+        events.append(
+            {
+                **about,
+                "id": model.uuid(),
+                "kind": "ActionEvent",
+                "source": "agent",
+                "thought": [{"type": "text", "text": model.answer["content"]}],
+                "action": {"kind": "ExecuteBashAction", "command": command},
+                "llm_response_id": f"chatcmpl-{model.number}",
+            }
+        )
+        seen = {
+            "content": [{"type": "text", "text": tool.result or f"Error: {tool.error}"}],
+            "exit_code": 1 if tool.error else 0,
+        }
+        events.append(
+            {
+                **about,
+                "id": tool.uuid(),
+                "timestamp": tool.end,
+                "kind": "ObservationEvent",
+                "source": "environment",
+                "observation": seen,
+            }
+        )
+    return events
+
+
+def claude_stream(run: Sequence[Span]) -> list[Fields]:
+    """Return `claude -p --output-format stream-json --verbose`."""
+    about = {"session_id": SESSION, "parent_tool_use_id": None}
+    lines: list[Fields] = [{"type": "system", "subtype": "init", **about}]
+    for model, tool in _steps(run):
+        content: list[Fields] = [{"type": "text", "text": model.answer["content"]}]
+        if tool:
+            content.append(
+                {"type": "tool_use", "id": tool.call_id, "name": tool.name, "input": tool.arguments}
+            )
+        message = {"id": f"msg_{model.number}", "role": "assistant", "content": content}
+        lines.append({"type": "assistant", "message": message, "uuid": model.uuid(), **about})
+        if tool:
+            result = {
+                "type": "tool_result",
+                "tool_use_id": tool.call_id,
+                "content": tool.result or f"Error: {tool.error}",
+                "is_error": bool(tool.error),
+            }
+            said = {"role": "user", "content": [result]}
+            lines.append({"type": "user", "message": said, "uuid": tool.uuid(), **about})
+    return [*lines, {"type": "result", "subtype": "success", **about}]
+
+
+def codex_exec(run: Sequence[Span]) -> list[Fields]:
+    """Return `codex exec --json`."""
+    lines: list[Fields] = [{"type": "thread.started", "thread_id": SESSION}]
+    for model, tool in _steps(run):
+        item: Fields = {"id": f"item_{model.number}", "type": "agent_message"}
+        lines.append({"type": "item.completed", "item": item | {"text": model.answer["content"]}})
+        if tool:
+            item = {
+                "id": f"item_{tool.number}",
+                "type": "command_execution",
+                "command": _command(tool),
+                "aggregated_output": tool.result or f"Error: {tool.error}",
+                "exit_code": 1 if tool.error else 0,
+                "status": "failed" if tool.error else "completed",
+            }
+            lines.append({"type": "item.completed", "item": item})
+    usage = {"input_tokens": 120, "output_tokens": 9}
+    return [*lines, {"type": "turn.completed", "usage": usage}]
+
+
+def gemini_cli(run: Sequence[Span]) -> Fields:
+    """Return a recorded chat of Gemini CLI."""
+    messages: list[Fields] = []
+    for model, tool in _steps(run):
+        message = {
+            "id": model.uuid(), "timestamp": model.end, "type": "gemini", "model": "gemini-2.5-pro",
+            "content": model.answer["content"], "tokens": {"input": 120, "output": 9},
+        }  # fmt: skip
+        if tool:
+            said = {"error": tool.error} if tool.error else {"output": tool.result}
+            part = {"functionResponse": {"id": tool.call_id, "name": tool.name, "response": said}}
+            message["toolCalls"] = [
+                {
+                    "id": tool.call_id,
+                    "name": tool.name,
+                    "args": tool.arguments,
+                    "status": "error" if tool.error else "success",
+                    "result": [part],
+                    "timestamp": tool.end,
+                }
+            ]
+        messages.append(message)
+    return {"sessionId": SESSION, "startTime": run[0].start, "messages": messages}
