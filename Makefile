@@ -302,6 +302,7 @@ sbom: build/tools/installed
 
 build/tools/installed: pyproject.toml $(VENV)/installed-dev
 	$(PIP) install --constraint constraints.txt --group release
+	@echo 'Installing cargo-cyclonedx into $(@D), quietly: it is compiled, which takes minutes.'
 	cargo install --quiet --locked --root $(@D) --version 0.5.9 cargo-cyclonedx
 	@touch $@
 

@@ -126,9 +126,9 @@ def receiver_page() -> str:
     """Return the page of the receiver, with its refusals and counts."""
     lines = [_RECEIVER_HEAD.rstrip()]
     lines += ["", "## Refusals", "", "| reason | HTTP | gRPC | when |", "| --- | --- | --- | --- |"]
-    for reason in (one.value for one in Reason):
+    for reason in Reason:
         code = Code.Name(reason.code)
-        lines.append(f"| `{reason.name}` | {reason.http_status} | {code} | {reason.doc} |")
+        lines.append(f"| `{reason.name.lower()}` | {reason.http_status} | {code} | {reason.doc} |")
     lines += ["", "`looptrace_receiver_refused_total` counts them by reason,"]
     lines += ["`looptrace_receiver_closed_total` the closed connections:", ""]
     closed = {name.removeprefix("closed_"): sentence for name, sentence in CLOSED.items()}

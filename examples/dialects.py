@@ -184,12 +184,7 @@ def compact(value: object) -> str:
 
 
 def _genai_call(asked: Asked) -> Message:
-    return {
-        "type": "tool_call",
-        "id": asked.id,
-        "name": asked.name,
-        "arguments": asked.arguments,
-    }
+    return {"type": "tool_call", "id": asked.id, "name": asked.name, "arguments": asked.arguments}
 
 
 def _genai_said(step: Step, asked: Sequence[Asked]) -> Message:
@@ -658,11 +653,7 @@ def _vercel_plain(role: str, text: str) -> Message:
     return {"role": role, "content": text if role == "system" else parts}
 
 
-VERCEL = Wording(
-    _vercel_plain,
-    _vercel_said,
-    _vercel_answered,
-)
+VERCEL = Wording(_vercel_plain, _vercel_said, _vercel_answered)
 
 
 def vercel(run: Run) -> Trace:

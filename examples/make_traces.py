@@ -249,11 +249,7 @@ def deploy_polling() -> Run:
         at="2026-03-15T18:00:00+00:00",
         instructions="You deploy services and wait until they are live.",
         task="Deploy web with the tag spring-sale.",
-        steps=(
-            Step("I start the deployment.", (start,)),
-            *polls,
-            Step("web-spring-sale is live."),
-        ),
+        steps=(Step("I start the deployment.", (start,)), *polls, Step("web-spring-sale is live.")),
     )
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Lock
 from urllib.parse import urlsplit
 
+from tests.http_threads import answering
 from tests.s3 import HOST
 
 # What an answer becomes, by the method and path of its request: None ends the connection.
@@ -72,14 +73,8 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def proxy_of(upstream: str) -> Iterator[Proxy]:
     """Run a proxy of a server until the context ends."""
-    with Proxy(upstream) as proxy:
-        thread = Thread(target=proxy.serve_forever)
-        thread.start()
-        try:
-            yield proxy
-        finally:
-            proxy.shutdown()
-            thread.join()
+    with answering(Proxy(upstream)) as proxy:
+        yield proxy
 
 
 def _kind(method: str, path: str) -> str:

@@ -138,10 +138,7 @@ class _Writer:
         self._span(row, attributes, status=status, status_message=row["error"] or "")
 
     def _chat(self, row: Row, given: list[Row] | None, answer: list[Row] | None) -> None:
-        messages = {
-            semconv.GEN_AI_INPUT_MESSAGES: given,
-            semconv.GEN_AI_OUTPUT_MESSAGES: answer,
-        }
+        messages = {semconv.GEN_AI_INPUT_MESSAGES: given, semconv.GEN_AI_OUTPUT_MESSAGES: answer}
         texts = {key: json.dumps(value) for key, value in messages.items() if value is not None}
         reason = row["finish_reason"]
         attributes = {

@@ -47,10 +47,7 @@ def collector(folder: Path, name: str, **changes: str) -> Iterator[str]:
     text += f"  telemetry: {{ metrics: {{ readers: [{reader}] }} }}\n"
     (folder / "collector.yml").write_text(text, encoding="utf-8")
     command = [str(COLLECTOR), "--config", str(folder / "collector.yml")]
-    with (
-        (folder / "log").open("w") as log,
-        subprocess.Popen(command, stderr=log) as process,
-    ):
+    with (folder / "log").open("w") as log, subprocess.Popen(command, stderr=log) as process:
         try:
             until(lambda: "Everything is ready" in (folder / "log").read_text())
             yield f"http://127.0.0.1:{http}"

@@ -264,90 +264,15 @@ def lost(shipped: Any, back: Any, path: str = "") -> list[str]:
     return [each for name, a, b in parts for each in lost(a, b, f"{path}/{name}")]
 
 
-# What makes each alert fire, as series of promtool: values a minute apart.
-FIRES: Mapping[str, Mapping[str, str]] = {
-    "LooptraceNotCurrent": {"looptrace_detection_is_current": "0x90"},
-    "LooptraceRefusesSpans": {'looptrace_receiver_refused_total{reason="in_flight"}': "0+1x90"},
-    "LooptraceCannotStore": {"looptrace_storing_failed_total": "0+1x90"},
-    "LooptraceBlocked": {"looptrace_log_is_blocked": "1x90"},
-    "LooptraceFileDamaged": {"looptrace_storing_damaged_files_total": "1x90"},
-    "LooptraceDetectsLate": {"looptrace_log_spans": "5x90", "looptrace_detection_seq": "7x90"},
-    "LooptraceDetectionFails": {"looptrace_detection_failed_total": "0+1x90"},
-    "LooptraceLogDamaged": {"looptrace_log_damaged_total": "1x90"},
-    "LooptraceEvictsTasks": {"looptrace_detection_tasks_evicted_total": "0+1x90"},
-    "LooptraceWebhookFails": {
-        'looptrace_webhooks_results_total{endpoint="a",result="failed"}': "0+1x90"
-    },
-    "LooptraceWebhookGivesUp": {
-        'looptrace_webhooks_results_total{endpoint="a",result="dead"}': "_x70 1x20"
-    },
-    "LooptraceWebhookDisabled": {'looptrace_webhooks_is_disabled{endpoint="a"}': "1x90"},
-    "LooptraceDetectsSlowly": {
-        'looptrace_detection_seconds_bucket{le="15"}': "0+90x90",
-        'looptrace_detection_seconds_bucket{le="60"}': "0+100x90",
-        'looptrace_detection_seconds_bucket{le="+Inf"}': "0+100x90",
-    },
-    "LooptraceStoresNothing": {"looptrace_storing_last_write_timestamp_seconds": "0x90"},
-    "LooptraceDown": {'up{job="looptrace"}': "0x90"},
-    "LooptraceConnectionsFull": {'looptrace_receiver_closed_total{reason="no_room"}': "0+1x90"},
-    "LooptraceFilesRunOut": {'process_open_fds{job="looptrace"}': "900x90"},
-    "LooptraceGateWaits": {"looptrace_gates_oldest_open_seconds": "3601x90"},
-    "LooptraceManyGates": {"looptrace_gates_opened_total": "0+1x90"},
-    "LooptraceLags": {"looptrace_detection_lag_seconds": "301x90"},
-    "LooptraceWebhookWaits": {
-        'looptrace_webhooks_oldest_waiting_seconds{endpoint="a"}': "601x90",
-    },
-    "LooptracePromiseWithdrawn": {"looptrace_promises_withdrawn": "1x90"},
-    "LooptraceDiskFills": {"looptrace_store_free_bytes": "1000x90"},
-    "LooptraceAcknowledgesSlowly": {
-        'looptrace_receiver_acknowledgement_seconds_bucket{le="2.5"}': "0+90x90",
-        'looptrace_receiver_acknowledgement_seconds_bucket{le="10"}': "0+100x90",
-        'looptrace_receiver_acknowledgement_seconds_bucket{le="+Inf"}': "0+100x90",
-    },
-}
-# What a server shows that is well, and at work.
-WELL = {
-    "looptrace_detection_is_current": "1x90",
-    'looptrace_receiver_refused_total{reason="unauthorized"}': "0+1x90",
-    "looptrace_storing_failed_total": "0x90",
-    "looptrace_storing_is_blocked": "0x90",
-    "looptrace_log_is_blocked": "0x90",
-    "looptrace_storing_damaged_files_total": "0x90",
-    "looptrace_log_spans": "5x90",
-    "looptrace_detection_seq": "0+9x90",
-    "looptrace_detection_failed_total": "0x90",
-    "looptrace_log_damaged_total": "0x90",
-    "looptrace_detection_tasks_evicted_total": "0x90",
-    'looptrace_webhooks_results_total{endpoint="a",result="delivered"}': "0+1x90",
-    "looptrace_gates_oldest_open_seconds": "600x90",
-    "looptrace_gates_opened_total": "0+0.1x90",
-    "looptrace_detection_lag_seconds": "2x90",
-    'looptrace_detection_seconds_bucket{le="15"}': "0+100x90",
-    'looptrace_detection_seconds_bucket{le="60"}': "0+100x90",
-    'looptrace_detection_seconds_bucket{le="+Inf"}': "0+100x90",
-    "looptrace_storing_last_write_timestamp_seconds": "0+60x90",
-    "process_start_time_seconds": "0x90",
-    'up{job="looptrace"}': "1x90",
-    'looptrace_receiver_closed_total{reason="no_room"}': "3x90",
-    'process_open_fds{job="looptrace"}': "100x90",
-    'process_max_fds{job="looptrace"}': "1000x90",
-    'looptrace_webhooks_is_disabled{endpoint="a"}': "0x90",
-    'looptrace_webhooks_oldest_waiting_seconds{endpoint="a"}': "5x90",
-    "looptrace_promises_withdrawn": "0x90",
-    "looptrace_store_free_bytes": "5000000000x90",
-    'looptrace_receiver_acknowledgement_seconds_bucket{le="2.5"}': "0+100x90",
-    'looptrace_receiver_acknowledgement_seconds_bucket{le="10"}': "0+100x90",
-    'looptrace_receiver_acknowledgement_seconds_bucket{le="+Inf"}': "0+100x90",
-}
-
-
 @needs("promtool")
 def test_each_alert_fires_when_it_should_and_no_other(tmp_path: Path) -> None:
     """An alert that never fires is found out at night, and one that always does is switched off."""
     (tmp_path / "alerts.yml").write_bytes((DEPLOY / "alerts.yml").read_bytes())
     names = [rule["alert"] for rule in read("alerts.yml")["groups"][0]["rules"]]
-    tests = [alert_test(name, {**WELL, **FIRES[name]}) for name in names]
-    tests.append(alert_test("", WELL))
+    series = read("../tests/alert_series.yml")
+    fires, well = series["fires"], series["well"]
+    tests = [alert_test(name, {**well, **fires[name]}) for name in names]
+    tests.append(alert_test("", well))
     text = yaml.safe_dump({"rule_files": ["alerts.yml"], "tests": tests})
     (tmp_path / "tests.yml").write_text(text, encoding="utf-8")
     done = subprocess.run(
@@ -357,7 +282,7 @@ def test_each_alert_fires_when_it_should_and_no_other(tmp_path: Path) -> None:
         check=False,
     )
 
-    assert set(FIRES) == set(names)
+    assert set(fires) == set(names)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

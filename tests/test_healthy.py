@@ -154,7 +154,7 @@ HEALTHY: dict[str, tuple[str, Fault]] = {
         "[" + " ".join(f"search(word{n})->none" for n in range(9)) + "]",
         SameOutcome(),
     ),
-    "equal calls of one step": ("[roll(dice)->4 roll(dice)->4 roll(dice)->4]", one_by_one),
+    "equal calls of one step": ("[count(votes)->4 count(votes)->4 count(votes)->4]", one_by_one),
     "equal failures of one step": (
         "[" + 'fetch(a)->!"no such page" ' * 4 + "]",
         one_by_one,

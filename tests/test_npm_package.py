@@ -159,10 +159,7 @@ def test_what_a_session_is_told(package: Path, tmp_path: Path) -> None:
 
     def call(trace: Trace, times: int) -> None:
         for _ in range(times):
-            trace.span(
-                "execute_tool run",
-                attributes=tool_call("run", "{}", result="same"),
-            )
+            trace.span("execute_tool run", attributes=tool_call("run", "{}", result="same"))
         assert server.send(trace.request()) == OK
 
     nothing = {"error": "", "text": ""}

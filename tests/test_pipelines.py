@@ -18,12 +18,7 @@ import pytest
 import yaml
 
 from tests.paths import ROOT
-from tests.pipeline_schemas import (
-    JENKINS_XSD,
-    jenkins_conflicts,
-    junit_conflicts,
-    sarif_conflicts,
-)
+from tests.pipeline_schemas import JENKINS_XSD, jenkins_conflicts, junit_conflicts, sarif_conflicts
 from tests.wheels import building, checkout_in
 
 SAMPLE = ROOT / "examples/ci"

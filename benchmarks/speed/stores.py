@@ -17,7 +17,7 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import BY_TURN
 from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import STORED_SPAN_SCHEMA, file_patterns
-from looptrace.collector.store.tables.replacement import replace_rows
+from looptrace.collector.store.tables.replacement import NewRows, replace_rows
 from looptrace.collector.store.writer import ingest
 
 # Turns are made in parts, which are other buckets' days, so that memory has one part at a time.
@@ -41,7 +41,8 @@ def make_store(store_dir: Path, count: int) -> None:
             _named(turns(count // parts, SEED + part), part)
             for part in range(bucket, parts, BUCKETS)
         )
-        replace_rows(store_dir, "turns", bucket, None, rows, rows["start_ns"], BY_TURN, made_with)
+        new = {bucket: NewRows(None, rows, rows["start_ns"])}
+        replace_rows(store_dir, "turns", new, BY_TURN, made_with)
         spans = rows.select("trace_id", "span_id", "start_ns", "end_ns", attributes=pl.lit("{}"))
         missing = [
             pl.lit(None, kind).alias(name)
@@ -49,7 +50,7 @@ def make_store(store_dir: Path, count: int) -> None:
             if name not in spans.columns
         ]
         spans = spans.with_columns(missing).select(STORED_SPAN_SCHEMA.names())
-        replace_rows(store_dir, "spans", bucket, None, spans, spans["start_ns"])
+        replace_rows(store_dir, "spans", {bucket: NewRows(None, spans, spans["start_ns"])})
 
 
 def _named(rows: pl.DataFrame, part: int) -> pl.DataFrame:

@@ -9,6 +9,8 @@ mod python;
 #[cfg(feature = "extension-module")]
 mod python_arrow;
 #[cfg(feature = "extension-module")]
+mod python_came;
+#[cfg(feature = "extension-module")]
 mod python_count;
 #[cfg(feature = "extension-module")]
 mod python_fields;

@@ -78,7 +78,7 @@ impl Policy {
 
     #[pyo3(signature = (result, *, counters = true))]
     fn answer(&self, result: &str, counters: bool) -> PyResult<String> {
-        guarded(|| masks::answer(result, &self.sameness, counters))
+        guarded(|| masks::answer(result, &self.sameness, counters, counters))
     }
 
     fn prompt_words(&self, text: &str) -> PyResult<Option<String>> {

@@ -302,7 +302,7 @@ impl Fields {
 }
 
 /// The columns of a table of turns.
-struct Read<'a> {
+pub(crate) struct Read<'a> {
     texts: Vec<Texts<'a>>,
     flags: Vec<Flags<'a>>,
     numbers: Vec<Ints<'a>>,
@@ -310,7 +310,7 @@ struct Read<'a> {
 }
 
 impl<'a> Read<'a> {
-    fn of(block: &'a RecordBatch) -> PyResult<Self> {
+    pub(crate) fn of(block: &'a RecordBatch) -> PyResult<Self> {
         let texts = READ[..TEXTS].iter().map(|name| Texts::of(block, name));
         let flags = READ[TEXTS..FLAGS].iter().map(|name| Flags::of(block, name));
         let coverage = READ.len() - 1;
@@ -324,7 +324,7 @@ impl<'a> Read<'a> {
         })
     }
 
-    fn turn(&self, row: usize) -> Turn<'a> {
+    pub(crate) fn turn(&self, row: usize) -> Turn<'a> {
         let flag = |place: usize| self.flags[place].at(row).unwrap_or_default();
         let number = |place: usize| self.numbers[place].at(row);
         let figure = |place: usize| number(place).map_or(f64::NAN, |tests| tests as f64);

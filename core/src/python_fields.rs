@@ -111,8 +111,9 @@ impl FieldReader {
 
     fn ties(&self, py: Python<'_>, spans: &Bound<'_, PyAny>) -> PyResult<Arrow> {
         let spans = Arrow::read(spans)?;
-        let table = Arc::clone(&unlocked(&self.reader).table);
         py.detach(|| {
+            // Another thread may hold the reader for a while.
+            let table = Arc::clone(&unlocked(&self.reader).table);
             let mut named = [Vec::new(), Vec::new(), Vec::new()];
             for block in &spans.blocks {
                 let parents = Column::of(block, "parent_span_id")?;

@@ -1,34 +1,23 @@
 //! The boundary of live tasks: turns come in as they arrive, and the numbers of those held go out.
 
+use std::collections::HashMap;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
-use pyo3::types::{PyAny, PyBool, PyBytes, PyInt, PyString, PyTuple};
+use pyo3::types::{PyAny, PyBool, PyBytes, PyString, PyTuple};
 
-use crate::count::marks::mark;
 use crate::count::row::{KINDS, RESETS, ROW_BYTES};
-use crate::count::turn::Turn;
 use crate::python::guarded;
-use crate::python_count::{Fields, PyCounting, READ};
+use crate::python_arrow::Table;
+use crate::python_came::{At, Came, Reading};
+use crate::python_count::PyCounting;
 use crate::task::needs::{Asking, Condition, Lane};
+use crate::task::noted::Noted;
 use crate::task::numbers::{Column, show};
-use crate::task::turns::{New, Turns, Watch};
-use crate::task::values::{self, Names, Value};
-use crate::task::waiting::{Waiting, id_of, key_of};
-
-// What loops keep of a turn and many turns of a task share.
-const NAMED: [&str; 10] = [
-    "task",
-    "agent",
-    "kind",
-    "name",
-    "phase",
-    "trace_id",
-    "session",
-    "service",
-    "error_type",
-    "error_kind",
-];
+use crate::task::turns::{Turns, Watch};
+use crate::task::values::Value;
+use crate::task::waiting::id_of;
 
 type LaneOf = (
     Vec<String>,
@@ -39,7 +28,13 @@ type LaneOf = (
     usize,
 );
 type ConditionOf = (String, Vec<String>, i64);
-type BoundOf = (usize, usize, Vec<Vec<ConditionOf>>);
+type BoundOf = (usize, usize, Vec<Vec<ConditionOf>>, i64);
+/// Of a task with news: its place, how many turns came too late, whether one that is gone is not
+/// held or settled, the first that is not as it was, how many could move before, and how many of
+/// those that could no longer can.
+type NewsOf = (usize, usize, bool, Option<usize>, usize, usize);
+/// The same without the place.
+type Told = (usize, bool, Option<usize>, usize, usize);
 /// A place and a reason.
 type Reset = (usize, &'static str);
 type KeyOf<'py> = (
@@ -53,13 +48,7 @@ type KeyOf<'py> = (
 #[pyclass(frozen, module = "looptrace._core")]
 pub struct LiveWatch {
     watch: Watch,
-    counting: Py<PyCounting>,
-    /// The places of `READ` in a turn, of its span, and of what loops keep, which may be names.
-    read: Vec<usize>,
-    span_id: usize,
-    kept: Vec<(usize, bool)>,
-    /// Kinds of turn with outputs that rules read, as bits.
-    texts: u8,
+    reading: Reading,
 }
 
 fn column(name: &str) -> PyResult<Column> {
@@ -103,13 +92,9 @@ impl LiveWatch {
         names: (Vec<String>, Vec<String>, Vec<String>),
         lanes: Vec<LaneOf>,
         bounds: Vec<BoundOf>,
-        limits: (i64, i64, usize, usize, usize),
+        limits: (i64, i64, i64, usize, usize, usize, usize, usize),
     ) -> PyResult<Self> {
         let (turn, kept, texts) = names;
-        let at = |name: &str| {
-            let found = turn.iter().position(|each| each == name);
-            found.ok_or_else(|| PyValueError::new_err(format!("no column: {name}")))
-        };
         let lane = |(kinds, by, once, required, epoch, lookback): LaneOf| {
             PyResult::Ok(Lane {
                 kinds: bits(&kinds),
@@ -121,14 +106,20 @@ impl LiveWatch {
             })
         };
         let mut again = Vec::new();
-        let bound = |(rule, lane, ways): BoundOf| {
+        let bound = |(rule, lane, ways, least_ns): BoundOf| {
             let mut way = |way: &Vec<ConditionOf>| {
                 way.iter().map(|each| condition(each, &mut again)).collect()
             };
             let ways = ways.iter().map(&mut way).collect::<PyResult<_>>()?;
-            PyResult::Ok(Asking { rule, lane, ways })
+            PyResult::Ok(Asking {
+                rule,
+                lane,
+                ways,
+                least_ns,
+            })
         };
-        let (horizon_ns, spread_ns, waiting_max, steps_max, failures_max) = limits;
+        let (horizon_ns, spread_ns, long_ns, waiting_max, steps_max, failures_max, ..) = limits;
+        let (.., traces_max, settled_at_once) = limits;
         let lanes = lanes.into_iter().map(lane).collect::<PyResult<Vec<_>>>()?;
         let bounds = bounds
             .into_iter()
@@ -149,63 +140,52 @@ impl LiveWatch {
                 resets_seen: column("resets_seen")?,
                 horizon_ns,
                 spread_ns,
+                long_ns,
                 waiting_max,
                 steps_max,
                 failures_max,
+                traces_max,
+                settled_at_once,
             },
-            counting,
-            read: READ.iter().map(|name| at(name)).collect::<PyResult<_>>()?,
-            span_id: at("span_id")?,
-            kept: kept
-                .iter()
-                .map(|name| Ok((at(name)?, NAMED.contains(&name.as_str()))))
-                .collect::<PyResult<_>>()?,
-            texts: bits(&texts),
+            reading: Reading::new(counting, &turn, kept, bits(&texts))?,
         })
     }
-}
 
-impl LiveWatch {
-    fn new_turn(&self, turn: &Bound<'_, PyTuple>, names: &mut Names) -> PyResult<New> {
-        let fields = Fields::read(turn, &self.read)?;
-        let mut one = fields.turn();
-        one.price = self.counting.get().price_of(&one)?;
-        let span_id: PyBackedStr = turn.get_borrowed_item(self.span_id)?.extract()?;
-        let trace_id = one.trace_id.unwrap_or_default();
-        let marked = guarded(|| mark(&one, &self.watch.counting))?;
-        let reads = self.texts >> marked.row.kind & 1 == 1;
-        let text = output_of(&one).filter(|_| reads);
-        let mut evidence = Vec::new();
-        let text = text.map_or(Value::None, |text| Value::Text(text.into()));
-        values::write(&text, &mut evidence);
-        for (at, is_name) in &self.kept {
-            let value = turn.get_borrowed_item(*at)?;
-            match value.cast::<PyString>() {
-                Ok(name) if *is_name => names.put(Some(name.to_str()?), &mut evidence),
-                _ => write(&mut evidence, &value)?,
+    fn take<'py>(
+        &self,
+        py: Python<'py>,
+        turns: &Bound<'py, PyAny>,
+        names: Vec<PyBackedStr>,
+        held: Vec<Bound<'py, LiveTurns>>,
+        gone: Vec<(usize, KeyOf<'py>)>,
+        watched: Vec<usize>,
+    ) -> PyResult<Vec<NewsOf>> {
+        let places = names.iter().enumerate().map(|(at, name)| (&**name, at));
+        let places: HashMap<&str, usize> = places.collect();
+        let table;
+        let came = match turns.extract() {
+            Ok(tuples) => Came::Tuples(tuples),
+            Err(_) => {
+                table = Table::read(turns)?;
+                Came::blocks(&table, &self.reading)?
             }
+        };
+        let mut every: Vec<(Vec<At>, Vec<i64>)> = vec![(Vec::new(), Vec::new()); held.len()];
+        for at in came.places() {
+            every[came.task_in(at, &self.reading, &places)?].0.push(at);
         }
-        Ok(New {
-            at: Waiting {
-                id: id_of(trace_id, &span_id, one.kind, one.call_id),
-                step: marked.step,
-                start_ns: one.start_ns,
-                end_ns: one.end_ns,
-                kind: marked.row.kind,
-                ..Waiting::default()
-            },
-            key: key_of(&one, &span_id),
-            marked,
-            evidence,
-        })
-    }
-}
-
-/// The output of a turn that rules may read.
-fn output_of<'a>(turn: &Turn<'a>) -> Option<&'a str> {
-    match turn.kind {
-        "model" | "handoff" => turn.text,
-        _ => turn.error.or(turn.result),
+        for (place, key) in &gone {
+            every[*place].1.push(id(key)?);
+        }
+        let mut news = Vec::new();
+        for (place, (held, (new, gone))) in held.iter().zip(every).enumerate() {
+            let mut held = held.try_borrow_mut()?;
+            let told = held.take(py, &came, &new, gone, self, watched.contains(&place))?;
+            news.extend(told.map(|(late, missed, begin, before, settling)| {
+                (place, late, missed, begin, before, settling)
+            }));
+        }
+        Ok(news)
     }
 }
 
@@ -216,6 +196,12 @@ pub struct LiveTurns {
     turns: Box<Turns>,
     /// While it rests: its turns, compressed, and how many there are.
     resting: Option<(Py<PyBytes>, usize)>,
+    noted: Noted,
+    /// Whether nothing is known to have happened at its turns that may move.
+    #[pyo3(get, set)]
+    is_calm: bool,
+    /// `epoch` and `resets_seen` of the last settled turn: loops go on while they stay.
+    settled_at: (i64, i64),
 }
 
 impl LiveTurns {
@@ -228,13 +214,98 @@ impl LiveTurns {
         }
         Ok(&mut self.turns)
     }
+
+    /// Take turns; returns the news but for the place of the task, if there are some.
+    fn take(
+        &mut self,
+        py: Python<'_>,
+        came: &Came<'_, '_>,
+        new: &[At],
+        gone: Vec<i64>,
+        watch: &LiveWatch,
+        is_watched: bool,
+    ) -> PyResult<Option<Told>> {
+        let settled_ns = self.wake(py, watch)?.settled_ns(&watch.watch);
+        let LiveWatch { watch, reading } = watch;
+        let (gone, missed): (Vec<i64>, Vec<i64>) =
+            gone.into_iter().partition(|id| self.turns.may_move(*id));
+        let (names, noted) = (&mut self.turns.names, &mut self.noted);
+        let mut every = new
+            .iter()
+            .map(|at| came.new_turn(*at, reading, watch, names, noted))
+            .collect::<PyResult<Vec<_>>>()?;
+        every.iter().for_each(|one| self.turns.note(one.at.end_ns));
+        every.retain(|one| one.at.end_ns >= settled_ns);
+        let (late, before) = (new.len() - every.len(), self.turns.waiting().len());
+        let mut begin = None;
+        if !(every.is_empty() && gone.is_empty()) {
+            begin = Some(guarded(|| self.turns.take(every, &gone, watch))?);
+        }
+        let mut settling = self.turns.settling(watch);
+        let is_odd = is_watched || late > 0 || !missed.is_empty();
+        if !is_odd && begin == Some(before) && self.happens(before, watch)?.is_empty() {
+            begin = None;
+            if self.is_calm {
+                settling = self.turns.settled_whole(settling);
+            }
+            if settling < watch.settled_at_once {
+                return Ok(None);
+            }
+            let last = self.turns.words(self.turns.settled + settling - 1);
+            let is_same = (watch.epoch.of(&last), watch.resets_seen.of(&last)) == self.settled_at;
+            if self.is_calm && is_same {
+                guarded(|| self.turns.settle(settling, watch))?;
+                return Ok(None);
+            }
+        }
+        Ok(Some((late, !missed.is_empty(), begin, before, settling)))
+    }
+
+    /// What happens from a turn on that may move: the places of rules that may fire, and resets.
+    fn happens(&mut self, begin: usize, watch: &Watch) -> PyResult<Happens> {
+        let since_ns = self
+            .turns
+            .settled_ns(watch)
+            .saturating_sub(watch.horizon_ns);
+        let longest_ns = self.noted.longest_ns(since_ns);
+        let rules = guarded(|| self.turns.asked(begin, longest_ns, watch))?;
+        let reason = |at: usize| {
+            let reset = usize::try_from(self.turns.row(at).reset - 1).ok()?;
+            Some((at, *RESETS.get(reset)?))
+        };
+        let resets = (self.turns.settled + begin..self.turns.len()).filter_map(reason);
+        Ok(Happens {
+            resets: resets.collect(),
+            rules: rules.into_iter().collect(),
+        })
+    }
+}
+
+struct Happens {
+    rules: Vec<usize>,
+    resets: Vec<Reset>,
+}
+
+impl Happens {
+    fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.resets.is_empty()
+    }
 }
 
 #[pymethods]
 impl LiveTurns {
     #[new]
     fn new() -> Self {
-        Self::default()
+        Self {
+            is_calm: true,
+            ..Self::default()
+        }
+    }
+
+    /// The first traces with turns here.
+    #[getter]
+    fn traces(&self) -> Vec<&str> {
+        self.noted.traces.iter().map(|trace| &**trace).collect()
     }
 
     fn __len__(&self) -> usize {
@@ -273,44 +344,9 @@ impl LiveTurns {
         Ok(ids.into_iter().all(|id| self.turns.may_move(id)))
     }
 
-    fn take(
-        &mut self,
-        py: Python<'_>,
-        new: Vec<Bound<'_, PyTuple>>,
-        gone: Vec<KeyOf<'_>>,
-        watch: &LiveWatch,
-    ) -> PyResult<(usize, bool, Option<usize>, usize, usize)> {
-        let settled_ns = self.wake(py, watch)?.settled_ns(&watch.watch);
-        let gone = gone.iter().map(id).collect::<PyResult<Vec<_>>>()?;
-        let (gone, missed): (Vec<i64>, Vec<i64>) =
-            gone.into_iter().partition(|id| self.turns.may_move(*id));
-        let names = &mut self.turns.names;
-        let mut every = new
-            .iter()
-            .map(|turn| watch.new_turn(turn, names))
-            .collect::<PyResult<Vec<_>>>()?;
-        every.iter().for_each(|one| self.turns.note(one.at.end_ns));
-        every.retain(|one| one.at.end_ns >= settled_ns);
-        let late = new.len() - every.len();
-        let begin = if every.is_empty() && gone.is_empty() {
-            None
-        } else {
-            Some(guarded(|| self.turns.take(every, &gone, &watch.watch))?)
-        };
-        let waiting = self.turns.waiting().len();
-        let settling = self.turns.settling(&watch.watch);
-        Ok((late, !missed.is_empty(), begin, waiting, settling))
-    }
-
-    fn look(&self, begin: usize, watch: &LiveWatch) -> PyResult<(Vec<usize>, Vec<Reset>)> {
-        let asked = guarded(|| self.turns.asked(begin, &watch.watch))?;
-        let begin = self.turns.settled + begin;
-        let reason = |at: usize| {
-            let reset = usize::try_from(self.turns.row(at).reset - 1).ok()?;
-            Some((at, *RESETS.get(reset)?))
-        };
-        let resets = (begin..self.turns.len()).filter_map(reason);
-        Ok((asked.into_iter().collect(), resets.collect()))
+    fn look(&mut self, begin: usize, watch: &LiveWatch) -> PyResult<(Vec<usize>, Vec<Reset>)> {
+        let happens = self.happens(begin, &watch.watch)?;
+        Ok((happens.rules, happens.resets))
     }
 
     fn numbers<'py>(&self, py: Python<'py>, begin: usize) -> Bound<'py, PyBytes> {
@@ -361,29 +397,16 @@ impl LiveTurns {
     fn settle(&mut self, count: usize, watch: &LiveWatch) -> PyResult<(i64, i64)> {
         let last = guarded(|| self.turns.settle(count, &watch.watch))?;
         let watch = &watch.watch;
-        Ok(last.map_or((0, 0), |last| {
+        self.settled_at = last.map_or((0, 0), |last| {
             (watch.epoch.of(&last), watch.resets_seen.of(&last))
-        }))
+        });
+        Ok(self.settled_at)
     }
 }
 
 fn id((trace, span, kind, call): &KeyOf<'_>) -> PyResult<i64> {
     let call = call.as_ref().map(|call| call.to_str()).transpose()?;
     Ok(id_of(trace.to_str()?, span.to_str()?, kind.to_str()?, call))
-}
-
-fn write(bytes: &mut Vec<u8>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-    let value = if value.is_none() {
-        Value::None
-    } else if let Ok(flag) = value.cast::<PyBool>() {
-        Value::Flag(flag.is_true())
-    } else if value.is_instance_of::<PyInt>() {
-        Value::Number(value.extract()?)
-    } else {
-        Value::Text(value.cast::<PyString>()?.to_str()?.into())
-    };
-    values::write(&value, bytes);
-    Ok(())
 }
 
 fn read<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {

@@ -278,39 +278,56 @@ impl Buffer {
 
 impl Buffer {
     fn read(&self, py: Python<'_>, rows: &[Bound<'_, PyTuple>]) -> PyResult<Vec<Span>> {
-        let mut reader = unlocked(&self.reader.bind(py).get().reader);
-        let read = |row: &Bound<'_, PyTuple>| {
-            let texts = texts_of(row)?;
-            let row = row_of(&texts, row)?;
-            guarded(|| Span::new(row.read(&mut reader), row.chars()))
-        };
-        rows.iter().map(read).collect()
+        let reader = self.reader.bind(py).get();
+        let texts = rows.iter().map(texts_of).collect::<PyResult<Vec<_>>>()?;
+        let rows = texts
+            .iter()
+            .zip(rows)
+            .map(|(texts, row)| row_of(texts, row));
+        let rows = rows.collect::<PyResult<Vec<_>>>()?;
+        py.detach(|| {
+            guarded(|| {
+                let mut reader = unlocked(&reader.reader);
+                let read = rows
+                    .iter()
+                    .map(|row| Span::new(row.read(&mut reader), row.chars()));
+                read.collect()
+            })
+        })
     }
 
     fn news<'py>(
         &mut self,
         py: Python<'py>,
         may_move: &Bound<'py, PyAny>,
-        work: impl FnOnce(&mut Traces, &mut dyn FnMut(&[Move]) -> Vec<bool>) -> News,
+        work: impl FnOnce(&mut Traces, &mut dyn FnMut(&[Move]) -> Vec<bool>) -> News + Send,
     ) -> PyResult<PyNews<'py>> {
         let mut fault = None;
+        let may_move = may_move.clone().unbind();
         let mut ask = |moves: &[Move]| {
             let asked: Vec<PyMove> = moves.iter().map(move_of).collect();
-            let told = may_move.call1((asked,)).and_then(|told| told.extract());
+            let told = Python::attach(|py| may_move.call1(py, (asked,))?.extract(py));
             told.unwrap_or_else(|error| {
                 fault = Some(error);
                 vec![false; moves.len()]
             })
         };
-        let news = guarded(|| work(&mut self.traces, &mut ask))?;
+        let sameness = &self.policy.bind(py).get().sameness;
+        let traces = &mut self.traces;
+        let (news, made) = py.detach(|| {
+            guarded(|| {
+                let news = work(traces, &mut ask);
+                let made = news.turns.iter().map(|turn| made_of(turn, sameness));
+                let made = made.collect::<Vec<_>>();
+                (news, made)
+            })
+        })?;
         if let Some(error) = fault {
             return Err(error);
         }
-        let sameness = &self.policy.bind(py).get().sameness;
         let turns = PyList::empty(py);
-        for turn in &news.turns {
-            let made = guarded(|| made_of(turn, sameness))?;
-            turns.append(self.layout.row(py, turn, &made)?)?;
+        for (turn, made) in news.turns.iter().zip(&made) {
+            turns.append(self.layout.row(py, turn, made)?)?;
         }
         let gone = news
             .gone

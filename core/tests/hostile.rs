@@ -70,8 +70,8 @@ const READERS: &[Reader] = readers! { text:
     made::made_result(text, &NOTHING.results);
     made::makes(Some(text), Some(text));
     made::tells_figures(text);
-    masks::answer(text, &DECLARED, true);
-    masks::answer(text, &NOTHING, true);
+    masks::answer(text, &DECLARED, true, true);
+    masks::answer(text, &NOTHING, true, true);
     masks::fresh_patterns(&keyed(text), true);
     masks::masked(text, &DECLARED.masks, true);
     masks::masked(text, &NOTHING.masks, false);

@@ -23,10 +23,7 @@ from agent_framework import (
     Message,
     chat_middleware,
 )
-from agent_framework.observability import (
-    ChatTelemetryLayer,
-    enable_instrumentation,
-)
+from agent_framework.observability import ChatTelemetryLayer, enable_instrumentation
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 

@@ -69,11 +69,7 @@ def run_tests(path: str) -> str:
 def main() -> None:
     """Let the agent work on its task until it is stopped."""
     agent = ToolCallingAgent(
-        [run_tests],
-        Scripted(),
-        name="fixer",
-        max_steps=2 * ATTEMPTS,
-        verbosity_level=LogLevel.OFF,
+        [run_tests], Scripted(), name="fixer", max_steps=2 * ATTEMPTS, verbosity_level=LogLevel.OFF
     )
     try:
         with using_session(TASK):

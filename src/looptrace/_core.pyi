@@ -301,8 +301,8 @@ class LiveWatch:
         counting: Counting,
         names: tuple[Sequence[str], Sequence[str], Sequence[str]],
         lanes: Sequence[tuple[Sequence[str], str | None, str, Sequence[str], str, int]],
-        bounds: Sequence[tuple[int, int, Sequence[Sequence[tuple[str, Sequence[str], int]]]]],
-        limits: tuple[int, int, int, int, int],
+        bounds: Sequence[tuple[int, int, Sequence[Sequence[tuple[str, Sequence[str], int]]], int]],
+        limits: tuple[int, ...],
     ) -> None:
         """Compile settings and rules.
 
@@ -313,12 +313,43 @@ class LiveWatch:
             lanes: of each the kinds, the column that each has a lane of (None for the task), the
                 mark of turns left out, the columns that a turn must have, the column that ends it
                 where it changes, and on how many turns a result depends.
-            bounds: of each form the place of its rule and of its lane, and the ways in which it
-                may fire: tests (again, has, reaches), their columns, and the least value.
-            limits: horizon and spread of steps (ns), turns that may move, steps and failures kept.
+            bounds: of each form the place of its rule and of its lane, the ways in which it may
+                fire: tests (again, has, reaches), their columns, and the least value; and how long
+                (ns) a turn or a pause is at least at which it may.
+            limits: horizon, spread of steps, and what is long (ns); turns that may move, steps,
+                failures and traces kept, and turns that are settled at once.
 
         Raises:
             ValueError: where a name is none of a column, or a test is none.
+        """
+
+    def take(
+        self,
+        turns: Sequence[tuple[object, ...]] | ArrowStream,
+        names: Sequence[str],
+        held: Sequence[LiveTurns],
+        gone: Sequence[tuple[int, tuple[str | None, ...]]],
+        watched: Sequence[int],
+    ) -> list[tuple[int, int, bool, int | None, int, int]]:
+        """Let tasks take turns, drop those that are gone, and count what follows.
+
+        Where nothing happens, a calm task settles what can no longer move.
+
+        Args:
+            turns: the new turns of all of them.
+            names: of the tasks.
+            held: their turns.
+            gone: places of tasks, and turns that they no longer have.
+            watched: places of tasks of which there are always news.
+
+        Returns:
+            The news of tasks at which something may have happened, or that are to settle turns: its
+            place, how many turns came too late, whether one that is gone is not held or settled,
+            and the place of the first that is not as it was, among those that may move; None if
+            nothing happens. Then how many of these there were, and how many can no longer move.
+
+        Raises:
+            ValueError: where a turn is of none of these tasks.
         """
 
 class LiveTurns:
@@ -326,6 +357,10 @@ class LiveTurns:
 
     settled: int
     """How many are settled."""
+    is_calm: bool
+    """Whether nothing is known to have happened at those that may move."""
+    traces: list[str]
+    """The first traces with turns here."""
 
     def __len__(self) -> int: ...
     def settled_ns(self, watch: LiveWatch) -> int:
@@ -336,20 +371,6 @@ class LiveTurns:
 
     def may_move(self, keys: Sequence[tuple[str | None, ...]], watch: LiveWatch) -> bool:
         """Return whether all turns of these keys (`TURN_KEY`) are held and may move."""
-
-    def take(
-        self,
-        new: Sequence[tuple[object, ...]],
-        gone: Sequence[tuple[str | None, ...]],
-        watch: LiveWatch,
-    ) -> tuple[int, bool, int | None, int, int]:
-        """Take turns, drop those that are gone, and count what follows.
-
-        Returns:
-            How many came too late, whether one that is gone is not held or settled, and the place
-            of the first that is not as it was, among those that may move; None if none is. Then how
-            many turns may move by their places, and how many of them can no longer move.
-        """
 
     def look(self, begin: int, watch: LiveWatch) -> tuple[list[int], list[tuple[int, str]]]:
         """Return what happens from a turn on that may move.

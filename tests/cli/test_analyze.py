@@ -57,12 +57,7 @@ def test_report_names_the_loop() -> None:
 
 @pytest.mark.parametrize(
     ("path", "fail_on", "code"),
-    [
-        (LOOPING, "never", 0),
-        (LOOPING, "finding", 1),
-        (LOOPING, "gate", 1),
-        (HEALTHY, "finding", 0),
-    ],
+    [(LOOPING, "never", 0), (LOOPING, "finding", 1), (LOOPING, "gate", 1), (HEALTHY, "finding", 0)],
 )
 def test_exit_code_is_for_pipelines(path: str, fail_on: str, code: int) -> None:
     """A pipeline fails where an agent looped, and only there."""

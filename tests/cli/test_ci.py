@@ -13,12 +13,7 @@ from click.testing import CliRunner, Result
 from looptrace.cli.main import main
 from looptrace.rules.registry import RULES
 from tests.paths import ROOT
-from tests.pipeline_schemas import (
-    JENKINS_XSD,
-    jenkins_conflicts,
-    junit_conflicts,
-    sarif_conflicts,
-)
+from tests.pipeline_schemas import JENKINS_XSD, jenkins_conflicts, junit_conflicts, sarif_conflicts
 
 TRACES = ROOT / "examples/traces"
 LOOPING = str(TRACES / "nightly_migration_loop.jsonl")

@@ -156,7 +156,10 @@ def test_named_file_must_exist() -> None:
     found = run("analyze", LOOPING, "--config", "nowhere.toml")
 
     assert found.exit_code == 2
-    assert found.stderr == "Error: nowhere.toml: cannot be read: No such file or directory.\n"
+    assert (
+        found.stderr
+        == "Error: nowhere.toml: cannot be read: No such file or directory; check the path.\n"
+    )
 
 
 def test_show_prints_a_file_that_says_the_same(elsewhere: Path) -> None:

@@ -6,7 +6,6 @@ import socket
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,6 +14,7 @@ from looptrace.cli.main import main
 from looptrace.collector.store import writer
 from looptrace.rules.registry import RULES
 from tests.collector.store.stored import looping, spans_of
+from tests.http_threads import answering
 
 
 def run(*arguments: str) -> Result:
@@ -38,10 +38,8 @@ class _Clock(BaseHTTPRequestHandler):
 @pytest.fixture
 def address() -> Iterator[str]:
     """Return the address of a server with a clock."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Clock) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+    with answering(ThreadingHTTPServer(("127.0.0.1", 0), _Clock)) as server:
         yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
 
 
 @pytest.fixture(autouse=True)

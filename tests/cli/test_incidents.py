@@ -160,7 +160,7 @@ def test_a_loop_that_is_none_is_offered_as_an_exception(folder: Path, tmp_path: 
     assert "no loop" not in run("incidents", "show", incident["id"], *at).stdout
     run("incidents", "decide", incident["id"], *at, "--decision", "not_a_loop")
     shown = " ".join(run("incidents", "show", incident["id"], *at).stdout.split())
-    assert "said of 2 gates; `looptrace incidents exception" in shown
+    assert "2 gates called no loop; `looptrace incidents exception" in shown
     lines = run("incidents", "exception", incident["id"], *at).stdout
     settings = tmp_path / "looptrace.toml"
     settings.write_text(lines, encoding="utf-8")

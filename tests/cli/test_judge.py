@@ -5,21 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from looptrace.cli.main import main
-from tests.collector.judge.test_chat_completions import (
-    ANSWER,
-    GOOD,
-    KEY,
-    Endpoint,
-    Reply,
-    said,
-)
+from tests.collector.judge.test_chat_completions import ANSWER, GOOD, KEY, Endpoint, Reply, said
+from tests.http_threads import answering
 from tests.paths import ROOT
 from tests.reliability.serving import OK, served, until
 
@@ -36,16 +29,13 @@ ladder = [{ attempts = 4, action = "gate" }]
 @pytest.fixture
 def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     """Start a chat endpoint, and name it in the environment."""
-    server = Endpoint()
-    Thread(target=server.serve_forever, daemon=True).start()
     (tmp_path / "looptrace.toml").write_text(ALIKE)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LOOPTRACE_JUDGE_URL", server.url)
     monkeypatch.setenv("LOOPTRACE_JUDGE_MODEL", "small")
-    yield server
-    server.stopping.set()
-    server.shutdown()
-    server.server_close()
+    with answering(Endpoint()) as server:
+        monkeypatch.setenv("LOOPTRACE_JUDGE_URL", server.url)
+        yield server
+        server.stopping.set()
 
 
 def run(*arguments: str) -> Result:

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.settings.sections import default
 from looptrace.cli.main import main
-from looptrace.cli.shared.gate_sources import GatesOfSeveral, GatesOnDisk, source_of
+from looptrace.cli.shared.gate_sources import GatesOnDisk, source_of
+from looptrace.cli.shared.several_sources import GatesOfSeveral
 from looptrace.collector.store import writer
 from looptrace.errors import UnavailableError
 from tests.collector.store.stored import looping, spans_of

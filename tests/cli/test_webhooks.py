@@ -156,7 +156,7 @@ def test_the_log_has_each_attempt_and_sends_again(server: Server) -> None:
     assert attempt["event"] in {each[1] for each in server.hits}
     wrong = run("webhooks", "replay", "none", "--store", "s")
     assert (wrong.exit_code, "no attempt to send none" in wrong.output) == (2, True)
-    assert "leave the rest out" in run(*again, "--all").output
+    assert "leave the other options out" in run(*again, "--all").output
     sent = {each[1] for each in server.hits}
     assert run("webhooks", "replay", "--all", "--store", "s").stdout == (
         f"{len(sent)} to be sent again\n"

@@ -17,7 +17,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -28,6 +27,7 @@ from typing import Any, NamedTuple
 from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tests.http_threads import answering
 from tests.paths import ROOT
 from tests.producers.scripted_model import SCRIPTS, ModelHandler
 from tests.reliability.serving import Served, served, until
@@ -183,10 +183,8 @@ def _compact(value: object) -> str:
 @contextmanager
 def tapped(server: Served | None) -> Iterator[Tap]:
     """Run a tap before a server."""
-    with Tap(server) as tap:
-        threading.Thread(target=tap.serve_forever, daemon=True).start()
+    with answering(Tap(server)) as tap:
         yield tap
-        tap.shutdown()
 
 
 def run(producer: Producer, script: str, tap: Tap) -> str:

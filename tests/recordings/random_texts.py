@@ -19,12 +19,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 # What patterns look for, what they leave alone, and what stands between.
 WORDS = [
     *("2026-03-02T09:15:01.5Z", "09:15:01", "1767225600123", "12 ms", "3.5 seconds", "4µs"),
-    *(
-        "3f2b8c1d-1111-4a4a-8b8b-0123456789ab",
-        "call_Ab12Cd34Ef",
-        "a1b2c3d4e5f6a7b8",
-        "0xdeadbeef",
-    ),
+    *("3f2b8c1d-1111-4a4a-8b8b-0123456789ab", "call_Ab12Cd34Ef", "a1b2c3d4e5f6a7b8", "0xdeadbeef"),
     *(
         "_9f8e7d6c5b4a39281706",
         "redacted:0123456789ab",
@@ -33,14 +28,7 @@ WORDS = [
         "in /var/folders/q)",
     ),
     *("sha256:0123456789abcdef0123", "commit 0123456789abcdef", "f" * 40, "deadbeef"),
-    *(
-        '"durationMs": 12',
-        "took: 5s\n",
-        "took=7;",
-        "message_id: om_17,",
-        '"ts":"9"',
-        "jobId: 4\n",
-    ),
+    *('"durationMs": 12', "took: 5s\n", "took=7;", "message_id: om_17,", '"ts":"9"', "jobId: 4\n"),
     *('"request_id":"r-1"', "etag: W/1", "elapsed 5", "created at 7", '\\"run_id\\": \\"x\\"'),
     *('  File "/a/b/c.py", line 12, in run\n    go()\n', "\n    at f (/x/y/z.js:3:14)\n"),
     *("src/app.ts:45:7 - error TS2322", "main.rs:3: ", "attempt 3 of 5", "[INFO] x\n"),
@@ -55,39 +43,13 @@ WORDS = [
         "8 calls left",
         "callCount: 3",
     ),
-    *(
-        '"fileId": "F7"',
-        "orderNumber=12",
-        "Order #1041",
-        "https://x.example/7",
-        "AB-12",
-        "id 9",
-    ),
+    *('"fileId": "F7"', "orderNumber=12", "Order #1041", "https://x.example/7", "AB-12", "id 9"),
     *("let a;\nlet  b", "let a;\\nlet b", "x = 1", "String: the old text, of", "the old..."),
-    *(
-        "Denied by policy.",
-        "Request timed out.",
-        "Timed out",
-        "still running",
-        "No matches found",
-    ),
+    *("Denied by policy.", "Request timed out.", "Timed out", "still running", "No matches found"),
     *("hello", "World", "a_b.c", "file.py", "src/app/main.ts", "[x]", "{y}", "(z)", "100", "7"),
     *(" ", "  ", "\n", "\t", "\r\n", "\x0b", "\x1c", "\x85", "\xa0", "\u2003", "\u3000", "\\n"),
     *(":", "=", ",", ";", '"', "'", "&", "-", "_", "."),
-    *(
-        "Größe",
-        "\u017f",
-        "\u212a",
-        "İ",
-        "²",
-        "½",
-        "日本",
-        "✓",
-        "❶",
-        "👍",
-        "👍\ufe0f",
-        "e\u0301",
-    ),
+    *("Größe", "\u017f", "\u212a", "İ", "²", "½", "日本", "✓", "❶", "👍", "👍\ufe0f", "e\u0301"),
 ]
 ROUNDS = 4
 CORES = ("the job of today ", "Error: no such job ", "4 failed, 2 passed\n", "", '{"state": "up"} ')

@@ -33,12 +33,12 @@ _MODULES = ("looptrace.cli.main", "looptrace.cli.services.serve", "uvicorn")
 class Forked:
     """A command that runs in a fork, with what tests use of `subprocess.Popen`."""
 
-    def __init__(self, arguments: Sequence[str]) -> None:
+    def __init__(self, arguments: Sequence[str], errors: int = 2) -> None:
         read, write = os.pipe()
         self._end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with _lock:
             message = json.dumps([[*arguments], dict(os.environ)]).encode()
-            socket.send_fds(_parent(), [message], [theirs.fileno(), 0, write, 2])
+            socket.send_fds(_parent(), [message], [theirs.fileno(), 0, write, errors])
         os.close(write)
         theirs.close()
         self.stdout: IO[str] = os.fdopen(read, encoding="utf-8")

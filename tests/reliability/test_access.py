@@ -87,19 +87,10 @@ def client_context(folder: Path, *, own: bool) -> ssl.SSLContext:
     return context
 
 
-MATRIX = [
-    (host, token, tls, header)
-    for host in ("127.0.0.1", ANY)
-    for token in (None, SHORT, GOOD)
-    for tls in (False, True)
-    for header in (False, True)
-]
-
-
-@pytest.mark.parametrize(("host", "token", "tls", "header"), MATRIX)
-def test_every_combination(
-    certificates: Path, host: str, token: str | None, tls: bool, header: bool
-) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", ANY])
+@pytest.mark.parametrize("token", [None, SHORT, GOOD])
+@pytest.mark.parametrize("tls", [False, True])
+def test_every_combination(certificates: Path, host: str, token: str | None, tls: bool) -> None:
     """P18: 24 combinations of address, token, TLS and header start and answer as they should."""
     access = Access(host, (token,) if token else ())
     access = mutual(access, certificates) if tls else access
@@ -109,15 +100,12 @@ def test_every_combination(
         return
     check_access(access)
     context = client_context(certificates, own=True)
-    headers = {"authorization": f"Bearer {GOOD}"} if header else {}
     with guarded(access) as port, httpx.Client(verify=context, trust_env=False) as client:
         url = f"{'https' if tls else 'http'}://localhost:{port}"
-        answer = client.get(f"{url}/v1/gates", headers=headers)
-        healthy = client.get(f"{url}/healthz")
-
-    assert len(MATRIX) == 24
-    assert answer.status_code == (401 if token and not header else 200)
-    assert healthy.status_code == 200
+        for headers in ({}, {"authorization": f"Bearer {GOOD}"}):
+            answer = client.get(f"{url}/v1/gates", headers=headers)
+            assert answer.status_code == (401 if token and not headers else 200)
+            assert client.get(f"{url}/healthz").status_code == 200
 
 
 PATHS = (
@@ -279,29 +267,23 @@ def test_gates_are_asked_for_with_the_certificates_of_the_exporters(
             server.request("GET", "/v1/gates")
 
 
-@pytest.mark.parametrize(
-    ("headers", "code"),
-    [
-        ({}, 401),
-        ({"authorization": f"Bearer {GOOD}"}, 200),
-        ({"authorization": f"bearer  {OTHER}"}, 200),
-        ({"authorization": f"Bearer {GOOD}x"}, 401),
-        ({"authorization": f"Bearer {GOOD[:-1]}"}, 401),
-        ({"authorization": f"Basic {GOOD}"}, 401),
-        ({"authorization": GOOD}, 401),
-        ({"authorization": "Bearer"}, 401),
-        ({"authorization": "Bearer \xff"}, 401),
-        ([("authorization", f"Bearer {GOOD}"), ("authorization", "Bearer x")], 401),
-        ({"x-token": GOOD}, 401),
-    ],
-)
-def test_only_the_tokens_get_in(headers: Any, code: int) -> None:
-    """P18: each of several tokens is good, and nothing else is."""
-    encoded = httpx.Headers(headers, encoding="latin-1")
-    with guarded(Access(tokens=(OTHER, GOOD))) as port:
-        answer = httpx.post(f"http://127.0.0.1:{port}/v1/traces", headers=encoded, trust_env=False)
+def codes_of(access: Access, *headers: Any) -> list[int]:
+    """Return how a server with this access answers requests with each of these headers."""
+    with guarded(access) as port, httpx.Client(trust_env=False) as client:
+        url = f"http://127.0.0.1:{port}/v1/traces"
+        encoded = (httpx.Headers(each, encoding="latin-1") for each in headers)
+        return [client.post(url, headers=each).status_code for each in encoded]
 
-    assert answer.status_code == code
+
+def test_only_the_tokens_get_in() -> None:
+    """P18: each of several tokens is good, and nothing else is."""
+    good = (f"Bearer {GOOD}", f"bearer  {OTHER}")
+    bad = (f"Bearer {GOOD}x", f"Bearer {GOOD[:-1]}", f"Basic {GOOD}", GOOD, "Bearer", "Bearer \xff")
+    given = [{"authorization": value} for value in (*good, *bad)]
+    twice = [("authorization", f"Bearer {GOOD}"), ("authorization", "Bearer x")]
+    codes = codes_of(Access(tokens=(OTHER, GOOD)), *given, twice, {"x-token": GOOD}, {})
+
+    assert codes == [200] * len(good) + [401] * (len(bad) + 3)
 
 
 def test_refusals_are_what_otlp_asks_for() -> None:
@@ -319,30 +301,17 @@ def test_refusals_are_what_otlp_asks_for() -> None:
     assert text.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize(
-    ("headers", "code"),
-    [
-        ({"host": "localhost:1"}, 200),
-        ({"host": "127.0.0.2"}, 200),
-        ({"host": "[::1]:4318"}, 200),
-        ({"host": "evil.example"}, 403),
-        ({"host": "localhost.evil.example"}, 403),
-        ({"host": "127.0.0.1.evil.example"}, 403),
-        ({"host": "["}, 403),
-        ({"host": "loops.internal"}, 200),
-        ({"host": "localhost:1", "origin": "http://localhost:1"}, 200),
-        ({"host": "localhost:1", "origin": "http://localhost:2"}, 403),
-        ({"host": "localhost:1", "origin": "https://evil.example"}, 403),
-        ({"host": "localhost:1", "origin": "null"}, 403),
-    ],
-)
-def test_pages_of_others_cannot_use_a_browser(headers: Any, code: int) -> None:
+def test_pages_of_others_cannot_use_a_browser() -> None:
     """P18: neither a form on a foreign page nor a name that points here gets anything done."""
-    with guarded(Access(hosts=("loops.internal",))) as port:
-        given = httpx.Headers(headers)
-        answer = httpx.post(f"http://127.0.0.1:{port}/v1/traces", headers=given, trust_env=False)
+    access = Access(hosts=("loops.internal",))
+    names = ("localhost:1", "127.0.0.2", "[::1]:4318", "loops.internal")
+    foreign = ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "[")
+    origins = ("http://localhost:2", "https://evil.example", "null")
+    own = [*((name,) for name in names), ("localhost:1", "http://localhost:1")]
+    others = [*((name,) for name in foreign), *(("localhost:1", origin) for origin in origins)]
+    given = [dict(zip(("host", "origin"), each, strict=False)) for each in (*own, *others)]
 
-    assert answer.status_code == code
+    assert codes_of(access, *given) == [200] * len(own) + [403] * len(others)
 
 
 @pytest.mark.parametrize(
@@ -483,7 +452,7 @@ def test_a_token_ends_on_its_day_and_by_a_command(tmp_path: Path) -> None:
     with pytest.raises(AccessError, match="has no token of Grace; there are: Ada"):
         revoke_token(file, "Grace")
     assert file.stat().st_mode & 0o077 == 0
-    for line, why in (("role=boss", "boss is none of"), ("until=soon", "no day")):
+    for line, why in (("role=boss", "boss is not one of"), ("until=soon", "not a date")):
         file.write_text(f"Ada {line} {GOOD}")
         with pytest.raises(AccessError, match=why):
             read_tokens(file, {})

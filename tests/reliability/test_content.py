@@ -598,10 +598,7 @@ def _read(trace: Trace) -> pl.DataFrame:
 def one_call(arguments: str, result: str) -> pl.DataFrame:
     """Return the span of a call."""
     trace = Trace()
-    trace.span(
-        "run",
-        attributes=tool_call("run", json.dumps({"code": arguments}), result=result),
-    )
+    trace.span("run", attributes=tool_call("run", json.dumps({"code": arguments}), result=result))
     return _read(trace)
 
 

@@ -28,16 +28,7 @@ from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import read_spans
 from looptrace.collector.store.writer import ingest
 from tests.otlp import Trace, decoded_rows
-from tests.reliability.serving import (
-    DEADLINE_S,
-    OK,
-    SERVE,
-    Served,
-    looping,
-    served,
-    stored,
-    until,
-)
+from tests.reliability.serving import DEADLINE_S, OK, SERVE, Served, looping, served, stored, until
 
 UNAVAILABLE = 503
 BYTES_MAX = 1 << 30

@@ -34,6 +34,7 @@ from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.protobuf import decode_message
 from looptrace.collector.store.reader import open_gates, read_turns
 from looptrace.collector.store.writer import ingest
+from tests.http_threads import answering
 from tests.otlp import decoded_rows
 
 LOOP = "examples/traces/nightly_migration_loop.jsonl"
@@ -84,10 +85,8 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def backend() -> Iterator[Backend]:
     """Serve on loopback until the test ends."""
-    with Backend() as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    with answering(Backend()) as server:
         yield server
-        server.shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -67,10 +67,7 @@ def _resource_spans(*row: Any) -> dict[str, Any]:
         "links": [{"traceId": link["trace_id"], "spanId": link["span_id"]} for link in links],
     }
     resource = {"attributes": key_values({"service.name": service} if service else {})}
-    return {
-        "resource": resource,
-        "scopeSpans": [{"scope": {"name": scope or ""}, "spans": [span]}],
-    }
+    return {"resource": resource, "scopeSpans": [{"scope": {"name": scope or ""}, "spans": [span]}]}
 
 
 @pytest.mark.slow

@@ -21,21 +21,13 @@ TASK = "s"
 @pytest.mark.parametrize(("is_killed", "is_stored"), [(True, False), (False, True)])
 @pytest.mark.parametrize("first", ["logs", "spans"])
 def test_a_restart_comes_between(
-    first: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    is_killed: bool,
-    is_stored: bool,
+    first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_killed: bool, is_stored: bool
 ) -> None:
     """What came first is in the log or in the store, and is joined to what comes next."""
     monkeypatch.setattr(logged, "START_S", int(time.time()) - 60)
     bare, said = session(TASK)
     healthy = session("ok", OK)
-    requests = [
-        ("/v1/traces", spans(*bare, *healthy[0])),
-        ("/v1/logs", logs(*said, *healthy[1])),
-    ]
+    requests = [("/v1/traces", spans(*bare, *healthy[0])), ("/v1/logs", logs(*said, *healthy[1]))]
     if first == "logs":
         requests.reverse()
     with served(tmp_path) as server:

@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import os
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from looptrace.collector.server.receiver.receiver_metrics import (
     ReceiverCounts,
     number,
 )
+from tests.http_threads import answering
 from tests.reliability.asgi import serving
 
 SAID = "what the agent said"
@@ -71,10 +71,8 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     """Serve on loopback until the test ends."""
-    with Receiver() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with answering(Receiver()) as server:
         yield server
-        server.shutdown()
 
 
 def counted() -> list[Instrument]:
@@ -125,12 +123,7 @@ def test_otlp_is_sent_what_prometheus_reads(
 
 
 @pytest.mark.parametrize(
-    "variables",
-    [
-        {},
-        {"OTEL_METRICS_EXPORTER": "none"},
-        {"OTEL_SDK_DISABLED": "true"},
-    ],
+    "variables", [{}, {"OTEL_METRICS_EXPORTER": "none"}, {"OTEL_SDK_DISABLED": "true"}]
 )
 def test_nothing_is_sent_unasked(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]

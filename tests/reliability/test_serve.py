@@ -28,7 +28,7 @@ from looptrace.collector.store import reader
 from tests.collector.server.test_catch_up import told_twice
 from tests.otlp import Trace, tool_call
 from tests.reliability.receivers import running
-from tests.reliability.serving import OK, SERVE, Served, looping, served, until
+from tests.reliability.serving import OK, Served, looping, served, until
 
 requirement = pytest.mark.requirement
 
@@ -222,21 +222,27 @@ def test_an_agent_that_is_started_anew_does_no_step(server: Served) -> None:
     assert steps[1:] == [0, 0]
 
 
+def named_last(session: str, **names: str) -> tuple[Trace, list[dict[str, Any]], dict[str, Any]]:
+    """Return a trace of a loop, its calls, and the agent's own span, which alone has names."""
+    began = datetime.now(UTC) - timedelta(minutes=1)
+    trace = Trace(session, session_key=None, at=began.isoformat())
+    agent = {f"gen_ai.{name}": value for name, value in names.items()}
+    root = trace.span("invoke_agent", attributes={"gen_ai.operation.name": "invoke_agent"} | agent)
+    failed = {"error.type": "TestError", "gen_ai.tool.call.result": "Error: 1 failed"}
+    for _ in range(6):
+        trace.span("execute_tool run_tests", root, tool_call("run_tests") | failed)
+    *calls, last = trace.requests()
+    return trace, calls, last
+
+
 @pytest.mark.parametrize("decided", [True, False])
 def test_a_name_that_comes_last_opens_no_second_gate(tmp_path: Path, *, decided: bool) -> None:
     """Only the agent's own span names its session, and it ends after the gate has opened.
 
     After a restart the store says the name, of the same gate, with what a person decided.
     """
-    began = datetime.now(UTC) - timedelta(minutes=1)
-    trace = Trace("s1", session_key=None, at=began.isoformat())
-    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "fixer"}
-    root = trace.span("invoke_agent", attributes=agent | {"gen_ai.conversation.id": "talk"})
-    attributes = {"error.type": "TestError", "gen_ai.tool.call.result": "Error: 1 failed"}
-    tool = tool_call("run_tests")
-    for _ in range(6):
-        trace.span("execute_tool run_tests", parent=root, attributes=tool | attributes)
-    *calls, last = trace.requests()
+    names = {"agent.name": "fixer", "conversation.id": "talk"}
+    trace, calls, last = named_last("s1", **names)
     with served(tmp_path) as server:
         for request in calls:
             assert server.send(request) == OK
@@ -264,27 +270,16 @@ def test_a_name_that_comes_last_opens_no_second_gate(tmp_path: Path, *, decided:
 
 def test_two_that_loop_in_one_session_named_last_are_told_of(tmp_path: Path) -> None:
     """Both gates opened under their traces; one of them goes, and its end reaches who follows."""
-    began = datetime.now(UTC) - timedelta(minutes=1)
-    traces = [Trace(name, session_key=None, at=began.isoformat()) for name in ("s1", "s2")]
-    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": "talk"}
-    tool = tool_call("run_tests")
-    failed = {"error.type": "TestError", "gen_ai.tool.call.result": "Error: 1 failed"}
+    traces = [named_last(name, **{"conversation.id": "talk"}) for name in ("s1", "s2")]
     said: list[GateNotice] = []
     with served(tmp_path) as server:
         stream = GateStream(
             Server(f"http://{server.address}"), said.append, ServerWatch(fail_closed=False)
         )
-        stream.follow(traces=[trace.trace_id for trace in traces])
-        lasts = []
-        for trace in traces:
-            root = trace.span("invoke_agent", attributes=agent)
-            for _ in range(6):
-                trace.span("execute_tool run_tests", root, tool | failed)
-            *calls, last = trace.requests()
-            lasts.append(last)
-            assert all(server.send(call) == OK for call in calls)
+        stream.follow(traces=[trace.trace_id for trace, _, _ in traces])
+        assert all(server.send(call) == OK for _, calls, _ in traces for call in calls)
         until(lambda: len(gates(server, "?status=open")) == 2)
-        assert all(server.send(last) == OK for last in lasts)
+        assert all(server.send(last) == OK for _, _, last in traces)
         until(lambda: [each.decision for each in said if each.type == "gate_resolved"])
         stream.close()
         assert {each["status"] for each in gates(server)} == {"open", "withdrawn"}
@@ -293,15 +288,7 @@ def test_two_that_loop_in_one_session_named_last_are_told_of(tmp_path: Path) -> 
 
 def test_an_agent_that_is_named_last_is_that_of_the_gate(tmp_path: Path) -> None:
     """Only the agent's own span names it, and the task stays that of the trace."""
-    began = datetime.now(UTC) - timedelta(minutes=1)
-    trace = Trace("s1", session_key=None, at=began.isoformat())
-    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "fixer"}
-    root = trace.span("invoke_agent", attributes=agent)
-    tool = tool_call("run_tests")
-    failed = {"error.type": "TestError", "gen_ai.tool.call.result": "Error: 1 failed"}
-    for _ in range(6):
-        trace.span("execute_tool run_tests", root, tool | failed)
-    *calls, last = trace.requests()
+    _, calls, last = named_last("s1", **{"agent.name": "fixer"})
     with served(tmp_path) as server:
         for request in calls:
             assert server.send(request) == OK
@@ -410,10 +397,7 @@ def test_gates_are_watched_until_the_server_ends(tmp_path: Path) -> None:
 def test_gates_go_back_into_the_agents_trace(tmp_path: Path) -> None:
     """What the server decides is a span that a tracing system shows beside the agent's own."""
     trace = looping("s1", 6)
-    with (
-        running() as tracing,
-        served(tmp_path / "store", "--export-to", tracing.http) as server,
-    ):
+    with running() as tracing, served(tmp_path / "store", "--export-to", tracing.http) as server:
         assert server.send(trace.request()) == OK
         until(lambda: "looptrace.gate" in tracing.sink.names)
         spans = tracing.sink.spans.filter(name="looptrace.gate")
@@ -438,9 +422,8 @@ def test_a_wrong_start_is_one_clear_line(tmp_path: Path, server: Served) -> None
         ),
         (["--store", str(tmp_path / "new"), "--tls-cert", no_pem, "--tls-key", no_pem], "PEM"),
     ):
-        command = [*SERVE, "--grpc-port", "0", *arguments]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        assert ended.returncode == 2
+        ended = cli("serve", "--grpc-port", "0", *arguments)
+        assert ended.exit_code == 2
         assert says in ended.stderr
         assert len(ended.stderr.splitlines()) == 1
     assert [path.name for path in other.iterdir()] == ["thesis.txt"]

@@ -33,6 +33,7 @@ from looptrace.collector.webhooks.address_policy import may_be_reached
 from looptrace.collector.webhooks.client import Http, WebhookRequest, lookup
 from looptrace.collector.webhooks.dispatcher import Dispatcher
 from looptrace.collector.webhooks.retry_policy import EndpointResponse
+from tests import http_threads
 from tests.collector.store.test_outbox import HOOK, event, recorded
 
 KILLS, KILLED_EVENTS = 4, 60
@@ -122,14 +123,8 @@ def serving(
     server = Server(answer or answering(204))
     if tls:
         server.http.socket = tls.wrap_socket(server.http.socket, server_side=True)
-    thread = threading.Thread(target=server.http.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with http_threads.answering(server.http):
         yield server
-    finally:
-        server.http.shutdown()
-        thread.join()
-        server.http.server_close()
 
 
 # --- Where it may go -----------------------------------------------------------------------------

@@ -85,6 +85,10 @@ def test_a_window_holds_every_rung(rule: type[Rule], settings: dict[str, int], w
         ((Rung(1_001, "warn"),), "has a rung at 1001 attempts"),
         ((Rung(3, "warn"), Rung(3, "gate")), "goes from 3 to 3 attempts; they must rise"),
         ((Rung(3, "gate"), Rung(4, "warn")), "goes from gate to warn; an action must not be"),
+        ((Rung(3, "gate", lost_percent=51),), "has lost_percent 51; it must be between 0 and 50"),
+        ((Rung(3, "gate", 5, spared_percent=-1),), "has spared_percent -1; it must be between"),
+        ((Rung(3, "gate", lost_percent=5),), "has lost_percent, which is for gates at limits"),
+        ((Rung(3, "gate", spared_percent=5),), "has spared_percent without lost_percent"),
     ],
 )
 def test_ladders_that_cannot_be_are_refused(ladder: tuple[Rung, ...], why: str) -> None:
@@ -110,7 +114,18 @@ class Reader(RepeatedCall):
         return RepeatedCall.evaluate(self, lane)
 
 
-def test_texts_that_no_rule_asked_for_are_refused() -> None:
-    """Texts are kept for rules that say that they read them; the author learns what to write."""
-    with pytest.raises(InstallError, match=r"`reads_texts = True`"):
-        batch(turns_in("read(a)->1 x3"), [Reader()])
+class Timer(RepeatedCall):
+    """A call comes again."""
+
+    def evaluate(self, lane: Lane) -> Evaluation:
+        """Read the times of the turns, for which the rule does not ask."""
+        assert lane.turns.times
+        return RepeatedCall.evaluate(self, lane)
+
+
+@pytest.mark.parametrize(("rule", "asks"), [(Reader(), "reads_texts"), (Timer(), "reads_times")])
+def test_what_no_rule_asked_for_is_refused(rule: Rule, asks: str) -> None:
+    """Texts and times are kept for rules that say that they read them; the author learns how."""
+    with pytest.raises(InstallError, match=f"`{asks} = True`"):
+        batch(turns_in("read(a)->1 x3"), [rule])
+    assert rule.seconds_min == 0

@@ -165,3 +165,10 @@ def test_a_model_is_plain_numbers() -> None:
     for change in bad:
         with pytest.raises(SettingError, match=r"^model "):
             model_of(good | change)
+
+
+def test_without_a_model_it_finds_nothing() -> None:
+    """A program may use the rule before there is one."""
+    rule = LikelyFailure(attempts_min=2)
+    assert batch(turns_in("(run(a)->!no) x40"), [rule]) == []
+    assert rule.lookback == 2

@@ -7,10 +7,13 @@ import pytest
 
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.attempts.degradation import Degradation
+from looptrace.rules.attempts.iteration_repeat import IterationRepeat
 from looptrace.rules.attempts.no_measurable_progress import NoMeasurableProgress
 from looptrace.rules.calls.repeated_failure import RepeatedFailure
+from looptrace.rules.responses.near_duplicate_output import NearDuplicateOutput
 from tests.drivers import batch, live
 
+LONG = "The page of the orders could not be rendered. " * 99
 SAME_FIGURES = "progress(tests_failed=5) (edit(a, {n})->ok progress(tests_failed=5)) x6"
 
 
@@ -99,3 +102,19 @@ def test_intermittent_failures_loop_only_by_progress() -> None:
         1,
         0,
     ]
+
+
+def test_iterations_are_counted_among_the_last_calls() -> None:
+    """A loop of short iterations may be longer than the window, and counts as much as it holds."""
+    (finding,) = batch(turns_in("(%{n} check()->no) x20"), [IterationRepeat(window=10)])
+    assert finding.attempts == 10
+
+
+def test_long_outputs_are_compared_at_both_ends() -> None:
+    """What differs in the midst of a long page costs too much to compare."""
+    same, others = (
+        " ".join(f'look({n})->"{begin}{n * size} {LONG}"' for n in "abc")
+        for begin, size in ((LONG, 1), ("", len(LONG)))
+    )
+    assert batch(turns_in(same), [NearDuplicateOutput()])
+    assert batch(turns_in(others), [NearDuplicateOutput()]) == []

@@ -59,6 +59,7 @@ def columns(rows: list[Row]) -> Turns:
     return Turns(
         task=task,
         agent=agent,
+        name=agent,
         subtask=agent,
         epoch=epoch,
         resets_seen=epoch,

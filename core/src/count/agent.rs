@@ -105,7 +105,7 @@ impl Agent {
         if is_call {
             self.doing += i64::from(!quiet);
             let took_ns = row.end_ns.saturating_sub(start_ns);
-            waited |= quiet && took_ns >= how.poll_wait_ns;
+            waited |= quiet && took_ns >= how.poll_wait_ns && !row.asks;
         }
         let place = equal.filter(|&at| quiet && self.calls[at].doing == self.doing);
         let seen = place.map(|at| &self.calls[at]);

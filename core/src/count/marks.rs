@@ -8,7 +8,7 @@ use regex::Regex;
 
 use super::chants::{CHANT_BYTES_MIN, chant_of};
 use super::checks::Checker;
-use super::codes::{UNKNOWN, code_of, pair};
+use super::codes::{UNKNOWN, code, code_of, pair};
 use super::how::{Counting, Metric};
 use super::row::{CUTS, KINDS, Row, STATUSES, place};
 use super::search::{Asked, asks_help, found, is_common};
@@ -25,7 +25,12 @@ static OWN_NOTES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["own_
 static MOVES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moves"]));
 static MOVE_ARGUMENTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["move_arguments"]));
 static MOVED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moved"]));
-static BY_PERSON: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["by_person"]));
+static EXISTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exists"]));
+static OF_CALL: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_call"]));
+static DRAINED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["drained"]));
+static WAYS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["ways"]));
+static PLANS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["plans"]));
+static ASKS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["asks"]));
 static CHANCE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["chance"]));
 static NARROWS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["narrows"]));
 static TOO_MUCH: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["too_much"]));
@@ -71,6 +76,10 @@ pub struct Tool {
     pub chance: bool,
     /// It shows what the agent itself wrote down.
     pub notes: bool,
+    /// It writes a plan as a whole.
+    pub plans: bool,
+    /// A person answers it.
+    pub asks: bool,
     /// How its answers are checked; a tool that changes something checks nothing.
     pub checker: Checker,
 }
@@ -87,6 +96,8 @@ impl Tool {
             moves: MOVES.is_match(name),
             chance: CHANCE.is_match(name),
             notes: OWN_NOTES.is_match(name),
+            plans: PLANS.is_match(name),
+            asks: ASKS.is_match(name),
             checker: if changes {
                 Checker::default()
             } else {
@@ -184,7 +195,8 @@ pub fn mark(turn: &Turn, how: &Counting) -> Marked {
         } else {
             UNKNOWN
         },
-        asked: is_common(turn, row.search_result).then(|| Box::new(Asked::of(turn, tool))),
+        asked: (!tool.plans && is_common(turn, row.search_result))
+            .then(|| Box::new(Asked::of(turn, tool))),
         phase: turn.phase.map(Arc::from),
         metric,
         own_figure,
@@ -293,7 +305,8 @@ fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
     row.watches = watches && fine;
     let is_brief = arguments.split_whitespace().count() <= THING_WORDS_MAX;
     row.one_thing = is_brief && !(tool.changes || tool.checker.checks);
-    row.changes = fine && tool.changes;
+    row.changes = fine && (tool.changes || tools::installs(arguments));
+    row.asks = tool.asks;
     row.only_reads = fine && tool.reads;
     let looks_only = || tool.reads || tools::reads_by_command(arguments);
     row.missing = failed && turn.error_kind == Some(MISSING) && looks_only();
@@ -305,12 +318,19 @@ fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
     let has_number = arguments.contains(|sign: char| sign.is_ascii_digit());
     let is_too_much = |text: &str| TOO_MUCH.is_match(&waits::ends_of(text));
     let own_limit = failed && has_number && shown.is_some_and(is_too_much);
-    let by_person = failed && shown.is_some_and(|text| BY_PERSON.is_match(&waits::ends_of(text)));
-    let of_call = gone_alone || own_limit || by_person;
-    if (helps || of_call) && row.call != UNKNOWN && row.signature != UNKNOWN {
-        row.signature = pair(row.signature, row.call);
+    let of_one = failed && shown.is_some_and(|text| OF_CALL.is_match(&waits::ends_of(text)));
+    let of_call = gone_alone || own_limit || of_one;
+    if helps || of_call {
+        if row.call != UNKNOWN && row.signature != UNKNOWN {
+            row.signature = pair(row.signature, row.call);
+        }
+    } else if failed && let Some(way) = WAYS.find_at(arguments, 0) {
+        let way = code(&arguments[way]);
+        (row.signature, row.outcome) = (pair(row.signature, way), pair(row.outcome, way));
     }
-    let is_hidden = |text: &str| moves_on(arguments, text, tool) || UNSEEN.is_match(text);
+    let is_hidden = |text: &str| {
+        moves_on(arguments, text, tool) || UNSEEN.is_match(text) || DRAINED.is_match(text)
+    };
     if fine && (tool.chance || is_hidden(shown.unwrap_or_default())) {
         // Where it has got to, or what it saw, is not told.
         (row.outcome, row.signature) = (UNKNOWN, UNKNOWN);
@@ -332,6 +352,9 @@ fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
     }
     if !row.failed {
         row.search_result = found(turn, tool, row.outcome);
+        if tool.plans {
+            row.search_result = pair(row.name, row.outcome);
+        }
     }
     if !tool.changes
         && let Some(text) = shown
@@ -367,10 +390,12 @@ fn names_given(arguments: &str, error: &str) -> bool {
     words.any(|word| error.contains(word.as_str()))
 }
 
-/// Whether a call removes what is gone already.
+/// Whether a call removes what is gone already, or makes what is there already.
 fn is_gone(turn: &Turn, arguments: &str) -> bool {
     let says = || kind_in(turn.result.unwrap_or_default()) == Some(MISSING);
-    tools::removes(turn.name, arguments) && (turn.error_kind == Some(MISSING) || says())
+    let exists = |text: Option<&str>| text.is_some_and(|text| EXISTS.is_match(text));
+    (tools::removes(turn.name, arguments) && (turn.error_kind == Some(MISSING) || says()))
+        || ((exists(turn.error) || exists(turn.result)) && makes(turn.name, turn.arguments))
 }
 
 /// Whether what a call shows says that something goes on.

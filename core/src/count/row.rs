@@ -151,7 +151,7 @@ macro_rules! columns {
 columns! {
     compared { call outcome signature response error mendable search_result check }
     codes {
-        agent subtask epoch resets_seen kind end_ns status task_kind phase phase_before converging
+        agent name subtask epoch resets_seen kind end_ns status task_kind phase phase_before converging
         iteration visits transitions_seen steps busy_ns errors errors_before overdue_ns waits_seen
         changes_seen calls_seen works_seen improvements figures_compared turns_since_best
         turns_since_best_before tries_since_progress tries_since_progress_before measured
@@ -164,12 +164,12 @@ columns! {
         polls relapses works silent only_calls searches
     }
     other_codes {
-        turn name speaker reset input_tokens_sum input_tokens_total output_tokens_sum
+        turn speaker reset input_tokens_sum input_tokens_total output_tokens_sum
         output_tokens_total
     }
     other_flags {
         own tries changes only_reads missing unfinished watches pauses brief one_thing
-        unheard
+        unheard asks
     }
 }
 

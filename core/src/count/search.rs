@@ -31,7 +31,7 @@ pub const NOTHING_FOUND: i64 = 1;
 static SEARCHED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["searched_keys"]));
 static PAGES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["page_keys"]));
 // What joins the parts of an address or a path, and the words of a name.
-static PARTS: LazyLock<Regex> = LazyLock::new(|| pattern(r"[^@./:\\=,;#?&|<>\s]+"));
+static PARTS: LazyLock<Regex> = LazyLock::new(|| pattern(r#"[^@./:\\=,;#?&|<>${}()\s"'`]+"#));
 static WORDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"[A-Z]?[\p{L}--[A-Z]]+|[A-Z]+|[0-9]+"));
 
 // Searches with which a new one is compared.
@@ -224,8 +224,11 @@ fn words_like(one: &Word, two: &Word) -> bool {
 }
 
 /// Whether parts of words are alike: where as many stand, those that differ; else any.
+///
+/// Two names are alike if one has all words of the other: names of many things share some.
 fn parts_like(one: &[(i64, Vec<i64>)], two: &[(i64, Vec<i64>)]) -> bool {
-    let share = |a: &[i64], b: &[i64]| a.iter().any(|stem| b.contains(stem));
+    let is_in = |a: &[i64], b: &[i64]| !a.is_empty() && a.iter().all(|stem| b.contains(stem));
+    let share = |a: &[i64], b: &[i64]| is_in(a, b) || is_in(b, a);
     if one.len() == two.len() {
         let mut pairs = one.iter().zip(two);
         let differs = one.iter().zip(two).any(|(a, b)| a.0 != b.0);

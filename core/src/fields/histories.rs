@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::flat::Item;
 use super::json::parse_rest;
+use super::made_ids::MadeMessages;
 use super::message::Message;
 use super::messages::{add_items, messages_in_list, messages_of};
 use super::parts::is_part;
@@ -37,6 +38,7 @@ struct History {
     messages: Shared,
     // Of messages in flat keys: a hash of each, whether it may be a part, and what was read.
     flat: Vec<(u64, bool, Shared)>,
+    made: MadeMessages,
 }
 
 /// The messages that a value holds, whatever their shape.
@@ -68,6 +70,11 @@ impl Histories {
             },
             Found::Flat(items) => self.read_flat(seen, items, role, name),
         }
+    }
+
+    /// The messages of a conversation as they became with ids.
+    pub fn made(&mut self, name: &str) -> &mut MadeMessages {
+        &mut self.history(name).made
     }
 
     fn history(&mut self, name: &str) -> &mut History {

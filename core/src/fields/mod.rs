@@ -11,6 +11,7 @@ pub mod histories;
 pub mod json;
 pub mod literal;
 mod literal_texts;
+pub mod made_ids;
 pub mod message;
 pub mod messages;
 pub mod names;

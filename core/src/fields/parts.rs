@@ -229,7 +229,7 @@ fn medium_in(part: &Map<'_>) -> Option<String> {
 }
 
 /// The checksum of zlib.
-fn crc32(bytes: &[u8]) -> u32 {
+pub(super) fn crc32(bytes: &[u8]) -> u32 {
     const POLYNOMIAL: u32 = 0xedb8_8320;
     let table: [u32; 256] = std::array::from_fn(|place| {
         (0..8).fold(u32::try_from(place).unwrap_or_default(), |bits, _| {

@@ -30,6 +30,13 @@ impl SpanFields {
             .flat_map(|message| &message.calls)
     }
 
+    /// Whether a model's answer has results of calls.
+    #[must_use]
+    pub fn brings_results(&self) -> bool {
+        let mut answer = self.answer.iter().flatten();
+        answer.any(|message| !message.results.is_empty())
+    }
+
     /// What a model said; "" if it only made calls, `None` if the trace does not say.
     #[must_use]
     pub fn text(&self) -> Option<Cow<'_, str>> {

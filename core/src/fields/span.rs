@@ -8,6 +8,7 @@ use super::asked::{WAITS_FOR_PERSON, is_interrupt, needs_input};
 use super::failures::{Failure, STATUS_ERROR, failed_by, failure_of, has_bad_level};
 use super::figures::{figures_of, tokens_of};
 use super::histories::Histories;
+use super::made_ids::give_ids;
 use super::names::Field;
 use super::numbers::number_calls;
 use super::payloads::{Held, arguments_of, parsed, parsed_text};
@@ -136,6 +137,7 @@ impl<'s, 'a> One<'s, 'a> {
         let (failed, failure) = self.failure(kind, &payloads, failed);
         kind = kind.filter(|_| self.is_shown(&payloads, failed == Some(true)));
         let (mut given, mut answer) = self.messages(kind, histories);
+        give_ids(&mut given, &mut answer, histories.made(self.span.trace_id));
         number_calls(&mut given, &mut answer);
         if payloads.result.as_deref() == Some(EMPTY) && (failed == Some(true) || self.is_hidden()) {
             // Producers write an empty result if a call failed or outputs are hidden.

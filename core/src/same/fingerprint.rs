@@ -15,7 +15,7 @@ use super::signature::{Known, signature};
 use super::text::{digest, sha256};
 use super::traces::{Place, is_hash, place_of};
 use super::turn::{Figures, Turn};
-use super::{errors, kinds, made, masks, quotes, runners};
+use super::{errors, kinds, made, masks, quotes, runners, tools};
 use crate::patterns::pattern;
 
 /// The columns that are written of one turn.
@@ -151,10 +151,11 @@ fn placed(
 }
 
 fn answer(turn: &Turn<'_>, error: Option<&str>, sameness: &Sameness) -> Option<String> {
-    // A command may answer by what its span calls an error.
-    let result = turn
-        .result
-        .or(if turn.kind == "tool" { error } else { None })?;
+    let is_tool = turn.kind == "tool";
+    // A command may answer by what its span calls an error, and who hands over gets no answer.
+    let nothing = || (is_tool && turn.name.is_some_and(tools::hands_over)).then_some("");
+    let given = turn.result.or(error.filter(|_| is_tool));
+    let result = given.or_else(nothing)?;
     let makes = turn.kind == "tool" && made::makes(turn.name, turn.arguments);
     let result = if makes {
         Cow::Owned(made::made_result(result, &sameness.results))
@@ -162,7 +163,9 @@ fn answer(turn: &Turn<'_>, error: Option<&str>, sameness: &Sameness) -> Option<S
         Cow::Borrowed(result)
     };
     let counters = !turn.name.is_some_and(made::tells_figures);
-    Some(masks::answer(&result, sameness, counters))
+    // A look that tells of attempts is one at something that goes on.
+    let attempts = counters && !turn.name.is_some_and(tools::reads);
+    Some(masks::answer(&result, sameness, counters, attempts))
 }
 
 fn message(turn: &Turn<'_>, error: &str, asked: Option<&str>, sameness: &Sameness) -> String {

@@ -4,9 +4,10 @@
 //! Times, ids, addresses and temporary paths are masked, because a program makes new ones each
 //! time. So are counters of the agent's own calls ("read 3 times"), unless a tool is asked for
 //! figures. White space does not count. In errors, attempt numbers are masked as well, because a
-//! client that retries counts them, and places are left out. In results, a value is masked if its
-//! key says that it is fresh (`durationMs`, `message_id`), in JSON at any depth and in lines of
-//! text. What is new because of the call itself is left out before.
+//! client that retries counts them, and places are left out. So are attempt numbers in results,
+//! unless these say that something goes on. In results, a value is masked if its key says that it
+//! is fresh (`durationMs`, `message_id`), in JSON at any depth and in lines of text. What is new
+//! because of the call itself is left out before. Durations that were measured are kept.
 //!
 //! A result of nothing but such values is news and stays as it is: the time that a poll returns,
 //! or the commit that a call looked up. Digests in results are kept too, because a digest changes
@@ -27,6 +28,7 @@ use regex::{NoExpand, Regex, escape};
 use super::places::without_places;
 use super::policy::{Results, Sameness};
 use super::text::{Form, compared, one_spaced, words_in};
+use super::waits::is_unfinished;
 use crate::patterns::{pattern, replaced};
 use crate::tables::{MASKS, any_of};
 
@@ -40,6 +42,8 @@ static ATTEMPTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("attempts"
 static PROMPTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("prompts"));
 static COUNTERS: LazyLock<Regex> = LazyLock::new(|| any("counters"));
 static DIGESTS: LazyLock<Regex> = LazyLock::new(|| any("digests"));
+static MEASURES: LazyLock<Regex> = LazyLock::new(|| any("measures"));
+static ANY_ATTEMPT: LazyLock<Regex> = LazyLock::new(|| any("attempts"));
 static COUNTER_KEYS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     let rows = MASKS["counter_keys"].iter();
     rows.map(|row| pattern(&format!(r"\A(?:{})\z", row.pattern)))
@@ -107,9 +111,10 @@ pub fn masked(text: &str, masks: &[(Regex, String)], error: bool) -> String {
 
 /// Replace the volatile parts of a result, unless it has no other parts.
 ///
-/// With `counters`, how often the agent called is such a part.
+/// With `counters`, how often the agent called is such a part, and with `attempts`, how often the
+/// tool tried, unless its work goes on.
 #[must_use]
-pub fn answer(result: &str, sameness: &Sameness, counters: bool) -> String {
+pub fn answer(result: &str, sameness: &Sameness, counters: bool, attempts: bool) -> String {
     let mut text = Cow::Borrowed(result.trim());
     // Each value stands after one of these signs, and the patterns of its key are slow.
     if text.contains([':', '=']) {
@@ -118,9 +123,21 @@ pub fn answer(result: &str, sameness: &Sameness, counters: bool) -> String {
         }
     }
     let whole = Cow::Owned(masked(&text, &sameness.masks, false));
-    let mut masked = one_spaced(if counters { uncounted(whole) } else { whole }).into_owned();
+    let mut whole = if counters { uncounted(whole) } else { whole };
+    if attempts && ANY_ATTEMPT.is_match(&whole) && !is_unfinished(result) {
+        for (mask, name) in ATTEMPTS.iter() {
+            whole = replaced(whole, mask, name);
+        }
+    }
+    let mut masked = one_spaced(whole).into_owned();
     if !says_more(&masked) {
         return result.trim().to_owned();
+    }
+    if masked.contains("<duration>") {
+        for measure in MEASURES.find_iter(&text) {
+            masked.push(' ');
+            masked.push_str(measure.as_str());
+        }
     }
     if may_have_digest(&text) {
         for digest in DIGESTS.find_iter(&text) {
@@ -274,12 +291,19 @@ mod tests {
 
     #[test]
     fn fresh_values_make_no_other_answer_and_news_do() {
-        let read = |text: &str| answer(text, &nothing(), true);
+        let read = |text: &str| answer(text, &nothing(), true, true);
         assert_eq!(read("sent messageId=4, ts=11"), "sent <fresh>, <fresh>");
         assert_eq!(read(r#"{"elapsed_s":12}"#), r#"{"elapsed_s":12}"#);
         assert_eq!(
             read("commit 0f3a9c01b7d24e68 pushed"),
             "commit <id> pushed commit 0f3a9c01b7d24e68"
         );
+        assert_eq!(read("attempt 3: stale"), read("attempt 4: stale"));
+        assert_ne!(
+            read("pending=true, attempt 3"),
+            read("pending=true, attempt 4")
+        );
+        assert_eq!(read("ran for 12 ms"), read("ran for 14 ms"));
+        assert_ne!(read("2 rows, mean 12 ms"), read("2 rows, mean 14 ms"));
     }
 }

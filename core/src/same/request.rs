@@ -12,6 +12,7 @@ use serde_json::{Map, Number, Value};
 
 use super::json::{canonical, parsed};
 use super::policy::{Sameness, Tool};
+use super::tools::hands_over;
 use super::turn::Turn;
 use crate::patterns::pattern;
 
@@ -33,6 +34,15 @@ static MAY_BE_VOLATILE: LazyLock<Regex> = LazyLock::new(|| {
         r#"|"nonce"|"traceparent"|"timestamp""#
     ))
 });
+// Why an agent hands over to another one, in its words.
+const REASON_KEYS: [&str; 6] = [
+    "reason",
+    "message",
+    "context",
+    "summary",
+    "notes",
+    "explanation",
+];
 // Without leading zeros, which codes have, and short enough that no JSON reader rounds them.
 const WHOLE_NUMBER_DIGITS_MAX: usize = 15;
 static MAY_BE_LOOSE: LazyLock<Regex> =
@@ -48,11 +58,20 @@ pub fn request<'a>(turn: &Turn<'a>, sameness: &Sameness) -> Option<Cow<'a, str>>
     let tool = turn.name.and_then(|name| sameness.tools.get(name));
     let is_declared =
         tool.is_some_and(|tool| !tool.volatile_keys.is_empty() || !tool.same_call.is_empty());
-    if !is_declared && !MAY_BE_VOLATILE.is_match(arguments) && !MAY_BE_LOOSE.is_match(arguments) {
+    let gives_reasons = !is_declared && turn.name.is_some_and(hands_over);
+    if !(is_declared
+        || gives_reasons
+        || MAY_BE_VOLATILE.is_match(arguments)
+        || MAY_BE_LOOSE.is_match(arguments))
+    {
         return Some(Cow::Borrowed(arguments));
     }
-    let none = Tool::default();
-    Some(reduced(arguments, tool.unwrap_or(&none)).map_or(Cow::Borrowed(arguments), Cow::Owned))
+    let keys = if gives_reasons { &REASON_KEYS[..] } else { &[] };
+    let unsaid = Tool {
+        volatile_keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+        ..Tool::default()
+    };
+    Some(reduced(arguments, tool.unwrap_or(&unsaid)).map_or(Cow::Borrowed(arguments), Cow::Owned))
 }
 
 fn reduced(arguments: &str, tool: &Tool) -> Option<String> {
@@ -156,6 +175,25 @@ mod tests {
             Some(r#"{"traceId":"r1"}"#)
         );
         assert_eq!(reduced("[1]", &none), None);
+    }
+
+    #[test]
+    fn why_an_agent_hands_over_does_not_count() {
+        let asked = |name, arguments| Turn {
+            kind: "tool",
+            name: Some(name),
+            arguments: Some(arguments),
+            ..Turn::default()
+        };
+        let any = Sameness::new(Default::default(), Vec::new(), Default::default());
+        let any = any.expect("no mask is declared");
+        let to = |name, arguments| request(&asked(name, arguments), &any).map(Cow::into_owned);
+        let said = r#"{"reason":"a","order":7}"#;
+        assert_eq!(
+            to("transfer_to_sales", said).as_deref(),
+            Some(r#"{"order":7}"#)
+        );
+        assert_eq!(to("cancel", said).as_deref(), Some(said));
     }
 
     #[test]

@@ -13,6 +13,8 @@ static TESTS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["tests"]
 static REMOVES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["removes"]));
 static READING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["reading_command"]));
 static LOOK: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["file_look"]));
+static INSTALLS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["installs"]));
+static HANDS_OVER: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["hands_over"]));
 static ANSWERING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["answering_command"]));
 
 /// Whether a tool changes something, by its name.
@@ -61,4 +63,16 @@ pub fn looks_at_file(arguments: &str) -> bool {
 #[must_use]
 pub fn answers_by_code(arguments: &str) -> bool {
     ANSWERING.found(arguments)
+}
+
+/// Whether a command installs something.
+#[must_use]
+pub fn installs(arguments: &str) -> bool {
+    INSTALLS.found(line(arguments))
+}
+
+/// Whether a tool hands over to another agent, by its name.
+#[must_use]
+pub fn hands_over(name: &str) -> bool {
+    HANDS_OVER.found(line(name))
 }

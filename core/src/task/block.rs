@@ -102,10 +102,24 @@ impl Block {
 
     /// Keep the strings at places that are wanted.
     pub fn retain(&mut self, wanted: impl Fn(usize) -> bool) {
-        let mut kept = Self::default();
-        for place in (0..self.len()).filter(|place| wanted(*place)) {
-            kept.push(self.at(place));
+        // In place: a task settles turns often, and most of what is held stays.
+        let (mut begin, mut kept, mut end) = (0, 0, 0);
+        for place in 0..self.len() {
+            let next = self.ends[place] as usize;
+            if wanted(place) {
+                self.bytes.copy_within(begin..next, end);
+                end += next - begin;
+                self.ends[kept] = end as u32;
+                kept += 1;
+            }
+            begin = next;
         }
-        *self = kept;
+        self.bytes.truncate(end);
+        self.ends.truncate(kept);
+        // A reset lets most of it go.
+        if self.bytes.capacity() > 2 * end {
+            self.bytes.shrink_to_fit();
+            self.ends.shrink_to_fit();
+        }
     }
 }

@@ -11,12 +11,15 @@ use crate::count::row::Words;
 const ASKED_MAX: usize = 64;
 
 impl Turns {
-    /// The rules that may fire at the turns that may move, from a place on.
+    /// The rules that may fire at the turns that may move, from a place on; the longest turn or
+    /// pause among them or shortly before took so long.
     #[must_use]
-    pub fn asked(&self, begin: usize, watch: &Watch) -> BTreeSet<usize> {
+    pub fn asked(&self, begin: usize, longest_ns: i64, watch: &Watch) -> BTreeSet<usize> {
         let begin = self.settled + begin;
+        let bounds = watch.bounds.iter();
+        let bounds = bounds.filter(|bound| bound.least_ns <= longest_ns);
         if self.len() - begin > ASKED_MAX {
-            return watch.bounds.iter().map(|bound| bound.rule).collect();
+            return bounds.map(|bound| bound.rule).collect();
         }
         let mut asked = BTreeSet::new();
         for at in begin..self.len() {
@@ -26,7 +29,7 @@ impl Turns {
             let mut again = |place: usize| {
                 *found[place].get_or_insert_with(|| self.again(&turn, at, &watch.again[place]))
             };
-            for bound in &watch.bounds {
+            for bound in bounds.clone() {
                 if !asked.contains(&bound.rule)
                     && watch.lanes[bound.lane].has(kind, &turn)
                     && bound.allows(&turn, &mut again)

@@ -4,6 +4,7 @@
 pub mod block;
 mod lookback;
 pub mod needs;
+pub mod noted;
 pub mod numbers;
 mod rest;
 #[cfg(test)]

@@ -50,6 +50,8 @@ pub struct Asking {
     pub lane: usize,
     /// One of them must hold, with all of its conditions.
     pub ways: Vec<Vec<Condition>>,
+    /// How long a turn or a pause is at least at which it may fire.
+    pub least_ns: i64,
 }
 
 impl Asking {

@@ -31,6 +31,7 @@ fn watch() -> Watch {
             rule: 7,
             lane: 0,
             ways: vec![vec![Condition::Again(0)]],
+            least_ns: 0,
         }],
         again: vec![vec![column("call"), column("outcome")]],
         kind: column("kind"),
@@ -42,6 +43,9 @@ fn watch() -> Watch {
         waiting_max: 100,
         steps_max: 10,
         failures_max: 10,
+        long_ns: 60 * NS_PER_S,
+        traces_max: 10,
+        settled_at_once: 8,
     }
 }
 
@@ -150,7 +154,7 @@ fn a_rule_is_asked_where_it_may_fire() {
         let end_ns = second as i64 * NS_PER_S;
         let one = Turn { end_ns, ..one };
         let begin = took(&mut turns, vec![new(&one, &format!("{second}"))], &[]);
-        let asked = turns.asked(begin, &watch());
+        let asked = turns.asked(begin, 0, &watch());
         assert_eq!(asked.contains(&7), second == 2, "{second}");
     }
 }

@@ -34,12 +34,18 @@ pub struct Watch {
     pub horizon_ns: i64,
     /// A call of a step that ends so long after the first stands at its own end.
     pub spread_ns: i64,
+    /// A turn or a pause that takes so long is long.
+    pub long_ns: i64,
     /// With more turns that may move, the oldest are settled sooner.
     pub waiting_max: usize,
     /// Settled steps whose late calls are recognised.
     pub steps_max: usize,
     /// Failures that a gate shows.
     pub failures_max: usize,
+    /// With turns of more traces, the others are not noted.
+    pub traces_max: usize,
+    /// Turns are settled so many at a time.
+    pub settled_at_once: usize,
 }
 
 /// A turn that comes.
@@ -358,8 +364,8 @@ impl Turns {
         self.steps.drain(..over);
         self.settled += count;
         self.waiting.drain(..count);
-        self.keys = self.keys.split_off(count);
-        self.marked = self.marked.split_off(count);
+        self.keys.retain(|at| at >= count);
+        self.marked.retain(|at| at >= count);
         let steps = &self.steps;
         let is_parted = |one: &Waiting| one.step != UNKNOWN && steps.contains(&one.step);
         self.parts = self.waiting.iter().any(is_parted);

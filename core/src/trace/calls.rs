@@ -7,6 +7,7 @@ use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use super::call_ids::{id_before, written_id};
 use super::tree::Tree;
 use super::view::View;
+use crate::fields::made_ids::is_made;
 use crate::fields::message::ToolCall;
 use crate::fields::payloads::bare;
 use crate::fields::said::told;
@@ -169,7 +170,7 @@ impl<'a> Calls<'a> {
             .collect();
         for (index, each) in &named {
             let call = each.call;
-            if told(call.call_id.as_ref()).is_none() {
+            if written(call).is_none() {
                 without_id.entry(&call.name).or_default().push_back(*index);
             }
             if let Some(text) = call.arguments.as_deref().filter(|_| !taken[*index]) {
@@ -219,6 +220,11 @@ impl<'a> Calls<'a> {
             take(*place, calls);
         }
     }
+}
+
+/// The id that a call has in its spans.
+fn written(call: &ToolCall) -> Option<&str> {
+    told(call.call_id.as_ref()).filter(|id| !is_made(id))
 }
 
 /// The start of the model that asked for a call, and which call it is.
@@ -314,7 +320,7 @@ fn asked<'a>(models: &[&'a View<'a>], tools: &[&'a View<'a>], replays: bool) -> 
     let mut asks: Asks<'a> = HashMap::new();
     for (model, span) in models.iter().enumerate() {
         for call in span.calls() {
-            let id = told(call.call_id.as_ref());
+            let id = written(call);
             let before = id.and_then(|id| asking.get(id));
             if before.is_none_or(|before| is_new_call(call, model, *before, models, &mut asks)) {
                 found.push(Asked {

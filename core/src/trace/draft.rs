@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::call_spans::{CALLS_MAX, CallPlace, place_of};
 use super::history::{Given, ResultsInTrace, given_results, models_given};
 use super::sessions::{Sessions, Shown};
 use super::span::{Span, hash_of};
@@ -47,7 +48,9 @@ impl<'a> Draft<'a> {
             ResultsInTrace::new(&given, &tree)
         } else {
             let models = views.iter().filter(|view| {
-                view.kind == Some(Role::Model) && !view.heard.fields.heard().is_empty()
+                let fields = &view.heard.fields;
+                let is_told = !fields.heard().is_empty() || fields.brings_results();
+                view.kind == Some(Role::Model) && is_told
             });
             let models = models.map(|view| (view.place, view.heard));
             ResultsInTrace::new(&given_results(models, &tree), &tree)
@@ -95,11 +98,32 @@ impl<'a> Draft<'a> {
             sessions: sessions.learn(self.trace_id(), &shown(&self.given, 0, &self.tree)),
             traces: Vec::new(),
         };
+        let calls = self.call_places();
+        taught
+            .sessions
+            .extend(sessions.calls.learn(self.trace_id(), calls));
         if let Some(start_ns) = self.start_ns {
             let session = &self.tree.session.name;
             taught.traces = sessions.note_trace(self.trace_id(), session, start_ns);
         }
         taught
+    }
+
+    /// The calls of a trace that has no response and few calls; none of another.
+    #[must_use]
+    pub fn call_places(&self) -> Vec<CallPlace> {
+        let is_call = |view: &&View<'_>| view.kind == Some(Role::Tool) && !view.fields().is_part;
+        let has_model = self.tree.kinds.contains(&Some(Role::Model));
+        if has_model || self.views.iter().filter(is_call).count() > CALLS_MAX {
+            return Vec::new();
+        }
+        let places = self.views.iter().filter(is_call).filter_map(|view| {
+            let session = &self.tree.frames.session(view.place).name;
+            let id = view.fields().call_id.as_ref();
+            let place = place_of(session, id, view.name(), view.arguments)?;
+            Some((session.clone(), place))
+        });
+        places.collect()
     }
 }
 

@@ -4,6 +4,7 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 
 use super::span::{Span, hash_of};
 use super::tree::{Place, Tree};
+use crate::fields::made_ids::is_made;
 use crate::fields::message::{Message, ToolCall, ToolResult};
 use crate::fields::span_fields::Role;
 
@@ -32,6 +33,9 @@ impl<'a> Conversation<'a> {
     /// If the history continues the last one, only the results after the last one are added.
     fn add(&mut self, place: Place, span: &'a Span, found: &mut Vec<Given<'a>>) {
         let given = span.fields.heard();
+        if given.is_empty() {
+            return self.add_own(place, span, found);
+        }
         let heard = &span.said().heard;
         let (count, before) = self.heard;
         let goes_on = count == 0 || heard.get(count - 1) == Some(&before);
@@ -65,6 +69,25 @@ impl<'a> Conversation<'a> {
                 place,
                 result,
                 call,
+            });
+        }
+        self.add_own(place, span, found);
+    }
+
+    /// Add the results that a response has beside its calls: of tools of its API, or where a file
+    /// ends with what they returned.
+    fn add_own(&self, place: Place, span: &'a Span, found: &mut Vec<Given<'a>>) {
+        let answer = span.fields.answer.as_deref().unwrap_or_default();
+        let calls = answer.iter().flat_map(|message| &message.calls);
+        for (id, result) in answer.iter().flat_map(|message| results_with_ids(message)) {
+            let own = calls
+                .clone()
+                .find(|call| call.call_id.as_deref() == Some(id));
+            let call = own.or_else(|| self.asked.get(&Some(id)).copied());
+            found.push(Given {
+                place,
+                result,
+                call: call.filter(|call| call.arguments.is_some()),
             });
         }
     }
@@ -122,7 +145,7 @@ pub fn models_given<'a>(tree: &Tree<'a>) -> impl Iterator<Item = (Place, &'a Spa
     let given = (0..tree.ended)
         .filter(is_model)
         .map(|place| (place, tree.spans[place]));
-    given.filter(|(_, span)| !span.fields.heard().is_empty())
+    given.filter(|(_, span)| !span.fields.heard().is_empty() || span.fields.brings_results())
 }
 
 /// A result, and a hash of where it was given.
@@ -155,7 +178,9 @@ impl<'a> ResultsInTrace<'a> {
         let mut results = Self::default();
         for (number, each) in given.iter().enumerate() {
             let found = (each.result, hash_of((tree.spans[each.place].hash, number)));
-            if let Some(id) = each.result.call_id.as_deref() {
+            // A made id is the place of a call in its history, which may have lost some.
+            let id = each.result.call_id.as_deref();
+            if let Some(id) = id.filter(|id| each.call.is_none() || !is_made(id)) {
                 results.by_id.entry(id).or_insert(found);
             }
             if let Some(call) = each.call {

@@ -6,6 +6,7 @@ pub mod agents;
 pub mod bounded;
 pub mod buffer;
 pub mod call_ids;
+pub mod call_spans;
 pub mod calls;
 pub mod draft;
 pub mod every;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use foldhash::{HashMap, HashMapExt, HashSet};
 
 use super::bounded::Bounded;
+use super::call_spans::CallSpans;
 use super::history::{CallParts, Found, parts_of};
 use super::span::hash_of;
 use super::ties::SESSIONS_MAX;
@@ -46,6 +47,8 @@ pub struct Sessions {
     next: u64,
     chars: usize,
     chars_max: usize,
+    /// The calls that have spans in traces without responses.
+    pub calls: CallSpans,
 }
 
 /// The traces of a session by their starts.
@@ -76,6 +79,7 @@ impl Default for Sessions {
             next: 0,
             chars: 0,
             chars_max: RESULTS_CHARS_MAX,
+            calls: CallSpans::default(),
         }
     }
 }
@@ -88,6 +92,7 @@ impl Sessions {
             firsts: Bounded::new(usize::MAX),
             of_trace: Bounded::new(usize::MAX),
             chars_max: usize::MAX,
+            calls: CallSpans::of(usize::MAX),
             ..Self::default()
         }
     }

@@ -89,7 +89,8 @@ impl Tail {
             || spans().any(is_step)
             || past.any(|message| !message.calls.is_empty())
             || calls.adopted < calls.tools.len()
-            || draft.views.len() < tree.ended;
+            || draft.views.len() < tree.ended
+            || !draft.call_places().is_empty();
         if is_odd {
             return None;
         }
@@ -305,6 +306,7 @@ impl Tail {
             && !span.tells_of_turns(None)
             && fields.service == self.service
             && !fields.is_open
+            && !fields.brings_results()
             && fields.start_ns >= self.start_ns
             && user.is_none_or(|user| {
                 self.user
@@ -359,6 +361,7 @@ impl Tail {
                 && !self.has_spare
                 && !self.alone.contains(&call.name)
                 && sessions.result(session, parts_of(call)).is_none()
+                && !sessions.calls.has(session, call)
         })
     }
 

@@ -16,6 +16,7 @@ use super::tree::Place;
 use super::turn::{Kind, Turn, key_hash, lent};
 use super::view::View;
 use crate::fields::figures::Tokens;
+use crate::fields::made_ids::is_made;
 use crate::fields::span_fields::Role;
 
 /// The turns of a trace, and which spans of no kind are calls among them.
@@ -130,6 +131,9 @@ impl<'t> Maker<'t, '_> {
             has_span[*index] = true;
         }
         for index in (0..has_span.len()).filter(|index| !has_span[*index]) {
+            if self.has_span_elsewhere(index) {
+                continue;
+            }
             if ended || self.is_over(index) {
                 turns.push(self.call_turn(index));
             } else {
@@ -252,11 +256,15 @@ impl<'t> Maker<'t, '_> {
         let view = self.calls.tools[tool];
         let asked = self.calls.matched[tool].map(|index| self.calls.asked[index]);
         let asked_id = asked.and_then(|asked| asked.call.call_id.as_deref());
-        let call_id = asked_id.filter(|id| !id.is_empty()).or(view.call_id);
+        let asked_id = asked_id.filter(|id| !id.is_empty());
+        let call_id = asked_id.filter(|id| !is_made(id)).or(view.call_id);
         let arguments = self.calls.arguments(tool);
         let step = asked.and_then(|asked| self.step(asked));
         let lacks = lacks(view.result, view.failed, view.error);
-        let found = lacks.then(|| self.found(view.place, (call_id, view.name(), arguments)));
+        let found = lacks.then(|| {
+            let call_id = asked_id.or(view.call_id);
+            self.found(view.place, (call_id, view.name(), arguments))
+        });
         let found = found.flatten();
         let told = found.map(|(result, hash)| (hash, result.failed));
         let content = hash_of((
@@ -298,6 +306,19 @@ impl<'t> Maker<'t, '_> {
         })
     }
 
+    /// Whether a call whose result its trace does not show has a span in another trace of its
+    /// session, which has no response.
+    fn has_span_elsewhere(&self, index: usize) -> bool {
+        let asked = self.calls.asked[index];
+        if self.draft.results.of(parts_of(asked.call)).is_some() {
+            return false;
+        }
+        let place = self.models[asked.model].place;
+        self.wait_in(place);
+        let session = &self.draft.tree.frames.session(place).name;
+        self.sessions.calls.has(session, asked.call)
+    }
+
     /// Whether a call without a span of its own will no longer get one.
     fn is_over(&self, index: usize) -> bool {
         let asked = self.calls.asked[index];
@@ -328,14 +349,12 @@ impl<'t> Maker<'t, '_> {
                 self.starts.get(later).copied().unwrap_or(fields.end_ns),
             )
         };
-        let call_id = call
-            .call_id
-            .as_deref()
-            .filter(|id| !id.is_empty())
-            .map(Cow::Borrowed);
+        let asked_id = call.call_id.as_deref().filter(|id| !id.is_empty());
+        let call_id = asked_id.filter(|id| !is_made(id)).map(Cow::Borrowed);
         let call_id = call_id.unwrap_or_else(|| Cow::Owned(format!("{}-{index}", call.name)));
         let arguments = call.arguments.as_deref();
-        let found = self.found(model.place, (Some(&call_id), &call.name, arguments));
+        let shown_id = asked_id.or(Some(&call_id));
+        let found = self.found(model.place, (shown_id, &call.name, arguments));
         let step = self.step(asked).filter(|_| ago == 0);
         let told = found.map(|(result, hash)| (hash, result.failed));
         let content = hash_of((self.content(model), call, step, (start_ns, end_ns), told));

@@ -55,7 +55,7 @@ _WITHOUT_COSTS = "markdown"
     type=click.Choice(["terminal", "json", "html", "junit", "sarif", "github", "markdown"]),
     default="terminal",
     show_default=True,
-    help="Form of the report.",
+    help="Format of the report.",
 )
 @traces.output_option
 @click.option(
@@ -195,5 +195,5 @@ def _uri(source: str) -> str:
 def _exit_code(loops: Loops, fail_on: str) -> int:
     if loops.analysis.skipped:
         return EXIT_UNREADABLE
-    fails = {"finding": bool(loops.new), "gate": loops.new_gates > 0, "never": False}
-    return EXIT_FOUND if fails[fail_on] else 0
+    fails = (fail_on == "finding" and loops.new) or (fail_on == "gate" and loops.new_gates > 0)
+    return EXIT_FOUND if fails else 0

@@ -28,11 +28,7 @@ from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared.stores import store_option
 from looptrace.collector.client_tls import connection_to
-from looptrace.collector.sdk.instrument import (
-    DISABLED_VARIABLE,
-    ENDPOINT_VARIABLE,
-    OTLP_VARIABLES,
-)
+from looptrace.collector.sdk.instrument import DISABLED_VARIABLE, ENDPOINT_VARIABLE, OTLP_VARIABLES
 from looptrace.collector.sdk.server_watch import reason_of
 from looptrace.collector.store import layout, reader
 from looptrace.collector.store.objects.publisher import left_overs

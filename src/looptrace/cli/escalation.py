@@ -39,7 +39,7 @@ _GATES_SHOWN_MAX = 10
     type=click.Choice(["md", "json"]),
     default="md",
     show_default=True,
-    help="Form of the report.",
+    help="Format of the report.",
 )
 @traces.output_option
 @judge_option

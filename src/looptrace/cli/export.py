@@ -22,7 +22,7 @@ from looptrace.cli.shared.stores import store_option, written_store
 @click.option(
     "--content", is_flag=True, help="Also send the reasons, which quote the agent's calls."
 )
-@click.option("--again", is_flag=True, help="Also send what was sent before; each stays one span.")
+@click.option("--again", is_flag=True, help="Also send earlier gates again; each stays one span.")
 def export(store: Path | str, url: str, every: bool, content: bool, again: bool) -> None:
     """Send the gates of a store as spans into the traces of their agents.
 

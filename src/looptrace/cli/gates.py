@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, fields
-from typing import Any
 
 import click
-import msgspec
 
 from looptrace.analyzer.gates.decisions import DECISIONS
 from looptrace.analyzer.gates.notes import Likeness, ResolutionNote
@@ -20,12 +18,18 @@ from looptrace.analyzer.report.tables import (
     stdout_console,
 )
 from looptrace.analyzer.report.wording import reached_text
-from looptrace.analyzer.settings.sections import Settings, default
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_s
 from looptrace.cli.config import config_option
-from looptrace.cli.shared.gate_sources import Servers, Stores, source_of, source_options
-from looptrace.cli.shared.options import by_option, format_option
+from looptrace.cli.shared.gate_sources import (
+    Servers,
+    Stores,
+    effect_text,
+    source_of,
+    source_options,
+)
+from looptrace.cli.shared.options import by_option, format_option, print_json
 from looptrace.collector.store.gate_file.stored_gates import GateDetails, StoredGate
 from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics
 
@@ -55,11 +59,11 @@ def gates() -> None:
 @format_option
 def list_gates(stores: Stores, servers: Servers, every: bool, form: str) -> None:
     """List the open gates, the newest first."""
-    gates = source_of(stores, servers, default()).gates(None if every else "open")
+    gates = source_of(stores, servers).gates(None if every else "open")
     if not every:  # A decision counts from when it is made, also before it takes effect.
         gates = [gate for gate in gates if gate.decision is None]
     if form == "json":
-        _print_json(gates)
+        print_json(gates)
     elif gates:
         _print_gates(gates)
     else:
@@ -79,7 +83,7 @@ def show(stores: Stores, servers: Servers, gate_id: str, form: str, settings: Se
     source = source_of(stores, servers, settings)
     details = source.gate(gate_id, settings.policy.rule_set.meaning)
     if form == "json":
-        _print_json(details)
+        print_json(details)
     else:
         _print_details(details)
 
@@ -110,13 +114,9 @@ def resolve(
 
     `continue` means with another approach; `not_a_loop` means that the gate was a mistake.
     """
-    source = source_of(stores, servers, default())
+    source = source_of(stores, servers)
     gate = source.resolve(gate_id, decision, note, who=who, add=add)
-    effect = (
-        "It takes effect with the next `looptrace ingest` into this store, or at once in a server."
-        if stores
-        else "The agent receives it now."
-    )
+    effect = effect_text(stores, "The agent receives it now.")
     task = plain(gate.task, _CELL_LENGTH_MAX)
     click.echo(f"Gate {gate.id} of task {task} is resolved: {decision}. {effect}")
 
@@ -126,9 +126,9 @@ def resolve(
 @format_option
 def metrics(stores: Stores, servers: Servers, form: str) -> None:
     """Print how often tasks of a store or a server loop, and how often they are stopped."""
-    counts = source_of(stores, servers, default()).metrics()
+    counts = source_of(stores, servers).metrics()
     if form == "json":
-        _print_json(counts)
+        print_json(counts)
     else:
         _print_metrics(counts)
 
@@ -140,10 +140,6 @@ def notice_line(notice: GateNotice) -> str:
     words = [notice.decision, notice.note] if notice.decision else [notice.reason]
     text = ": ".join(word for word in words if word)
     return plain(f"{what}: task {notice.task}{by}: {text}", _LINE_LENGTH_MAX)
-
-
-def _print_json(value: Any) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
 
 
 def _print_gates(gates: Sequence[StoredGate]) -> None:

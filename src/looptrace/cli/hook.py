@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
-from looptrace.cli import EXIT_FOUND
+from looptrace.cli import EXIT_FOUND, Command
 from looptrace.collector.coding_agents.hook import programs
 from looptrace.collector.coding_agents.hook.programs import PROGRAMS, Fails, HookScope
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-def _about(command: F) -> F:
+def _about(command: Command) -> Command:
     scope = click.option(
         "--scope",
         type=click.Choice(["user", "project"]),
@@ -78,14 +74,14 @@ def remove(name: str, scope: HookScope) -> None:
 def status(context: click.Context, name: str, scope: HookScope) -> None:
     """Show the hooks of looptrace in the settings of PROGRAM.
 
-    Exits with 1 if they are not there, or not whole.
+    Exits with 1 if they are missing or incomplete.
     """
     program = PROGRAMS[name]
     found = programs.installed(program, program.path(scope, Path.cwd()))
     if not found.is_there:
-        click.echo(f"{found.path}: no hook of looptrace is there.")
+        click.echo(f"{found.path}: has no hook of looptrace.")
     else:
-        state = "whole" if found.is_whole else "not whole; install them again"
+        state = "complete" if found.is_whole else "incomplete; install them again"
         click.echo(f"{found.path}: the hooks are {state}.")
     for event, commands in found.commands.items():
         for command in commands:

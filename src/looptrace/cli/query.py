@@ -38,7 +38,7 @@ from looptrace.collector.store.sql import QueryResult, ask_query, ask_typed
     type=click.Choice(["table", "json", "csv"]),
     default="table",
     show_default=True,
-    help="Form of the rows.",
+    help="Format of the rows.",
 )
 @prices_option("; without prices money is empty")
 @config_option

@@ -39,7 +39,13 @@ def webhooks() -> None:
 
 @webhooks.command()
 @click.argument("target", metavar="URL|NAME")
-@click.option("--format", "form", type=click.Choice(FORMATS), default=FORMATS[0], help="Of a URL.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default=FORMATS[0],
+    help="Format of the sample for a URL.",
+)
 @click.option(
     "--secret",
     default=f"env:{_VARIABLE}",
@@ -103,10 +109,7 @@ def send(store: Path | str, settings: Settings) -> None:
     Exits with 1 if an event was not accepted; a later send tries it again.
     """
     with traces.needing("server", "sending"):
-        from looptrace.collector.webhooks.dispatcher import (  # noqa: PLC0415
-            deliver_due,
-            receivers_of,
-        )
+        from looptrace.collector.webhooks.dispatcher import deliver_due, receivers_of  # noqa: PLC0415
 
     with written_store(store) as store_dir:
         path = gates_path(store_dir)
@@ -130,7 +133,13 @@ def send(store: Path | str, settings: Settings) -> None:
 @store_option("read")
 @click.option("--event", metavar="ID", help="Only attempts to send this event.")
 @click.option("--failed", is_flag=True, help="Only attempts that failed.")
-@click.option("--limit", type=click.IntRange(1, ATTEMPTS_MAX), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, ATTEMPTS_MAX),
+    default=50,
+    show_default=True,
+    help="Attempts to list.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each attempt.")
 def log(
     endpoint: str | None,
@@ -172,10 +181,12 @@ def replay(
 ) -> None:
     """Queue dead letters of a store to be sent again, or one EVENT that the log names.
 
-    Receivers know an event that they had by its webhook-id, which stays.
+    An event keeps its webhook-id, by which receivers know it.
     """
     if event and (since or accepted):
-        raise click.UsageError("one EVENT is sent again whatever came of it; leave the rest out.")
+        raise click.UsageError(
+            "EVENT is sent again, whatever its state; leave the other options out."
+        )
     since_s = round(since.replace(tzinfo=UTC).timestamp()) if since else 0
     since_ns, now_ns = min(since_s * NS_PER_S, _NS_MAX), time.time_ns()
     with written_store(store) as store_dir, Outbox.open(gates_path(store_dir)) as outbox:
@@ -195,7 +206,7 @@ def replay(
 @store_option("written")
 @config_option
 def enable(endpoint: str, store: Path | str, settings: Settings) -> None:
-    """Enable the endpoint NAME of a store again after it was disabled; the others hear of it."""
+    """Enable the endpoint NAME of a store again after it was disabled; the others are notified."""
     with written_store(store) as store_dir, Outbox.open(gates_path(store_dir)) as outbox:
         _check_name(endpoint, outbox)
         outbox.enable(endpoint, time.time_ns(), settings.webhooks)

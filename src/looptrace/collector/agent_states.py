@@ -28,11 +28,7 @@ from looptrace.collector.store.tables.file_contents import Having
 
 
 def agent_states(store_dir: Path, heard: Heard = NOTHING_HEARD) -> dict[str, AgentState]:
-    """Return the state of the agent of each open gate.
-
-    Raises:
-        StoreError: if a file of the store cannot be read.
-    """
+    """Return the state of the agent of each open gate."""
     with reader.open_gates(store_dir) as gates:
         openings = gates.openings()
         keys = {gate: keys_of(event, gates.names_of(event.task)) for gate, event in openings}
@@ -57,11 +53,7 @@ def agent_states(store_dir: Path, heard: Heard = NOTHING_HEARD) -> dict[str, Age
 def with_agents(
     store_dir: Path, gates: Sequence[StoredGate], heard: Heard = NOTHING_HEARD
 ) -> list[StoredGate]:
-    """Return gates, the open ones with the state of their agents.
-
-    Raises:
-        StoreError: if a file of the store cannot be read.
-    """
+    """Return gates, the open ones with the state of their agents."""
     if all(gate.status != "open" for gate in gates):
         return list(gates)
     states = agent_states(store_dir, heard)

@@ -106,7 +106,7 @@ class WordBody(msgspec.Struct, forbid_unknown_fields=True):
     why: Annotated[str | None, Meta(description="The reason, for people.")] = None
     who: Annotated[
         str | None,
-        Meta(description="Who says so; if the token has a name, that one is recorded."),
+        Meta(description="Who sets it; if the token has a name, that one is recorded."),
     ] = None
 
 
@@ -234,7 +234,7 @@ class Readiness(msgspec.Struct):
     ]
     spending_age_s: Annotated[
         dict[str, float],
-        Meta(description="By other server, how old is what it told of the budgets of all."),
+        Meta(description="By other server, the age of its last sums of the budgets of all."),
     ]
 
 

@@ -8,14 +8,12 @@ keeps the position of each receiver.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import msgspec
 import polars as pl
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan
@@ -29,6 +27,7 @@ from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.text.digests import digest
 from looptrace.collector.gate_attributes import SAMPLED, attributes_of
 from looptrace.collector.store import reader
+from looptrace.collector.store.layout import put_note, read_note
 from looptrace.collector.store.locks import NAME, StoreError, reading
 from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import read_bucket
@@ -105,7 +104,6 @@ def export(store_dir: Path, target: Target, *, again: bool = False) -> Exported:
 
     Raises:
         ExportError: if the target does not accept them; accepted ones are recorded.
-        StoreError: if the store cannot be read.
     """
     sender = _Sender(store_dir, target)
     seq = 0 if again else sender.seq()
@@ -210,7 +208,8 @@ class _Sender:
         spans = spans_of(events, turns, content=self._target.content)
         if spans and self._exporter.export(spans) is not SpanExportResult.SUCCESS:
             return None
-        _note(self._dir, _name(self._target), batch[-1][0])
+        seqs = _progress(self._dir) | {_name(self._target): batch[-1][0]}
+        put_note(self._dir / _PROGRESS_FILE, seqs)
         return len(spans)
 
     def _is_wanted(self, event: GateEvent) -> bool:
@@ -279,22 +278,5 @@ def _name(target: Target) -> str:
 
 
 def _progress(store_dir: Path) -> dict[str, int]:
-    path = store_dir / _PROGRESS_FILE
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, int])
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise StoreError(
-            f"{path}: cannot be read; delete it, and all events are sent again."
-        ) from error
-
-
-def _note(store_dir: Path, name: str, seq: int) -> None:
-    path = store_dir / _PROGRESS_FILE
-    aside = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    try:
-        aside.write_bytes(msgspec.json.encode(_progress(store_dir) | {name: seq}))
-        aside.replace(path)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written ({error.strerror}).") from error
+    what_then = "delete it, and all events are sent again"
+    return read_note(store_dir / _PROGRESS_FILE, dict[str, int], what_then) or {}

@@ -77,7 +77,7 @@ class RemoteGates:
 
     def gate(self, gate_id: str, _meaning: Meaning | None = None) -> GateDetails:
         """Return a gate with its history; the server's settings decide how meaning is compared."""
-        return self._asked("GET", f"{_GATES}/{quote(gate_id, safe='')}", GateDetails)
+        return self._asked("GET", _path(_GATES, gate_id), GateDetails)
 
     def resolve(
         self,
@@ -89,9 +89,8 @@ class RemoteGates:
         add: float | None = None,
     ) -> StoredGate:
         """Record a person's decision and name, and what it adds to a budget; returns the gate."""
-        body = msgspec.json.encode(DecisionBody(decision, note, who, add)).decode()
-        path = f"{_GATES}/{quote(gate_id, safe='')}/resolve"
-        return self._asked("POST", path, GateAnswer, body).gate
+        said = DecisionBody(decision, note, who, add)
+        return self._asked("POST", _path(_GATES, gate_id) + "/resolve", GateAnswer, said).gate
 
     def incidents(self, state: IncidentState | None = None) -> list[Incident]:
         """Return incidents: those that need somebody first, then those with the newest gates."""
@@ -100,20 +99,20 @@ class RemoteGates:
 
     def incident(self, incident: str) -> IncidentDetails:
         """Return an incident with its gates."""
-        return self._asked("GET", _path_of(incident), IncidentDetails)
+        return self._asked("GET", _path(INCIDENTS_PATH, incident), IncidentDetails)
 
     def say(self, incident: str, word: IncidentWord) -> Incident:
         """Record what a person says of an incident."""
         said = WordBody(word.state, word.until_ns, word.owner, word.why, word.who)
-        body = msgspec.json.encode(said).decode()
-        return self._asked("POST", _path_of(incident), IncidentAnswer, body).incident
+        return self._asked("POST", _path(INCIDENTS_PATH, incident), IncidentAnswer, said).incident
 
     def resolve_incident(
         self, incident: str, decision: str, note: str | None, who: str | None = None
     ) -> list[str]:
         """Record one decision on all open gates of an incident; return their ids."""
-        body = msgspec.json.encode(IncidentDecisionBody(decision, note, who)).decode()
-        return self._asked("POST", _path_of(incident) + "/decide", DecidedGates, body).gates
+        said = IncidentDecisionBody(decision, note, who)
+        path = _path(INCIDENTS_PATH, incident) + "/decide"
+        return self._asked("POST", path, DecidedGates, said).gates
 
     def silences(self) -> list[Silence]:
         """Return the silences that hold now."""
@@ -124,21 +123,19 @@ class RemoteGates:
     ) -> Silence:
         """Hold the openings of matching gates back from webhooks until a time."""
         made = SilenceBody(ends_ns, why, **asdict(matchers), who=who)
-        body = msgspec.json.encode(made).decode()
-        return self._asked("POST", SILENCES_PATH, SilenceAnswer, body).silence
+        return self._asked("POST", SILENCES_PATH, SilenceAnswer, made).silence
 
     def end_silence(self, silence: str) -> None:
         """End a silence."""
-        self._asked("DELETE", f"{SILENCES_PATH}/{quote(silence, safe='')}", SilenceList)
+        self._asked("DELETE", _path(SILENCES_PATH, silence), SilenceList)
 
     def erase(self, kind: ErasureKind, name: str) -> Erasure:
         """Let the server erase what it has of somebody, for which it starts again."""
-        body = msgspec.json.encode(ErasureBody(kind, name)).decode()
-        return self._asked("POST", ERASURES_PATH, Erasure, body)
+        return self._asked("POST", ERASURES_PATH, Erasure, ErasureBody(kind, name))
 
     def erasure(self, erasure_id: str) -> Erasure:
         """Return how far an erasure is."""
-        return self._asked("GET", f"{ERASURES_PATH}/{quote(erasure_id, safe='')}", Erasure)
+        return self._asked("GET", _path(ERASURES_PATH, erasure_id), Erasure)
 
     def metrics(self) -> GateMetrics:
         """Return how often tasks loop, and how often they are stopped."""
@@ -163,7 +160,8 @@ class RemoteGates:
         except (OSError, HTTPException, msgspec.DecodeError) as error:
             raise self._failed(error) from error
 
-    def _asked(self, method: str, path: str, kind: type[T], body: str | None = None) -> T:
+    def _asked(self, method: str, path: str, kind: type[T], said: object = None) -> T:
+        body = None if said is None else msgspec.json.encode(said).decode()
         try:
             connection, response = self._server.request(
                 method, path, body=body, timeout_s=self._timeout_s
@@ -171,8 +169,8 @@ class RemoteGates:
             with closing(connection):
                 content = response.read(_JSON_BYTES_MAX)
             if HTTPStatus.BAD_REQUEST <= response.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-                said = msgspec.json.decode(content, type=_Refused)
-                raise GateError(said.error or f"{self._server.url}: {said.message}.")
+                why = msgspec.json.decode(content, type=_Refused)
+                raise GateError(why.error or f"{self._server.url}: {why.message}.")
             if response.status != HTTPStatus.OK:
                 raise OSError(f"status {response.status}")
             return msgspec.json.decode(content, type=kind)
@@ -199,5 +197,5 @@ class _Refused(msgspec.Struct):
     message: str = ""
 
 
-def _path_of(incident: str) -> str:
-    return f"{INCIDENTS_PATH}/{quote(incident, safe='')}"
+def _path(of_all: str, name: str) -> str:
+    return f"{of_all}/{quote(name, safe='')}"

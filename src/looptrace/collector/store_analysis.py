@@ -17,7 +17,13 @@ import polars as pl
 
 from looptrace.analyzer.detect.budgets.ledger import Ledger
 from looptrace.analyzer.engine.analysis import Analysis
-from looptrace.analyzer.engine.batch import analysis_of, counts_of, joined, summary_of
+from looptrace.analyzer.engine.batch import (
+    analysis_of,
+    counts_of,
+    joined,
+    of_loops,
+    summary_of,
+)
 from looptrace.analyzer.engine.detection_source import detection_source
 from looptrace.analyzer.engine.outages import (
     CALL_COLUMNS,
@@ -60,9 +66,6 @@ def analyse_store(
 
     `engine` does the work on each bucket, like `map`; the work and the buckets can be pickled.
     Without turns, which are those of tasks with findings, memory hardly grows with the store.
-
-    Raises:
-        StoreError: if the folder is not a store, or a file in it cannot be read.
     """
     spans = reader.count_spans(store_dir)
     columns = tuple(TURN_SCHEMA) if with_turns else CALL_COLUMNS
@@ -79,11 +82,7 @@ def analyse_store(
 
 
 def understood_in(store_dir: Path, dialects: DialectTable) -> Understood:
-    """Return how much of a store's spans was understood, of as many as are looked at.
-
-    Raises:
-        StoreError: if the folder is not a store, or a file in it cannot be read.
-    """
+    """Return how much of a store's spans was understood, of as many as are looked at."""
     spans = reader.read_some_spans(store_dir, SPANS_LOOKED_AT_MIN)
     _, noted = turns_of(spans, dialects=dialects)
     return noted.understood
@@ -92,11 +91,7 @@ def understood_in(store_dir: Path, dialects: DialectTable) -> Understood:
 def work_on_buckets(
     store_dir: Path, settings: Settings, work: Callable[[pl.DataFrame], R], engine: Engine = map
 ) -> Iterator[R]:
-    """Do some work for the turns of whole tasks, part by part, compared by these settings.
-
-    Raises:
-        StoreError: if the folder is not a store, or a file in it cannot be read.
-    """
+    """Do some work for the turns of whole tasks, part by part, compared by these settings."""
     of_bucket = reader.BucketWork(settings.policy.sameness, work)
     return chain.from_iterable(engine(of_bucket, reader.buckets(store_dir)))
 
@@ -144,9 +139,9 @@ def _of_evaluated(
 def _analysis_of_part(
     turns: pl.DataFrame, settings: Settings, columns: Sequence[str], ledger: Ledger
 ) -> Analysis:
-    part = joined([analysis_of(turns, 0, policy=settings.policy, ledger=ledger)], 0, 0)
+    part = analysis_of(turns, 0, policy=settings.policy, ledger=ledger)
     whole = len(columns) == len(TURN_SCHEMA)
-    kept = part.turns if whole else calls_to_explain(part.turns, part.findings)
+    kept = of_loops(turns, part.findings) if whole else calls_to_explain(turns, part.findings)
     return replace(part, turns=compacted(kept.select(columns)))
 
 

@@ -118,7 +118,6 @@ class TurnTimes:
     quiet_ns: Codes  # the part of it after the last turn that began within it had ended
     idle_ns: Codes  # the time between the end of the turn before and its start; 0 of the first
     goes_on: Flags  # the turn before is of the same trace
-    name: Codes  # of the tool or the model
     asks_person: Flags  # a call whose name says that a person answers it
     silent: Flags  # no request to a model, but the time in which an open agent does nothing
 
@@ -129,6 +128,7 @@ class Turns:
 
     task: Codes
     agent: Codes
+    name: Codes  # of the tool, the model or the asked agent
     subtask: Codes  # the declared task, if its counters are those of another
     epoch: Codes  # counts the resets up to the turn, within the task: `counters.RESETS`
     resets_seen: Codes  # counts those of them that are neither completions nor runs of the task
@@ -146,9 +146,9 @@ class Turns:
     iteration: Codes  # of the orchestrator, as declared by its author
     visits: Codes  # how often the phase was entered in the epoch
     transitions_seen: Codes  # how often from `phase_before`
-    twin: Flags  # the same call and outcome as one before it, of the same response
+    twin: Flags  # the same call and outcome as one of its response, or a request made at once
     twin_signature: Flags  # the same signature as one before it, of the same response
-    twin_failure: Flags  # the same message of a failure
+    twin_failure: Flags  # the same message of a failure, also of another agent at work
     twin_external: Flags  # an external failure, like one before it
     twin_search: Flags  # a search that found the same
     steps: Codes  # counts the turns of the epoch, up to this one

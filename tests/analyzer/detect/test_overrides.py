@@ -230,10 +230,7 @@ def told(table: pl.DataFrame, rule_set: RuleSet) -> list[tuple[str | None, int]]
 def test_gates_decide_by_what_holds_at_the_turn() -> None:
     """Ladder and threshold of an action are those of the turn, and not those of the first."""
     gated = overriding(Override({"repeated_call": GATED}, phase="refine"))
-    assert told(turns(steps(3), steps(2, phase="refine")), gated) == [
-        ("warn", 3),
-        ("gate", 4),
-    ]
+    assert told(turns(steps(3), steps(2, phase="refine")), gated) == [("warn", 3), ("gate", 4)]
     pivots = RepeatedCall(ladder=(Rung(3, "pivot"),))
     later = replace(pivots, attempts_min=5)
     lenient = overriding(Override({"repeated_call": later}, phase="refine"), pivots)

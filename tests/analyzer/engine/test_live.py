@@ -25,7 +25,7 @@ from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S, LiveTask
 from looptrace.analyzer.engine.live_turns import watch_of
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
-from looptrace.analyzer.schema.turns import AT, STEP_SPREAD_S, TURN_KEY, TURN_SCHEMA, numbered
+from looptrace.analyzer.schema.turns import AT, TURN_KEY, TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.profiles import rules_of_profile
 from looptrace.rules.attempts.degradation import Degradation
 from looptrace.rules.attempts.no_measurable_progress import NoMeasurableProgress
@@ -41,9 +41,6 @@ from looptrace.rules.turns import Lane
 from looptrace.rules.vocabulary import NS_PER_S, in_a_row, pair
 from tests.drivers import batch, findings_of, resting, ruleset
 from tests.seeds import seed_count, seeds
-
-# Horizon and spread, and how much is held.
-LIMITS = (HORIZON_S * NS_PER_S, STEP_SPREAD_S * NS_PER_S, 5_000, 1_000, 10)
 
 # Few tools, arguments and results, so that random turns hold loops of every kind.
 step = st.fixed_dictionaries(
@@ -188,18 +185,16 @@ def test_a_call_that_repeats_nothing_asks_no_rule() -> None:
     base = {"task": "t1", "agent": "a", "kind": "tool", "failed": False, "text": "", "step": None}
     call = base | {"name": "run", "took_ns": 0, "gap_ns": NS_PER_S}
     turns = table([call | {"arguments": f"{n}", "result": f"result {n}"} for n in range(9)])
-    held, watch = LiveTurns(), watch_of(DEFAULT, LIMITS)
+    held, watch = LiveTurns(), watch_of(DEFAULT, 10)
     asked = []
     again = turns[:1].with_columns(
         pl.col("start_ns", "end_ns") + 60 * NS_PER_S, span_id=pl.lit("x")
     )
     for turn in turns.vstack(again.select(turns.columns)).rows():
-        _, _, begin, _, _ = held.take([turn], [], watch)
+        ((_, _, _, begin, _, _),) = watch.take([turn], ["t1"], [held], [], [0])
         assert begin is not None
         rules, _ = held.look(begin, watch)
-        forms = [DEFAULT.forms()[rule] for rule in rules]
-        # The engine asks a rule that reads times only where a turn took long.
-        asked.append([each.name for each in forms if not each.rules[0].reads_times])
+        asked.append([DEFAULT.forms()[rule].name for rule in rules])
 
     assert asked[:-1] == [[]] * turns.height
     assert "repeated_call" in asked[-1]
@@ -365,9 +360,9 @@ def disagreements(*rules: Any, fails: bool = True) -> int:
             for agent in ("a", f"other {seed}")
         ]
         turns = table(steps)
-        engine = LiveEngine(DetectionPolicy(ruleset(rules)))
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(live_task, "SETTLED_AT_ONCE", 1)  # Each turn settles as soon as it can.
+            engine = LiveEngine(DetectionPolicy(ruleset(rules)))
             for row in range(turns.height):
                 engine.feed(turns[row])
         count += engine.findings() != batch(turns, rules)
@@ -494,9 +489,9 @@ def test_a_late_turn_has_only_the_last_turns_evaluated_again(
     evaluated: list[int] = []
     go_back = LiveTask.go_back
 
-    def noted(self: LiveTask, begin: int) -> tuple[int, Standing]:
-        since = go_back(self, begin)
-        evaluated.append(len(self.turns) - self.turns.settled - since[0])
+    def noted(self: LiveTask, begin: int, before: int) -> tuple[int, Standing]:
+        since = go_back(self, begin, before)
+        evaluated.append(self.waiting - since[0])
         return since
 
     monkeypatch.setattr(LiveTask, "go_back", noted)

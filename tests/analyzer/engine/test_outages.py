@@ -95,11 +95,7 @@ def test_a_failure_that_many_sessions_meet_is_told_once() -> None:
     assert found.own == ()
     assert (outage.sessions, outage.failures) == (("s0", "s1", "s2", "s3", "s4"), 20)
     assert (outage.error_kind, outage.tool) == ("network", "fetch")
-    assert (outage.first_ns, outage.last_ns, outage.known_ns) == (
-        0,
-        34 * NS_PER_S,
-        2 * NS_PER_S,
-    )
+    assert (outage.first_ns, outage.last_ns, outage.known_ns) == (0, 34 * NS_PER_S, 2 * NS_PER_S)
 
 
 @pytest.mark.parametrize(

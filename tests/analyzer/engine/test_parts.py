@@ -52,9 +52,7 @@ def test_turns_are_the_same_with_any_number_of_threads(threads: int) -> None:
 @pytest.mark.requirement("F2")
 @pytest.mark.parametrize("held", [20_000, 1 << 30])
 def test_an_analysis_in_parts_is_that_of_the_whole(
-    held: int,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    held: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Findings, events, turns of loops, counts and what was left out, in their order."""
     monkeypatch.setattr(reader, "ROWS_HELD_MAX", 30)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from looptrace.analyzer.schema.message import ToolCall
-from tests.fields import messages_of, result_of
+from tests.fields import fields_of, messages_of, result_of
 
 ASKED = ToolCall("c1", "open_gate", '{"gate":"north"}')
 
@@ -59,3 +59,35 @@ def test_a_response_of_google_is_unwrapped(key: str) -> None:
 
     assert result_of(json.dumps(parts)) == ("open", None)
     assert result_of([failed]) == ("motor is stuck", True)
+
+
+def flat(value: object, key: str) -> dict[str, object]:
+    """Return a structure as a collector flattens it (`flatten` of its transform processor)."""
+    if isinstance(value, dict):
+        parts = [flat(item, f"{key}.{name}") for name, item in value.items()]
+    elif isinstance(value, list):
+        parts = [flat(item, f"{key}.{place}") for place, item in enumerate(value)]
+    else:
+        return {key: value}
+    return {name: item for part in parts for name, item in part.items()}
+
+
+def test_structures_that_a_collector_flattened_are_read() -> None:
+    """Messages, arguments and results are then many attributes."""
+    call = {"type": "tool_call", "id": "c1", "name": "open_gate", "arguments": {"gate": "north"}}
+    asked = flat([{"role": "assistant", "parts": [call]}], "gen_ai.output.messages")
+    told = flat([{"role": "user", "parts": [{"content": "Go."}]}], "gen_ai.input.messages")
+    response = fields_of({"gen_ai.operation.name": "chat"} | asked | told)
+    assert [each.calls for each in response.answer or ()] == [(ASKED,)]
+    assert [each.text for each in response.given or ()] == ["Go."]
+
+    arguments = flat({"gate": "north"}, "gen_ai.tool.call.arguments")
+    result = flat({"motor": {"state": "stuck"}}, "gen_ai.tool.call.result")
+    made = fields_of({"gen_ai.tool.name": "open_gate"} | arguments | result)
+    assert (made.arguments, made.result) == ('{"gate":"north"}', '{"motor":{"state":"stuck"}}')
+
+
+def test_a_response_may_name_its_call_in_the_keys_of_a_call() -> None:
+    """OpenLIT does, also where the name of its scope was lost on the way."""
+    asked = {"gen_ai.operation.name": "chat", "gen_ai.tool.name": "open_gate"}
+    assert fields_of(asked | {"gen_ai.tool.call.id": "c1"}).kind == "model"

@@ -139,6 +139,7 @@ def test_a_folder_is_checked_before_it_is_needed(tmp_path: Path) -> None:
     """At the start a team learns that its folder is not there, or a template is broken."""
     with pytest.raises(DirectiveError, match="is not a folder"):
         Directives(tmp_path / "none").check()
+    Directives().check()
     (tmp_path / "gate.txt.j2").write_text("{% for %}")
     with pytest.raises(DirectiveError, match=r"gate\.txt\.j2: cannot be used: [Ee]xpected"):
         Directives(tmp_path).check()

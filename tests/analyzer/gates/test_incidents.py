@@ -6,6 +6,7 @@ import pytest
 
 from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.incidents import (
+    Identity,
     IncidentState,
     IncidentWord,
     Times,
@@ -40,6 +41,15 @@ CYCLE = ("cycle", ["read", "edit"], "read#1 → edit#2 → check#3", "scout", "s
 def test_loops_that_are_the_same_are_one_incident(one: tuple, other: tuple, is_same: bool) -> None:  # type: ignore[type-arg]
     """Rules of a family and the turn at which a round was first seen make no difference."""
     assert (identity_of(*one).id == identity_of(*other).id) == is_same
+
+
+def test_the_id_of_an_incident_stays() -> None:
+    """Stores and people's links have it: one that changed would be another incident."""
+    assert identity_of("max_runtime", ["a"], "x", "", "s") == Identity(
+        "max_runtime", "", "", "", "s"
+    )
+    assert identity_of(*CYCLE).tool == "edit, read"
+    assert identity_of(*FAILED).id == "f4552e465dde6ffe"
 
 
 WAITS = Times(10, 12, None)
@@ -85,11 +95,11 @@ def test_the_state_follows_from_gates_and_words(
 @pytest.mark.parametrize(
     ("word", "why"),
     [
-        (IncidentWord(5, "back_again"), "cannot be set to 'back_again'"),
+        (IncidentWord(5, "back_again"), "set to 'back_again'; choose [a-z]+, [a-z]+, "),
         (IncidentWord(5, "muted"), "has an end"),
-        (IncidentWord(5, "muted", 5), "in the future"),
+        (IncidentWord(5, "muted", 5), "^the end of a mute must be in the future.$"),
         (IncidentWord(5, "resolved", 9), "has an end"),
-        (IncidentWord(5), "nothing was said"),
+        (IncidentWord(5), "^there is nothing to change: name a state or an owner.$"),
     ],
 )
 def test_what_cannot_be_said(word: IncidentWord, why: str) -> None:
@@ -121,11 +131,7 @@ def test_a_state_or_an_owner_is_enough(word: IncidentWord) -> None:
     ],
 )
 def test_a_resolution_has_the_version_before_it(
-    state: IncidentState,
-    said: IncidentWord | None,
-    times: Times,
-    resolved_in: str,
-    back_in: str,
+    state: IncidentState, said: IncidentWord | None, times: Times, resolved_in: str, back_in: str
 ) -> None:
     """A gate without a version changes nothing."""
     openings = [(10, "1"), (12, "1"), (14, "2"), (20, "3"), (21, "")]

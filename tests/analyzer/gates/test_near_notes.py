@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.near_notes import WAYS, made_up, shares
 from looptrace.analyzer.gates import near_notes
 from looptrace.analyzer.gates.near_notes import DISTANCE_MAX, TEXTS_MIN, distances, words_of
-from looptrace.analyzer.gates.notes import NEAR_MAX, ResolutionNote, Signs, notes_like
+from looptrace.analyzer.gates.notes import (
+    NEAR_MAX,
+    ResolutionNote,
+    Signs,
+    distinct,
+    notes_like,
+)
 
 OTHERS = [f"call number {n} of tool {n * 7} failed with {n * 13}" for n in range(TEXTS_MIN)]
 LOCKED = "could not obtain lock on relation orders_17"
@@ -52,6 +60,14 @@ def test_notes_are_in_the_order_of_their_likeness() -> None:
     known = [each.distance for each in found[1:]]
     assert None not in known
     assert known == sorted(known, key=lambda distance: distance or 0)
+
+
+def test_equal_notes_are_shown_once() -> None:
+    """One note on thirty gates would push the form to decide out of sight."""
+    notes = [replace(note(gate), note=text) for gate, text in zip("abcd", "xyxx", strict=True)]
+    notes.append(replace(note("e"), note="x", decision="cancel"))
+
+    assert [each.gate for each in distinct(notes)] == ["a", "b", "e"]
 
 
 def test_the_note_on_a_gate_is_not_one_for_it() -> None:

@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.gates.waiting import (
-    NS_PER_MINUTE,
-    Waiting,
-    unless_decided,
-    waiting_for,
-)
+from looptrace.analyzer.gates.waiting import NS_PER_MINUTE, Waiting, unless_decided, waiting_for
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
 

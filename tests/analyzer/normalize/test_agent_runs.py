@@ -306,12 +306,7 @@ CASES: Sequence[tuple[Any, list[str], list[tuple[str, str]], str]] = (
     (_four_requests_in_traces, REQUESTS, [], ""),
     (_four_requests_under_a_server, REQUESTS, [], ""),
     (_models_carry_it_too, REQUESTS, [], ""),
-    (
-        _models_carry_it_in_other_words,
-        [f"Current task: {REQUESTS[0]}", *REQUESTS[1:]],
-        [],
-        "",
-    ),
+    (_models_carry_it_in_other_words, [f"Current task: {REQUESTS[0]}", *REQUESTS[1:]], [], ""),
     (_a_model_calls_an_agent, ONE, [("desk", "clerk")], ""),
     (_an_agent_calls_another, ONE, [("desk", "clerk")] * 3, "repeated_failure"),
     (_a_frame_without_words, REQUESTS, [], ""),

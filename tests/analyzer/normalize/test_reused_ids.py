@@ -1,4 +1,4 @@
-"""Calls that share an id are calls of their own, each with its own result, in order."""
+"""Calls that share an id, or have none, are calls of their own, each with its result, in order."""
 
 from __future__ import annotations
 
@@ -148,6 +148,28 @@ def test_each_request_in_a_trace_of_its_own() -> None:
     assert calls_of(spans_of(*traces)) == every(POLLED)
 
 
+@pytest.mark.parametrize("rounds", [STUCK, POLLED, OTHERS])
+def test_each_response_and_each_call_in_a_trace_of_its_own(rounds: Sequence[Round]) -> None:
+    """A step of a durable workflow is a trace; a call that a response asks for is told once."""
+    traces = []
+    for number, asked in enumerate([*rounds, ()]):
+        at = f"2026-03-02T09:00:{2 * number:02}+00:00"
+        trace = Trace(SESSION, name=f"response {number}", at=at)
+        answer = said(asked) if asked else {"role": "assistant", "content": "Done."}
+        respond(trace, history(rounds[:number]), answer)
+        traces.append(trace)
+        for each in asked:
+            later = at.replace("+", ".9+")
+            trace = Trace(SESSION, name=f"call {number}", at=later)
+            tool = tool_call(each.tool, json.dumps({"in": each.arguments}), result=each.result)
+            trace.span("execute_tool", None, tool | {"gen_ai.tool.call.id": each.call_id})
+            traces.append(trace)
+    run = spans_of(*traces)
+    assert calls_of(run) == every(rounds)
+    for size in (1, 3):
+        assert_comes_to_all_at_once(run, size)
+
+
 def test_calls_without_a_history() -> None:
     """Where only answers are shown, a response that began later asks for a new call."""
     assert len(calls_of(run_of(STUCK, shows=False))) == len(STUCK)
@@ -171,3 +193,63 @@ def test_agents_that_number_alike() -> None:
             respond(trace, history(rounds[:number]), said(asked))
         respond(trace, history(rounds), {"role": "assistant", "content": "Done."})
     assert sorted(calls_of(spans_of(trace))) == sorted(every(OTHERS[:2]) + every(PAIRS[:1]))
+
+
+def without_ids(message: Message, form: str) -> Message:
+    """Return a message as APIs write it whose calls have no ids."""
+    calls = [call["function"] for call in message.get("tool_calls", ())]
+    if form == "gemini":
+        parts: list[Any] = [{"text": message["content"]}] if message["content"] else []
+        for call in calls:
+            args = json.loads(call["arguments"])
+            parts.append({"functionCall": {"name": call["name"], "args": args}})
+        if message["role"] == "tool":
+            parts = [
+                {"functionResponse": {"name": "x", "response": {"result": message["content"]}}}
+            ]
+        return {"role": "model" if message["role"] == "assistant" else "user", "parts": parts}
+    if form == "callback":  # It leaves out calls of earlier responses, too.
+        return {"role": message["role"], "content": message["content"] or ""}
+    if calls and form == "functions":
+        return {"role": "assistant", "content": None, "function_call": calls[0]}
+    made = {key: value for key, value in message.items() if key != "tool_call_id"}
+    return made | ({"tool_calls": [{"function": call} for call in calls]} if calls else {})
+
+
+def run_without_ids(rounds: Sequence[Round], form: str, *, spans: str = "") -> pl.DataFrame:
+    """Return the spans of a run in one trace; calls have own ones, with ids or without."""
+    trace = Trace(SESSION)
+    for number, asked in enumerate([*rounds, ()]):
+        given = [without_ids(message, form) for message in history(rounds[:number])]
+        answer = said(asked) if asked else {"role": "assistant", "content": "Done."}
+        respond(trace, given, without_ids(answer, "" if form == "callback" else form))
+        for place, each in enumerate(asked if spans else ()):
+            call_id = f"{number}-{place}" if spans == "named" else None
+            tool = tool_call(each.tool, json.dumps({"in": each.arguments}), call_id=call_id)
+            trace.span(f"execute_tool {each.tool}", None, tool)
+    return spans_of(trace)
+
+
+@pytest.mark.parametrize("spans", ["", "plain", "named"])
+@pytest.mark.parametrize("form", ["gemini", "ollama", "functions", "callback"])
+@pytest.mark.parametrize("rounds", [STUCK, POLLED, OTHERS, PAIRS])
+def test_calls_without_ids(rounds: Sequence[Round], form: str, spans: str) -> None:
+    """Where no call has an id, results stand in the order of the calls."""
+    if form == "functions" and rounds is PAIRS:
+        return  # That API asks for one call at a time.
+    run = run_without_ids(rounds, form, spans=spans)
+    assert sorted(calls_of(run)) == sorted(every(rounds))
+    for size in (1, 3):
+        assert_comes_to_all_at_once(run, size)
+
+
+def test_agents_without_ids() -> None:
+    """Two conversations of a trace whose calls have no ids do not share results."""
+    trace = Trace(SESSION)
+    for task, rounds in (("Fire the bowls.", OTHERS[:2]), ("Glaze the cups.", POLLED[:2])):
+        for number in range(len(rounds) + 1):
+            given = [{"role": "user", "content": task}, *history(rounds[:number])[1:]]
+            asked = rounds[number : number + 1]
+            answer = said(asked[0]) if asked else {"role": "assistant", "content": "Done."}
+            respond(trace, [without_ids(m, "ollama") for m in given], without_ids(answer, "ollama"))
+    assert sorted(calls_of(spans_of(trace))) == sorted(every(OTHERS[:2]) + every(POLLED[:2]))

@@ -594,31 +594,6 @@ def test_a_task_status_makes_an_attempt() -> None:
     assert kind(turns([span(3, tool() | said)]), "tool").height == 1
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        ("SyntaxError: invalid syntax", "syntax"),
-        ("AssertionError: expected 42, got 41", "logic"),
-        ("ModuleNotFoundError: No module named 'yaml'", "dependency"),
-        ("ConnectionRefusedError: connection refused", "network"),
-        ("503 Service Unavailable", "network"),
-        ("401 Unauthorized", "authentication"),
-        ("TimeoutError: deadline exceeded", "timeout"),
-        ("429 Too Many Requests", "rate_limit"),
-        ("PermissionError: permission denied", "permission"),
-        ("FileNotFoundError: no such file", "not_found"),
-        ("ValueError: bad value", "runtime"),
-        ("the oven is cold", "unknown"),
-        ("An error occurred while running the tool. Please try again.", "untold"),
-    ],
-)
-def test_failures_are_classified(error: str, expected: str) -> None:
-    """Whether a failure is the agent's own decides whether it counts against it."""
-    found = turns([span(1, tool(), status=2, status_message=error)])
-
-    assert found["error_kind"].to_list() == [expected]
-
-
 def test_a_phase_is_that_of_the_nearest_span_above() -> None:
     """An author opens a phase once, and everything within it belongs to it."""
     rows = [

@@ -12,9 +12,7 @@ import pytest
 from looptrace.analyzer.gates.events import Failure
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
-from looptrace.analyzer.report.wording import (
-    WHY_TEXTS,
-)
+from looptrace.analyzer.report.wording import WHY_TEXTS
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.rules.contract import ACTIONS
 from tests.analyzer.report.contents import (

@@ -11,10 +11,7 @@ from looptrace.analyzer.detect.loops import CountedLoop, loops_in
 from looptrace.analyzer.report.ci import baseline_of, loops_of
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
-from looptrace.analyzer.report.wording import (
-    GROUPS_SHOWN_MAX,
-    shown_of,
-)
+from looptrace.analyzer.report.wording import GROUPS_SHOWN_MAX, shown_of
 from tests.analyzer.report.contents import analysis, finding, printed
 
 

@@ -15,11 +15,7 @@ from looptrace.analyzer.llm_judge import NoOpinion
 from looptrace.analyzer.normalize.understanding import Understood
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.terminal import print_report
-from looptrace.analyzer.report.wording import (
-    EVENTS_SHOWN_MAX,
-    cost_text,
-    duration_text,
-)
+from looptrace.analyzer.report.wording import EVENTS_SHOWN_MAX, cost_text, duration_text
 from looptrace.analyzer.schema.span_fields import Shape
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.rules.contract import Action
@@ -49,7 +45,8 @@ ACTION_RED, ACTION_MAGENTA, ACTION_YELLOW = "\x1b[1;31m", "\x1b[1;35m", "\x1b[1;
         (0.1, "0.1 s"),
         (9.94, "9.9 s"),
         (46.2, "46 s"),
-        (59.7, "1 min 0 s"),
+        (59.7, "1 min"),
+        (7_200, "2 h"),
         (200, "3 min 20 s"),
         (7500, "2 h 5 min"),
     ],
@@ -120,8 +117,7 @@ def test_names_that_repeat_the_task_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "escape"),
-    [("gate", ACTION_RED), ("pivot", ACTION_MAGENTA), ("warn", ACTION_YELLOW)],
+    ("action", "escape"), [("gate", ACTION_RED), ("pivot", ACTION_MAGENTA), ("warn", ACTION_YELLOW)]
 )
 def test_action_has_its_colour(action: Action, escape: str) -> None:
     """What must stop is seen before it is read."""
@@ -164,10 +160,7 @@ def test_gate_that_is_resolved_waits_for_nobody() -> None:
             event("pivot_issued", 3, action="pivot", pivots=2),
             "pivot by repeated_call, at the 5th time: change of course 2",
         ),
-        (
-            event("counter_reset", 3, reason="idle", loop_count=3),
-            "reset after 4 times: the task",
-        ),
+        (event("counter_reset", 3, reason="idle", loop_count=3), "reset after 4 times: the task"),
         (event("gate_opened", 3, why="MAX_PIVOTS_EXCEEDED"), "no pivot is left"),
     ],
 )

@@ -21,10 +21,7 @@ from looptrace.analyzer.settings.file_tables import file_table
 from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.profiles import PROFILES, rules_of_profile
-from looptrace.analyzer.settings.sections import (
-    Settings,
-    parsed,
-)
+from looptrace.analyzer.settings.sections import Settings, parsed
 from looptrace.analyzer.settings.tables import settings_in
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.settings.webhook import FORMATS, Webhook

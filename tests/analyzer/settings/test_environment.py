@@ -7,11 +7,7 @@ from dataclasses import replace
 import pytest
 
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.settings.sections import (
-    default,
-    nearest_thresholds,
-    overridden,
-)
+from looptrace.analyzer.settings.sections import default, nearest_thresholds, overridden
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.rules.contract import Rung
@@ -43,7 +39,7 @@ def test_environment_wins_over_the_file() -> None:
 @pytest.mark.requirement("E6")
 def test_each_rule_takes_the_nearest_threshold() -> None:
     """One number for all rules must not fail because one of them counts in a window of ten."""
-    for value in (2, 60, 100):
+    for value in (2, 3, 60, 100):
         changed = overridden(default(), {VARIABLE: str(value)})
         own = {
             r.name: r.settings()["attempts_min"]

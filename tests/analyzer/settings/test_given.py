@@ -9,8 +9,9 @@ import pytest
 
 import looptrace
 from looptrace.analyzer.settings import SettingsError, SettingsLike, load
-from looptrace.analyzer.settings.given import settings_of
+from looptrace.analyzer.settings.given import selected, settings_of
 from looptrace.collector import LoopSpanProcessor
+from looptrace.errors import InputError
 from looptrace.testing import assert_no_loops
 from tests.paths import ROOT
 
@@ -80,3 +81,24 @@ def test_tables_that_are_no_file_are_refused() -> None:
     """What TOML cannot hold is an error that says so."""
     with pytest.raises(SettingsError, match=r"settings cannot be a looptrace\.toml"):
         settings_of({"rules": object()})
+
+
+def test_rules_are_selected_and_ignored_by_name() -> None:
+    """Also in overrides, and a rule that is off is on where it is selected."""
+    override = {"phase": "x", "rules": {"stutter": {"attempts_min": 9}}}
+    given = settings_of({"rules": {"cycle": {"enabled": False}}, "overrides": [override]})
+    names = [rule.name for rule in given.policy.rule_set.rules]
+
+    def left(select: list[str], ignore: list[str]) -> tuple[list[str], int]:
+        rule_set = selected(given, select, ignore).policy.rule_set
+        return [rule.name for rule in rule_set.rules], len(rule_set.overrides)
+
+    assert selected(given, [], []) is given
+    assert left([], ["hang"]) == ([name for name in names if name != "hang"], 1)
+    assert {*left(["stutter", "cycle"], [])[0]} == {"stutter", "cycle"}
+    assert left(["cycle"], []) == (["cycle"], 0)
+    assert left([], ["stutter"])[1] == 0
+    with pytest.raises(InputError, match=r"there is no rule 'cycl'\. Did you mean cycle"):
+        selected(given, ["cycl"], [])
+    with pytest.raises(InputError, match="no rule is left"):
+        selected(given, ["hang"], ["hang"])

@@ -11,10 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looptrace.analyzer.settings.sections import (
-    Settings,
-    load,
-)
+from looptrace.analyzer.settings.sections import Settings, load
 from looptrace.analyzer.settings.toml_reader import FILE_BYTES_MAX, LINE_DOTS_MAX, SettingsError
 from looptrace.analyzer.settings.toml_writer import toml_of
 from tests.analyzer.settings.files import (

@@ -82,10 +82,7 @@ def test_no_pattern_is_slow() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            "",
-            "prices.toml:1: the file has no models; it must be a table. The file has 1 more.",
-        ),
+        ("", "prices.toml:1: the file has no models; it must be a table. The file has 1 more."),
         (
             f"[models.a]\n{FREE}",
             "prices.toml:1: the file has no currency; it must be a text of 1 to 10 characters.",
@@ -121,10 +118,7 @@ def test_no_pattern_is_slow() -> None:
             "cache_write_per_million, reasoning_per_million, tiers.",
         ),
         ('currency = "EUR"\nmodels = 3\n', "prices.toml:2: models is 3; it must be a table."),
-        (
-            'currency = "EUR"\nmodels.a = 3\n',
-            "prices.toml:2: models.a is 3; it must be a table.",
-        ),
+        ('currency = "EUR"\nmodels.a = 3\n', "prices.toml:2: models.a is 3; it must be a table."),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(text: str, said: str) -> None:
@@ -222,6 +216,8 @@ def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
         load("genai-prices")
     with pytest.raises(SettingsError, match=r"settings:1: prices cannot be used: .*prices\]"):
         settings_of({"prices": "genai-prices"})
+    asked = refused(f'currency = "USD"\nothers = "genai-prices"\n[models.a]\n{FREE}')
+    assert asked.startswith("prices.toml:2: others cannot be used: the package genai-prices is not")
 
 
 def test_another_day_is_no_other_setting() -> None:

@@ -15,9 +15,7 @@ from docs.settings_page import schema
 from looptrace.analyzer.detect.ruleset import SELECTORS
 from looptrace.analyzer.fingerprint.equivalence import TextMask, Tool
 from looptrace.analyzer.settings.file_tables import file_table
-from looptrace.analyzer.settings.sections import (
-    Settings,
-)
+from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.tables import settings_in
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.settings.webhook import Webhook

@@ -17,19 +17,21 @@ from looptrace.analyzer.detect.rule_plugins import known_rules
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.policy import DetectionPolicy
+from looptrace.analyzer.fingerprint import embeddings
+from looptrace.analyzer.fingerprint.embeddings import EmbeddingsError
 from looptrace.analyzer.fingerprint.equivalence import Sameness, TextMask, Tool
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.settings.file_tables import EXAMPLES
+from looptrace.analyzer.settings.judge import ChatSettings
+from looptrace.analyzer.settings.outcomes.sources import OutcomeSources
 from looptrace.analyzer.settings.profiles import PROFILES, rules_of_profile
-from looptrace.analyzer.settings.sections import (
-    Settings,
-    default,
-    load,
-)
+from looptrace.analyzer.settings.sections import Settings, default, load
 from looptrace.analyzer.settings.toml_reader import LINE_DOTS_MAX, SettingsError
 from looptrace.analyzer.settings.toml_writer import starter, toml_of
 from looptrace.analyzer.testing.notation import turns_in
-from looptrace.rules.contract import ACTIONS, Action, Rule, Rung
+from looptrace.analyzer.tuning.failure_model import model_json
+from looptrace.rules.contract import ACTIONS, Action, Rule, Rung, SettingError
+from looptrace.rules.prediction.likely_failure import LikelyFailure
 from looptrace.rules.registry import RULES, default_rules
 from tests.analyzer.settings.files import (
     NEEDS_NO_FILE,
@@ -42,6 +44,7 @@ from tests.analyzer.settings.files import (
 )
 from tests.analyzer.settings.test_mistakes import HOOK, SHARDS
 from tests.drivers import findings_of
+from tests.rules.models import EXAMPLE
 
 WARN_GATE = ("warn", "gate")
 
@@ -306,4 +309,47 @@ def test_servers_are_known_by_host_and_port_unless_they_have_names() -> None:
     assert read(SHARDS).shards.ring == ("a:4318", "b:4318")
     named = read(f'{SHARDS}names = ["a:4317", "b:4317"]\nby = "trace"\n').shards
     assert (named.ring, named.by) == (("a:4317", "b:4317"), "trace")
+    assert replace(named, former_urls=("http://c:1",)).former_ring == ("c:1",)
     assert read(toml_of(read(SHARDS))).shards == read(SHARDS).shards
+
+
+@pytest.mark.parametrize(
+    ("condition", "given", "holds"),
+    [
+        ("tests=pass", ("tests", "pass", None), True),
+        ("tests=pass", ("tests", "fail", 1.0), False),
+        ("tests=pass", ("tests", None, 1.0), None),
+        ("tests>=0.8", ("tests", "pass", 0.8), True),
+        ("tests>=0.8", ("tests", "pass", 0.7), False),
+        ("tests>=0.8", ("tests", "pass", None), None),
+        ("tests>=0.8", ("other", "pass", 1.0), None),
+    ],
+)
+def test_an_outcome_says_solved_or_not_or_nothing(
+    condition: str, given: tuple[str, str | None, float | None], holds: bool | None
+) -> None:
+    """A score of another kind says nothing of a run."""
+    sources = OutcomeSources(evaluation=condition)
+    assert sources.by_evaluation
+    assert sources.by_evaluation.holds(*given) is holds
+    assert (sources.are_known, OutcomeSources().are_known) == (True, False)
+    assert sources.by_attribute is None
+
+
+def test_what_a_file_needs_beside_it_is_read_or_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of the user's own, and the model of a language."""
+    path = tmp_path / "looptrace.toml"
+    (tmp_path / "model.json").write_text(model_json(EXAMPLE))
+    path.write_text('model = "model.json"\n[rules.likely_failure]\nenabled = true\n')
+    assert rule_in(load(path), "likely_failure") == LikelyFailure(model=EXAMPLE)
+
+    def missing() -> None:
+        raise EmbeddingsError("install the extra")
+
+    monkeypatch.setattr(embeddings, "check", missing)
+    with pytest.raises(SettingsError, match="measure is 'sentences', but install the extra"):
+        read('[meaning]\nmeasure = "sentences"')
+    with pytest.raises(SettingError, match=r"judge\.model is empty"):
+        ChatSettings(base_url="https://x/v1", model="")

@@ -6,9 +6,17 @@ import re
 from dataclasses import replace
 
 from looptrace.analyzer.detect.ruleset import Override
+from looptrace.analyzer.settings.outcomes.sources import OutcomeSources
 from looptrace.analyzer.settings.sections import Settings, parsed, with_rules
-from looptrace.analyzer.settings.toml_editor import with_thresholds
+from looptrace.analyzer.settings.toml_editor import (
+    with_model,
+    with_outcomes,
+    with_override,
+    with_thresholds,
+)
 from looptrace.analyzer.tuning.calibrate import with_threshold
+from looptrace.rules.contract import Rung
+from looptrace.rules.guards.max_iterations import MaxIterations
 
 COMMENTED = """# Ours since May.
 profile = "balanced" # as it comes
@@ -98,3 +106,53 @@ def test_no_comment_is_lost() -> None:
         "[[overrides]]\ntask_kind = 'ops'\nrules.repeated_call.attempts_min = 9\n"
     )
     assert with_thresholds(late, NAME, raised(read(late), {"ops": 5})) is None
+    inline = "overrides = [{ phase = 'a', rules = { stutter = { attempts_min = 8 } } }]\n"
+    assert with_thresholds(inline, NAME, raised(read(inline), {"ops": 5})) is None
+    kind = "[[overrides]]\ntask_kind = 'ops'\nrules.stutter.attempts_min = 9 # nine\n"
+    assert with_thresholds(kind, NAME, raised(read(kind), {"ops": 5})) is None
+    why = "[[overrides]]\n# why\ntask_kind = 'ops'\nrules.repeated_call.attempts_min = 9\n"
+    assert with_thresholds(why, NAME, raised(read(why), {})) is None
+
+
+def test_a_kind_gets_an_override_before_others() -> None:
+    """A rule that another override switches off stays off."""
+    off = "[[overrides]]\nphase = 'a'\nrules.cycle.enabled = false\n"
+    for text in ("", off):
+        wanted = raised(read(text), {"ops": 5})
+        assert read(with_thresholds(text, NAME, wanted) or "") == wanted
+
+
+def test_a_learned_limit_is_the_last_override() -> None:
+    """It replaces the one before for the same turns, switches its rule on, and says its source."""
+    gate = Rung(1, "gate", lost_percent=5.0, spared_percent=2)
+    limit = MaxIterations(max_iterations=90, ladder=(gate,))
+    before = "rules.max_iterations.max_iterations = 5\n"
+    text = f"[[overrides]]\nphase = 'a'\n{before}[[overrides]]\nmodel = 'm'\n{before}"
+    text += "rules.cycle.rounds_min = 4\n"
+    once = with_override(text, NAME, Override({limit.name: limit}, model="m"), "of 90 runs")
+    other, kept, learned = read(once).policy.rule_set.overrides
+    assert (other.phase, [*kept.rules], learned.rules) == ("a", ["cycle"], {limit.name: limit})
+    assert "# of 90 runs" in once
+
+    alone = f"[[overrides]]\nmodel = 'm'\n{before}"
+    (learned,) = read(
+        with_override(alone, NAME, Override({limit.name: limit}, model="m"), "of 90 runs")
+    ).policy.rule_set.overrides
+    assert learned.rules == {limit.name: limit}
+
+    off = "[rules.max_iterations]\nenabled = false\n"
+    for selectors in ({}, {"model": "m"}):
+        on = read(with_override(off, NAME, Override({limit.name: limit}, **selectors), "runs"))
+        rules = {rule.name: rule for rule in on.policy.rule_set.rules}
+        given = on.policy.rule_set.overrides[0].rules if selectors else rules
+        assert given[limit.name] == limit
+
+
+def test_a_model_and_outcomes_are_named() -> None:
+    """The rest of the file stays."""
+    lines = with_model(COMMENTED, "a.json").splitlines()
+    assert [line for line in lines if line and "a.json" not in line] == [
+        line for line in COMMENTED.splitlines() if line
+    ]
+    sources = OutcomeSources(evaluation="correctness=pass", decisions=True)
+    assert read(with_outcomes(COMMENTED, sources)).outcomes == sources

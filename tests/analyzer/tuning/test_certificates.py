@@ -155,7 +155,7 @@ def test_the_command_says_what_is_promised(tmp_path: Path) -> None:
     refused = CliRunner().invoke(
         main, ["calibrate", *paths, "--outcomes", str(outcomes), "--lost", "200%"]
     )
-    assert "200% is no share" in refused.stderr
+    assert "200% is not a share" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_an_evaluation_is_written_as_a_condition(text: str, found: Solved) -> No
 @pytest.mark.parametrize("text", ["", "correctness", "=pass", "correctness>=high", "a=="])
 def test_other_texts_are_no_evaluation(text: str) -> None:
     """A half condition would take every run for failed."""
-    with pytest.raises(ValueError, match=r"is no condition|could not convert"):
+    with pytest.raises(ValueError, match=r"is not a condition|could not convert"):
         solved_where(text)
 
 

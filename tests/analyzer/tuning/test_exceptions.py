@@ -27,11 +27,7 @@ CALL, TURNED = "error:Timeout#1", "read#1 \u2192 edit#2"
             [{"signature": "read#1"}, {"signature": "edit#2"}],
             set(),
         ),
-        (
-            Repeated("max_runtime", [], "", "scout", {"max_runtime"}),
-            [{"agent": "scout"}],
-            set(),
-        ),
+        (Repeated("max_runtime", [], "", "scout", {"max_runtime"}), [{"agent": "scout"}], set()),
         (
             Repeated("calls", ["fetch"], "x" * 201, "", {"repeated_call"}),
             [{"tool": "fetch"}],

@@ -201,10 +201,7 @@ def test_rule_that_saw_nothing_is_not_looked_into() -> None:
             "attempt(done) x9",
             CompletedTaskRevisit(),
             Recovery(max_forced=1),
-            [
-                "recovery.max_forced 1 2 at 9",
-                "completed_task_revisit.attempts_min 3 4 at 8",
-            ],
+            ["recovery.max_forced 1 2 at 9", "completed_task_revisit.attempts_min 3 4 at 8"],
         ),
     ],
 )

@@ -194,4 +194,4 @@ def test_a_folder_that_is_no_store_ends_it(tmp_path: Path) -> None:
     """Before a client has asked anything."""
     done = subprocess.run([*COMMAND, str(tmp_path)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "is not a store; make one with `looptrace ingest`" in done.stderr
+    assert "is not a store; check the path, or make one with `looptrace ingest`" in done.stderr

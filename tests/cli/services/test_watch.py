@@ -104,8 +104,7 @@ def test_the_screen_shows_gates_and_warm_ups() -> None:
     """Both fit a small terminal, and no text of a trace controls it."""
     screen = WatchScreen()
     screen.show(
-        [gate(f"g{i}") for i in range(30)],
-        [WarmingTask("t9", "", "", 0, "repeated_call", 2, 3)],
+        [gate(f"g{i}") for i in range(30)], [WarmingTask("t9", "", "", 0, "repeated_call", 2, 3)]
     )
     text = drawn(screen)
 

@@ -18,11 +18,7 @@ LOOP, HEALTHY = SESSIONS / "codex_loop.jsonl", SESSIONS / "codex_ok.jsonl"
 
 def at(second: float, kind: str, payload: Line) -> Line:
     """Return a line at a second of the session."""
-    return {
-        "timestamp": f"2026-05-04T08:30:{second:06.3f}Z",
-        "type": kind,
-        "payload": payload,
-    }
+    return {"timestamp": f"2026-05-04T08:30:{second:06.3f}Z", "type": kind, "payload": payload}
 
 
 def meta(**more: Any) -> Line:

@@ -108,7 +108,7 @@ def test_a_file_is_made_and_goes_again(program: str, scope: str, home: Path) -> 
 
     path.write_text(text.replace("/coding_agents/hook", "/gone/coding_agents/hook"), "utf-8")
     shown = run("hook", "status", *about)
-    assert (shown.exit_code, "not whole" in shown.stdout) == (1, True)
+    assert (shown.exit_code, "incomplete" in shown.stdout) == (1, True)
     assert "are installed" in run("hook", "install", *about).stdout
     assert "are removed" in run("hook", "remove", *about).stdout
     assert not path.exists()
@@ -133,11 +133,11 @@ def test_a_file_that_is_not_understood_is_left(text: str, home: Path) -> None:
     """A person corrects it first."""
     path = home / "settings.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(HookError, match="is left as it is"):
+    with pytest.raises(HookError, match="is unchanged"):
         install(PROGRAMS["claude-code"], path, "http://127.0.0.1:4318", "open")
     assert path.read_text(encoding="utf-8") == text
     path.write_bytes(b"\xff{}")
-    with pytest.raises(HookError, match="is left as it is"):
+    with pytest.raises(HookError, match="is unchanged"):
         remove(path)
 
 

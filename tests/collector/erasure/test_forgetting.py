@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import random
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -21,15 +18,16 @@ from looptrace.analyzer.settings import default
 from looptrace.collector.api_bodies import ERASURE_KINDS, ErasureKind
 from looptrace.collector.erasure.choice import Wanted
 from looptrace.collector.erasure.forgetting import find
+from looptrace.collector.erasure.log_rows import logged_spans
 from looptrace.collector.erasure.proof import left_of
 from looptrace.collector.server.ingest_log import log_of
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.gates import GateStore
-from looptrace.collector.store.layout import GATES_FILE
+from looptrace.collector.store.layout import GATES_FILE, LOG_FILE
 from tests.collector.store.objects.test_objects import run
 from tests.collector.store.stored import call, spans_of
 from tests.otlp import Trace
-from tests.paths import ROOT
+from tests.reliability.forked import Forked
 from tests.reliability.serving import OK, served, until
 
 ALICE, BOB = "alice sings", "bob asks"
@@ -144,6 +142,19 @@ def test_what_a_server_has_not_stored_yet_goes_too(tmp_path: Path) -> None:
     assert (ALICE in said, BOB in said) == (False, True)
 
 
+def test_a_server_may_store_what_is_looked_at(tmp_path: Path) -> None:
+    """Whoever asks beside a server that works is told so, not of a row that is gone."""
+    with closing(log_of(tmp_path, LOG_BYTES_MAX)) as log:
+        for who in ("alice", "bob"):
+            asyncio.run(log.accept(spans_of(looping(who))))
+        logged = logged_spans(tmp_path)
+        assert next(logged).height > 0
+        with closing(sqlite3.connect(tmp_path / LOG_FILE)) as sql:
+            sql.execute("DELETE FROM requests")
+            sql.commit()
+        assert list(logged) == []
+
+
 def test_the_gates_of_what_is_not_stored_yet_go_too(tmp_path: Path) -> None:
     """A server decides first and stores later: no turn names the task of a state, then."""
     folder = tmp_path / "store"
@@ -170,11 +181,10 @@ def test_the_proof_finds_what_is_left(store: Path) -> None:
 def test_a_killed_erasure_goes_on(store: Path) -> None:
     """Whenever it is killed, the store is whole, and the next run forgets what is left."""
     random.seed(7)
-    command = [sys.executable, "-m", "looptrace", "forget", "--session", "alice", "--yes"]
     for _ in range(KILLS):
-        process = subprocess.Popen([*command, "--store", store], cwd=ROOT)
-        time.sleep(random.uniform(0.5, 2.0))
-        process.send_signal(signal.SIGKILL)
+        process = Forked(["forget", "--session", "alice", "--yes", "--store", str(store)])
+        time.sleep(random.random())
+        process.kill()
         process.wait()
         assert run("analyze", store).exit_code in {0, 1}
     run("forget", "--session", "alice", "--store", store, "--yes")

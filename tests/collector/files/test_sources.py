@@ -236,9 +236,7 @@ def test_cut_off_packing_gives_its_prefix(write: Write, pack: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tail", "position"),
-    [(b"junk after the end", None), (b"", -6)],
-    ids=["junk", "checksum"],
+    ("tail", "position"), [(b"junk after the end", None), (b"", -6)], ids=["junk", "checksum"]
 )
 def test_damaged_gzip_gives_what_came_before(
     write: Write, tail: bytes, position: int | None

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -18,6 +19,7 @@ from looptrace.collector.files.reader import read_spans
 from looptrace.collector.importers import apis
 from tests.collector.importers.exported_run import spans
 from tests.collector.importers.exports import EXPORTS
+from tests.http_threads import answering
 
 Answer = tuple[int, Any, dict[str, str]]
 RUN = spans("loop")
@@ -36,7 +38,7 @@ class System:
 @pytest.fixture
 def serve() -> Iterator[Callable[[Callable[[str, dict[str, str]], Any]], System]]:
     """Start systems on loopback."""
-    servers: list[ThreadingHTTPServer] = []
+    servers = ExitStack()
 
     def start(answer: Callable[[str, dict[str, str]], Any]) -> System:
         system = System(answer)
@@ -62,15 +64,12 @@ def serve() -> Iterator[Callable[[Callable[[str, dict[str, str]], Any]], System]
                 pass
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
+        servers.enter_context(answering(server))
         system.address = f"http://127.0.0.1:{server.server_port}"
         return system
 
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with servers:
+        yield start
 
 
 def tempo(path: str, _asked: dict[str, str]) -> Any:

@@ -222,10 +222,7 @@ def test_underscored_names_are_read() -> None:
     [
         ({"traceId": None}, "traceId must be 32 hex digits, not all of them 0"),
         ({"traceId": "0" * 32}, "traceId must be 32 hex digits, not all of them 0"),
-        (
-            {"traceId": "W47/95gDgQM="},
-            "traceId must be 32 hex digits, not all of them 0",
-        ),
+        ({"traceId": "W47/95gDgQM="}, "traceId must be 32 hex digits, not all of them 0"),
         ({"traceId": TRACE_ID + "\n"}, "traceId must be 32 hex digits, not all of them 0"),
         ({"spanId": "abc"}, "spanId must be 16 hex digits, not all of them 0"),
         ({"spanId": 5}, "expected a string, found a number at spanId"),

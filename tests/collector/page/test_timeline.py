@@ -79,11 +79,7 @@ def delegating() -> Trace:
     agent = "gen_ai.agent.name"
     kind = "gen_ai.operation.name"
     top = trace.span("invoke_agent planner", None, {kind: "invoke_agent", agent: "planner"})
-    ask = trace.span(
-        "execute_tool ask",
-        top,
-        tool_call("ask") | {agent: "planner"},
-    )
+    ask = trace.span("execute_tool ask", top, tool_call("ask") | {agent: "planner"})
     below = trace.span("invoke_agent helper", ask, {kind: "invoke_agent", agent: "helper"})
     for _ in range(5):
         call(trace, {agent: "helper"}, parent=below)

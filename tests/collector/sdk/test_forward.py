@@ -6,9 +6,9 @@ import json
 import logging
 import random
 import socket
-import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Empty, Queue
 from typing import Any
@@ -38,6 +38,7 @@ from looptrace.collector.sdk.gate_stream import (
 from looptrace.collector.sdk.processor import QueueLimits
 from looptrace.collector.sdk.server_watch import ServerWatch
 from tests.collector.sdk.test_processor import AGENT, Setup, actions
+from tests.http_threads import answering
 
 requirement = pytest.mark.requirement
 WAIT_S = 60.0
@@ -58,8 +59,6 @@ class Fake:
         self.status = 200  # of its answers to decisions
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
         self.server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
     def _handler(self) -> type[Handler]:
@@ -144,14 +143,20 @@ def spans_in(body: bytes) -> list[dict[str, Any]]:
     ]
 
 
+@contextmanager
+def faked(port: int = 0) -> Iterator[Fake]:
+    """Serve as a fake until the context ends."""
+    found = Fake(port)
+    with answering(found.server):
+        yield found
+        found.events.put(None)
+
+
 @pytest.fixture
 def fake() -> Iterator[Fake]:
     """Serve for one test."""
-    found = Fake()
-    yield found
-    found.events.put(None)
-    found.server.shutdown()
-    found.server.server_close()
+    with faked() as found:
+        yield found
 
 
 @pytest.fixture
@@ -249,28 +254,25 @@ def test_a_gate_of_any_of_several_servers_stops_the_agent(fake: Fake) -> None:
     """Spans go to one server; each is asked before the first step, and the gate's owner decides."""
     said = {"id": "e1", "task": "talk", "trace_id": "f" * 32, "span_id": "e" * 16}
     opened = said | {"type": "gate_opened", "action": "gate", "gate": "g1", "directive": "Stop."}
-    other = Fake()
-    other.opened = f"id: 1\ndata: {json.dumps(opened)}\n\n: here\n\n".encode()
     fake.status = 404
-    found = Setup(LoopSpanProcessor.forward(fake.url, gates=f"{fake.url}, {other.url}"))
-    gate = found.processor.gate("talk")
-    with pytest.raises(GateOpenError, match="Stop"):
-        gate.raise_if_open()
-    gate.resolve("reviewed", None)
-    other.tell(2, **said | {"id": "e2"}, type="gate_resolved", gate="g1", decision="reviewed")
-    until(lambda: not gate.check().open)
-    other.status = 404
-    other.tell(3, **opened | {"id": "e3", "gate": "g2"})
-    until(lambda: gate.check().open)
-    with pytest.raises(OSError, match="404"):
+    with faked() as other:
+        other.opened = f"id: 1\ndata: {json.dumps(opened)}\n\n: here\n\n".encode()
+        found = Setup(LoopSpanProcessor.forward(fake.url, gates=f"{fake.url}, {other.url}"))
+        gate = found.processor.gate("talk")
+        with pytest.raises(GateOpenError, match="Stop"):
+            gate.raise_if_open()
         gate.resolve("reviewed", None)
-
-    assert ("POST", "/v1/gates/g1/resolve") in [asked[:2] for asked in other.asked]
-    for each in (fake, other):
-        each.events.put(None)
-    found.provider.shutdown()
-    other.server.shutdown()
-    other.server.server_close()
+        other.tell(2, **said | {"id": "e2"}, type="gate_resolved", gate="g1", decision="reviewed")
+        until(lambda: not gate.check().open)
+        other.status = 404
+        other.tell(3, **opened | {"id": "e3", "gate": "g2"})
+        until(lambda: gate.check().open)
+        with pytest.raises(OSError, match="404"):
+            gate.resolve("reviewed", None)
+        assert ("POST", "/v1/gates/g1/resolve") in [asked[:2] for asked in other.asked]
+        for each in (fake, other):
+            each.events.put(None)
+        found.provider.shutdown()
 
 
 def test_the_stream_asks_for_what_the_process_runs(fake: Fake, setup: Setup) -> None:
@@ -441,15 +443,13 @@ class Refusing(BaseHTTPRequestHandler):
 
 def test_a_wrong_token_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """The stream is tried again and again, and an agent without gates must not go unseen."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with answering(ThreadingHTTPServer(("127.0.0.1", 0), Refusing)) as server:
         url = f"http://127.0.0.1:{server.server_port}"
         stream = GateStream(
             Server(url, TOKEN), lambda _notice: None, ServerWatch(fail_closed=False)
         )
         until(lambda: stream.failures == 2)
         stream.close()
-        server.shutdown()
     (warning,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
     assert "refuses this token" in warning.getMessage()
     assert TOKEN not in caplog.text
@@ -495,13 +495,10 @@ def test_a_server_that_is_away_is_one_line_and_one_when_it_is_back(
     (line,) = warnings_in(caplog)
     assert f"the server at http://127.0.0.1:{port} cannot be used since 20" in line
     assert line.endswith("UTC (Connection refused): this agent runs unwatched until it is back")
-    fake = Fake(port)
-    until(lambda: len(warnings_in(caplog)) == 2 or tried(10**9))
-    assert "is back after" in warnings_in(caplog)[1]
-    fake.events.put(None)
-    setup.provider.shutdown()
-    fake.server.shutdown()
-    fake.server.server_close()
+    with faked(port):
+        until(lambda: len(warnings_in(caplog)) == 2 or tried(10**9))
+        assert "is back after" in warnings_in(caplog)[1]
+        setup.provider.shutdown()
     assert len(warnings_in(caplog)) == 2
 
 
@@ -551,15 +548,13 @@ def test_the_reason_is_what_the_server_answers(
 ) -> None:
     """A wrong port, a wrong token and a full disk need different hands."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with answering(ThreadingHTTPServer(("127.0.0.1", 0), Refusing)) as server:
         monkeypatch.setattr(Refusing, "status", status)
         url = f"http://127.0.0.1:{server.server_port}"
         setup = Setup(LoopSpanProcessor.forward(url, gates="", limits=SOON))
         setup.call()
         until(lambda: setup.processor.counts.dropped)
         setup.provider.shutdown()
-        server.shutdown()
     (line,) = warnings_in(caplog)
     assert str(status) in line or "Service Unavailable" in line
     assert ("LOOPTRACE_TOKEN" in line) == (status == 401)

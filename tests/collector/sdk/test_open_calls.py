@@ -20,9 +20,7 @@ from tests.otlp import tool_call
 
 AGENT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "fixer"}
 WAIT_S = 60.0
-SETTINGS = {
-    "rules": {"hang": {"limit_s": 120, "first_s": 600}, "silent_agent": {"limit_s": 300}},
-}
+SETTINGS = {"rules": {"hang": {"limit_s": 120, "first_s": 600}, "silent_agent": {"limit_s": 300}}}
 MODEL = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
 
 

@@ -107,6 +107,12 @@ class Setup:
         attributes = tool_call(tool, json.dumps({"path": arguments}), result="total: 41")
         self.tracer.start_span(f"execute_tool {tool}", attributes=attributes).end()
 
+    def loop(self, calls: int = 5) -> None:
+        """Make the same call again and again, until each was judged."""
+        for _ in range(calls):
+            self.call()
+        self.processor.force_flush()
+
 
 @pytest.fixture
 def local() -> Iterator[Setup]:
@@ -177,9 +183,7 @@ def test_a_gate_without_a_name_is_that_of_the_trace(local: Setup) -> None:
     """An author need not know by which name the task goes."""
     with local.tracer.start_as_current_span("agent", attributes=AGENT):
         gate = local.processor.gate()
-        for _ in range(5):
-            local.call()
-        local.processor.force_flush()
+        local.loop()
 
         assert gate.check().open
         assert gate.check().task == "talk"
@@ -190,19 +194,14 @@ def test_the_author_resolves_a_gate(local: Setup) -> None:
     """The task goes on, and the loop must occur again before there is another gate."""
     with local.tracer.start_as_current_span("agent", attributes=AGENT):
         gate = local.processor.gate("talk")
-        for _ in range(5):
-            local.call()
-        local.processor.force_flush()
+        local.loop()
         assert gate.check().open
         threading.Timer(0.2, gate.resolve, kwargs={"note": "Use b.py."}).start()
 
         assert gate.wait(WAIT_S)
-        for _ in range(3):
-            local.call()
-        local.processor.force_flush()
+        local.loop(3)
         assert not gate.check().open
-        local.call()
-        local.processor.force_flush()
+        local.loop(1)
         assert gate.check().open
 
 
@@ -211,9 +210,7 @@ def test_a_decision_is_what_the_agent_goes_on_with(local: Setup) -> None:
     """The note of a decision reaches the agent, however soon counts begin again."""
     with local.tracer.start_as_current_span("agent", attributes=AGENT) as agent:
         gate = local.processor.gate("talk")
-        for _ in range(5):
-            local.call()
-        local.processor.force_flush()
+        local.loop()
         assert gate.check().decision is None
         gate.resolve("continue", "Use b.py.")
 
@@ -227,9 +224,7 @@ def test_a_decision_is_what_the_agent_goes_on_with(local: Setup) -> None:
             "continue",
             "Use b.py.",
         )
-        for _ in range(3):
-            local.call()
-        local.processor.force_flush()
+        local.loop(3)
         assert gate.check().action == "warn"
 
 
@@ -238,9 +233,7 @@ def test_a_cancelled_task_ends_with_an_error_of_its_own(local: Setup) -> None:
     """An agent that only waits until it may go on must not take a cancellation for that."""
     with local.tracer.start_as_current_span("agent", attributes=AGENT):
         gate = local.processor.gate("talk")
-        for _ in range(5):
-            local.call()
-        local.processor.force_flush()
+        local.loop()
         note = "No longer needed, and password=hunter22 is out."
         threading.Timer(0.1, gate.resolve, args=("cancel", note)).start()
 
@@ -248,9 +241,7 @@ def test_a_cancelled_task_ends_with_an_error_of_its_own(local: Setup) -> None:
             gate.wait(WAIT_S)
         assert raised.value.state.decision == "cancel"
         assert "hunter22" not in str(raised.value)
-        for _ in range(3):
-            local.call()
-        local.processor.force_flush()
+        local.loop(3)
         with pytest.raises(TaskCancelled):
             gate.raise_if_open()
 
@@ -260,9 +251,7 @@ def test_a_decision_that_is_none_is_refused(local: Setup) -> None:
     """An unknown word would resolve the gate as if it were a decision."""
     with local.tracer.start_as_current_span("agent", attributes=AGENT):
         gate = local.processor.gate("talk")
-        for _ in range(5):
-            local.call()
-        local.processor.force_flush()
+        local.loop()
 
         with pytest.raises(GateError, match="continue, reviewed, cancel, not_a_loop"):
             gate.resolve("banana")
@@ -456,9 +445,7 @@ def test_a_failing_callback_is_the_authors(local: Setup) -> None:
 
     local.processor.on_gate(fail)
     with local.tracer.start_as_current_span("agent", attributes=AGENT):
-        for _ in range(5):
-            local.call()
-        local.processor.force_flush()
+        local.loop()
 
     assert local.processor.gate("talk").check().open
     assert local.processor.counts.dropped == {}

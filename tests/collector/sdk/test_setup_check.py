@@ -231,10 +231,7 @@ def test_a_process_counts_as_a_report_does(path: Path) -> None:
 
 @pytest.mark.parametrize("given", [False, True])
 def test_a_process_that_forwards_knows_the_keys_of_its_server(
-    given: bool,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    given: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its server may read what this process does not know, and is then no reason to warn."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")  # So long does the end wait for it.

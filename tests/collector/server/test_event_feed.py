@@ -44,11 +44,7 @@ class Told:
     open: dict[str, GateEvent] = field(default_factory=dict)
 
     def tell(
-        self,
-        task: str,
-        trace: str,
-        kind: EventType | None = None,
-        action: Action | None = "warn",
+        self, task: str, trace: str, kind: EventType | None = None, action: Action | None = "warn"
     ) -> None:
         """Record a warning of a task, or that its gate opens or is resolved."""
         number = len(self.events) + 1

@@ -22,12 +22,7 @@ from looptrace.collector.page.site import Site
 from looptrace.collector.server.access import Access
 from looptrace.collector.server.service import Options, Service
 from looptrace.collector.server.tokens.seen_routes import SEEN, RouteScope
-from looptrace.collector.server.tokens.token_file import (
-    AccessError,
-    Holder,
-    add_token,
-    read_tokens,
-)
+from looptrace.collector.server.tokens.token_file import AccessError, Holder, add_token, read_tokens
 from tests.otlp import Trace, tool_call
 from tests.reliability.serving import OK, Served, served, until
 
@@ -153,10 +148,7 @@ def _people_speak(store: Store, service: str, word: str) -> None:
     for path, body in (
         (f"/v1/gates/{first['id']}/resolve", note),
         (f"/v1/incidents/{waiting['incident']}", {"owner": f"{word} owner", "why": f"{word} why"}),
-        (
-            "/v1/silences",
-            {"service": service, "ends_ns": _soon_ns(), "why": f"{word} silence"},
-        ),
+        ("/v1/silences", {"service": service, "ends_ns": _soon_ns(), "why": f"{word} silence"}),
     ):
         assert store.ask(ADMIN, "POST", path, body).status_code == OK, path
     silences = store.ask(ADMIN, "GET", "/v1/silences").json()["silences"]

@@ -7,13 +7,12 @@ import random
 import re
 import shutil
 import sqlite3
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
-from subprocess import PIPE
+from tempfile import TemporaryFile
 from typing import Any
 
 import polars as pl
@@ -28,7 +27,8 @@ from looptrace.collector.store.layout import GATES_FILE
 from looptrace.collector.store.locks import NAME, StoreError
 from tests.collector.store.recorded_gates import HOOKS
 from tests.collector.store.stored import spans_of
-from tests.reliability.serving import OK, SERVE, Served, looping, served, until
+from tests.reliability.forked import Forked
+from tests.reliability.serving import OK, Served, looping, served, until
 
 SESSIONS = 6
 DAY, QUIET_DAY = "day=2026-03-02", "day=2026-03-01"  # of the loops, and of an agent without any
@@ -250,15 +250,15 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 
 def refusal(store: Path) -> str:
     """Return the error with which a server does not start, nothing where it does."""
-    command = [*SERVE, "--store", str(store), "--http-port", "0", "--no-grpc"]
-    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) as server:
-        assert server.stdout
-        assert server.stderr
+    with TemporaryFile("w+") as errors:
+        server = Forked(
+            ["serve", "--store", str(store), "--http-port", "0", "--no-grpc"], errors.fileno()
+        )
         if server.stdout.readline():
             server.terminate()
-            server.wait()
-            return ""
-        return server.stderr.read()
+        server.wait()
+        errors.seek(0)
+        return errors.read() if server.returncode else ""
 
 
 @pytest.mark.parametrize(

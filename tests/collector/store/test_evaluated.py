@@ -87,8 +87,7 @@ def _lose_the_note(store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "is_all"),
-    [(_touch_unfinished, True), (_lose_a_file, False), (_lose_the_note, True)],
+    ("change", "is_all"), [(_touch_unfinished, True), (_lose_a_file, False), (_lose_the_note, True)]
 )
 def test_what_is_not_surely_evaluated_is_evaluated(
     store: Path, change: Callable[[Path], None], is_all: bool, monkeypatch: pytest.MonkeyPatch

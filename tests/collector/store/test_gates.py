@@ -224,21 +224,9 @@ def notes_after(gates: GateStore, earlier: str, later: str, meaning: Meaning | N
         ('run(a)->!"TypeError: x is null" x5', 'make(a)->!"TypeError: x is null of" x5', ""),
         ("attempt(blocked, no key) x4", "attempt(blocked, no key) x4", "same"),
         ("attempt(blocked, no key) x4", "attempt(blocked, no rights) x4", ""),
-        (
-            'handoff(B, "Review the code.")->ok x5',
-            'handoff(B, "Review the code.")->ok x5',
-            "same",
-        ),
-        (
-            'handoff(B, "Review the code.")->ok x5',
-            'handoff(B, "Count the rows.")->ok x5',
-            "type",
-        ),
-        (
-            'handoff(B, "Review the code.")->ok x5',
-            'handoff(C, "Count the rows.")->ok x5',
-            "",
-        ),
+        ('handoff(B, "Review the code.")->ok x5', 'handoff(B, "Review the code.")->ok x5', "same"),
+        ('handoff(B, "Review the code.")->ok x5', 'handoff(B, "Count the rows.")->ok x5', "type"),
+        ('handoff(B, "Review the code.")->ok x5', 'handoff(C, "Count the rows.")->ok x5', ""),
     ],
 )
 def test_a_note_is_shown_with_loops_like_its_own(

@@ -50,10 +50,7 @@ def resolved(number: int) -> GateEvent:
 
 
 def recorded(
-    path: Path,
-    *events: GateEvent,
-    hooks: tuple[Webhook, ...] = (HOOK,),
-    now_ns: int = NOW_NS,
+    path: Path, *events: GateEvent, hooks: tuple[Webhook, ...] = (HOOK,), now_ns: int = NOW_NS
 ) -> None:
     """Record events, to be sent to webhooks."""
     with GateStore.open(path, hooks) as gates:
@@ -176,10 +173,7 @@ def test_disabling_lasts_until_somebody_enables(path: Path, out: Outbox) -> None
     recorded(path, event(1))
     delivery = first(out)
     out.failed(
-        delivery,
-        Tried(NOW_NS, error="410"),
-        next_try_ns=NOW_NS + 1,
-        disabled_why="it is gone",
+        delivery, Tried(NOW_NS, error="410"), next_try_ns=NOW_NS + 1, disabled_why="it is gone"
     )
     with Outbox.open(path) as later:
         assert later.endpoint("all").disabled_why == "it is gone"

@@ -20,9 +20,9 @@ from looptrace.collector.store import reader, retention, writer
 from looptrace.collector.store.layout import RETENTION_FILE
 from looptrace.collector.store.retention import KeptTimes, Retention, read_retention
 from looptrace.collector.store.sql import ask_typed
-from looptrace.collector.store.tables import file_names, parquet, replacement
+from looptrace.collector.store.tables import file_contents, file_names, parquet, replacement
 from looptrace.collector.store.tables.file_contents import Having
-from looptrace.collector.store.tables.replacement import replace_rows
+from looptrace.collector.store.tables.replacement import NewRows, replace_rows
 from looptrace.collector.store.tables.writing import TableContent, write_files
 from looptrace.collector.store.writer import writing
 from tests.collector.store.stored import looping, spans_of
@@ -171,7 +171,8 @@ def test_arrival_outlives_merges_new_rules_and_copies(
         rows = parquet.read_bucket(folder, "spans", bucket)
         some = rows.join(rows[:1], on="trace_id", how="semi")
         which = Having("trace_id", some["trace_id"].unique())
-        replace_rows(folder, "spans", bucket, which, some[1:], some["start_ns"][1:])
+        new = NewRows(which, some[1:], some["start_ns"][1:])
+        replace_rows(folder, "spans", {bucket: new})
     shutil.copytree(folder, copy, copy_function=shutil.copy)
     (copy / "looptrace-store.rules").unlink()  # All of it is evaluated again.
     writer.ingest(pl.DataFrame(schema=spans_of(looping("none")).schema), copy)
@@ -186,6 +187,8 @@ def test_files_without_the_note_arrived_when_they_were_written(
     with monkeypatch.context() as patched:
         patched.setattr("looptrace.collector.store.tables.writing.ARRIVED", "something else")
         arrive(tmp_path, monkeypatch, now_ns, FIRST, LAST)
+    for path in tmp_path.rglob("*.parquet"):
+        file_contents.forget(path)
     written_ns = time.time_ns()
     assert look(tmp_path, written_ns + LIMIT_DAYS * DAY_NS) == ([], [])
     assert look(tmp_path, written_ns + (LIMIT_DAYS + 1) * DAY_NS) == ([FIRST], [])

@@ -220,11 +220,7 @@ def test_a_person_may_end_the_silence_of_an_outage(gates: GateStore) -> None:
 
 @pytest.mark.parametrize(
     "of",
-    [
-        outage(2**62, "t9"),
-        outage(2**62, "t1", "t2", signature="error:503"),
-        outage(1, "t1", "t2"),
-    ],
+    [outage(2**62, "t9"), outage(2**62, "t1", "t2", signature="error:503"), outage(1, "t1", "t2")],
 )
 def test_what_an_outage_does_not_cause_pages(gates: GateStore, of: Inhibition) -> None:
     """Another session, another failure, or an outage that is over."""

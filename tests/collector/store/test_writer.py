@@ -130,10 +130,7 @@ def test_a_session_stays_together_although_its_traces_declare_different_tasks(
     )
     asking = {"type": "tool_call", "id": "c1", "name": "find", "arguments": {}}
     telling = {"type": "tool_call_response", "id": "c1", "response": "late"}
-    messages = [
-        {"role": "assistant", "parts": [asking]},
-        {"role": "tool", "parts": [telling]},
-    ]
+    messages = [{"role": "assistant", "parts": [asking]}, {"role": "tool", "parts": [telling]}]
     answer = [{"role": "assistant", "parts": [{"type": "text", "content": "Thanks."}]}]
     model = {
         "gen_ai.operation.name": "chat",

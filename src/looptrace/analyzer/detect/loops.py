@@ -87,17 +87,7 @@ def joined(parts: Iterable[LoopPart]) -> list[list[LoopPart]]:
 def part_of(finding: Finding) -> LoopPart:
     """Return what decides of which loop a finding is."""
     turns = frozenset(turn.turn for turn in finding.turns)
-    return LoopPart(
-        finding.id,
-        finding.task,
-        finding.agent,
-        finding.rule,
-        finding.action,
-        finding.attempts,
-        finding.turn_first,
-        finding.turn_last,
-        turns,
-    )
+    return LoopPart._make((*(getattr(finding, name) for name in LoopPart._fields[:-1]), turns))
 
 
 def _is_same_loop(lead: LoopPart, other: LoopPart) -> bool:

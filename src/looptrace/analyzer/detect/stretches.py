@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property
 from itertools import chain, islice, pairwise, repeat
 from typing import Any, NamedTuple
 
@@ -18,8 +18,6 @@ from looptrace.analyzer.text.payloads import names_in
 from looptrace.rules.contract import Evaluation, Loop, Rule
 from looptrace.rules.turns import Codes, Flags, Lane, Turns
 from looptrace.rules.vocabulary import NS_PER_S
-
-_IDS_KEPT = 4096
 
 Key = tuple[str, str, str, int, int, int]
 
@@ -34,7 +32,7 @@ class Firing(NamedTuple):
     counted: int | None  # attempts, if they count from the start of the task
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # Without slots: what each moment of a loop needs is kept.
 class Stretch:
     """A loop as one rule sees it: its task and agent, what repeats, and its turns in order."""
 
@@ -58,12 +56,12 @@ class Stretch:
         """The rule as it was at the last turn that fired."""
         return self.fired[-1].rule
 
-    @property
+    @cached_property
     def key(self) -> Key:
         """The key that two parts of one loop share."""
         return (self.rule.name, self.task, self.agent, self.epoch, self.period, self.what)
 
-    @property
+    @cached_property
     def tools(self) -> tuple[str, ...]:
         """The names of the tools that one round calls, each once, in order."""
         names = (row.name for row in self.first if row.kind == "tool" and row.name)
@@ -100,7 +98,7 @@ class Stretch:
         """Return the agent of all turns of the loop when the rule fired; "" for several agents."""
         return self.first[0].agent if self.by_first > self.index_of(fired) else ""
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The id of the finding; it stays the same however long the loop grows.
 
@@ -108,20 +106,25 @@ class Stretch:
         """
         first = self.first[0]
         identity = (self.rule.name, first.trace_id, first.span_id)
-        return _finding_id(*identity, first.call_id or "", str(self.period))
+        return digest("\x1f".join((*identity, first.call_id or "", str(self.period))))
 
-    @property
+    @cached_property
     def signature(self) -> str:
         """The signatures of the turns of one round."""
         return " → ".join(row.sign for row in self.first)
 
-    @property
+    @cached_property
     def signature_coarse(self) -> str:
         """The coarse signatures of the turns of one round; "" if any turn has none."""
         signs = [row.sign_coarse for row in self.first]
         return " → ".join(signs) if all(signs) else ""
 
-    @property
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The turns of one round as a person would name them."""
+        return tuple(row.label for row in self.first)
+
+    @cached_property
     def blockers(self) -> tuple[str, ...]:
         """The blockers of the attempts of the loop, if the attempts name any."""
         first = self.first[0]
@@ -136,7 +139,7 @@ class Stretch:
     def reason_at(self, fired: Firing) -> str:
         """Describe the loop in words as it was when the rule fired."""
         loop = Loop(
-            labels=tuple(row.label for row in self.first),
+            labels=self.labels,
             attempts=self.attempts_at(fired),
             failed=self.failing > self.index_of(fired),
             reworded=self.reworded_at(fired),
@@ -300,12 +303,6 @@ def stretch_rows(lane_evaluation: LaneEvaluation, fires: Codes) -> Iterator[Stre
             counted=counted[start:end] if counted is not None else None,
             outlasts_completion=outlasts,
         )
-
-
-# The id of a loop is needed for each of its moments.
-@lru_cache(maxsize=_IDS_KEPT)
-def _finding_id(*identity: str) -> str:
-    return digest("\x1f".join(identity))
 
 
 def read_stretches(

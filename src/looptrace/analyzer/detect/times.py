@@ -43,14 +43,11 @@ def times_of(
     known = names.cast(pl.String).fill_null("")
     every = known.unique()
     asking = every.filter(pl.Series([asks_person(name) for name in every], dtype=pl.Boolean))
-    # No name has the code of what is unknown.
-    code = known.rank("dense").cast(pl.Int64).to_numpy() * (known != "").to_numpy()
     return TurnTimes(
         took_ns=end_ns - start_ns,
         quiet_ns=end_ns - _at_work_until(task, start_ns, end_ns),
         idle_ns=np.where(before_ns > 0, np.maximum(start_ns - before_ns, 0), 0),
         goes_on=(traces == traces.shift()).fill_null(value=False).to_numpy(),
-        name=code,
         asks_person=known.is_in(asking.implode()).to_numpy(),
         silent=(known == semconv.SILENT).to_numpy(),
     )

@@ -82,11 +82,8 @@ def analysis_of(
 
 
 def joined(parts: Sequence[Analysis], sessions: int, spans: int) -> Analysis:
-    """Join the analyses of parts that share no task; keep only the turns of looping tasks."""
-    turns = [
-        part.turns.filter(pl.col("task").is_in({finding.task for finding in part.findings}))
-        for part in parts
-    ]
+    """Join the analyses of parts that share no task, with the turns that they keep."""
+    turns = [part.turns for part in parts]
     counts = [part.summary for part in parts]
     return Analysis(
         summary=Summary(
@@ -110,6 +107,11 @@ def joined(parts: Sequence[Analysis], sessions: int, spans: int) -> Analysis:
         tasks=tuple(sorted(task for part in parts for task in part.tasks)),
         understood=summed(part.understood for part in parts),
     )
+
+
+def of_loops(turns: pl.DataFrame, findings: Iterable[Finding]) -> pl.DataFrame:
+    """Return the turns of tasks with a finding."""
+    return turns.filter(pl.col("task").is_in({finding.task for finding in findings}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ def ledger_of(turns: pl.DataFrame, policy: DetectionPolicy) -> Ledger:
 def spending_rows(turns: pl.DataFrame) -> Iterator[TurnTuple]:
     """Return the turns that a ledger reads, with the columns of all turns."""
     spending = turns.filter(pl.col("kind").is_in(SPENDING_KINDS)).select(SPENDING_COLUMNS)
-    return pl.concat([TURN_SCHEMA.to_frame(), spending], how="diagonal").iter_rows()
+    yield from pl.concat([TURN_SCHEMA.to_frame(), spending], how="diagonal").iter_rows()
 
 
 def _budget_stretches(rows: pl.DataFrame, ledger: Ledger) -> list[Stretch]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, islice, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -22,15 +22,16 @@ from looptrace.analyzer.detect.budgets.stretches import budget_stretches, crossi
 from looptrace.analyzer.detect.evaluate import kinds_read, reads_times, stretches_in
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.detect.stretches import Growth, Stretch
-from looptrace.analyzer.engine import live_task
 from looptrace.analyzer.engine.batch import finding_of, in_order, openings_of
 from looptrace.analyzer.engine.live_moments import Happened, Standing, passage
 from looptrace.analyzer.engine.live_task import HORIZON_S, Group, LiveTask, by_task
 from looptrace.analyzer.engine.live_turns import (
+    FEW_ROWS,
     HeldRows,
     first_of,
     gate_turns_of,
     names_models,
+    read,
     seen_of,
     watch_of,
 )
@@ -39,7 +40,7 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.gates.timeline import reset_of, with_history
 from looptrace.analyzer.normalize.trace_buffer import Move
-from looptrace.analyzer.schema.turns import AT, STEP_SPREAD_S, TURN_SCHEMA, TurnKey, TurnTuple
+from looptrace.analyzer.schema.turns import AT, TURN_SCHEMA, TurnKey, TurnTuple
 from looptrace.rules.vocabulary import NS_PER_S
 
 # Turns are evaluated in groups of at least so many, and in at most so many groups at once. What
@@ -55,7 +56,10 @@ RESTING_A_ROUND = 4
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """The results of a feed: loops that opened or grew, new events, and current states of tasks."""
+    """The results of a feed: loops that opened or grew, new events, and states of tasks.
+
+    The states are of tasks that are held anew, and of those at which something happened.
+    """
 
     loops: list[Stretch]
     events: list[GateEvent]
@@ -112,21 +116,14 @@ class LiveEngine:
         self._rules = policy.rule_set
         self._forms = policy.rule_set.forms()
         self._kinds_read = kinds_read(self._forms)
-        # By the places of rules that read times, how long a turn is at which they may fire.
-        self._least_ns = {
-            place: min(rule.seconds_min for rule in forms.rules) * NS_PER_S
-            for place, forms in enumerate(self._forms)
-            if reads_times([forms])
-        }
-        self._timed = {self._forms[place].name for place in self._least_ns}
+        self._timed = {forms.name for forms in self._forms if reads_times([forms])}
         self._names_models = names_models(policy.rule_set)
         self._recovery = policy.recovery
-        limits = (live_task.WAITING_MAX, live_task.STEPS_KEPT_MAX, policy.recovery.history_max)
-        times = (HORIZON_S * NS_PER_S, STEP_SPREAD_S * NS_PER_S)
         self.ledger = Ledger(policy.budgets, policy.rule_set.counting.prices)
         self._awake: dict[str, int] = {}  # by name, the round in which it was fed last
         self._round = 0
-        self._watch = watch_of(policy.rule_set, (*times, *limits))
+        self._watch = watch_of(policy.rule_set, policy.recovery.history_max)
+        self._untold: dict[str, None] = {}  # tasks whose state was not told since they are held
 
     def __len__(self) -> int:
         """Return the number of tasks that are held."""
@@ -158,12 +155,13 @@ class LiveEngine:
         """Take turns (`TURN_SCHEMA`) in any order; return what is new because of them."""
         names = TURN_SCHEMA.names()
         # A selection that changes nothing takes as long as a rule does.
-        return self.take((turns if turns.columns == names else turns.select(names)).rows())
+        turns = turns if turns.columns == names else turns.select(names)
+        return self.take(turns if turns.height > FEW_ROWS else turns.rows())
 
     def take(
         self,
-        turns: Sequence[TurnTuple],
-        gone: Iterable[tuple[str, TurnKey]] = (),
+        turns: Sequence[TurnTuple] | pl.DataFrame,
+        gone: Sequence[tuple[str, TurnKey]] = (),
         moves: Sequence[Move] = (),
     ) -> Fed:
         """Take turns in any order; return what is new because of them.
@@ -172,26 +170,32 @@ class LiveEngine:
         settled there. Turns that moved, as `may_move` allowed, are among the turns.
         """
         fed = Fed([], [], [])
-        arrived: dict[str, list[TurnTuple]] = {}
-        for turn in [*turns, *self._moved(moves, fed)]:
-            arrived.setdefault(turn[AT["task"]], []).append(turn)
-        gone = list(gone)
-        fires = self.ledger.take(chain.from_iterable(arrived.values()), (key for _, key in gone))
+        if decisions := self._moved(moves, fed):
+            turns = [*turns, *decisions]
+        arrived, spending, decisions = read(turns)
+        fires = self.ledger.take(spending, (key for _, key in gone))
         self._touch(arrived)
-        left: dict[str, list[TurnKey]] = {}
-        for name, key in gone:
-            if name in self._tasks:
-                left.setdefault(name, []).append(key)
+        for turn in decisions:
+            self._tasks[turn[AT["task"]]].decisions.append(turn)
         # A late response of one task may be what fires at a later one of another.
-        others = fires.keys() & self._tasks.keys()
-        names = [*arrived, *((left.keys() | others) - arrived.keys())]
-        news = [(name, arrived.get(name, []), left.get(name, [])) for name in names]
-        taken = [self._part(*each, fires.get(each[0], ()), fed) for each in news]
+        others = {*fires, *(name for name, _ in gone)} & self._tasks.keys()
+        names = [*arrived, *(others - arrived.keys())]
+        held = [self._tasks[name].turns for name in names]
+        at = {name: place for place, name in enumerate(names)} if others else {}
+        lost = [(at[name], key) for name, key in gone if name in at]
+        is_spent = self.ledger.fires
+        watched = [p for p, name in enumerate(names) if name in fires or is_spent(name)]
+        news = self._watch.take(turns, names, held, lost, watched)
+        taken = [self._part(names[told[0]], told, fires.get(names[told[0]], ())) for told in news]
         parts = [part for part in taken if part]
         self._evaluate([p for p in parts if p.asked or self.ledger.fires(p.task.name)])
         for part in parts:
             self._advance(part, fed)
             part.task.settle(part.settling, self._watch)
+            self._untold.pop(part.task.name, None)
+        untold = (self._tasks.get(name) for name in self._untold)
+        fed.states.extend(task.now.state for task in untold if task)
+        self._untold.clear()
         self._let_rest(names)
         over = len(self._tasks) - (self._tasks_max or len(self._tasks))
         if over > 0:
@@ -208,6 +212,7 @@ class LiveEngine:
         for name in tasks:
             before, self._tasks[name] = self._tasks[name], LiveTask.of(TaskState(name))
             self._tasks[name].emitted_elsewhere.update(before.emitted_ever)
+            self._untold[name] = None
             decisions += before.decisions
         return decisions
 
@@ -225,6 +230,7 @@ class LiveEngine:
                 state = self._recall(name)
                 waits = state.gate is not None
                 task = LiveTask.of(state if waits else TaskState(name), recalled=waits)
+                self._untold[name] = None
             self._tasks[name] = task
 
     def _drop(self, names: Iterable[str]) -> None:
@@ -271,18 +277,15 @@ class LiveEngine:
     def _part(
         self,
         name: str,
-        new: list[TurnTuple],
-        gone: list[TurnKey],
+        told: tuple[int, int, bool, int | None, int, int],
         fires: Collection[tuple[str, ...]],
-        fed: Fed,
     ) -> _Part | None:
-        """Let a task take turns; return those at which something may happen.
+        """Return the turns of a task with news at which something may happen.
 
         Budgets fire otherwise than before at the turns with the keys of `fires`.
         """
         task = self._tasks[name]
-        late, was_settled, changed, waiting, settling = task.turns.take(new, gone, self._watch)
-        task.note(new)
+        _, late, was_settled, changed, evaluated, settling = told
         self.late += late
         if late or was_settled:
             self.late_tasks[name] = None
@@ -290,18 +293,15 @@ class LiveEngine:
             fired = first_of(fires, task.turns)
             changed = min((at for at in (changed, fired) if at is not None), default=None)
         if changed is None:
-            return None
-        begin, since = task.go_back(changed)
-        task.evaluated = waiting
-        may_fire, resets = task.turns.look(begin, self._watch)
-        longest_ns = task.longest_ns(self._watch)
-        asked = [each for each in may_fire if longest_ns >= self._least_ns.get(each, 0)]
-        if since is task.now and not (asked or resets or self.ledger.fires(name)):
-            fed.states.append(since.state)
             task.settle(settling, self._watch)
             return None
-        size = max(GROUP_TURNS, -(-(task.evaluated - begin) // GROUPS_MAX))
-        borders = [*range(begin, task.evaluated, size), task.evaluated]
+        begin, since = task.go_back(changed, evaluated)
+        asked, resets = task.turns.look(begin, self._watch)
+        if since is task.now and not (asked or resets or self.ledger.fires(name)):
+            task.settle(settling, self._watch)
+            return None
+        size = max(GROUP_TURNS, -(-(task.waiting - begin) // GROUPS_MAX))
+        borders = [*range(begin, task.waiting, size), task.waiting]
         groups = [_Group(*ends, Happened([], [])) for ends in pairwise(borders)]
         reader = HeldRows([task.turns], [0])
         for place, reason in resets:
@@ -326,7 +326,7 @@ class LiveEngine:
         fresh = np.zeros((max(len(part.groups) for part in parts), ends[-1]), dtype=np.bool_)
         over = np.zeros(ends[-1], dtype=np.bool_)  # Turns of tasks with a budget that fires.
         for part, end in zip(parts, ends, strict=True):
-            first = end - part.task.evaluated
+            first = end - part.task.waiting
             if self.ledger.fires(part.task.name):
                 over[first + part.groups[0].begin : end] = True
             for rows, group in zip(fresh, part.groups, strict=False):

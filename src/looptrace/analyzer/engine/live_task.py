@@ -7,17 +7,14 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from looptrace import semconv
 from looptrace._core import LiveTurns, LiveWatch
 from looptrace.analyzer.detect.stretches import Stretch
-from looptrace.analyzer.detect.times import LONG_S
 from looptrace.analyzer.engine.live_moments import Passage, Standing, still_open
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import EVENTS_KEPT_MAX, TaskState
 from looptrace.analyzer.normalize.trace_buffer import Move
 from looptrace.analyzer.schema.turns import AT, STEP_SPREAD_S, TURN_KEY, TurnKey, TurnTuple
 from looptrace.bounded_dict import BoundedDict
-from looptrace.rules.vocabulary import NS_PER_S
 
 # Spans may arrive this long after newer ones of their task.
 LATENESS_S = 60
@@ -33,7 +30,6 @@ TRACES_KEPT_MAX = 100
 # Turns are settled, and those that no rule looks back on dropped, so many at a time.
 SETTLED_AT_ONCE = 8
 
-_end_of = itemgetter(AT["end_ns"])
 key_of = itemgetter(*(AT[name] for name in TURN_KEY))
 
 
@@ -53,7 +49,6 @@ class LiveTask:
     settled: Standing  # after the turns that can no longer move
     now: Standing  # after all turns
     turns: LiveTurns = field(default_factory=LiveTurns)
-    evaluated: int = 0  # turns that may move and are part of `now`
     groups: list[Group] = field(default_factory=list)  # those of them where something happened
     ended: list[Stretch] = field(default_factory=list)
     ended_now: list[Stretch] = field(default_factory=list)  # by turns that may still move
@@ -61,14 +56,9 @@ class LiveTask:
     emitted: dict[str, str] = field(default_factory=dict)
     emitted_before: BoundedDict[str, None] | None = None  # ids of settled turns
     emitted_elsewhere: dict[str, None] = field(default_factory=dict)  # ids, in the task before
-    traces: dict[str, None] = field(default_factory=dict)  # the first traces with turns here
     decisions: list[TurnTuple] = field(default_factory=list)  # turns in which a person has decided
     # The state with a published gate whose turn has changed since: a call got its answer.
     kept: TaskState | None = None
-    # The end and the duration of turns that may move, or ended shortly before; that of the pause
-    # before a turn, if it is longer.
-    lasted_ns: list[tuple[int, int]] = field(default_factory=list)
-    last_ns: int = 0  # the last end of its turns
     recalled: bool = False  # whether its state was recalled from before its turns
 
     @classmethod
@@ -77,35 +67,13 @@ class LiveTask:
         standing = Standing({}, state)
         return cls(state.task, standing, standing, recalled=recalled)
 
-    def note(self, new: Sequence[TurnTuple]) -> None:
-        """Note the traces of new turns, long turns and pauses, and the decisions of persons."""
-        for turn in sorted(new, key=_end_of) if len(new) > 1 else new:
-            start_ns, end_ns = turn[AT["start_ns"]], turn[AT["end_ns"]]
-            lasted_ns = end_ns - min(start_ns, self.last_ns or start_ns)
-            if lasted_ns >= LONG_S * NS_PER_S:
-                self.lasted_ns.append((end_ns, lasted_ns))
-            if turn[AT["name"]] != semconv.SILENT:  # It goes when its agent does something.
-                self.last_ns = max(self.last_ns, end_ns)
-            if len(self.traces) <= TRACES_KEPT_MAX:
-                self.traces[turn[AT["trace_id"]]] = None
-            if turn[AT["kind"]] == "user" and turn[AT["name"]] is not None:
-                self.decisions.append(turn)
-
-    def longest_ns(self, watch: LiveWatch) -> int:
-        """Return the length of the longest turn or pause that may still move; 0 of short ones."""
-        if not self.lasted_ns:
-            return 0
-        since_ns = self.turns.settled_ns(watch) - HORIZON_S * NS_PER_S
-        longest_ns = max(took_ns for _, took_ns in self.lasted_ns)
-        self.lasted_ns = [each for each in self.lasted_ns if each[0] >= since_ns]
-        return longest_ns
-
-    def go_back(self, begin: int) -> tuple[int, Standing]:
+    def go_back(self, begin: int, evaluated: int) -> tuple[int, Standing]:
         """Forget what happened from a turn on that may move, or some turns before.
 
-        Return the place of the first turn to be evaluated, and how the task stood before it.
+        So many of them are part of `now`. Return the place of the first turn to be evaluated, and
+        how the task stood before it.
         """
-        if begin == self.evaluated:
+        if begin == evaluated:
             return begin, self.now
         begin = min([group.begin for group in self.groups if group.end > begin] + [begin])
         self.groups = [group for group in self.groups if group.end <= begin]
@@ -125,6 +93,11 @@ class LiveTask:
 
     def settle(self, count: int, watch: LiveWatch) -> None:
         """Settle turns that can no longer move; what was found in them is final."""
+        self._settle(count, watch)
+        # The core settles the turns of a calm task itself, while no reset ends its loops.
+        self.turns.is_calm = not self.groups
+
+    def _settle(self, count: int, watch: LiveWatch) -> None:
         before = count + 1
         while SETTLED_AT_ONCE <= count < before:
             before = count
@@ -142,7 +115,6 @@ class LiveTask:
         del self.ended_now[: len(ended)]  # The first of them, as groups are in order.
         ends = {loop.key for loop in over}
         self.now = self.now.without(ends)
-        self.evaluated -= count
         self.groups = [
             Group(
                 begin - count, end - count, passed._replace(standing=passed.standing.without(ends))
@@ -184,12 +156,19 @@ class LiveTask:
     @property
     def every_trace(self) -> Collection[str] | None:
         """All traces that had turns in the task; None if there may be others."""
-        return None if self.recalled or len(self.traces) > TRACES_KEPT_MAX else self.traces
+        traces = self.turns.traces
+        return None if self.recalled or len(traces) > TRACES_KEPT_MAX else traces
 
     def is_left_by(self, moves: Sequence[Move]) -> bool:
         """Return whether the task has only turns of traces that move as a whole."""
+        traces = self.turns.traces
         whole = {move.trace_id for move in moves if move.is_whole}
-        return len(self.traces) <= TRACES_KEPT_MAX and whole >= self.traces.keys()
+        return len(traces) <= TRACES_KEPT_MAX and whole.issuperset(traces)
+
+    @property
+    def waiting(self) -> int:
+        """The number of turns that may still move."""
+        return len(self.turns) - self.turns.settled
 
     @property
     def paused(self) -> bool:

@@ -6,7 +6,7 @@ The core counts turns, keeps them in order, and says which rules may fire at the
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from operator import itemgetter
 from typing import Any
@@ -16,15 +16,18 @@ import polars as pl
 
 from looptrace import _core
 from looptrace._core import LiveTurns, LiveWatch
-from looptrace.analyzer.detect.evaluate import Seen, kinds_read
+from looptrace.analyzer.detect.evaluate import Seen, kinds_read, reads_times
 from looptrace.analyzer.detect.loop_rows import LoopRow
-from looptrace.analyzer.detect.ruleset import Override, RuleSet
-from looptrace.analyzer.detect.times import times_of
+from looptrace.analyzer.detect.ruleset import Override, RuleForms, RuleSet
+from looptrace.analyzer.detect.times import LONG_S, times_of
+from looptrace.analyzer.engine import live_task
+from looptrace.analyzer.engine.batch import spending_rows
 from looptrace.analyzer.fingerprint.similarity import meanings_of
 from looptrace.analyzer.gates.timeline import GateTurns
-from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.schema.turns import AT, IS_USER, STEP_SPREAD_S, TURN_SCHEMA, TurnTuple
 from looptrace.rules.needs import ALWAYS
 from looptrace.rules.turns import KINDS, Codes, Flags, Turns
+from looptrace.rules.vocabulary import NS_PER_S
 
 # The columns that rules see, as they stand in a row of numbers.
 _COLUMNS = dict(_core.COLUMNS[: _core.COLUMNS_SEEN])
@@ -38,7 +41,12 @@ _ROW = np.dtype(
     }
 )
 # With more rows than fit into a processor's cache, columns are read faster one by one.
-_FEW_ROWS = 1_000
+_CACHED_ROWS = 1_000
+
+# Fewer turns are read faster one by one than in columns.
+FEW_ROWS = 20
+_task_of, _end_of = itemgetter(AT["task"]), itemgetter(AT["end_ns"])
+_KIND, _NAME = AT["kind"], AT["name"]
 
 # A lane of no rule: it keeps the last response of each agent, which names the model of its calls.
 _LAST_RESPONSES = (("model",), "agent", "twin", (), "resets_seen", 2)
@@ -50,10 +58,10 @@ _SAME = [name for name in _KEPT if name not in (*_COUNTED, "phase_before")]
 _in_order = itemgetter(*((*_SAME, *_COUNTED, "phase_before").index(name) for name in _KEPT))
 
 
-def watch_of(rule_set: RuleSet, limits: tuple[int, int, int, int, int]) -> LiveWatch:
+def watch_of(rule_set: RuleSet, failures_max: int) -> LiveWatch:
     """Return how the core counts turns and asks about the rules, by their places in `forms()`.
 
-    `limits` are those of `LiveWatch`.
+    So many failures of a task are kept for its gates.
     """
     every = rule_set.forms()
     lookbacks: dict[Any, int] = {}
@@ -71,7 +79,7 @@ def watch_of(rule_set: RuleSet, limits: tuple[int, int, int, int, int]) -> LiveW
         for spec, lookback in lookbacks.items()
     ]
     bounds = [
-        (place, [*lookbacks].index(forms.lane), needs.of(rule))
+        (place, [*lookbacks].index(forms.lane), needs.of(rule), _least_ns(forms))
         for place, forms in enumerate(every)
         for rule in forms.rules
         # What means the same need not have come before in the same words.
@@ -80,12 +88,34 @@ def watch_of(rule_set: RuleSet, limits: tuple[int, int, int, int, int]) -> LiveW
     if names_models(rule_set):
         lanes.append(_LAST_RESPONSES)
     names = (TURN_SCHEMA.names(), _SAME, [*kinds_read(every)])
-    return LiveWatch(rule_set.counting.compiled, names, lanes, bounds, limits)
+    times = (live_task.HORIZON_S, STEP_SPREAD_S, LONG_S)
+    limits = (live_task.WAITING_MAX, live_task.STEPS_KEPT_MAX, failures_max)
+    sizes = (live_task.TRACES_KEPT_MAX, live_task.SETTLED_AT_ONCE)
+    every_limit = (*(seconds * NS_PER_S for seconds in times), *limits, *sizes)
+    return LiveWatch(rule_set.counting.compiled, names, lanes, bounds, every_limit)
+
+
+def _least_ns(forms: RuleForms) -> int:
+    """Return how long a turn is at least at which a rule that reads times may fire, else 0."""
+    return min(rule.seconds_min for rule in forms.rules) * NS_PER_S if reads_times([forms]) else 0
 
 
 def names_models(rule_set: RuleSet) -> bool:
     """Return whether an override is for the turns of a model."""
     return any(override.model is not None for override in rule_set.overrides)
+
+
+def read(
+    turns: Sequence[TurnTuple] | pl.DataFrame,
+) -> tuple[dict[str, None], Iterable[TurnTuple], list[TurnTuple]]:
+    """Return the tasks of turns, those that may count in a budget, and the decisions of persons."""
+    if isinstance(turns, pl.DataFrame):
+        # Most ticks have no message of a person, and a filter of two columns takes longer.
+        decided = [turn for turn in turns.filter(IS_USER).rows() if turn[_NAME] is not None]
+        names = dict.fromkeys(turns["task"].to_list())
+        return names, spending_rows(turns), sorted(decided, key=_end_of)
+    decided = [turn for turn in turns if turn[_KIND] == "user" and turn[_NAME] is not None]
+    return dict.fromkeys(map(_task_of, turns)), turns, sorted(decided, key=_end_of)
 
 
 class HeldRows:
@@ -152,7 +182,7 @@ def seen_of(
     parts = [*zip(held, since, strict=True)]
     table = np.frombuffer(b"".join(turns.numbers(begin) for turns, begin in parts), _ROW)
     columns: dict[str, Any] = {name: table[name] for name in _COLUMNS if name != "searches"}
-    if len(table) > _FEW_ROWS:
+    if len(table) > _CACHED_ROWS:
         columns = {name: np.ascontiguousarray(column) for name, column in columns.items()}
     columns["texts"] = ()
     if any(

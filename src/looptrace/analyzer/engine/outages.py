@@ -163,7 +163,11 @@ def calls_to_explain(turns: pl.DataFrame, findings: Iterable[Finding]) -> pl.Dat
         {**key, "turn_last": key["turn"]},
         orient="row",
     ).sort("turn")
-    calls = turns.filter(IS_CALL)
+    # Most tasks have no failure that can make an outage.
+    asked = wanted["task"].unique().implode()
+    failing = turns.filter(_IS_SHARED & pl.col("task").is_in(asked))["task"].unique().implode()
+    wanted = wanted.filter(pl.col("task").is_in(failing))
+    calls = turns.filter(IS_CALL & pl.col("task").is_in(failing))
     others = calls.filter(~_IS_SHARED.fill_null(value=False)).select(*key).sort("turn")
     tasks = []
     for by, of_agents in (

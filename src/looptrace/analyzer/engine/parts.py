@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from looptrace.analyzer.engine.analysis import Analysis
-from looptrace.analyzer.engine.batch import analyse, joined
+from looptrace.analyzer.engine.batch import analyse, joined, of_loops
 from looptrace.analyzer.engine.outages import failures_of
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.engine.span_spool import SpanSpool, split_spans
@@ -126,6 +126,6 @@ def _analysis_of_part(given: pl.DataFrame, policy: DetectionPolicy) -> _PartAnal
     spans = whole_spans(records)
     analysis = analyse(spans, (), policy)
     failures = compacted(failures_of(analysis.turns))
-    analysis = joined([analysis], analysis.summary.sessions, spans.height)
-    analysis = replace(analysis, turns=compacted(analysis.turns))
+    turns = compacted(of_loops(analysis.turns, analysis.findings))
+    analysis = replace(analysis, turns=turns)
     return _PartAnalysis(analysis, failures, clashes, records.height - spans.height)

@@ -167,7 +167,6 @@ class Directives:
 
 
 def _faults() -> tuple[type[Exception], ...]:
-    """Return the errors of a template that cannot be used."""
     from jinja2 import TemplateError  # noqa: PLC0415 - as above
 
     return TemplateError, OSError, UnicodeDecodeError

@@ -126,11 +126,11 @@ def check_word(word: IncidentWord) -> None:
     if word.state is not None and word.state not in SAID:
         raise GateError(f"an incident cannot be set to {word.state!r}; choose {', '.join(SAID)}.")
     if (word.state == "muted") != (word.until_ns is not None):
-        raise GateError("a muted incident, and no other, has an end.")
+        raise GateError("only a muted incident has an end.")
     if word.until_ns is not None and word.until_ns <= word.at_ns:
         raise GateError("the end of a mute must be in the future.")
     if word.state is None and word.owner is None:
-        raise GateError("nothing was said: name a state or an owner.")
+        raise GateError("there is nothing to change: name a state or an owner.")
 
 
 def state_of(said: IncidentWord | None, times: Times, now_ns: int) -> IncidentState:

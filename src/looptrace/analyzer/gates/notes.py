@@ -42,6 +42,14 @@ class ResolutionNote:
     distance: float | None = None  # of the words, from 0 to 1, if the signature differs
 
 
+def distinct(notes: Iterable[ResolutionNote]) -> list[ResolutionNote]:
+    """Return the notes in their order, of those with equal words and decision the first."""
+    first: dict[tuple[str | None, str], ResolutionNote] = {}
+    for note in notes:
+        first.setdefault((note.decision, note.note), note)
+    return list(first.values())
+
+
 def notes_like(
     signs: Signs,
     notes: Iterable[tuple[ResolutionNote, Signs]],

@@ -93,5 +93,8 @@ def with_decisions(
     turns: pl.DataFrame, decided: Iterable[Resolution], sameness: Sameness
 ) -> pl.DataFrame:
     """Add people's decisions on tasks to turns (`TURN_SCHEMA`) that do not have them yet."""
-    said = resolution_turns(decisions_on(decided, turns), sameness)
+    decisions = list(decisions_on(decided, turns))
+    if not decisions:
+        return turns
+    said = resolution_turns(decisions, sameness)
     return pl.concat([turns, said.join(turns, on="call_id", how="anti")])

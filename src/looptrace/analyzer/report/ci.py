@@ -5,6 +5,7 @@ from __future__ import annotations
 import json  # people read SARIF, too
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,13 +61,17 @@ class _Baseline(msgspec.Struct):
     findings: list[_KnownFinding]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # Without slots: the loops are counted once, where they are asked for.
 class Loops:
-    """The loops of an analysis, and which of them are in a baseline."""
+    """The loops of an analysis that no outage explains, and which of them are in a baseline."""
 
     analysis: Analysis
-    groups: tuple[CountedLoop, ...]
     known: frozenset[LoopKey] | None = None  # None where there is no baseline
+
+    @cached_property
+    def groups(self) -> tuple[CountedLoop, ...]:
+        """The loops, the strongest first."""
+        return tuple(loops_in(self.analysis.own))
 
     def is_known(self, group: CountedLoop) -> bool:
         """Return whether the baseline has this loop."""
@@ -92,7 +97,7 @@ class Loops:
 
 def loops_of(analysis: Analysis, known: frozenset[LoopKey] | None = None) -> Loops:
     """Return the loops of an analysis that no outage explains."""
-    return Loops(analysis, tuple(loops_in(analysis.own)), known)
+    return Loops(analysis, known)
 
 
 def baseline_of(file: Path) -> frozenset[LoopKey]:
@@ -104,7 +109,7 @@ def baseline_of(file: Path) -> frozenset[LoopKey]:
     try:
         report = msgspec.json.decode(file.read_bytes(), type=_Baseline)
     except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}.") from error
+        raise InputError(f"{file} cannot be read: {error.strerror}; check the path.") from error
     except msgspec.DecodeError as error:
         raise InputError(
             f"{file} is not a baseline ({error}); write one with --format json --output {file}."
@@ -276,7 +281,6 @@ def _escaped(text: str) -> str:
 
 def known_text(loops: Loops) -> Iterable[str]:
     """Yield the sentence about loops that are in the baseline, if there are any."""
-    count = len(loops.groups) - len(loops.new)
-    if count:
+    if loops.known and (count := len(loops.groups) - len(loops.new)):
         known = f"{count:,} of {len(loops.groups):,} loops"
         yield f"{known} are in the baseline, and do not count as failures."

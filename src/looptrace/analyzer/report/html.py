@@ -226,7 +226,6 @@ EventPlaces = dict[tuple[int, bool], list[ShownEvent]]  # by `place_of`
 
 
 def _events_of_tasks(events: tuple[GateEvent, ...], opinions: Opinions) -> dict[str, EventPlaces]:
-    """Return events by task and turn."""
     by_task: dict[str, EventPlaces] = {}
     for event in events:
         of_task = by_task.setdefault(event.task, {})

@@ -1,4 +1,7 @@
-"""The report for machines, as `docs/findings.schema.json` describes it."""
+"""The report for machines, as `docs/findings.schema.json` describes it.
+
+Who writes events raises `DirectiveError` where a template of the directives cannot be used.
+"""
 
 from __future__ import annotations
 
@@ -53,22 +56,14 @@ _finding_values, _event_values = attrgetter(*_FINDING), attrgetter(*_EVENT)
 def json_report(
     analysis: Analysis, opinions: Opinions = NOBODY_ASKED, directives: Directives = OWN
 ) -> str:
-    """Write the analysis as JSON: the same analysis always gives the same text.
-
-    Raises:
-        DirectiveError: if a template of the directives cannot be used.
-    """
+    """Write the analysis as JSON: the same analysis always gives the same text."""
     return "".join(json_report_parts(analysis, opinions, directives))
 
 
 def json_report_parts(
     analysis: Analysis, opinions: Opinions = NOBODY_ASKED, directives: Directives = OWN
 ) -> Iterator[str]:
-    """Write the same in parts, so that a large report is never whole in memory.
-
-    Raises:
-        DirectiveError: if a template of the directives cannot be used.
-    """
+    """Write the same in parts, so that a large report is never whole in memory."""
     summary = analysis.summary
     head = {
         "schema": SCHEMA,
@@ -151,11 +146,7 @@ def outage_object(outage: Outage) -> dict[str, Any]:
 def event_object(
     event: GateEvent, opinion: Opinion | NoOpinion | None, directives: Directives
 ) -> dict[str, Any]:
-    """Return an event in the form of every JSON of looptrace; for a gate with the judge's opinion.
-
-    Raises:
-        DirectiveError: if a template of the directives cannot be used.
-    """
+    """Return an event in the form of every JSON of looptrace; a gate has the judge's opinion."""
     is_gate = event.type == "gate_opened"
     record = dict(zip(_EVENT, _event_values(event), strict=True)) | {
         "at": known_us(event.at_ns),

@@ -93,7 +93,6 @@ class _PlainPage(ReportPage):
         self._lines.append(f"{' ' * indent_columns}{text}\n")
 
     def print(self) -> None:
-        """Write the lines."""
         self._file.write("".join(self._lines))
 
 
@@ -105,7 +104,6 @@ class StyledPage(ReportPage):
     """
 
     def __init__(self, console: Console) -> None:
-        """Ask the console for its width."""
         self.width = console.width
         self.ascii_only = console.options.ascii_only
         self._console = console

@@ -84,19 +84,17 @@ class TaskEvents:
     gate: GateEvent | None  # the open gate at the end
 
 
-def events_by_task(
-    events: Iterable[GateEvent], shown_max: int = EVENTS_SHOWN_MAX
-) -> dict[str, TaskEvents]:
+def events_by_task(events: Iterable[GateEvent]) -> dict[str, TaskEvents]:
     """Return the events by task, in the form of a report."""
     by_task: dict[str, list[GateEvent]] = {}
     for event in events:
         by_task.setdefault(event.task, []).append(event)
-    return {task: _told(mine, shown_max) for task, mine in by_task.items()}
+    return {task: _told(mine) for task, mine in by_task.items()}
 
 
-def _told(events: list[GateEvent], shown_max: int) -> TaskEvents:
-    between = max(0, len(events) - shown_max)
-    head = len(events) if not between else shown_max // 2
+def _told(events: list[GateEvent]) -> TaskEvents:
+    between = max(0, len(events) - EVENTS_SHOWN_MAX)
+    head = len(events) if not between else EVENTS_SHOWN_MAX // 2
     gates = [event for event in events if event.type in ("gate_opened", "gate_resolved")]
     return TaskEvents(
         head=tuple(events[:head]),
@@ -201,7 +199,7 @@ def tokens_text(
 
 
 def duration_text(seconds: float) -> str:
-    """Write `0.4 s`, `46 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Write `0.4 s`, `46 s`, `3 min`, `3 min 20 s`, `2 h 5 min`."""
     if seconds < _SHORTEST_SECONDS:
         return f"under {_SHORTEST_SECONDS} s"
     if seconds < _TENTHS_SECONDS_MAX:
@@ -210,7 +208,9 @@ def duration_text(seconds: float) -> str:
     if not minutes:
         return f"{seconds_left} s"
     hours, minutes_left = divmod(minutes, _HOUR_MINUTES)
-    return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {seconds_left} s"
+    if hours:
+        return f"{hours} h {minutes_left} min" if minutes_left else f"{hours} h"
+    return f"{minutes} min {seconds_left} s" if seconds_left else f"{minutes} min"
 
 
 def cost_text(cost: Cost, money: str = "") -> str:

@@ -38,7 +38,7 @@ SPAN_COLUMNS = (
     ),
     Column("links", _TEXT, "JSON array", "its links, each with `trace_id` and `span_id`"),
 )
-# The page of the store's schema (docs/schema.md) has each column, its unit and what null means.
+# docs/schema.md explains each column.
 SPAN_SCHEMA = schema_of(SPAN_COLUMNS)
 
 # A span as a tuple: the columns of SPAN_SCHEMA, in its order.

@@ -134,7 +134,7 @@ TURN_COLUMNS = (
 MONEY_COLUMN = Column(
     "money", pl.Float64(), "currency", "what a response cost by the price of its model", "no price"
 )
-# The page of the store's schema (docs/schema.md) has each column, its unit and what null means.
+# docs/schema.md explains each column.
 TURN_SCHEMA = schema_of(TURN_COLUMNS)
 
 

@@ -1,4 +1,8 @@
-"""Settings: `looptrace.toml` as the policy for `looptrace.analyzer.analyse`."""
+"""Settings: `looptrace.toml` as the policy for `looptrace.analyzer.analyse`.
+
+What reads a file, its text or a variable raises `SettingsError` where it cannot be read, is not
+TOML, or has a wrong key or value. The classes of sections raise `SettingError` for a wrong value.
+"""
 
 from __future__ import annotations
 

@@ -320,7 +320,6 @@ def file_table(rules: tuple[type[Rule], ...]) -> type[Struct]:
 
 
 def _attributes() -> type[Struct]:
-    """Return the table of a user's own attributes."""
     values = Annotated[tuple[str, ...], Meta(description="Its value is one of these.")]
     kind = struct(
         "SpanKind",
@@ -356,7 +355,6 @@ def _section(attribute: str, table: Any, doc: str, name: str | None = None) -> A
 
 
 def _listed(name: str, table: Any, most: int, doc: str, needs: Any = None) -> Any:
-    """Return a section that is a list of tables."""
     entry = Annotated[table, Meta(extra_json_schema=needs)]
     return name, Annotated[tuple[entry, ...], Meta(max_length=most, description=doc)], ()
 

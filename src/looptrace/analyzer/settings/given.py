@@ -29,11 +29,7 @@ SettingsLike: TypeAlias = Settings | str | os.PathLike[str] | Mapping[str, objec
 
 
 def settings_of(given: SettingsLike | None) -> Settings:
-    """Return the settings that are given; None means the defaults.
-
-    Raises:
-        SettingsError: if there is no such file or profile, or a key or a value is wrong.
-    """
+    """Return the settings that are given; None means the defaults."""
     if given is None:
         return default()
     if isinstance(given, Settings):

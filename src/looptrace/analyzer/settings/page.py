@@ -19,11 +19,7 @@ _URL = re.compile(r"https?://[A-Za-z0-9\[][!#-;=?-~]*")
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:
-    """Settings of the page of a server.
-
-    Raises:
-        SettingError: if a value is wrong.
-    """
+    """Settings of the page of a server."""
 
     trace_url: Annotated[
         str,

@@ -113,11 +113,7 @@ def load(source: str | Path) -> Prices:
 
 
 def parsed(data: bytes, name: str) -> Prices:
-    """Read the content of a file of prices; errors use its `name`.
-
-    Raises:
-        SettingsError: as `load`.
-    """
+    """Read the content of a file of prices; errors use its `name`."""
     errors = Errors()
     top, file = checked(read(data, name), PriceTable, errors)
     errors.check()

@@ -149,11 +149,7 @@ def load(path: str | os.PathLike[str]) -> Settings:
 
 
 def parsed(data: bytes, name: str) -> Settings:
-    """Read the content of a settings file; `name` is its name in errors.
-
-    Raises:
-        SettingsError: if it is not TOML, or has a wrong key or value.
-    """
+    """Read the content of a settings file; `name` is its name in errors."""
     errors = Errors()
     top, file = checked(read(data, name), file_table(every_rule()), errors)
     settings = _settings(top, file, Path(name).parent, errors)
@@ -220,11 +216,7 @@ def _sameness(top: Node, file: Any, errors: Errors) -> Sameness:
 
 
 def in_force(file: Path | None, environment: Mapping[str, str]) -> Settings:
-    """Return the settings of a file, else of the current folder's, with the environment's.
-
-    Raises:
-        SettingsError: if the file or a variable has a wrong value.
-    """
+    """Return the settings of a file, else of the current folder's, with the environment's."""
     here = Path(FILE_NAME)
     is_none = file is None and not here.exists()
     return overridden(default() if is_none else load(file or here), environment)
@@ -327,7 +319,7 @@ def _model(top: Node, file: str | UnsetType, beside: Path, form: Form) -> tuple[
             model = model_of(msgspec.json.decode(opened.read(FILE_BYTES_MAX)))
     except (OSError, ValueError) as error:
         why = plain(str(error), _ERROR_LENGTH_MAX)
-        raise top.at(MODEL).error(f"{MODEL} cannot be used: {why}") from error
+        raise top.at(MODEL).error(f"{MODEL} cannot be used: {why.rstrip('.')}.") from error
     changed: dict[str, Any] = {MODEL: model}
     return str(path), replace(form, rule=replace(form.rule, **changed))
 
@@ -500,8 +492,7 @@ def _retention(node: Node, tables: Sequence[Any], errors: Errors) -> tuple[Servi
             why = f"retention.services has {shown(name)} a second time; a service has one time."
             errors.add(at.at("services").error(why))
         known.update(table.services)
-        if kept := errors.tried(partial(made, at, ServiceRetention, stated(at, table)), None):
-            every.append(kept)
+        every.append(made(at, ServiceRetention, stated(at, table)))
     return tuple(every)
 
 

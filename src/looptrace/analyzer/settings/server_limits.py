@@ -20,9 +20,6 @@ class Limits:
 
     Attributes, events and links have no limits of their own: they stay text, so they cost only
     their bytes.
-
-    Raises:
-        SettingError: if a limit is outside its bounds.
     """
 
     body_bytes_max: int = setting(16 * MIB, ge=KIB, le=64 * MIB, doc="Bytes of a request as sent.")
@@ -84,7 +81,7 @@ class Limits:
         doc="Tasks in live detection at once; beyond, the idlest task is dropped.",
     )
     log_bytes_max: int = setting(
-        GIB, ge=MIB, le=1024 * GIB, doc="Bytes that are acknowledged but not in the store yet."
+        GIB, ge=MIB, le=1024 * GIB, doc="Acknowledged bytes that are not in the store yet."
     )
     store_every_s: int = setting(
         5, ge=1, le=3_600, doc="Seconds between two moves of few spans from the log to the store."
@@ -110,11 +107,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class ServiceRetention:
-    """For how long spans, turns and findings of some services are kept.
-
-    Raises:
-        SettingError: if a value is wrong.
-    """
+    """For how long spans, turns and findings of some services are kept."""
 
     services: Annotated[
         tuple[Name, ...],

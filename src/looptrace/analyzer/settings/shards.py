@@ -17,11 +17,7 @@ _Text = Annotated[str, Meta(min_length=1, max_length=URL_CHARS_MAX)]
 
 @dataclass(frozen=True, slots=True)
 class ShardSettings:
-    """Several servers, each with a part of the tasks; empty if one server has all.
-
-    Raises:
-        SettingError: if a value is wrong.
-    """
+    """Several servers, each with a part of the tasks; empty if one server has all."""
 
     urls: Annotated[
         tuple[_Text, ...],
@@ -59,8 +55,8 @@ class ShardSettings:
         Meta(
             ge=0.1,
             le=60.0,
-            description="The seconds between two times that a server tells the others what it has "
-            "spent of the budgets of all.",
+            description="Seconds between two messages to the other servers about spending on "
+            "shared budgets.",
         ),
     ] = 0.5
     former_urls: Annotated[

@@ -20,8 +20,6 @@ from looptrace.analyzer.settings.toml_writer import item, values_of, values_of_r
 from looptrace.errors import LooptraceError
 from looptrace.rules.contract import Rule
 
-_Values = dict[str, Any]
-
 
 def with_thresholds(text: str, name: str, wanted: Settings) -> str | None:
     """Return the text of a settings file, changed to have the rules of other settings.
@@ -43,9 +41,6 @@ def with_override(text: str, name: str, override: Override, said: str) -> str:
     """Return the text of a settings file with one more override, below a comment; the last wins.
 
     Without a selector the rules are those of all turns.
-
-    Raises:
-        SettingsError: if the file cannot be used, before or after.
     """
     settings = parsed(text.encode(), name)
     document = tomlkit.parse(text)

@@ -130,24 +130,16 @@ class Node:
 
 
 def content(path: Path) -> bytes:
-    """Return the content of a file; of a file that is too long, slightly more than allowed.
-
-    Raises:
-        SettingsError: if it cannot be read.
-    """
+    """Return the content of a file; of a file that is too long, slightly more than allowed."""
     try:
         with path.open("rb") as file:
             return file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error.strerror}.") from error
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}; check the path.") from error
 
 
 def read(data: bytes, name: str) -> Node:
-    """Parse the content of a settings file; `name` is its name in errors.
-
-    Raises:
-        SettingsError: if it is not TOML.
-    """
+    """Parse the content of a settings file; `name` is its name in errors."""
     text = _text(data, name)
     try:
         return Node(name, text, (), tomllib.loads(text))

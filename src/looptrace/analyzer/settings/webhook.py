@@ -167,7 +167,7 @@ class Webhook:
 
     def _problems(self) -> Iterator[str]:
         try:
-            _check_address("url", self.url, self.allow_private)
+            _check_address(self.url, self.allow_private)
         except SettingError as error:
             yield str(error)
         if self.gate_url:
@@ -251,10 +251,10 @@ _WHY_SECRET = {
 }
 
 
-def _check_address(name: str, value: str, allow_private: tuple[str, ...]) -> None:
+def _check_address(value: str, allow_private: tuple[str, ...]) -> None:
     if value.startswith((VARIABLE, FILE)):
         if not _is_reference(value):
-            raise SettingError(f"webhooks.{name} must be {VARIABLE}VARIABLE or {FILE}PATH.")
+            raise SettingError(f"webhooks.url must be {VARIABLE}VARIABLE or {FILE}PATH.")
         return
     check_url(value, allow_private)
 

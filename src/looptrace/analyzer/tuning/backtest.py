@@ -171,7 +171,6 @@ class _Side:
     gates: dict[Place, Opened] = field(default_factory=dict)
 
     def add(self, part: _Side) -> None:
-        """Add another part."""
         self.findings += part.findings
         self.actions.update(part.actions)
         self.gates |= part.gates

@@ -186,7 +186,6 @@ class _Kind:
         self._alarmed: dict[tuple[str, int], frozenset[str]] = {}
 
     def now(self, name: str) -> int:
-        """Return the threshold in force."""
         return _value(self.rules[name])
 
     def alarmed(self, name: str, value: int) -> frozenset[str]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import click
-import msgspec
 
 from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.gates.decisions import DECISIONS
@@ -16,17 +14,17 @@ from looptrace.analyzer.report.tables import print_pairs, print_section, stdout_
 from looptrace.analyzer.report.wording import counted, versions_text
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.times import utc_s
-from looptrace.analyzer.tuning.exceptions import (
-    TrialPart,
-    exception_lines,
-    exceptions_of,
-    trial_of,
-)
+from looptrace.analyzer.tuning.exceptions import TrialPart, exception_lines, exceptions_of, trial_of
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
-from looptrace.cli.shared.gate_sources import Servers, Stores, source_options
-from looptrace.cli.shared.incident_sources import incidents_of
-from looptrace.cli.shared.options import by_option, format_option
+from looptrace.cli.shared.gate_sources import (
+    Servers,
+    Stores,
+    effect_text,
+    source_of,
+    source_options,
+)
+from looptrace.cli.shared.options import by_option, format_option, print_json
 from looptrace.collector.store.gate_file.incidents import Incident, IncidentDetails
 from looptrace.errors import InputError
 from looptrace.rules.vocabulary import NS_PER_S
@@ -55,11 +53,11 @@ def list_incidents(
     stores: Stores, servers: Servers, every: bool, state: IncidentState | None, form: str
 ) -> None:
     """List the incidents, those that need somebody first."""
-    listed = incidents_of(stores, servers).incidents(state)
+    listed = source_of(stores, servers).incidents(state)
     if not (every or state):
         listed = [each for each in listed if each.state != "resolved"]
     if form == "json":
-        _print_json(listed)
+        print_json(listed)
     elif listed:
         console = stdout_console()
         for each in listed:
@@ -74,9 +72,9 @@ def list_incidents(
 @format_option
 def show(stores: Stores, servers: Servers, incident_id: str, form: str) -> None:
     """Show the incident ID: its gates, what they cost, and the notes that ended some."""
-    details = incidents_of(stores, servers).incident(incident_id)
+    details = source_of(stores, servers).incident(incident_id)
     if form == "json":
-        _print_json(details)
+        print_json(details)
     else:
         _print_details(details)
 
@@ -107,7 +105,7 @@ def set_incident(
     now_ns = time.time_ns()
     until_ns = None if hours is None else now_ns + int(hours * _HOUR_NS)
     word = IncidentWord(now_ns, state, until_ns, owner, who, why)
-    said = incidents_of(stores, servers).say(incident_id, word)
+    said = source_of(stores, servers).say(incident_id, word)
     click.echo(f"Incident {said.id}: {_state(said)}.")
 
 
@@ -129,12 +127,8 @@ def decide(
 
     Each gate is resolved as by `looptrace gates resolve`. A gate that opens later waits again.
     """
-    gates = incidents_of(stores, servers).resolve_incident(incident_id, decision, note, who)
-    effect = (
-        "It takes effect with the next `looptrace ingest` into this store, or at once in a server."
-        if stores
-        else "The agents receive it now."
-    )
+    gates = source_of(stores, servers).resolve_incident(incident_id, decision, note, who)
+    effect = effect_text(stores, "The agents receive it now.")
     click.echo(f"{counted(len(gates), 'gate')} resolved: {decision}. {effect}")
 
 
@@ -157,7 +151,7 @@ def exception(
     They turn the rules of its gates off for its agent, its tool and its signature. A comment says
     which gates of the last days they would have ended; a server's store is tried with --store.
     """
-    source = incidents_of(stores, servers)
+    source = source_of(stores, servers)
     details = source.incident(incident_id)
     exceptions = exceptions_of(details.loop, settings.policy.rule_set)
     if not exceptions:
@@ -175,10 +169,6 @@ def exception(
         with traces.working():
             remarks = trial_remarks(trial_of(parts, own), days)
     click.echo(exception_lines(exceptions, details.incident.signature, remarks), nl=False)
-
-
-def _print_json(value: Any) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
 
 
 def _state(incident: Incident) -> str:
@@ -229,8 +219,8 @@ def _print_details(details: IncidentDetails) -> None:
     ]
     mistaken = sum(gate.decision == "not_a_loop" for gate in details.gates)
     if mistaken:
-        command = f"`looptrace incidents exception {incident.id}` prints the lines that except it"
-        about.append(("no loop", f"said of {counted(mistaken, 'gate')}; {command}"))
+        command = f"`looptrace incidents exception {incident.id}` prints an exception"
+        about.append(("no loop", f"{counted(mistaken, 'gate')} called no loop; {command}"))
     print_section(f"incident {incident.id}", (), console)
     print_pairs(about, console)
     title = f"gates, {incident.gates_open} of {incident.gates} open"

@@ -1,19 +1,17 @@
-"""`looptrace silences`: gates of which webhooks hear nothing for a while."""
+"""`looptrace silences`: gates for which no webhook is sent for a while."""
 
 from __future__ import annotations
 
 import time
 
 import click
-import msgspec
 
-from looptrace.analyzer.gates.silences import HOURS_MAX, Matchers, Silence
+from looptrace.analyzer.gates.silences import HOURS_MAX, Matchers
 from looptrace.analyzer.report.tables import print_section, stdout_console
 from looptrace.analyzer.report.wording import counted
 from looptrace.analyzer.text.times import utc_s
-from looptrace.cli.shared.gate_sources import Servers, Stores, source_options
-from looptrace.cli.shared.incident_sources import incidents_of
-from looptrace.cli.shared.options import by_option, format_option
+from looptrace.cli.shared.gate_sources import Servers, Stores, source_of, source_options
+from looptrace.cli.shared.options import by_option, format_option, print_json
 from looptrace.rules.vocabulary import NS_PER_S
 
 _HOUR_NS = 3_600 * NS_PER_S
@@ -23,7 +21,7 @@ _HOUR_NS = 3_600 * NS_PER_S
 def silences() -> None:
     """Show, make and end silences.
 
-    Webhooks do not hear of the gates that a silence matches until it ends; agents do.
+    While a silence lasts, no webhook is sent for a gate that it matches. Agents still stop.
     """
 
 
@@ -32,15 +30,15 @@ def silences() -> None:
 @format_option
 def list_silences(stores: Stores, servers: Servers, form: str) -> None:
     """List the silences that hold now, the first to end first."""
-    listed = incidents_of(stores, servers).silences()
+    listed = source_of(stores, servers).silences()
     if form == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(listed)).decode())
+        print_json(listed)
     elif listed:
         for each in listed:
             by = f", by {each.who}" if each.who else ""
             head = f"{each.id}, until {utc_s(each.ends_ns)}{by}"
             held = f"{counted(each.held, 'gate')} held back"
-            print_section(head, [_matchers(each), each.why, held], stdout_console())
+            print_section(head, [each.matchers.text, each.why, held], stdout_console())
     else:
         click.echo("There is no silence.")
 
@@ -75,8 +73,8 @@ def add(
     """Make a silence. A gate must match all that is given."""
     ends_ns = time.time_ns() + int(hours * _HOUR_NS)
     matchers = Matchers(rule, tool, agent, service, incident)
-    made = incidents_of(stores, servers).silence(matchers, ends_ns, why, who)
-    click.echo(f"Silence {made.id}: {_matchers(made)}, until {utc_s(made.ends_ns)}.")
+    made = source_of(stores, servers).silence(matchers, ends_ns, why, who)
+    click.echo(f"Silence {made.id}: {made.matchers.text}, until {utc_s(made.ends_ns)}.")
 
 
 @silences.command()
@@ -84,9 +82,5 @@ def add(
 @source_options
 def end(stores: Stores, servers: Servers, silence_id: str) -> None:
     """End the silence ID now. Webhooks hear of the gates that still wait."""
-    incidents_of(stores, servers).end_silence(silence_id)
+    source_of(stores, servers).end_silence(silence_id)
     click.echo(f"Silence {silence_id} has ended.")
-
-
-def _matchers(silence: Silence) -> str:
-    return silence.matchers.text

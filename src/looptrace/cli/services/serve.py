@@ -36,36 +36,38 @@ _PORT = click.IntRange(0, 65_535)
 @click.command()
 @store_option("served", "Folder of the store; it is created if it does not exist.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
-@click.option("--http-port", type=_PORT, default=4318, show_default=True, help="0 is any free one.")
-@click.option("--grpc-port", type=_PORT, default=4317, show_default=True, help="0 is any free one.")
+@click.option("--http-port", type=_PORT, default=4318, show_default=True, help="0: any free port.")
+@click.option("--grpc-port", type=_PORT, default=4317, show_default=True, help="0: any free port.")
 @click.option("--no-grpc", is_flag=True, help="Receive over HTTP only.")
 @click.option(
     "--token-file",
     type=_FILE,
-    help="File with the tokens of clients, one a line; by default LOOPTRACE_TOKENS has them.",
+    help="File with the tokens of clients, one a line; by default LOOPTRACE_TOKENS.",
 )
 @click.option("--tls-cert", type=_FILE, help="Certificate of the server, as PEM.")
-@click.option("--tls-key", type=_FILE, help="Its key.")
+@click.option("--tls-key", type=_FILE, help="Key of the certificate, as PEM.")
 @click.option(
-    "--client-ca", type=_FILE, help="Authority that must have signed the certificates of clients."
+    "--client-ca", type=_FILE, help="Authority that signs the certificates of clients, as PEM."
 )
 @click.option(
-    "--user-header", metavar="NAME", help="Header in which a proxy names who it signed in."
+    "--user-header", metavar="NAME", help="Header in which a proxy names the person it signed in."
 )
 @click.option(
     "--user-header-from",
     multiple=True,
     metavar="ADDRESS",
-    help="Address or network of the proxy; the header of others says nothing.",
+    help="Address or network of the proxy; from others the header is ignored.",
 )
 @click.option(
     "--user-header-role",
     type=click.Choice(["viewer", "decider", "admin"]),
     default="viewer",
     show_default=True,
-    help="What those may do whom the proxy names.",
+    help="Role of the persons whom the proxy names.",
 )
-@click.option("--allow-host", multiple=True, help="Another name of this machine in requests.")
+@click.option(
+    "--allow-host", multiple=True, help="Another name of this machine, in the Host of requests."
+)
 @click.option(
     "--content",
     type=click.Choice(["full", "redacted", "hashes"]),

@@ -33,7 +33,7 @@ _file_option = click.option(
 def tokens() -> None:
     """Make, list and revoke the tokens of a server, each with a name, a role and an end.
 
-    An agent sends spans and hears of its gates; a viewer looks at everything; a decider also
+    An agent sends spans and follows its gates; a viewer looks at everything; a decider also
     decides on gates; an admin does everything. A token with services is for their tasks alone.
     """
 
@@ -51,7 +51,7 @@ def tokens() -> None:
     "--service",
     "services",
     multiple=True,
-    help="A service (`service.name`) whose tasks it is for; all services without it. Repeatable.",
+    help="A service (`service.name`) that the token may see, by default all; may be repeated.",
 )
 def add(
     name: str, token_file: Path, role: str, until: datetime | None, services: tuple[str, ...]

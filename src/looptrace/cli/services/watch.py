@@ -37,7 +37,7 @@ def watch(
 
     A store is read again every 2 s. A key begins a decision about the selected gate, and enter
     sends it. If standard output is not a terminal, each event is a line; with `--format json` it
-    is an object in a line in any case. The openings of the gates that are open come first.
+    is always a line of JSON. Open gates come first.
     """
     source = source_of(stores, servers, settings)
     where = ", ".join(map(str, (*stores, *servers)))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
 
 import click
 
+from looptrace.cli import Command
 from looptrace.cli.shared import traces
 from looptrace.engines import Engine
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-def engine_options(command: F) -> F:
+def engine_options(command: Command) -> Command:
     """Add `--engine` and `--address` to a command."""
     engine = click.option(
         "--engine",

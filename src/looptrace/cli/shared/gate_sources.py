@@ -1,23 +1,24 @@
-"""Sources of gates: servers, stores, or several of them, shown as one."""
+"""Sources of gates and incidents: servers, stores, or several of them, shown as one."""
 
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import TypeAlias, TypeVar
 
 import click
 
 from looptrace.analyzer.fingerprint.similarity import Meaning
-from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.directives import notice_of
+from looptrace.analyzer.gates.incidents import IncidentState, IncidentWord
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.gates.silences import Matchers, Silence
+from looptrace.analyzer.settings.sections import Settings, default
+from looptrace.cli import Command
+from looptrace.cli.shared.several_sources import GatesOfSeveral
 from looptrace.cli.shared.stores import store_copy, store_option, written_again
 from looptrace.collector.agent_states import with_agents
 from looptrace.collector.api_bodies import WarmingTask
@@ -25,14 +26,14 @@ from looptrace.collector.gates_client import RemoteGates
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.sdk.server_watch import TOKEN_VARIABLE
 from looptrace.collector.server.warming import warming_tasks
+from looptrace.collector.store.gate_file.incidents import Incident, IncidentDetails
 from looptrace.collector.store.gate_file.stored_gates import GateDetails, GateStatus, StoredGate
-from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of, together
-from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.gate_metrics import GateMetrics, metrics_of
+from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.reader import open_gates, read_loops, worked
-from looptrace.errors import InputError, LooptraceError, UnavailableError
+from looptrace.errors import InputError
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
 Stores = Sequence[Path | str]
 Servers = Sequence[str]
 
@@ -40,38 +41,7 @@ Servers = Sequence[str]
 LOOK_S = 2.0
 
 
-class GateSource(Protocol):
-    """The gates of a store or of a server."""
-
-    def gates(self, status: GateStatus | None = None, /) -> list[StoredGate]:
-        """Return gates, the open ones first, then the newest."""
-
-    def gate(self, gate_id: str, meaning: Meaning | None = None, /) -> GateDetails:
-        """Return a gate with what led to it."""
-
-    def resolve(
-        self,
-        gate_id: str,
-        decision: str,
-        note: str | None,
-        /,
-        *,
-        who: str | None = None,
-        add: float | None = None,
-    ) -> StoredGate:
-        """Record what a person decided, who, and what it adds to a budget; returns the gate."""
-
-    def metrics(self) -> GateMetrics:
-        """Return how often tasks loop, and how often they are stopped."""
-
-    def warming(self) -> list[WarmingTask]:
-        """Return the tasks where a rule is one attempt short of a loop."""
-
-    def watch(self) -> Iterator[GateNotice]:
-        """Follow the events, beginning with the openings of gates that are open."""
-
-
-def source_options(command: F) -> F:
+def source_options(command: Command) -> Command:
     """Add --store and --server; the command gets the sources as `stores` and `servers`."""
     several = "; several are shown as one."
     server = click.option(
@@ -86,17 +56,18 @@ def source_options(command: F) -> F:
     return store_option("written", store, required=False, multiple=True)(server(command))
 
 
-def source_of(
-    stores: Sequence[Path | str], servers: Sequence[str], settings: Settings
-) -> GateSource:
+def source_of(stores: Stores, servers: Servers, settings: Settings | None = None) -> GateSource:
     """Return the gates of a store or a server, or of several of them.
 
     Raises:
         UsageError: if none is named, or an address is not one.
     """
+    settings = settings or default()
     stored = (
-        GatesOnDisk(store, settings) if isinstance(store, Path) else ObjectGates(store, settings)
-        for store in stores
+        GatesOnDisk(each, settings)
+        if isinstance(each, Path)
+        else GatesOnDisk(store_copy(each), settings, each)
+        for each in stores
     )
     sources: list[GateSource] = [*stored, *(RemoteGates(server_at(url)) for url in servers)]
     if not sources:
@@ -117,12 +88,22 @@ def server_at(url: str) -> Server:
         raise click.UsageError(str(error)) from error
 
 
-class GatesOnDisk:
-    """The gates of a store on disk, which is opened again for each look."""
+def effect_text(stores: Stores, of_server: str) -> str:
+    """Return when a decision takes effect: in stores later, else as `of_server` says."""
+    later = "It takes effect with the next `looptrace ingest` into this store, or at once in a"
+    return f"{later} server." if stores else of_server
 
-    def __init__(self, folder: Path, settings: Settings) -> None:
+
+class GatesOnDisk:
+    """The gates and incidents of a store, which is opened again for each look.
+
+    Of one on object storage, at `url`, the folder is a copy, to which nothing is written.
+    """
+
+    def __init__(self, folder: Path, settings: Settings, url: str = "") -> None:
         self._folder = folder
         self._settings = settings
+        self._url = url
 
     def gates(self, status: GateStatus | None = None) -> list[StoredGate]:
         """Return gates, the open ones first, then the newest."""
@@ -146,9 +127,8 @@ class GatesOnDisk:
         who: str | None = None,
         add: float | None = None,
     ) -> StoredGate:
-        """Record what a person decided, and who; returns the gate."""
-        with open_gates(self._folder) as store:
-            return store.resolve(gate_id, decision, note, who=who, add=add)
+        """Record what a person decided, who, and what it adds to a budget; return the gate."""
+        return self._written(lambda store: store.resolve(gate_id, decision, note, who=who, add=add))
 
     def metrics(self) -> GateMetrics:
         """Return how often tasks loop, and how often they are stopped."""
@@ -160,7 +140,16 @@ class GatesOnDisk:
         return warming_tasks(self._folder, self._settings.policy.rule_set)
 
     def watch(self) -> Iterator[GateNotice]:
-        """Follow the events, beginning with the openings of gates that are open."""
+        """Follow the events, beginning with the openings of gates that are open.
+
+        Raises:
+            InputError: on object storage, where nothing happens until the next ingest.
+        """
+        if self._url:
+            raise InputError(
+                f"{self._url}: is on object storage, which has no stream of gates; "
+                "watch a server by --server, or ask with `looptrace gates list`."
+            )
         with open_gates(self._folder) as store:
             seq = store.last_seq()
             opened = [store.gate(gate.id).event for gate in reversed(store.gates("open"))]
@@ -174,142 +163,49 @@ class GatesOnDisk:
                     yield notice_of(event, self._settings.directives)
             seq = told[-1][0] if told else seq
 
+    def incidents(self, state: IncidentState | None = None) -> list[Incident]:
+        """Return incidents: those that need somebody first, then those with the newest gates."""
+        with open_gates(self._folder) as store:
+            return store.incidents(state)
 
-class ObjectGates(GatesOnDisk):
-    """The gates of a store on object storage, as they are when they are first asked for."""
+    def incident(self, incident: str) -> IncidentDetails:
+        """Return an incident with its gates."""
+        with open_gates(self._folder) as store:
+            return store.incident(incident)
 
-    def __init__(self, url: str, settings: Settings) -> None:
-        super().__init__(store_copy(url), settings)
-        self._url = url
+    def say(self, incident: str, word: IncidentWord) -> Incident:
+        """Record what a person says of an incident."""
+        return self._written(lambda store: store.say(incident, word))
 
-    def resolve(
-        self,
-        gate_id: str,
-        decision: str,
-        note: str | None,
-        *,
-        who: str | None = None,
-        add: float | None = None,
-    ) -> StoredGate:
-        """Record what a person decided, and who; where another writer is first, once more."""
-        return written_again(
-            self._url,
-            lambda folder: GatesOnDisk(folder, self._settings).resolve(
-                gate_id, decision, note, who=who, add=add
-            ),
-        )
+    def resolve_incident(
+        self, incident: str, decision: str, note: str | None, who: str | None = None
+    ) -> list[str]:
+        """Record one decision on all open gates of an incident; return their ids."""
+        return self._written(lambda store: store.resolve_incident(incident, decision, note, who))
 
-    def watch(self) -> Iterator[GateNotice]:
-        """Refuse, because nothing happens there until the next ingest.
+    def silences(self) -> list[Silence]:
+        """Return the silences that hold now, the first to end first."""
+        with open_gates(self._folder) as store:
+            return store.silences()
 
-        Raises:
-            InputError: always.
-        """
-        raise InputError(
-            f"{self._url}: is on object storage, which has no stream of gates; "
-            "watch a server by --server, or ask with `looptrace gates list`."
-        )
+    def silence(
+        self, matchers: Matchers, ends_ns: int, why: str, who: str | None = None
+    ) -> Silence:
+        """Hold the openings of matching gates back from webhooks until a time."""
+        return self._written(lambda store: store.silence(matchers, ends_ns, why, who))
 
+    def end_silence(self, silence: str) -> None:
+        """End a silence now."""
+        self._written(lambda store: store.end_silence(silence))
 
-class GatesOfSeveral:
-    """The gates of several sources as those of one; if one does not answer, none are shown."""
+    def _written(self, write: Callable[[GateStore], T]) -> T:
+        """Write to the store; on object storage once more where another writer is first."""
 
-    def __init__(self, sources: Sequence[GateSource]) -> None:
-        self._sources = sources
+        def work(folder: Path) -> T:
+            with open_gates(folder) as store:
+                return write(store)
 
-    def gates(self, status: GateStatus | None = None) -> list[StoredGate]:
-        """Return gates, the open ones first, then the newest."""
-        every = [gate for gates in self._all(lambda each: each.gates(status)) for gate in gates]
-        return sorted(every, key=lambda gate: (gate.status != "open", -gate.opened_ns))
-
-    def gate(self, gate_id: str, meaning: Meaning | None = None) -> GateDetails:
-        """Return the gate of the one source that has it."""
-        return self._of(gate_id).gate(gate_id, meaning)
-
-    def resolve(
-        self,
-        gate_id: str,
-        decision: str,
-        note: str | None,
-        *,
-        who: str | None = None,
-        add: float | None = None,
-    ) -> StoredGate:
-        """Record a decision at the source that has the gate."""
-        return self._of(gate_id).resolve(gate_id, decision, note, who=who, add=add)
-
-    def metrics(self) -> GateMetrics:
-        """Return the figures of all sources together."""
-        return together(self._all(lambda each: each.metrics()))
-
-    def warming(self) -> list[WarmingTask]:
-        """Return the tasks of all."""
-        return [task for tasks in self._all(lambda each: each.warming()) for task in tasks]
-
-    def watch(self) -> Iterator[GateNotice]:
-        """Follow all at once, until all have ended; an error of one ends all."""
-        told: SimpleQueue[GateNotice | LooptraceError | None] = SimpleQueue()
-        for source in self._sources:
-            threading.Thread(target=_follow, args=(source, told), daemon=True).start()
-        following = len(self._sources)
-        while following:
-            notice = told.get()
-            if isinstance(notice, StoreError):
-                raise _without(notice) from notice
-            if isinstance(notice, LooptraceError):
-                raise notice
-            if notice is None:
-                following -= 1
-            else:
-                yield notice
-
-    def _all(self, ask: Callable[[GateSource], T]) -> list[T]:
-        """Return what each source answers.
-
-        Raises:
-            UnavailableError: if one of them does not answer.
-        """
-        try:
-            return [ask(source) for source in self._sources]
-        except StoreError as error:
-            raise _without(error) from error
-
-    def _of(self, gate_id: str) -> GateSource:
-        """Return the one source with a gate; one that does not answer may have others only.
-
-        Raises:
-            GateError: if there is none, or more than one.
-            UnavailableError: if a source does not answer that may have it.
-        """
-        having, missing, silent = list[GateSource](), list[GateError](), list[StoreError]()
-        is_whole_id = False
-        for source in self._sources:
-            try:
-                is_whole_id |= source.gate(gate_id).gate.id == gate_id
-                having.append(source)
-            except GateError as error:
-                missing.append(error)
-            except StoreError as error:
-                silent.append(error)
-        if silent and not is_whole_id:
-            raise _without(silent[0]) from silent[0]
-        if not having:
-            raise missing[0]
-        if len(having) > 1:
-            raise GateError(
-                f"{gate_id} begins the ids of gates of {len(having)} servers; give more characters"
-            )
-        return having[0]
+        return written_again(self._url, work) if self._url else work(self._folder)
 
 
-def _without(error: StoreError) -> UnavailableError:
-    return UnavailableError(f"{error} Without it in the list, the others are shown.")
-
-
-def _follow(source: GateSource, told: SimpleQueue[GateNotice | LooptraceError | None]) -> None:
-    try:
-        for notice in source.watch():
-            told.put(notice)
-        told.put(None)
-    except LooptraceError as error:
-        told.put(error)
+GateSource: TypeAlias = GatesOnDisk | RemoteGates | GatesOfSeveral

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
+import msgspec
 
 from looptrace.analyzer.detect.prices import Prices
-
-F = TypeVar("F", bound=Callable[..., Any])
+from looptrace.cli import Command
 
 format_option = click.option(
     "--format",
@@ -17,7 +17,7 @@ format_option = click.option(
     type=click.Choice(["terminal", "json"]),
     default="terminal",
     show_default=True,
-    help="Form of the output.",
+    help="Format of the output.",
 )
 by_option = click.option(
     "--by", "who", help="Your name; if your token has a name, that one is recorded."
@@ -44,7 +44,7 @@ def _load(_context: click.Context, _option: click.Parameter, source: str | None)
     return prices.load(source)
 
 
-def prices_option(otherwise: str = "") -> Callable[[F], F]:
+def prices_option(otherwise: str = "") -> Callable[[Command], Command]:
     """Return the option; the help says what happens `otherwise`, without prices."""
     return click.option(
         "--prices",
@@ -53,3 +53,8 @@ def prices_option(otherwise: str = "") -> Callable[[F], F]:
         help="Prices of models: a file, or genai-prices for the list prices of that package"
         f"{otherwise}.",
     )
+
+
+def print_json(value: Any) -> None:
+    """Print a value as `--format json` asks for it."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())

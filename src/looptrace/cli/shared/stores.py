@@ -11,13 +11,13 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from looptrace.cli import Command
 from looptrace.collector.store.objects.client import is_object_url
 
 _COPIES = "looptrace.store_copies"
 # Tries to write where other writers are first; each takes a moment.
 TRIES = 5
 
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 StoreUse = Literal["read", "written", "served"]
 
@@ -28,7 +28,7 @@ def store_option(
     *,
     required: bool = True,
     multiple: bool = False,
-) -> Callable[[F], F]:
+) -> Callable[[Command], Command]:
     """Return the option that names a store; it is the same for every command.
 
     The command gets it as `store`, or as `stores` where several may be named.
@@ -65,7 +65,7 @@ class StorePath(click.Path):
         if not is_object_url(value):
             if "://" in str(value):
                 self.fail(
-                    f"{value}: is no store; a store is a folder, or at s3://, gs:// or az://. "
+                    f"{value}: is not a store; a store is a folder, or at s3://, gs:// or az://. "
                     "`looptrace gates` and `watch` take a running server by --server.",
                     param,
                     ctx,
@@ -85,12 +85,7 @@ class StorePath(click.Path):
 
 
 def store_copy(url: str) -> Path:
-    """Return a folder with the store at an address as it is now, once for each command.
-
-    Raises:
-        StoreError: if there is none, or access is refused.
-        UnavailableError: if the server does not answer, or there is no room.
-    """
+    """Return a folder with the store at an address as it is now, once for each command."""
     # Only here, so that `--help` comes at once.
     from looptrace.collector.store.objects.snapshot import folder_of, stored_at  # noqa: PLC0415
 
@@ -103,12 +98,7 @@ def store_copy(url: str) -> Path:
 
 @contextmanager
 def written_store(store: Path | str) -> Iterator[Path]:
-    """Yield the folder to write to; of an address what was written is published at the end.
-
-    Raises:
-        StoreError: if there is no such bucket, access is refused, or another writer was first.
-        UnavailableError: if the server does not answer, or there is no room.
-    """
+    """Yield the folder to write to; of an address what was written is published at the end."""
     if isinstance(store, Path):
         yield store
         return
@@ -126,9 +116,7 @@ def written_again(url: str, write: Callable[[Path], T]) -> T:
     Raises:
         WrittenMeanwhileError: if others are first each time.
     """
-    from looptrace.collector.store.objects.publisher import (  # noqa: PLC0415
-        WrittenMeanwhileError,
-    )
+    from looptrace.collector.store.objects.publisher import WrittenMeanwhileError  # noqa: PLC0415
 
     for is_last in (*repeat(False, TRIES - 1), True):
         try:

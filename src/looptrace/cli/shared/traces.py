@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -29,7 +30,7 @@ from looptrace.collector.files.reader import ReadNotes, SpansRead, spool_spans
 from looptrace.collector.otlp.span_rows import cut_text
 from looptrace.collector.store import layout
 from looptrace.collector.store.objects.client import is_object_url
-from looptrace.engines import Engine, cores, uncollected
+from looptrace.engines import Engine, cores, in_threads, uncollected
 from looptrace.errors import InputError, InstallError
 from looptrace.installation import how_to_install
 
@@ -50,7 +51,7 @@ jobs_option = click.option(
     type=click.IntRange(min=1),
     default=cores,
     show_default="all cores",
-    help="Threads that share the making of turns from spans; the report is the same.",
+    help="Threads that share the work; the report is the same.",
 )
 
 _LINE_LENGTH_MAX = 300
@@ -85,6 +86,7 @@ def analysis(
     warn_of_waiting(folder)
     if engine is map:  # The machines of a cluster fetch their own buckets.
         fetch_tables(folder, "turns", "findings")
+        engine = partial(in_threads, threads=jobs)
     with uncollected(), working():
         return analyse_store(folder, settings, engine, with_turns=with_turns)
 
@@ -176,11 +178,7 @@ def spooled(paths: Sequence[str], spool: SpanSpool) -> ReadNotes:
 
 
 def _check_sources(notes: SpansRead | ReadNotes) -> None:
-    """Refuse paths that name nothing to read; a report about them would be zeros.
-
-    Raises:
-        InputError: if there is no source.
-    """
+    """Refuse paths that name nothing to read; a report about them would be zeros."""
     if notes.skipped and not notes.sources:  # Without paths, `ingest` evaluates what is stored.
         raise InputError(f"{'; '.join(f'{part.where}: {part.why}' for part in notes.skipped)}.")
 

@@ -16,15 +16,12 @@ from looptrace.collector.store.objects.client import is_object_url
 def copy(target: str, store: Path) -> None:
     """Copy a store to TARGET, a folder or s3://BUCKET/PREFIX, also while a server uses it.
 
-    The copy has gates, decisions, what waits for webhooks, and what a server has not stored yet;
-    `restore` makes a store of it. Run it again to bring the copy up to date: a bucket gets what
-    it has not, and keeps days that retention deletes from the store.
+    The copy includes gates, decisions, waiting webhooks, and spans that a server has not stored
+    yet; `restore` makes a store of it. Run it again to bring the copy up to date: a bucket gets
+    the new objects, and keeps days that retention deletes from the store.
     """
     # Only here, so that `--help` comes at once.
-    from looptrace.collector.store.objects.copying import (  # noqa: PLC0415
-        copy_store,
-        copy_to_folder,
-    )
+    from looptrace.collector.store.objects.copying import copy_store, copy_to_folder  # noqa: PLC0415
 
     if is_object_url(target):
         sent = copy_store(store, target)

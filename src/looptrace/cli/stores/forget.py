@@ -40,12 +40,12 @@ _LOOK_S, _ANSWER_S, _ERASING_S_MAX = 0.5, 30.0, 3_600.0
 
 
 @click.command()
-@store_option("served", "Folder of the store, whose server is stopped.", required=False)
+@store_option("served", "Folder of the store; stop its server first.", required=False)
 @click.option(
     "--server",
     metavar="URL",
-    help="Address of a running server, which erases in its next start, a moment later. Its token, "
-    "of an admin, is in LOOPTRACE_TOKEN.",
+    help="Address of a running server, which restarts to erase. LOOPTRACE_TOKEN must be that of "
+    "an admin.",
 )
 @click.option("--session", metavar="ID", help="Forget the traces of this session.")
 @click.option("--task", metavar="ID", help="Forget the traces of this task.")
@@ -63,8 +63,8 @@ def forget(
 ) -> None:
     """Erase what a store has of a session, a task, a user or a service, for good.
 
-    Spans, turns, findings, gates, decisions, notes and what waits for webhooks go, from the
-    store's files and its log. Every file is read again to prove that nothing is left.
+    It erases spans, turns, findings, gates, decisions, notes and waiting webhooks, in the store's
+    files and its log, and reads every file again to prove that nothing is left.
     """
     given = [Wanted(kind, named[kind] or "") for kind in ERASURE_KINDS if named[kind]]
     if len(given) != 1:
@@ -113,11 +113,7 @@ def _forget_by(url: str, wanted: Wanted, *, yes: bool) -> None:
 
 
 def _waited_for(server: RemoteGates, erasure_id: str) -> Erasure:
-    """Ask until the erasure has ended.
-
-    Raises:
-        StoreError: if the server does not come back in time; its log says why.
-    """
+    """Ask until the erasure has ended."""
     deadline_s = time.monotonic() + _ERASING_S_MAX
     while True:
         time.sleep(_LOOK_S)
@@ -136,7 +132,6 @@ def _rows_text(rows: Mapping[str, int]) -> str:
 
 
 def _text(found: Found) -> str:
-    """Return in words what is erased."""
     rows = [text] if (text := _rows_text(found.rows)) else []
     tasks, left = found.choice.tasks, found.choice.tasks_left
     of = [f"tasks {len(tasks):,} ({_listed(tasks)})"] if tasks else []

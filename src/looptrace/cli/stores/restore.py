@@ -11,11 +11,11 @@ from looptrace.cli.shared.stores import store_option
 
 @click.command()
 @click.argument("source", metavar="SOURCE")
-@store_option("served", "Folder of the store to make; it is empty or not there.")
+@store_option("served", "Folder of the new store; it must be empty or missing.")
 def restore(source: str, store: Path) -> None:
     """Make a store of the copy at SOURCE, a folder or s3://BUCKET/PREFIX.
 
-    A server goes on from it with gates, decisions, and what waits for webhooks.
+    A server continues from it, with gates, decisions and waiting webhooks.
     """
     # Only here, so that `--help` comes at once.
     from looptrace.collector.store.objects.copying import restore as restored  # noqa: PLC0415

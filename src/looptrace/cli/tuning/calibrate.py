@@ -56,11 +56,7 @@ from looptrace.cli.shared.limit_writer import (
     say_what_tests,
     write_overrides,
 )
-from looptrace.collector.store.promises.withdrawn import (
-    PromiseNote,
-    read_promises,
-    settings_in,
-)
+from looptrace.collector.store.promises.withdrawn import PromiseNote, read_promises, settings_in
 from looptrace.engines import Engine
 from looptrace.rules.contract import SPARED_PERCENT_MAX
 from looptrace.rules.prediction.likely_failure import LikelyFailure, Model
@@ -82,7 +78,9 @@ class ShareParam(click.ParamType[float]):
         except ValueError:
             share = 0.0
         if not 0 < share < 1:
-            self.fail(f"{text} is no share; write one between 0 and 100 %, such as 1%.", param, ctx)
+            self.fail(
+                f"{text} is not a share; write one between 0 and 100 %, such as 1%.", param, ctx
+            )
         return share
 
 
@@ -96,7 +94,7 @@ class ConditionOption(click.ParamType[str]):
         try:
             solved_where(value)
         except ValueError:
-            self.fail(f"{value} is none; write NAME=LABEL, or NAME>=VALUE.", param, ctx)
+            self.fail(f"{value} is not a condition; write NAME=LABEL, or NAME>=VALUE.", param, ctx)
         return value
 
 
@@ -112,15 +110,14 @@ class ConditionOption(click.ParamType[str]):
 @click.option(
     "--outcomes",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File that says which runs were solved, a JSON object a line. Then no thresholds are "
-    "proposed: it is shown what the gates in force would have cost and saved, for each kind, and "
-    "which rule would save more as a gate, at a limit that these runs chose.",
+    help="File of solved and unsolved runs, a JSON object a line. The report then shows, by kind, "
+    "what the gates in force would have cost and saved, and which rule would save more as a gate.",
 )
 @click.option(
     "--evaluation",
     type=ConditionOption(),
     help="The evaluation in the traces (`gen_ai.evaluation.result`) of solved runs: NAME=LABEL, or "
-    "NAME>=VALUE. Outcomes of --outcomes go before it.",
+    "NAME>=VALUE. --outcomes comes first.",
 )
 @click.option(
     "--attribute",
@@ -130,8 +127,8 @@ class ConditionOption(click.ParamType[str]):
 @click.option(
     "--decisions",
     is_flag=True,
-    help="Take runs whose gate a person resolved as not_a_loop for solved and those that one "
-    "cancelled for not solved, where nothing else is known of them.",
+    help="Where nothing else says whether a run was solved: count not_a_loop on its gate as "
+    "solved, and cancel as not solved.",
 )
 @click.option(
     "--lost",
@@ -144,15 +141,15 @@ class ConditionOption(click.ParamType[str]):
     "--model",
     "model_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Also fit a model on the runs, and with --write put it into this file where its limit "
-    "saves more than that of any counter; with outcomes, and needs scikit-learn.",
+    help="Also fit a model on the runs; needs outcomes and scikit-learn. --write puts it into this "
+    "file if its limit saves more than that of any counter.",
 )
 @click.option(
     "--spared",
     type=click.IntRange(0, SPARED_PERCENT_MAX),
     metavar="PERCENT",
-    help="With --write, the share of tasks in which a learned limit only warns, so that a server "
-    "or a later call can test what it promised; by default that of the limits before, or 0.",
+    help="With --write, the percent of tasks in which a learned limit only warns, to test its "
+    "promise later; by default as before, or 0.",
 )
 @click.option(
     "--write",
@@ -264,11 +261,7 @@ def _read_runs(
     work: Callable[[pl.DataFrame], _Known],
     engine: Engine,
 ) -> tuple[list[Run], Mapping[str, RunSigns], Sequence[Skipped]]:
-    """Return the runs of the input whose outcome is known, their signs, and what was skipped.
-
-    Raises:
-        OutcomesError: if the outcome of no run is known.
-    """
+    """Return the runs of the input whose outcome is known, their signs, and what was skipped."""
     found, skipped = traces.work_on(paths, settings, work, engine)
     parts = [*found]
     traces.warn_of(skipped)

@@ -21,7 +21,6 @@ _OUTPUTS = ("aggregated_output", "result", "error")
 _RESULTS = (*_OUTPUTS, "exit_code", "status")
 _ABOUT = ("id", "type", "item_type")
 # The names of these items' tools in a session's log.
-_TOOLS = {"command_execution": "shell", "file_change": "apply_patch"}
 _TEXTS = ("agent_message", "assistant_message")
 _UNSEEN = ("reasoning", "todo_list", "error")
 

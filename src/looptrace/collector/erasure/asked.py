@@ -18,7 +18,7 @@ from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.collector.api_bodies import Erasure
 from looptrace.collector.erasure.choice import Wanted
 from looptrace.collector.erasure.forgetting import forget, forget_in_copies
-from looptrace.collector.store.layout import ERASURE_FILE, write_note
+from looptrace.collector.store.layout import ERASURE_FILE, put_note, read_note
 from looptrace.collector.store.locks import StoreError
 from looptrace.errors import LooptraceError
 
@@ -49,26 +49,18 @@ def ask(store_dir: Path, wanted: Wanted, who: str | None) -> Erasure:
         raise StoreError("another erasure waits for the server to start again; ask after it.")
     id_ = secrets.token_hex(_ID_BYTES)
     asked = Erasure(id_, "asked", wanted.kind, who, asked_ns=time.time_ns())
-    _write(store_dir, _Noted(asked, wanted.name.encode()))
+    put_note(store_dir / ERASURE_FILE, _Noted(asked, wanted.name.encode()))
     return asked
 
 
 def asked_for(store_dir: Path, erasure_id: str) -> Erasure | None:
-    """Return an erasure; None if it is not the last one.
-
-    Raises:
-        StoreError: if the note is not what looptrace wrote.
-    """
+    """Return an erasure; None if it is not the last one."""
     noted = _read(store_dir)
     return noted.erasure if noted and noted.erasure.id == erasure_id else None
 
 
 def carry_out(store_dir: Path, policy: DetectionPolicy) -> None:
-    """Erase what a server was asked to, if anything; an error is noted, and ends nothing.
-
-    Raises:
-        StoreError: if the note cannot be read or written.
-    """
+    """Erase what a server was asked to, if anything; an error is noted, and ends nothing."""
     noted = _read(store_dir)
     if noted is None or noted.erasure.state != "asked":
         return
@@ -82,18 +74,8 @@ def carry_out(store_dir: Path, policy: DetectionPolicy) -> None:
     else:
         _logger.warning("erasure %s is done, and nothing is left", asked.id)
         result = msgspec.structs.replace(asked, state="erased", rows=rows, copies=copies)
-    _write(store_dir, _Noted(result))
+    put_note(store_dir / ERASURE_FILE, _Noted(result))
 
 
 def _read(store_dir: Path) -> _Noted | None:
-    path = store_dir / ERASURE_FILE
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_Noted)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.DecodeError) as error:
-        raise StoreError(f"{path}: cannot be read ({error}); delete it, and ask again.") from error
-
-
-def _write(store_dir: Path, noted: _Noted) -> None:
-    write_note(store_dir / ERASURE_FILE, msgspec.json.encode(noted).decode())
+    return read_note(store_dir / ERASURE_FILE, _Noted, "delete it, and ask again")

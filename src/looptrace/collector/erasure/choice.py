@@ -24,7 +24,6 @@ class Wanted:
     name: str
 
     def __str__(self) -> str:
-        """Return it in words."""
         return f"{self.kind} {self.name}"
 
 

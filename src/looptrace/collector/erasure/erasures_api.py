@@ -13,19 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from looptrace.analyzer.gates.decisions import GateError
 from looptrace.collector.api_bodies import Erasure, ErasureBody
 from looptrace.collector.api_paths import ERASURES_PATH
 from looptrace.collector.erasure.asked import ask, asked_for
 from looptrace.collector.erasure.choice import Wanted
 from looptrace.collector.server.access import WHO
-from looptrace.collector.server.api_responses import (
-    answer_of,
-    body_of,
-    check_writable,
-    refused,
-    wrong,
-)
+from looptrace.collector.server.api_responses import answer_of, body_of, check_writable, wrong
 from looptrace.collector.server.openapi import JSON, Answer, operation
 from looptrace.collector.store.locks import StoreError
 
@@ -53,9 +46,9 @@ class ErasuresApi:
 
     @operation(
         "erase",
-        Answer("The server starts again, and erases before it takes anything.", {JSON: Erasure}),
+        Answer("The server restarts, and erases before it accepts spans.", {JSON: Erasure}),
         {
-            HTTPStatus.BAD_REQUEST: "The body is none.",
+            HTTPStatus.BAD_REQUEST: "The body is not valid.",
             HTTPStatus.CONFLICT: "Another erasure waits, or the store is read-only.",
         },
         body=ErasureBody,
@@ -63,14 +56,10 @@ class ErasuresApi:
     async def erase(self, request: Request) -> Response:
         """Erase what the server has of a session, task, user or service, for good."""
         body = await body_of(request, ErasureBody, _EXAMPLE)
-        if isinstance(body, Response):
-            return body
+        check_writable(self.store_dir)
+        wanted, who = Wanted(body.kind, body.name), request.scope.get(WHO) or None
         try:
-            check_writable(self.store_dir)
-            wanted, who = Wanted(body.kind, body.name), request.scope.get(WHO) or None
             asked = await run_in_threadpool(ask, self.store_dir, wanted, who)
-        except GateError as error:
-            return refused(error)
         except StoreError as error:
             return wrong(HTTPStatus.CONFLICT, str(error))
         answer = answer_of(asked)
@@ -80,11 +69,11 @@ class ErasuresApi:
     @operation(
         "erasure",
         Answer("How far it is, and the rows that were erased.", {JSON: Erasure}),
-        {HTTPStatus.NOT_FOUND: "It is not the last one that was asked for."},
+        {HTTPStatus.NOT_FOUND: "It is not the last erasure."},
     )
     async def erasure(self, request: Request) -> Response:
         """Show an erasure."""
         found = await run_in_threadpool(asked_for, self.store_dir, request.path_params["id"])
         if found is None:
-            return wrong(HTTPStatus.NOT_FOUND, "it is not the last erasure that was asked for")
+            return wrong(HTTPStatus.NOT_FOUND, "it is not the last erasure")
         return answer_of(found)

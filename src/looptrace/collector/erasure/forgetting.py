@@ -60,11 +60,7 @@ class Found:
 
 
 def find(store_dir: Path, wanted: Wanted, dialects: DialectTable) -> Found:
-    """Return what a store and its log have of what is wanted.
-
-    Raises:
-        StoreError: if the folder is no store, or a file cannot be read.
-    """
+    """Return what a store and its log have of what is wanted."""
     with GateRows.open(gates_path(store_dir)) as gates:
         names = names_of(wanted, gates.renamed())
     choice = Choice(wanted)
@@ -171,7 +167,7 @@ def _erase(store_dir: Path, choice: Choice) -> dict[str, int]:
         ids = read_bucket(store_dir, "spans", bucket, _NAMED)
         traces = ids.filter(choice.is_chosen())["trace_id"].unique()
         spans = read_bucket(store_dir, "spans", bucket, which=Having("trace_id", traces))
-        replace_spans(store_dir, bucket, traces, spans.filter(~choice.is_chosen()))
+        replace_spans(store_dir, {bucket: (traces, spans.filter(~choice.is_chosen()))})
     damaged = damaged_files(store_dir)  # Nobody can say whose spans they have.
     for path in damaged:
         path.unlink()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
-from typing import Self
 
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.collector.erasure.choice import Choice
-from looptrace.collector.store.gate_file.tables import GATES, GateFile
-from looptrace.collector.store.sqlite_file import connect, json_of, read_json
+from looptrace.collector.store.gate_file.tables import GateFile
+from looptrace.collector.store.sqlite_file import json_of
 
 _NOTED = (
     "CREATE TEMP TABLE gone_traces (name TEXT PRIMARY KEY)",
@@ -69,15 +67,6 @@ _FINDINGS = "SELECT id, finding FROM gates WHERE task = ? AND finding IS NOT NUL
 class GateRows(GateFile):
     """The gates of a store that no other process uses."""
 
-    @classmethod
-    def open(cls, path: Path) -> Self:
-        """Open the file of the gates.
-
-        Raises:
-            StoreError: if it is something else, of a newer version, or cannot be used.
-        """
-        return cls(path, connect(path, GATES, create=False))
-
     def renamed(self) -> dict[str, str]:
         """Return the tasks that had another name, by that name."""
         return dict(self._rows("SELECT name, task FROM task_aliases"))
@@ -86,9 +75,6 @@ class GateRows(GateFile):
         """Delete what is of forgotten turns, and return the number of rows by table.
 
         Pages of the file that had them are overwritten.
-
-        Raises:
-            StoreError: if the file cannot be written.
         """
         self._rows("PRAGMA secure_delete = ON")
         with self._transaction():
@@ -126,7 +112,7 @@ class GateRows(GateFile):
         """Take forgotten turns out of the events and gates of tasks that go on."""
         for task in choice.tasks_left:
             for id_, body in self._rows(_OF_TASK, task):
-                event = read_json(body, GateEvent, self.path, self.schema)
+                event = self._read(body, GateEvent)
                 kept = tuple(f for f in event.history if f.trace_id not in choice.traces)
                 if kept != event.history:
                     text = json_of(replace(event, history=kept))

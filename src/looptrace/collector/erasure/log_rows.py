@@ -22,11 +22,7 @@ _DROP = "DELETE FROM {table} WHERE {key} = ?"
 
 
 def logged_spans(store_dir: Path) -> Iterator[pl.DataFrame]:
-    """Yield the spans (`SPAN_SCHEMA`) that wait in the log, row by row.
-
-    Raises:
-        StoreError: if the log cannot be read.
-    """
+    """Yield the spans (`SPAN_SCHEMA`) that wait in the log, row by row."""
     if (store_dir / LOG_FILE).exists():
         with _log(store_dir) as sql:
             yield from (spans for *_, spans in _rows(sql) if spans is not None)
@@ -36,9 +32,6 @@ def forget_in_log(store_dir: Path, choice: Choice) -> dict[str, int]:
     """Delete the chosen spans of the log; return the number of spans, and of damaged rows.
 
     Damaged rows go as well: nobody can say whose spans they have.
-
-    Raises:
-        StoreError: if the log cannot be read or written.
     """
     if not (store_dir / LOG_FILE).exists():
         return {}
@@ -82,5 +75,6 @@ def _rows(sql: sqlite3.Connection) -> Iterator[tuple[str, int, pl.DataFrame | No
     for table, key in _KEYS.items():
         names = {"table": table, "key": key}
         for (number,) in sql.execute(_NUMBERS.format(**names)).fetchall():
-            ((check, body),) = sql.execute(_BODY.format(**names), (number,)).fetchall()
-            yield table, number, unpacked(check, body)
+            # A server that runs may have stored the row meanwhile.
+            for check, body in sql.execute(_BODY.format(**names), (number,)).fetchall():
+                yield table, number, unpacked(check, body)

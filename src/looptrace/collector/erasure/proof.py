@@ -23,11 +23,7 @@ _SQLITE = b"SQLite format 3\x00"
 
 
 def left_of(store_dir: Path, choice: Choice) -> list[str]:
-    """Return the places of a store that still have something that was to be forgotten.
-
-    Raises:
-        StoreError: if a file cannot be read.
-    """
+    """Return the places of a store that still have something that was to be forgotten."""
     found = [*_in_tables(store_dir, choice), *map(str, damaged_files(store_dir))]
     if any(spans.filter(choice.is_chosen()).height for spans in logged_spans(store_dir)):
         found.append("the log")

@@ -270,7 +270,6 @@ class _HeldSpans:
             self.flush()
 
     def flush(self) -> None:
-        """Give away the spans that are held."""
         if self._blocks:
             self._keep(joined_table(self._blocks))
             self._blocks, self._count, self._size = [], 0, 0

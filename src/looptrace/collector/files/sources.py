@@ -125,7 +125,6 @@ def unpacked_message(message: bytes) -> bytes:
 
 
 def _sources_of(path: str) -> list[Source | Skipped]:
-    """Find what one argument names."""
     if path == STANDARD_INPUT:
         return [Source("<stdin>")]
     if _ADDRESS.match(path):

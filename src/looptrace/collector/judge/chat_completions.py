@@ -218,11 +218,7 @@ async def _sent(client: httpx.AsyncClient, settings: ChatSettings, request: byte
 
 
 def _content(settings: ChatSettings, reply: _Reply) -> str:
-    """Return the text of the model.
-
-    Raises:
-        _NoAnswerError: if there is no text, it is incomplete, or the reply has another form.
-    """
+    """Return the text of the model."""
     if reply.status != HTTPStatus.OK:
         raise _NoAnswerError(_not_ok(settings, reply))
     media_type = reply.headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -272,5 +268,4 @@ def _too_slow(settings: ChatSettings) -> str:
 
 
 def _hidden(text: str, key: str) -> str:
-    """Remove the key from a text of the server."""
     return text.replace(key, _HIDDEN) if len(key) >= KEY_LENGTH_MIN else text

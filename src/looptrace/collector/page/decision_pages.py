@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from looptrace.analyzer.gates.decisions import DECISION_TEXTS, DECISIONS, GateError, NoGateError
+from looptrace.analyzer.gates.decisions import DECISION_TEXTS, DECISIONS
 from looptrace.collector.decision_links import PATH, DecisionLinks
 from looptrace.collector.page.gate_pages import GatePages
 from looptrace.collector.page.refusals import DecisionForm
@@ -51,10 +51,7 @@ class DecisionPages:
             return self._refused(request)
         sent = DecisionForm.of(form)
         who = request.scope.get(WHO) or sent.who or _BY_LINK
-        try:
-            key = await run_in_threadpool(self.gates.decide, gate_id, sent, who)
-        except NoGateError as error:
-            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(error))
+        key = await run_in_threadpool(self.gates.decide, gate_id, sent, who)
         given = {name: form.get(name, "") for name in ("decision", "until")}
         to = url(f"{PATH}/{gate_id}", **given, sign=form.get(_LINK_SIGN, ""), refused=key)
         return RedirectResponse(to, HTTPStatus.SEE_OTHER)
@@ -70,10 +67,7 @@ class DecisionPages:
         gate_id = request.path_params["id"]
         if not self._holds(gate_id, given):
             return self._refused(request)
-        try:
-            card = await run_in_threadpool(self.gates.card, gate_id, sight_of(request))
-        except GateError as missing:
-            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
+        card = await run_in_threadpool(self.gates.card, gate_id, sight_of(request))
         decision = next(name for name in DECISIONS if name == given["decision"])
         content: dict[str, Any] = self.gates.shared(request) | {
             "card": card,

@@ -100,11 +100,8 @@ class GatePages:
     async def gate(self, request: Request) -> Response:
         """Show one gate."""
         state = await run_in_threadpool(self.renderer.state)
-        try:
-            gate_id = request.path_params["id"]
-            card = await run_in_threadpool(self.card, gate_id, sight_of(request))
-        except GateError as missing:
-            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
+        gate_id = request.path_params["id"]
+        card = await run_in_threadpool(self.card, gate_id, sight_of(request))
         refusal = self.refusal(request)
         here = url(f"/gates/{card.gate.id}", refused=request.query_params.get("refused"))
         about = {"card": card, "state": state, "refusal": refusal, "here": here, "query": None}
@@ -114,11 +111,8 @@ class GatePages:
     async def report(self, request: Request) -> Response:
         """Return the report on a gate for a debugging agent, as Markdown."""
         await self.api.stored()
-        try:
-            asked = request.path_params["id"], sight_of(request)
-            text = await run_in_threadpool(self.api.report_markdown, *asked)
-        except GateError as missing:
-            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
+        asked = request.path_params["id"], sight_of(request)
+        text = await run_in_threadpool(self.api.report_markdown, *asked)
         if text is None:
             return self.renderer.error(request, HTTPStatus.SERVICE_UNAVAILABLE, NO_TURNS_YET)
         return PlainTextResponse(text)
@@ -129,10 +123,7 @@ class GatePages:
         A form beside the list leads back to the list.
         """
         gate_id, sent = request.path_params["id"], DecisionForm.of(form)
-        try:
-            key = await run_in_threadpool(self.decide, gate_id, sent, request.scope.get(WHO))
-        except NoGateError as error:
-            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(error))
+        key = await run_in_threadpool(self.decide, gate_id, sent, request.scope.get(WHO))
         response = RedirectResponse(_page_after(gate_id, key, form), HTTPStatus.SEE_OTHER)
         self.renderer.sessions.keep_name(request, response, sent.who)
         return response
@@ -158,10 +149,6 @@ class GatePages:
             why = why_late(gate, sent.decision) if is_over else str(error)
             return self.refusals.keep(gate_id, RefusedDecision(why, sent))
         return ""
-
-    async def to_gate(self, request: Request) -> Response:
-        """Redirect a visit to the address of a form to the gate of the form."""
-        return RedirectResponse(f"/gates/{request.path_params['id']}", HTTPStatus.SEE_OTHER)
 
     def refusal(self, request: Request) -> RefusedDecision:
         """Return the refusal that led to a page."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from http import HTTPStatus
 from typing import Any
@@ -15,6 +15,7 @@ from starlette.responses import RedirectResponse, Response
 
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.gates.decisions import GateError, NoGateError
+from looptrace.analyzer.gates.incidents import IncidentWord
 from looptrace.analyzer.gates.silences import Matchers
 from looptrace.analyzer.report.backtest_report import trial_remarks
 from looptrace.analyzer.report.wording import versions_text
@@ -28,7 +29,7 @@ from looptrace.collector.server.access import WHO
 from looptrace.collector.server.incidents.incidents_api import IncidentsApi
 from looptrace.collector.server.incidents.silences_api import SilencesApi
 from looptrace.collector.server.tokens.sight import Sight, sight_of
-from looptrace.collector.store.gate_file.incidents import Incident, IncidentDetails
+from looptrace.collector.store.gate_file.incidents import IncidentDetails
 from looptrace.rules.vocabulary import NS_PER_S
 
 PATH = "/incidents"
@@ -78,10 +79,7 @@ class IncidentPages:
     async def one(self, request: Request) -> Response:
         """Show an incident with its gates."""
         state = await run_in_threadpool(self.renderer.state)
-        try:
-            details = await run_in_threadpool(self.api.details, *_asked(request))
-        except GateError as missing:
-            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
+        details = await run_in_threadpool(self.api.details, *_asked(request))
         refused = request.query_params.get("refused")
         about: dict[str, Any] = {
             "state": state,
@@ -98,10 +96,7 @@ class IncidentPages:
 
     async def exception(self, request: Request) -> Response:
         """Show the lines that except the loop of an incident, tried on the last days."""
-        try:
-            details = await run_in_threadpool(self.api.details, *_asked(request))
-        except GateError as missing:
-            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(missing))
+        details = await run_in_threadpool(self.api.details, *_asked(request))
         settings = self.gates.api.settings
         exceptions = exceptions_of(details.loop, settings.policy.rule_set)
         if not exceptions:
@@ -125,9 +120,11 @@ class IncidentPages:
         sent = DecisionForm.of(form)
         who = request.scope.get(WHO) or sent.who or None
 
-        def decided(incident: str) -> None:
+        def decided() -> None:
             sent.check()
-            self.api.resolve_gates(incident, sent.decision, sent.note.strip() or None, who)
+            self.api.resolve_gates(
+                request.path_params["id"], sent.decision, sent.note.strip() or None, who
+            )
 
         return await self._done(request, sent, decided)
 
@@ -140,53 +137,41 @@ class IncidentPages:
         owner, before = form.get("owner", "").strip(), form.get("owner_before", "")
         why = form.get("why", "").strip() or None
 
-        def said(incident: str) -> None:
+        def said() -> None:
             given = owner if owner != before else None
-            self.api.set_incident(incident, state or None, until_ns, given, who, why)
+            word = IncidentWord(time.time_ns(), state or None, until_ns, given, who, why)  # type: ignore[arg-type] # The store checks it.
+            self.api.set_incident(request.path_params["id"], word)
 
         return await self._done(request, sent, said)
 
     async def silence(self, request: Request, form: Mapping[str, str]) -> Response:
         """Make a silence, and redirect to the list, which shows a refusal."""
-        sent, key = DecisionForm.of(form), ""
+        sent = DecisionForm.of(form)
         matchers = Matchers(*(form.get(each.name, "").strip() for each in fields(Matchers)))
         hours = HOURS.get(form.get("hours", ""), 0)
         ends_ns = time.time_ns() + hours * _HOUR_NS
-        said = (matchers, ends_ns, form.get("why", ""), request.scope.get(WHO) or sent.who or None)
-        try:
-            await run_in_threadpool(self.silences.silence, sight_of(request), *said)
-        except GateError as error:
-            key = self.gates.refusals.keep(PATH, RefusedDecision(str(error), sent))
-        response = RedirectResponse(url(PATH, refused=key), HTTPStatus.SEE_OTHER)
-        self.renderer.sessions.keep_name(request, response, sent.who)
-        return response
+        who = request.scope.get(WHO) or sent.who or None
+        said = (sight_of(request), matchers, ends_ns, form.get("why", ""), who)
+        return await self._done(request, sent, lambda: self.silences.silence(*said))
 
     async def end_silence(self, request: Request, _form: Mapping[str, str]) -> Response:
         """End a silence, and redirect to the list."""
-        try:
-            await run_in_threadpool(self.silences.end_silence, request.path_params["id"])
-        except GateError as error:
-            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(error))
+        await run_in_threadpool(self.silences.end_silence, request.path_params["id"])
         return RedirectResponse(PATH, HTTPStatus.SEE_OTHER)
 
-    async def to_list(self, _request: Request) -> Response:
-        """Redirect a visit to the address of a form to the list."""
-        return RedirectResponse(PATH, HTTPStatus.SEE_OTHER)
-
-    async def to_incident(self, request: Request) -> Response:
-        """Redirect a visit to the address of a form to the incident of the form."""
-        return RedirectResponse(f"{PATH}/{request.path_params['id']}", HTTPStatus.SEE_OTHER)
-
-    async def _done(self, request: Request, sent: DecisionForm, act: Any) -> Response:
-        """Do what a form asks for, and redirect to the incident, which shows a refusal."""
-        incident, key = request.path_params["id"], ""
+    async def _done(
+        self, request: Request, sent: DecisionForm, act: Callable[[], object]
+    ) -> Response:
+        """Do what a form asks for, and redirect to the incident or the list; it shows a refusal."""
+        incident, key = request.path_params.get("id"), ""
         try:
-            await run_in_threadpool(act, incident)
-        except NoGateError as error:
-            return self.renderer.error(request, HTTPStatus.NOT_FOUND, str(error))
+            await run_in_threadpool(act)
+        except NoGateError:
+            raise
         except GateError as error:
-            key = self.gates.refusals.keep(incident, RefusedDecision(str(error), sent))
-        response = RedirectResponse(url(f"{PATH}/{incident}", refused=key), HTTPStatus.SEE_OTHER)
+            key = self.gates.refusals.keep(incident or PATH, RefusedDecision(str(error), sent))
+        page = f"{PATH}/{incident}" if incident else PATH
+        response = RedirectResponse(url(page, refused=key), HTTPStatus.SEE_OTHER)
         self.renderer.sessions.keep_name(request, response, sent.who)
         return response
 
@@ -204,12 +189,7 @@ def _exception(details: IncidentDetails, rule_set: RuleSet) -> str:
     return exception_lines(exceptions, details.incident.signature, ()) if exceptions else ""
 
 
-def versions_of(incident: Incident) -> str:
-    """Return the versions of the service of an incident, in words."""
-    return versions_text(incident.versions, incident.resolved_in, incident.back_in)
-
-
 _SHARED: dict[str, Any] = {
     "state_names": STATE_NAMES,
-    "versions_of": versions_of,
+    "versions_text": versions_text,
 }

@@ -79,9 +79,6 @@ class Overview:
         """Bring the figures up to now; return whether they are, as a large store takes longer.
 
         Only the first figures are waited for however long they take.
-
-        Raises:
-            StoreError: if the store cannot be read.
         """
         asked_s = time.monotonic()
         try:

@@ -61,7 +61,7 @@ class DecisionForm:
         try:
             return float(self.add.replace(",", "")) if self.add else None
         except ValueError as error:
-            raise GateError(f"Nothing was decided: {self.add[:40]!r} is no amount.") from error
+            raise GateError(f"Nothing was decided: {self.add[:40]!r} is not an amount.") from error
 
 
 @dataclass(frozen=True, slots=True)

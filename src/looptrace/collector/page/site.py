@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from looptrace.analyzer.gates.decisions import GateError, NoGateError
 from looptrace.collector import decision_links
 from looptrace.collector.decision_links import DecisionLinks
 from looptrace.collector.page import incident_pages, rendering
@@ -93,7 +94,11 @@ class Site:
         self._guard = ServiceGuard(options.store_dir, self.routes)
         self._app = Starlette(
             routes=self.routes,
-            exception_handlers={HTTPException: self._not_served, StoreError: self._not_usable},
+            exception_handlers={
+                HTTPException: self._not_served,
+                GateError: self._not_done,
+                StoreError: self._not_usable,
+            },
         )
         self._first_segments = {route.path.split("/")[1] for route in self.routes}
 
@@ -186,7 +191,7 @@ class Site:
             self._post(DECIDE, decisions.decide),
             _get("/gates/{id}", gates.gate),
             _get("/gates/{id}/report", gates.report),
-            _get("/gates/{id}/resolve", gates.to_gate),
+            _to_page("/gates/{id}/resolve", "/gates/{id}"),
             self._post("/gates/{id}/resolve", gates.resolve),
             *self._of_incidents(service, gates),
             _get("/tasks", tasks.all),
@@ -217,9 +222,9 @@ class Site:
             _get(one, incidents.one),
             self._post(one, incidents.say),
             _get(f"{one}/exception", incidents.exception),
-            _get(f"{one}/decide", incidents.to_incident),
+            _to_page(f"{one}/decide", one),
             self._post(f"{one}/decide", incidents.decide),
-            _get("/silences", incidents.to_list),
+            _to_page("/silences", incident_pages.PATH),
             self._post("/silences", incidents.silence),
             self._post("/silences/{id}/end", incidents.end_silence),
         ]
@@ -267,6 +272,11 @@ class Site:
         response.headers.update(getattr(error, "headers", None) or {})
         return response
 
+    def _not_done(self, request: Request, error: Exception) -> Response:
+        is_none = isinstance(error, NoGateError)
+        status = HTTPStatus.NOT_FOUND if is_none else HTTPStatus.CONFLICT
+        return self._renderer.error(request, status, str(error))
+
     def _not_usable(self, request: Request, error: Exception) -> Response:
         self._on_store_error(error)
         return self._renderer.error(request, HTTPStatus.SERVICE_UNAVAILABLE, _NOT_USABLE)
@@ -276,12 +286,17 @@ def _get(path: str, handler: Handler) -> Route:
     return Route(path, handler, methods=["GET"])
 
 
-async def _form(request: Request) -> dict[str, str]:
-    """Read a form; the last value of a repeated field counts.
+def _to_page(path: str, page: str) -> Route:
+    """Redirect a visit to the address of a form to the page that has the form."""
 
-    Raises:
-        ValueError: if it is not a form, or too long.
-    """
+    async def to_page(request: Request) -> Response:
+        return RedirectResponse(page.format(**request.path_params), HTTPStatus.SEE_OTHER)
+
+    return _get(path, to_page)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Read a form; the last value of a repeated field counts."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
         raise ValueError(f"it is not {_FORM}")
     body = await bounded_body(request)
@@ -289,7 +304,6 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 def _target(request: Request) -> str:
-    """Return the requested path and query."""
     path, query = quote(request.scope["path"]), request.scope["query_string"].decode("latin-1")
     return _own_path(f"{path}?{query}" if query else path)
 

@@ -15,14 +15,9 @@ from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.gates.agent_states import NOTHING_HEARD, Heard
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.agent_states import left_tasks, with_agents
-from looptrace.collector.page.worklist.filters import ListFilter
+from looptrace.collector.page.worklist.filters import ListFilter, choices_of
 from looptrace.collector.server.tokens.sight import Sight
-from looptrace.collector.server.warming import (
-    QUIET_S,
-    WARMING_TURNS_MAX,
-    nearest_loops,
-    read_ended,
-)
+from looptrace.collector.server.warming import QUIET_S, WARMING_TURNS_MAX, nearest_loops, read_ended
 from looptrace.collector.store import reader
 from looptrace.collector.store.buckets.finding_rows import PART_COLUMNS, loops_of_rows
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
@@ -106,11 +101,7 @@ class TaskIndex:
     def find(
         self, wanted: TaskFilter, version: Hashable, sight: Sight, now_ns: int | None = None
     ) -> TaskPage:
-        """Return a page of the matching tasks that are seen; those that wait come first.
-
-        Raises:
-            StoreError: if the store cannot be read.
-        """
+        """Return a page of the matching tasks that are seen; those that wait come first."""
         now_ns = time.time_ns() if now_ns is None else now_ns
         table = self._read_once(version, now_ns)
         if not sight.is_whole:
@@ -129,9 +120,9 @@ class TaskIndex:
         first = (wanted.page - 1) * ROWS_A_PAGE
         rows = fitting.slice(first, ROWS_A_PAGE)
         choices = {
-            "service": _values(table["service"]),
-            "agent": _values(table["agents"].explode(empty_as_null=True)),
-            "rule": _values(table["rules"].explode(empty_as_null=True)),
+            "service": choices_of(table["service"].unique()),
+            "agent": choices_of(table["agents"].explode(empty_as_null=True).unique()),
+            "rule": choices_of(table["rules"].explode(empty_as_null=True).unique()),
         }
         shown = list(rows.iter_rows(named=True))
         return TaskPage(shown, first, fitting.height, choices, table.height)
@@ -178,19 +169,11 @@ class TaskIndex:
         return self._searched[key]
 
     def every(self, version: Hashable) -> pl.DataFrame:
-        """Return all tasks, a row each.
-
-        Raises:
-            StoreError: if the store cannot be read.
-        """
+        """Return all tasks, a row each."""
         return self._read_once(version, time.time_ns())
 
     def is_empty(self, version: Hashable) -> bool:
-        """Return whether the store has no task.
-
-        Raises:
-            StoreError: if the store cannot be read.
-        """
+        """Return whether the store has no task."""
         return self.every(version).is_empty()
 
     def _left(self) -> set[str]:
@@ -298,9 +281,3 @@ def _fits(wanted: TaskFilter, now_ns: int) -> pl.Expr:
     if wanted.hours in PERIODS_H:
         fits &= pl.col("last_ns") > now_ns - int(wanted.hours) * _HOUR_NS
     return fits
-
-
-def _values(column: pl.Series) -> list[str]:
-    """Return the values to choose from, without those that have control characters."""
-    values = column.drop_nulls().unique().to_list()
-    return sorted(value for value in values if value and value.isprintable())

@@ -335,11 +335,7 @@ def _event_of(event: GateEvent, who: Mapping[str, str | None]) -> ShownEvent:
         return replace(shown, more=f" by {name}: {decision_text(event.decision)}")
     if event.type == "counter_reset":
         why = reset_text(event.reason)
-        return replace(
-            shown,
-            name="counts begin anew",
-            more=f"{times_before(event)}: {why}",
-        )
+        return replace(shown, name="counts begin anew", more=f"{times_before(event)}: {why}")
     return shown
 
 

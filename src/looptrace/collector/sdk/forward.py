@@ -20,7 +20,7 @@ from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.sdk.agent_gate import GateState
 from looptrace.collector.sdk.gate_stream import GateStream, Server
-from looptrace.collector.sdk.open_spans import scope_of
+from looptrace.collector.sdk.open_spans import copy_of, scope_of
 from looptrace.collector.sdk.server_watch import (
     EXPORT_LOG,
     ServerAwayError,
@@ -248,20 +248,7 @@ def with_inherited(span: ReadableSpan, by_id: dict[int, ReadableSpan]) -> Readab
         parent = above.parent
     if not inherited:
         return span
-    return ReadableSpan(
-        name=span.name,
-        context=span.context,
-        parent=span.parent,
-        resource=span.resource,
-        attributes=own | inherited,
-        events=span.events,
-        links=span.links,
-        kind=span.kind,
-        status=span.status,
-        start_time=span.start_time,
-        end_time=span.end_time,
-        instrumentation_scope=span.instrumentation_scope,
-    )
+    return copy_of(span, own | inherited, span.end_time)
 
 
 def _values(span: ReadableSpan, field: str) -> dict[str, AttributeValue]:

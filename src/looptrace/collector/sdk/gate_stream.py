@@ -24,12 +24,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.collector.api_paths import (
-    OWN_STREAM_PATH,
-    RESOLVE_PATH,
-    STREAM_HEADER,
-    STREAM_PATH,
-)
+from looptrace.collector.api_paths import OWN_STREAM_PATH, RESOLVE_PATH, STREAM_HEADER, STREAM_PATH
 from looptrace.collector.client_tls import connection_to
 from looptrace.collector.sdk.followed import Followed
 from looptrace.collector.sdk.server_watch import ServerWatch, TokenError, reason_of
@@ -275,11 +270,7 @@ def notice_of_json(fields_: Any) -> GateNotice:
 
 
 def _checked(name: str, kind: str, value: Any) -> Any:
-    """Return the value of a field in the form of a notice.
-
-    Raises:
-        ValueError: if it has the wrong type.
-    """
+    """Return the value of a field in the form of a notice."""
     is_list = type(value) is list and all(type(each) is str for each in value)
     if kind == "tuple[str, ...]" and is_list:
         return tuple(value)

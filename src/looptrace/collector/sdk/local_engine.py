@@ -45,8 +45,8 @@ class LocalEngine:
     """Makes turns of spans as they end, and looks for loops in them.
 
     Polars does not work in a forked process if it was used before the fork; the engine refuses to
-    run there. A server that forks its workers must start the engine after the fork, or forward its
-    spans.
+    run there with `ForkedError`. A server that forks its workers must start the engine after the
+    fork, or forward its spans.
     """
 
     def __init__(self, given: SettingsLike | None = None) -> None:
@@ -81,9 +81,6 @@ class LocalEngine:
 
         The agent's own span usually ends last and names the task of the others, so the spans that
         are still open above them are read, too.
-
-        Raises:
-            ForkedError: in a process that was forked after the engine had begun to work.
         """
         self._enter()
         with self._lock:
@@ -96,11 +93,7 @@ class LocalEngine:
         self._notify(notices)
 
     def resolve(self, state: GateState, decision: str, note: str | None) -> None:
-        """Treat a person's decision as their message at this moment.
-
-        Raises:
-            ForkedError: as `take`.
-        """
+        """Treat a person's decision as their message at this moment."""
         self._enter()
         with self._lock:
             now_ns = time.time_ns()
@@ -137,11 +130,7 @@ class LocalEngine:
         return nullcontext()
 
     def close(self, timeout_s: float) -> None:  # noqa: ARG002
-        """Process the turns that waited for a span that does not come any more.
-
-        Raises:
-            ForkedError: as `take`.
-        """
+        """Process the turns that waited for a span that does not come any more."""
         self._enter()
         with self._lock:
             _, fed = self._live.rest()

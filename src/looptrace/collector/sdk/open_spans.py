@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, Span
@@ -172,20 +172,7 @@ def _copy_of_call(span: Span, end_ns: int, *, is_model: bool) -> ReadableSpan:
     Spans of models that say nothing are no turns, so the copy of one has a reason of its end.
     """
     reason = {semconv.GEN_AI_RESPONSE_FINISH_REASONS: (semconv.OPEN_REASON,)} if is_model else {}
-    return ReadableSpan(
-        name=span.name,
-        context=span.context,
-        parent=span.parent,
-        resource=span.resource,
-        attributes={**(span.attributes or {}), **reason, semconv.OPEN: True},
-        events=span.events,
-        links=span.links,
-        kind=span.kind,
-        status=span.status,
-        start_time=span.start_time,
-        end_time=end_ns,
-        instrumentation_scope=span.instrumentation_scope,
-    )
+    return copy_of(span, {**(span.attributes or {}), **reason, semconv.OPEN: True}, end_ns)
 
 
 def _silence(
@@ -202,6 +189,26 @@ def _silence(
         start_time=since_ns,
         end_time=end_ns,
         instrumentation_scope=InstrumentationScope(SCOPE),
+    )
+
+
+def copy_of(
+    span: ReadableSpan, attributes: Mapping[str, AttributeValue], end_ns: int | None
+) -> ReadableSpan:
+    """Return a copy of a span with other attributes and another end."""
+    return ReadableSpan(
+        name=span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=span.resource,
+        attributes=attributes,
+        events=span.events,
+        links=span.links,
+        kind=span.kind,
+        status=span.status,
+        start_time=span.start_time,
+        end_time=end_ns,
+        instrumentation_scope=span.instrumentation_scope,
     )
 
 

@@ -104,13 +104,11 @@ class Recording:
         """Handle the result of a decorated function; only a turn records it."""
 
     def _copy(self) -> Self:
-        """Return a new copy for one call of a decorated function."""
         fresh = type(self).__new__(type(self))
         fresh.__dict__.update(self.__dict__)
         return fresh
 
     def _final_attributes(self) -> dict[str, AttributeValue]:
-        """Return the attributes that are known when the span ends."""
         return {}
 
 

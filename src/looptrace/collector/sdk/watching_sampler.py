@@ -19,7 +19,6 @@ class WatchingSampler(Sampler):
     """Decides as another sampler does, but records what that one drops."""
 
     def __init__(self, sampler: Sampler) -> None:
-        """Decide as this sampler does."""
         self._sampler = sampler
 
     def should_sample(

@@ -23,12 +23,7 @@ from urllib.parse import urlsplit
 
 import grpc  # type: ignore[import-untyped]
 import msgspec
-from google.rpc.code_pb2 import (  # type: ignore[import-untyped]
-    NOT_FOUND,
-    PERMISSION_DENIED,
-    UNAUTHENTICATED,
-    UNAVAILABLE,
-)
+from google.rpc.code_pb2 import NOT_FOUND, PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from starlette.routing import BaseRoute, Match
 
@@ -233,12 +228,12 @@ def foreign(headers: Mapping[str, list[str]], access: Access) -> str | None:
     """Return why a request may come from the page of another site; None where it does not."""
     hosts, origins = headers.get("host", []), headers.get("origin", [])
     if len(hosts) != 1 or len(origins) > 1:
-        return "one Host is due, and at most one Origin"
+        return "a request needs one Host, and at most one Origin"
     name = _hostname(hosts[0])
     if access.is_local and not (is_loopback(name) or name in access.hosts):
-        return "this server is not called by that Host"
+        return "the Host is not a name of this server; add it by --allow-host"
     if origins and urlsplit(origins[0]).netloc.lower() != hosts[0].lower():
-        return "the Origin is another site"
+        return "the Origin is not this server"
     return None
 
 
@@ -349,24 +344,23 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         said = handler_call_details.invocation_metadata
         given = [str(value) for name, value in said if name == "authorization"]
         holder = self._access.asking({"authorization": given}, "")
-        if handler_call_details.method.startswith(_OPEN_SERVICE):
-            return await continuation(handler_call_details)
-        if holder and may_not(holder.role, "POST", _SENT_BY_GRPC):
-            return grpc.stream_unary_rpc_method_handler(partial(_refuse_holder, _WRONG_ROLE))
-        if holder and holder.services:
-            return grpc.stream_unary_rpc_method_handler(partial(_refuse_holder, _ONLY_HTTP))
-        if holder:
+        refused = None
+        if holder is None:
+            refused = grpc.StatusCode.UNAUTHENTICATED, _WHO
+        elif may_not(holder.role, "POST", _SENT_BY_GRPC):
+            refused = grpc.StatusCode.PERMISSION_DENIED, _WRONG_ROLE
+        elif holder.services:
+            refused = grpc.StatusCode.PERMISSION_DENIED, _ONLY_HTTP
+        if refused is None or handler_call_details.method.startswith(_OPEN_SERVICE):
             return await continuation(handler_call_details)
         # A handler of streams neither reads nor unpacks the message.
-        return grpc.stream_unary_rpc_method_handler(_refuse_call)
+        return grpc.stream_unary_rpc_method_handler(partial(_refuse_call, *refused))
 
 
-async def _refuse_call(_messages: object, context: grpc.aio.ServicerContext) -> None:
-    await context.abort(grpc.StatusCode.UNAUTHENTICATED, _WHO)
-
-
-async def _refuse_holder(why: str, _messages: object, context: grpc.aio.ServicerContext) -> None:
-    await context.abort(grpc.StatusCode.PERMISSION_DENIED, why)
+async def _refuse_call(
+    code: grpc.StatusCode, why: str, _messages: object, context: grpc.aio.ServicerContext
+) -> None:
+    await context.abort(code, why)
 
 
 async def _refuse(send: Send, headers: Mapping[str, list[str]], status: Status) -> None:

@@ -20,6 +20,7 @@ from looptrace.collector.api_bodies import ApiError
 from looptrace.collector.server.openapi import JSON, Answer, document, operation
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.sqlite_file import is_read_only
+from looptrace.errors import InputError
 
 _logger = logging.getLogger(__name__)
 
@@ -31,6 +32,10 @@ _READ_ONLY = (
 )
 
 T = TypeVar("T")
+
+
+class BodyError(InputError):
+    """The body of a request is not what its path takes; the message is one line with an example."""
 
 
 async def bounded_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
@@ -67,18 +72,18 @@ def check_writable(store_dir: Path) -> None:
         raise GateError(_READ_ONLY)
 
 
-async def body_of(request: Request, kind: type[T], example: str) -> T | Response:
-    """Return the body of a request, or the answer that refuses it."""
+async def body_of(
+    request: Request, kind: type[T], example: str, bytes_max: int = BODY_BYTES_MAX
+) -> T:
+    """Return the body of a request.
+
+    Raises:
+        BodyError: if it is none of this kind.
+    """
     try:
-        return msgspec.json.decode(await bounded_body(request), type=kind)
+        return msgspec.json.decode(await bounded_body(request, bytes_max), type=kind)
     except (ValueError, msgspec.DecodeError) as error:
-        return wrong(HTTPStatus.BAD_REQUEST, f"the body must be like {example}: {error}")
-
-
-def refused(error: GateError) -> Response:
-    """Return the answer for what is not there, or cannot be done."""
-    is_none = isinstance(error, NoGateError)
-    return wrong(HTTPStatus.NOT_FOUND if is_none else HTTPStatus.CONFLICT, str(error))
+        raise BodyError(f"the body must be like {example}: {error}") from error
 
 
 @operation("api", Answer("The document.", {JSON: dict}))
@@ -88,7 +93,6 @@ def described(request: Request) -> Response:
 
 
 def _not_served(request: Request, error: Exception) -> Response:
-    """Answer a request for an unknown path or method."""
     status, headers = (HTTPStatus.NOT_FOUND.value, None)
     if isinstance(error, HTTPException):
         status, headers = error.status_code, error.headers
@@ -97,15 +101,20 @@ def _not_served(request: Request, error: Exception) -> Response:
     return answer
 
 
-def _ambiguous(_request: Request, error: Exception) -> Response:
-    """Answer a request for a session that several services have."""
-    return wrong(HTTPStatus.CONFLICT, str(error))
-
-
 def error_handlers(
     on_store_error: Callable[[Exception], None],
 ) -> dict[Any, Callable[[Request, Exception], Response]]:
-    """Return the handlers of exceptions and of unknown paths."""
+    """Return the handlers of exceptions and of unknown paths.
+
+    What is not there, cannot be done, or is ambiguous reaches them from any handler.
+    """
+
+    def unreadable(_request: Request, error: Exception) -> Response:
+        return wrong(HTTPStatus.BAD_REQUEST, str(error))
+
+    def refused(_request: Request, error: Exception) -> Response:
+        is_none = isinstance(error, NoGateError)
+        return wrong(HTTPStatus.NOT_FOUND if is_none else HTTPStatus.CONFLICT, str(error))
 
     def not_usable(_request: Request, error: Exception) -> Response:
         # The path of the store concerns only the operator of the server.
@@ -116,6 +125,8 @@ def error_handlers(
 
     return {
         HTTPException: _not_served,
+        BodyError: unreadable,
+        GateError: refused,
+        SeveralServicesError: refused,
         StoreError: not_usable,
-        SeveralServicesError: _ambiguous,
     }

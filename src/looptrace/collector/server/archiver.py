@@ -39,7 +39,6 @@ SPANS_A_ROUND = 20_000
 # a moment, which is a good time for it. Fewer wait for `store_every_s`, because each round takes
 # some time however few spans it stores.
 MANY_SPANS, SOME_SPANS = SPANS_A_ROUND // 2, 1_000
-QUIET_S = 0.5
 # Storing may take this share of the time, so that receiving and detection go on: more of it where
 # no span waits longer for the rules than this, and all where none waits and none came for a moment.
 BUSY_SHARE_MAX, KEEPING_UP_SHARE_MAX, ALL_OF_THE_TIME = 0.2, 0.5, 1.0
@@ -60,15 +59,15 @@ class ArchiverCounts:
     """Counts of the archiver, which other threads read."""
 
     seq: int = number("Row of the log up to which all spans are in the store.", "gauge")
-    spans: int = number("Spans that were written to the store.")
+    spans: int = number("Spans written to the store.")
     spans_postponed: int = number("Spans of long sessions that wait in the log.", "gauge")
-    rounds: int = number("Times that spans were written to the store.")
+    rounds: int = number("Writes to the store.")
     last_write_timestamp_seconds: float = number(
-        "When spans were written to the store last, in seconds since 1970; 0 before.", "gauge"
+        "Time of the last write to the store, in seconds since 1970; 0 before it.", "gauge"
     )
-    failed: int = number("Times that writing failed; it is tried again.")
+    failed: int = number("Failed writes; each is tried again.")
     is_blocked: int = number("1 while the store cannot be written.", "gauge")
-    damaged_files: int = number("Damaged files of the store that were set aside.")
+    damaged_files: int = number("Damaged files of the store, set aside.")
 
 
 class Archiver:
@@ -198,7 +197,7 @@ class Archiver:
         while not self._worker.is_closing:
             now_s = time.monotonic()
             spans = self._log.spans - self.counts.spans_postponed
-            is_quiet = now_s - self._log.appended_s >= QUIET_S
+            is_quiet = self._log.arrivals.have_ended(now_s)
             is_old = now_s - began_s >= self._limits.store_every_s
             is_due = spans >= (SOME_SPANS if is_quiet else MANY_SPANS) or is_old
             if is_due or self._asked.is_new:

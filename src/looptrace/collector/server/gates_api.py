@@ -3,6 +3,9 @@
 An answer is JSON. An error is `{"error": "..."}`, one line that says what to do. The stream has
 server-sent events: the id of each is the number of the event in the store, and its data is a
 `GateNotice`.
+
+A method raises `GateError` where there is no such gate, a decision is refused, or the store cannot
+be written.
 """
 
 from __future__ import annotations
@@ -22,7 +25,6 @@ from starlette.routing import Route
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import detect
-from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.waiting import unless_decided
 from looptrace.analyzer.report.escalation import Escalation, PastNote, escalation_of
 from looptrace.analyzer.report.escalation_markdown import escalation_json, escalation_markdown
@@ -41,11 +43,7 @@ from looptrace.collector.api_bodies import (
     WarmingList,
     WarmingTask,
 )
-from looptrace.collector.api_paths import (
-    GATE_METRICS_PATH,
-    RESOLVE_PATH,
-    WARMING_PATH,
-)
+from looptrace.collector.api_paths import GATE_METRICS_PATH, RESOLVE_PATH, WARMING_PATH
 from looptrace.collector.server.access import WHO
 from looptrace.collector.server.api_responses import (
     API_PATH,
@@ -53,7 +51,6 @@ from looptrace.collector.server.api_responses import (
     body_of,
     check_writable,
     described,
-    refused,
     wrong,
 )
 from looptrace.collector.server.incidents.incidents_api import IncidentsApi
@@ -151,10 +148,7 @@ class GatesApi:
         gate_id = request.path_params["id"]
         markdown = _MARKDOWN in request.headers.get("accept", "")
         sight = sight_of(request)
-        try:
-            return await run_in_threadpool(self._gate, gate_id, sight, markdown=markdown)
-        except GateError as error:
-            return wrong(HTTPStatus.NOT_FOUND, str(error))
+        return await run_in_threadpool(self._gate, gate_id, sight, markdown=markdown)
 
     @operation(
         "resolveGate",
@@ -170,15 +164,11 @@ class GatesApi:
     async def resolve(self, request: Request) -> Response:
         """Resolve a gate."""
         body = await body_of(request, DecisionBody, '{"decision": "continue"}')
-        if isinstance(body, Response):
-            return body
         said = (request.path_params["id"], body.decision, body.note)
         who = request.scope.get(WHO) or body.who
-        try:
-            gate = await run_in_threadpool(self.resolve_gate, *said, who, body.add)
-        except GateError as error:
-            return refused(error)
-        return answer_of(GateAnswer(gate))
+        return answer_of(
+            GateAnswer(await run_in_threadpool(self.resolve_gate, *said, who, body.add))
+        )
 
     @operation("gateMetrics", Answer("The figures.", {JSON: GateMetrics}))
     async def metrics(self, _request: Request) -> Response:
@@ -302,12 +292,7 @@ class GatesApi:
         who: str | None,
         add: float | None = None,
     ) -> StoredGate:
-        """Record the decision of a person, and what it adds to a budget; notify agents at once.
-
-        Raises:
-            GateError: if there is no such gate or decision, the gate is no longer open, or the
-                store cannot be written.
-        """
+        """Record the decision of a person, and what it adds to a budget; notify agents at once."""
         check_writable(self.store_dir)
         with reader.open_gates(self.store_dir) as gates:
             gate = gates.resolve(gate_id, decision, note, who=who, add=add)
@@ -315,11 +300,7 @@ class GatesApi:
         return gate
 
     def gate_details(self, gate_id: str, sight: Sight) -> GateDetails:
-        """Return a gate, its opening event, and the notes on gates like it that are seen.
-
-        Raises:
-            GateError: if there is none with this id.
-        """
+        """Return a gate, its opening event, and the notes on gates like it that are seen."""
         with reader.open_gates(self.store_dir) as gates:
             details = gates.gate(gate_id, self.settings.policy.rule_set.meaning)
         details = sight.of_details(self.store_dir, details)
@@ -343,11 +324,7 @@ class GatesApi:
         return answer_of(ShownGate(details.gate, details.event, details.notes, report_json))
 
     def report_markdown(self, gate_id: str, sight: Sight) -> str | None:
-        """Return the report on a gate for a debugging agent; None where its turns are not stored.
-
-        Raises:
-            GateError: if there is no gate with this id.
-        """
+        """Return the report on a gate for a debugging agent; None where no turns are stored."""
         report = self._report(self.gate_details(gate_id, sight))
         return escalation_markdown(report) if report else None
 

@@ -24,8 +24,9 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.collector.server.background.arrivals import Arrivals
 from looptrace.collector.server.packed_spans import LOG, Postponed, packed, unpacked
-from looptrace.collector.server.receiver.receiver_metrics import Instrument
+from looptrace.collector.server.receiver.receiver_metrics import Instrument, counter, gauge
 from looptrace.collector.server.receiver.sink import SinkFull
 from looptrace.collector.server.reserve import Reserve
 from looptrace.collector.store.layout import LOG_FILE, read_evaluated, write_evaluated
@@ -147,12 +148,11 @@ class IngestLog:
         Raises:
             StoreError: if the file is something else or cannot be used.
         """
-        self.path = path
-        self.bytes_max = bytes_max
+        self.path, self.bytes_max = path, bytes_max
         self.is_fixed = is_read_only(path.parent)
         self.is_blocked = self.is_fixed  # whether nothing can be written now
         self.damaged = 0  # rows that could not be read and were set aside
-        self.appended_s = time.monotonic()  # when spans came last
+        self.arrivals = Arrivals()
         self.committed = threading.Event()  # set when there is something new
         self._queue: queue.SimpleQueue[_Append | _Drop | None] = queue.SimpleQueue()
         self._drops: list[_Drop] = []  # until they are written
@@ -172,28 +172,25 @@ class IngestLog:
     def instruments(self) -> list[Instrument]:
         """Return the instruments of what waits in the log."""
         return [
-            Instrument(
+            gauge(
                 "looptrace.log.bytes",
-                "Bytes that are acknowledged but not in the store yet.",
-                lambda: {(): self.bytes},
-                "gauge",
+                "Acknowledged bytes that are not in the store yet.",
+                lambda: self.bytes,
             ),
-            Instrument(
+            gauge(
                 "looptrace.log.spans",
-                "Spans that are acknowledged but not in the store yet.",
-                lambda: {(): self.spans},
-                "gauge",
+                "Acknowledged spans that are not in the store yet.",
+                lambda: self.spans,
             ),
-            Instrument(
+            gauge(
                 "looptrace.log.is_blocked",
                 "1 while the log cannot be written; senders must try again later.",
-                lambda: {(): float(self.is_blocked)},
-                "gauge",
+                lambda: self.is_blocked,
             ),
-            Instrument(
+            counter(
                 "looptrace.log.damaged",
-                "Requests of the log that were damaged, and set aside.",
-                lambda: {(): self.damaged},
+                "Damaged requests of the log, set aside.",
+                lambda: self.damaged,
             ),
         ]
 
@@ -363,7 +360,7 @@ class IngestLog:
                 sql.executemany(_ADD, rows)
             self.bytes += sum(len(row[-1]) for row in rows)
             self.spans += sum(row[1] for row in rows)
-            self.appended_s = time.monotonic()
+            self.arrivals.note(time.monotonic())
             self.committed.set()
         except sqlite3.Error as error:
             problem = self._block(error)

@@ -33,14 +33,14 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def log_to(stream: IO[str], level: int = logging.INFO) -> logging.Handler:
+def log_to(stream: IO[str]) -> logging.Handler:
     """Attach the server's loggers to a stream; returns the handler."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter())
     for name in _LOGGERS:
         logger = logging.getLogger(name)
         logger.handlers = [handler]
-        logger.setLevel(level)
+        logger.setLevel(logging.INFO)
         logger.propagate = False
     logging.getLogger(_SILENT).disabled = True
     return handler

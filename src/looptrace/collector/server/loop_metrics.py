@@ -24,7 +24,14 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.normalize.understanding import COUNTS
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.live_detector import DetectorCounts, Shown
-from looptrace.collector.server.receiver.receiver_metrics import Instrument, Values
+from looptrace.collector.server.receiver.receiver_metrics import (
+    Instrument,
+    Values,
+    age_s,
+    counter,
+    gauge,
+    histogram,
+)
 from looptrace.collector.store import reader
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.sql import QueryError, ask_each
@@ -86,26 +93,22 @@ class LoopMetrics:
             *self._of_gates(),
             *self._of_costs(),
             *self._of_interventions(),
-            Instrument(
+            gauge(
                 "looptrace.understood.spans",
                 "Spans since the start by what they became: turns, parts of turns, agents, "
                 "structure, unread (not understood).",
                 self._understood,
-                "gauge",
-                labels=("became",),
+                "became",
             ),
-            Instrument(
+            histogram(
                 "looptrace.detection.seconds",
-                "Time from the arrival of a request to the events of its spans being recorded.",
+                "Time from the arrival of a request to the recording of its events.",
                 self.shown.detected.read,
-                "histogram",
-                ("le",),
             ),
-            Instrument(
+            gauge(
                 "looptrace.detection.lag_seconds",
                 "Age of the oldest acknowledged request that the rules have not run on.",
                 self._lag,
-                "gauge",
             ),
         ]
 
@@ -115,105 +118,90 @@ class LoopMetrics:
 
     def _of_events(self) -> list[Instrument]:
         return [
-            Instrument(
+            counter(
                 "looptrace.loops.events",
                 "Warnings, pivots and gates, by rule and action.",
                 self._read_events,
-                labels=("rule", "action"),
+                "rule",
+                "action",
             ),
-            Instrument(
-                "looptrace.loops.pivots",
-                "Pivots: directives to change course.",
-                lambda: {(): self._of_action("pivot")},
-            ),
+            counter("looptrace.loops.pivots", "Pivots: directives to change course.", self._pivots),
         ]
 
     def _of_gates(self) -> list[Instrument]:
         gates = "looptrace.gates"
         return [
-            Instrument(
-                f"{gates}.opened", "Gates that opened, by rule.", self._opened, labels=("rule",)
-            ),
-            Instrument(
+            counter(f"{gates}.opened", "Opened gates, by rule.", self._opened, "rule"),
+            counter(
                 f"{gates}.resolved",
                 "Resolved gates, by decision; message is a person's message to the agent.",
                 self._resolved,
-                labels=("decision",),
+                "decision",
             ),
-            Instrument(
+            gauge(
                 f"{gates}.open",
-                "Gates that are open.",
-                lambda: {(): self._read_gates().filter(status="open").height},
-                "gauge",
+                "Open gates.",
+                lambda: self._read_gates().filter(status="open").height,
             ),
-            Instrument(
+            gauge(
                 f"{gates}.oldest_open_seconds",
                 "Age of the oldest open gate, 0 if none is open.",
                 self._oldest,
-                "gauge",
             ),
-            Instrument(
+            histogram(
                 f"{gates}.resolution_seconds",
                 "Time from the opening of a gate to its resolution.",
                 self._resolution,
-                "histogram",
-                ("le",),
             ),
         ]
 
     def _of_costs(self) -> list[Instrument]:
         return [
-            Instrument(
+            gauge(
                 "looptrace.loops.tokens",
                 "Tokens inside the stored loops, each loop once.",
                 lambda: {(kind,): self._cost(f"{kind}_tokens") for kind in ("input", "output")},
-                "gauge",
-                ("kind",),
+                "kind",
             ),
-            Instrument(
+            gauge(
                 "looptrace.loops.money",
                 "What models cost inside the stored loops, by currency; only with prices.",
                 self._money,
-                "gauge",
-                ("currency",),
+                "currency",
             ),
-            Instrument(
+            gauge(
                 "looptrace.loops.seconds",
                 "Time inside the stored loops.",
-                lambda: {(): self._cost("seconds")},
-                "gauge",
+                lambda: self._cost("seconds"),
             ),
-            Instrument(
+            gauge(
                 "looptrace.loops.stored",
                 "Stored loops, each once, however many rules see it.",
-                lambda: {(): self._cost("loops")},
-                "gauge",
+                lambda: self._cost("loops"),
             ),
         ]
 
     def _of_interventions(self) -> list[Instrument]:
         interventions, labels = "looptrace.interventions", ("rule", "intervention")
         return [
-            Instrument(
+            gauge(
                 f"{interventions}.told",
                 "Warnings, pivots, decisions, and loops left alone (recovery.shadow), by rule.",
                 lambda: {key: row["times"] for key, row in self._answers().items()},
-                "gauge",
-                labels,
+                *labels,
             ),
-            Instrument(
+            gauge(
                 f"{interventions}.recovered",
-                "Those of them after which the run got on within ten turns.",
+                "Interventions after which the run got on within ten turns.",
                 lambda: {key: row["recovered"] for key, row in self._answers().items()},
-                "gauge",
-                labels,
+                *labels,
             ),
-            Instrument(
+            gauge(
                 f"{interventions}.share",
-                "Recovered of those with a turn after them, and the bounds of 95 % of it.",
+                "Share that recovered, of those with a turn after them, with its 95 % bounds.",
                 self._shares,
-                "gauge",
-                (*labels, "bound"),
+                *labels,
+                "bound",
             ),
         ]
 
@@ -225,8 +213,8 @@ class LoopMetrics:
                 self._seq = max(self._seq, seq)
             return {key: float(count) for key, count in self._events.items()}
 
-    def _of_action(self, action: str) -> float:
-        return sum(count for (*_, of), count in self._read_events().items() if of == action)
+    def _pivots(self) -> float:
+        return sum(count for (*_, of), count in self._read_events().items() if of == "pivot")
 
     def _read_gates(self) -> pl.DataFrame:
         with self._lock:
@@ -246,7 +234,7 @@ class LoopMetrics:
 
     def _oldest(self) -> Values:
         opened = self._read_gates().filter(status="open")["opened_ns"]
-        return {(): _age_s(min(opened, default=None))}
+        return {(): age_s(min(opened, default=None))}
 
     def _resolution(self) -> Values:
         resolved = self._read_gates().filter(status="resolved")
@@ -292,7 +280,7 @@ class LoopMetrics:
 
     def _lag(self) -> Values:
         try:
-            return {(): _age_s(self.log.waiting_since_ns(self.detection.seq))}
+            return {(): age_s(self.log.waiting_since_ns(self.detection.seq))}
         except StoreError as error:
             _logger.warning("%s", error)
             return {}
@@ -305,10 +293,6 @@ class LoopMetrics:
         except StoreError as error:
             _logger.warning("%s", error)
             return None
-
-
-def _age_s(since_ns: int | None) -> float:
-    return 0.0 if since_ns is None else max(0.0, (time.time_ns() - since_ns) / NS_PER_S)
 
 
 def log_events(events: Iterable[GateEvent]) -> None:

@@ -48,12 +48,15 @@ from looptrace.collector.server.receiver.receiver_metrics import (
     InstrumentKind,
     ReceiverCounts,
     Values,
+    age_s,
+    counter,
+    gauge,
+    histogram,
 )
 from looptrace.collector.store.layout import GATES_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.outbox import Endpoint, Outbox
 from looptrace.collector.store.tables.parquet import ANYWHERE, TABLES
-from looptrace.rules.vocabulary import NS_PER_S
 
 _logger = logging.getLogger(__name__)
 
@@ -142,30 +145,25 @@ def of_counts(counts: ReceiverCounts) -> list[Instrument]:
             if name in names
         }
 
-    taken = [Instrument(f"looptrace.receiver.{name}", doc, of(name)) for name, doc in TAKEN.items()]
+    taken = [counter(f"looptrace.receiver.{name}", doc, of(name)) for name, doc in TAKEN.items()]
     parts = (
-        ("refused", REFUSED, "Requests that were refused, by reason."),
-        ("closed", CLOSED, "Connections that were closed before a request, by reason."),
+        ("refused", REFUSED, "Refused requests, by reason."),
+        ("closed", CLOSED, "Connections closed before a request, by reason."),
     )
     return [
         *taken,
-        Instrument(
+        histogram(
             "looptrace.receiver.acknowledgement_seconds",
             "Time from the whole body of a request to its spans on disk.",
             counts.acknowledged.read,
-            "histogram",
-            ("le",),
         ),
-        Instrument(
+        gauge(
             "looptrace.receiver.connections",
-            "Open connections of HTTP.",
-            lambda: {(): len(counts.connections)},
-            "gauge",
+            "Open HTTP connections.",
+            lambda: len(counts.connections),
         ),
         *(
-            Instrument(
-                f"looptrace.receiver.{part}", doc, by_reason(part, names), labels=("reason",)
-            )
+            counter(f"looptrace.receiver.{part}", doc, by_reason(part, names), "reason")
             for part, names, doc in parts
         ),
     ]
@@ -201,36 +199,31 @@ def of_webhooks(store_dir: Path, results: Callable[[], Values]) -> list[Instrume
             _logger.warning("%s", error)
             return []
 
-    def age_s(since_ns: int | None) -> float:
-        return 0.0 if since_ns is None else max(0.0, (time.time_ns() - since_ns) / NS_PER_S)
-
     return [
-        Instrument(
+        counter(
             "looptrace.webhooks.results",
             "Results of tries: delivered, failed, dead, disabled; error is the server's own.",
             results,
-            labels=("endpoint", "result"),
+            "endpoint",
+            "result",
         ),
-        Instrument(
+        gauge(
             "looptrace.webhooks.waiting",
-            "Events that wait to be sent.",
+            "Waiting events.",
             lambda: {(each.name,): each.pending for each in endpoints()},
-            "gauge",
-            ("endpoint",),
+            "endpoint",
         ),
-        Instrument(
+        gauge(
             "looptrace.webhooks.oldest_waiting_seconds",
-            "Age of the oldest event that waits to be sent, 0 if none does.",
+            "Age of the oldest waiting event; 0 if there is none.",
             lambda: {(each.name,): age_s(each.oldest_ns) for each in endpoints()},
-            "gauge",
-            ("endpoint",),
+            "endpoint",
         ),
-        Instrument(
+        gauge(
             "looptrace.webhooks.is_disabled",
             "1 while an endpoint is disabled, until a person enables it.",
             lambda: {(each.name,): float(each.disabled_ns is not None) for each in endpoints()},
-            "gauge",
-            ("endpoint",),
+            "endpoint",
         ),
     ]
 
@@ -246,16 +239,13 @@ def of_store(store_dir: Path) -> list[Instrument]:
             return {}
 
     return [
-        Instrument(
+        gauge(
             "looptrace.store.bytes",
             "Size of the store's files, in bytes, by table; `other` is the log, gates and notes.",
             _Sizes(store_dir).read,
-            "gauge",
-            ("table",),
+            "table",
         ),
-        Instrument(
-            "looptrace.store.free_bytes", "Free space of the store's disk, in bytes.", free, "gauge"
-        ),
+        gauge("looptrace.store.free_bytes", "Free space of the store's disk, in bytes.", free),
     ]
 
 

@@ -73,7 +73,6 @@ class WaitingSpans:
         self._numbers = count(1)
 
     def __len__(self) -> int:
-        """Return how many spans wait."""
         return sum(part.postponed.row.spans for part in self._parts)
 
     @property

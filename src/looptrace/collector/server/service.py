@@ -54,7 +54,12 @@ from looptrace.collector.server.receiver.ports import (
     listening,
     port_error,
 )
-from looptrace.collector.server.receiver.receiver_metrics import Instrument, ReceiverCounts
+from looptrace.collector.server.receiver.receiver_metrics import (
+    Instrument,
+    ReceiverCounts,
+    counter,
+    gauge,
+)
 from looptrace.collector.server.shards.router import Shards, shards_of
 from looptrace.collector.server.streams.event_feed import Changes, EventFeed
 from looptrace.collector.server.tokens.service_guard import ServiceGuard
@@ -204,19 +209,18 @@ class Service:
             *metrics.of_counts(self.counts),
             *metrics.of_fields("detection", self.detector.counts),
             *metrics.of_fields("storing", self.archiver.counts),
-            Instrument(
+            counter(
                 "looptrace.storing.expired_parts",
                 "Deleted parts of the store, each the spans, turns and findings of a day; the "
                 "cause is age, size or service.",
                 lambda: {(cause,): days for cause, days in self.archiver.expired.items()},
-                labels=("cause",),
+                "cause",
             ),
             *self.loops.instruments(),
-            Instrument(
+            gauge(
                 "looptrace.streams.open",
-                "Streams of gate events that agents and people follow now.",
-                lambda: {(): self.feed.open_streams},
-                "gauge",
+                "Open streams of gate events, of agents and people.",
+                lambda: self.feed.open_streams,
             ),
             *metrics.of_webhooks(self.loops.store_dir, self.dispatcher.results),
             *metrics.of_store(self.loops.store_dir),
@@ -320,12 +324,13 @@ async def _serve(
     if options.reload:
         options.reload.http = http.config.ssl
         options.reload.on_signal()
+    scheme = "https" if access.cert_file else "http"
     async with _grpc(options, service.pipeline) as grpc_port:
         service.on_restart = lambda: _stop(http, service.changes, again=True)
         _on_signals(lambda: _stop(http, service.changes))
         ready(
             Addresses(
-                f"{_scheme(access)}://{address_text(access.host, listener.getsockname()[1])}",
+                f"{scheme}://{address_text(access.host, listener.getsockname()[1])}",
                 None if grpc_port is None else address_text(access.host, grpc_port),
             )
         )
@@ -392,7 +397,3 @@ def _stop(http: _Http, changes: Changes, *, again: bool = False) -> None:
     http.starts_again = again  # Who stops it meanwhile means it.
     changes.end()
     http.should_exit = True
-
-
-def _scheme(access: Access) -> str:
-    return "https" if access.cert_file else "http"

@@ -24,11 +24,7 @@ _COLUMNS = ["task", "agent", "service", "end_ns"]
 
 
 def warming_tasks(store_dir: Path, rules: RuleSet, now_ns: int | None = None) -> list[WarmingTask]:
-    """Return the tasks at work that are close to their first loop, the last active ones first.
-
-    Raises:
-        StoreError: if the store cannot be read.
-    """
+    """Return the tasks at work that are close to their first loop, the last active ones first."""
     since_ns = (time.time_ns() if now_ns is None else now_ns) - QUIET_S * NS_PER_S
     turns = reader.read_rows(store_dir, "turns", pl.col("end_ns") > since_ns, _COLUMNS)
     looping = reader.read_rows(store_dir, "findings", pl.lit(value=True), ["task"])
@@ -61,9 +57,6 @@ def read_ended(store_dir: Path, since_ns: int) -> set[str]:
 
     It has ended if the last turn is an attempt with status `done`, or if the root of its trace has
     ended. A span that is the last turn itself says nothing: others may follow in other traces.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
     """
     is_recent = pl.col("end_ns") > since_ns
     turns = reader.read_rows(store_dir, "turns", is_recent, _END_COLUMNS)

@@ -54,9 +54,6 @@ class StoreEvaluation:
 
         Webhooks get nothing meanwhile, and then the openings of open gates, because what they still
         had to get is lost, too.
-
-        Raises:
-            StoreError: if a file cannot be read or written.
         """
         if not self._is_behind():
             yield
@@ -80,11 +77,7 @@ class StoreEvaluation:
         )
 
     def buckets_short(self, evaluated: dict[int, EvaluatedBucket]) -> list[int]:
-        """Return the buckets that lost turns or findings; lost spans are reported, once.
-
-        Raises:
-            StoreError: if a file is not what looptrace wrote.
-        """
+        """Return the buckets that lost turns or findings; lost spans are reported, once."""
         derived, spans = buckets_short(self._dir, evaluated)
         for bucket in spans:
             del evaluated[bucket]

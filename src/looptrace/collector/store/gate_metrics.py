@@ -99,20 +99,12 @@ class GateMetrics:
 
 
 def standing_of(store: GateStore) -> pl.DataFrame:
-    """Return status and service of each task with a state in a gate store.
-
-    Raises:
-        StoreError: if the store cannot be read.
-    """
+    """Return status and service of each task with a state in a gate store."""
     return store.table(_STANDING, _STANDING_SCHEMA)
 
 
 def opened_gates(store: GateStore) -> pl.DataFrame:
-    """Return the task, times, loop count, status and decision of each gate.
-
-    Raises:
-        StoreError: if the store cannot be read.
-    """
+    """Return the task, times, loop count, status and decision of each gate."""
     return store.table(_OPENED, _GATES)
 
 
@@ -121,9 +113,6 @@ def metrics_of(store: GateStore, worked: pl.DataFrame, loop_ids: pl.DataFrame) -
 
     `worked` has the pairs of `task` and `agent`, and `loop_ids` the `loop` of each finding's `id`;
     a finding that is no longer stored is a loop by itself.
-
-    Raises:
-        StoreError: if the store cannot be read.
     """
     # A task that became a part of another is no longer counted.
     loops, gates = (

@@ -182,11 +182,7 @@ GATE_VIEWS = {
 
 
 def create_gate_views(connection: duckdb.DuckDBPyConnection, stores: Iterable[Path]) -> None:
-    """Copy the gate tables of stores into a DuckDB; empty ones where nothing was decided.
-
-    Raises:
-        StoreError: if the file of the gates cannot be read.
-    """
+    """Copy the gate tables of stores into a DuckDB; empty ones where nothing was decided."""
     schemas = {name: schema_of(view.columns) for name, view in GATE_VIEWS.items()}
     frames = {name: [schema.to_frame()] for name, schema in schemas.items()}
     for store_dir in stores:

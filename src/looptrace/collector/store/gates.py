@@ -35,7 +35,6 @@ from looptrace.collector.store.gate_file import queries
 from looptrace.collector.store.gate_file.budgets import check_no_amount
 from looptrace.collector.store.gate_file.spent_elsewhere import SpentElsewhere
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
-from looptrace.collector.store.gate_file.tables import GATES
 from looptrace.collector.store.outbox import enqueue
 from looptrace.collector.store.sqlite_file import connect, json_of
 from looptrace.rules.vocabulary import NS_PER_S
@@ -77,7 +76,7 @@ class GateStore(SpentElsewhere):
         Raises:
             StoreError: if the file is something else, of a newer version, or cannot be used.
         """
-        return cls(path, connect(path, GATES, create=create), webhooks)
+        return cls(path, connect(path, cls.schema, create=create), webhooks)
 
     def record(
         self,
@@ -121,11 +120,7 @@ class GateStore(SpentElsewhere):
         return new
 
     def add_agents(self, events: Iterable[GateEvent], now_ns: int) -> None:
-        """Give recorded events without an agent the agent that their turns have by now.
-
-        Raises:
-            StoreError: if the file cannot be written.
-        """
+        """Give recorded events without an agent the agent that their turns have by now."""
         named = [
             event
             for event in map(self._known_as, events)
@@ -295,7 +290,6 @@ class GateStore(SpentElsewhere):
         Raises:
             GateError: if there is no such gate or decision, the gate is no longer open, or has no
                 budget to which something can be added.
-            StoreError: if the file cannot be written.
         """
         check_decision(decision, note)
         with self._transaction():
@@ -314,11 +308,7 @@ class GateStore(SpentElsewhere):
             return self.gate(gate.id).gate
 
     def begin_waits(self, gate_ids: Iterable[str], now_ns: int) -> None:
-        """Note that gates wait from now on.
-
-        Raises:
-            StoreError: if the file cannot be written.
-        """
+        """Note that gates wait from now on."""
         with self._transaction():
             rows = [(gate_id, now_ns) for gate_id in gate_ids]
             self._sql.executemany(queries.BEGIN_WAIT, rows)
@@ -326,11 +316,7 @@ class GateStore(SpentElsewhere):
     def tell_unanswered(
         self, gate_id: str, steps: int, passed_to: Sequence[str], now_ns: int
     ) -> None:
-        """Tell webhooks, and those with these names, that nobody has decided on a gate.
-
-        Raises:
-            StoreError: if the file cannot be written.
-        """
+        """Tell webhooks, and those with these names, that nobody has decided on a gate."""
         with self._transaction():
             self._sql.execute(queries.SET_WAIT, (steps, json_of(list(passed_to)), gate_id))
             opening = self._opening(gate_id)
@@ -346,22 +332,14 @@ class GateStore(SpentElsewhere):
             self._webhooks = webhooks
 
     def put_back(self, decided: Iterable[Resolution]) -> int:
-        """Record decisions that the file had lost, for gates that it has; return their number.
-
-        Raises:
-            StoreError: if the file cannot be written.
-        """
+        """Record decisions that the file had lost, for gates that it has; return their number."""
         names = ("id", "at_ns", "decision", "note", "trace_id", "span_id", "added", "added_ns")
         rows = list(map(attrgetter(*names), decided))
         with self._transaction():
             return max(0, self._sql.executemany(queries.PUT_BACK, rows).rowcount)
 
     def send_openings(self, gate_ids: Collection[str], now_ns: int) -> None:
-        """Send the openings of those of these gates that are open.
-
-        Raises:
-            StoreError: if the file cannot be written.
-        """
+        """Send the openings of those of these gates that are open."""
         with self._transaction():
             for gate in self.gates("open"):
                 if gate.id in gate_ids:
@@ -373,9 +351,6 @@ class GateStore(SpentElsewhere):
         """Record the opinion of a judge on a gate; it may resolve a gate that is still open.
 
         Returns whether it did. The resolution takes effect like a person's decision.
-
-        Raises:
-            StoreError: if the file cannot be written.
         """
         now_ns = time.time_ns()
         if isinstance(opinion, NoOpinion):

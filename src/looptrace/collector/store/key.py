@@ -27,9 +27,6 @@ def content_key(store_dir: Path) -> bytes:
     """Return the key of a store's hashes; the first call draws it, and also where it was lost.
 
     Where nothing can be written, each call draws another one.
-
-    Raises:
-        StoreError: if it cannot be read or written.
     """
     path, noted = store_dir / _KEY_FILE, read_evaluated(store_dir)
     is_fixed = is_read_only(store_dir)

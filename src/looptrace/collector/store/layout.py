@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from looptrace.collector.store.locks import EVALUATE, MARKER, NAME, StoreError, sync_folder
 from looptrace.collector.store.tables.file_names import BUCKETS
+
+T = TypeVar("T")
 
 UNFINISHED_FILE = (
     f"{NAME}.unfinished"  # This file exists while turns and findings may lag behind the spans.
@@ -73,12 +75,8 @@ def read_evaluated(store_dir: Path) -> Evaluated:
 
 
 def write_evaluated(store_dir: Path, evaluated: Evaluated) -> None:
-    """Note an evaluation.
-
-    Raises:
-        StoreError: if it cannot be written.
-    """
-    write_note(store_dir / RULES_FILE, msgspec.json.encode(evaluated).decode())
+    """Note an evaluation."""
+    put_note(store_dir / RULES_FILE, evaluated)
 
 
 def is_store(path: Path) -> bool:
@@ -94,7 +92,9 @@ def require_store(store_dir: Path) -> int:
     """
     marker = store_dir / MARKER
     if not is_store(store_dir):
-        raise StoreError(f"{store_dir}: is not a store; make one with `looptrace ingest`.")
+        raise StoreError(
+            f"{store_dir}: is not a store; check the path, or make one with `looptrace ingest`."
+        )
     if not marker.is_file():
         raise StoreError(f"{marker}: is not there; to make it again, {EVALUATE}.")
     try:
@@ -132,12 +132,27 @@ def gates_path(store_dir: Path) -> Path:
     return path
 
 
-def write_note(path: Path, text: str) -> None:
-    """Write a small file of the store whole, or leave it as it was.
+def read_note(path: Path, kind: type[T], if_damaged: str = "delete it") -> T | None:
+    """Return the value in a small file of the store; None where there is no such file.
 
     Raises:
-        StoreError: if it cannot be written.
+        StoreError: if it is not what looptrace wrote; `if_damaged` is the advice then.
     """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise StoreError(f"{path}: cannot be read ({error}); {if_damaged}.") from error
+
+
+def put_note(path: Path, value: object) -> None:
+    """Write a value as JSON, for `read_note`; raises what `write_note` raises."""
+    write_note(path, msgspec.json.encode(value).decode())
+
+
+def write_note(path: Path, text: str) -> None:
+    """Write a small file of the store whole, or leave it as it was."""
     try:
         _replace(path, text)
     except OSError as error:

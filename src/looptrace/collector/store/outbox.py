@@ -23,8 +23,7 @@ from looptrace.collector.store.gate_file.endpoint_events import (
     EndpointEventType,
     ServerEvent,
 )
-from looptrace.collector.store.gate_file.tables import GATES
-from looptrace.collector.store.sqlite_file import json_of, read_json
+from looptrace.collector.store.sqlite_file import json_of
 from looptrace.rules.vocabulary import NS_PER_S
 
 # The most rows that wait for all endpoints together; each has its own share.
@@ -201,11 +200,7 @@ def enqueue(
 
 
 class Outbox(Attempts):
-    """One connection to the outbox of a gate store.
-
-    Raises:
-        StoreError: by every method, if the file cannot be used.
-    """
+    """One connection to the outbox of a gate store."""
 
     def next(self, endpoint: str) -> Delivery | None:
         """Return the next delivery for an endpoint, due or not, or None."""
@@ -213,8 +208,8 @@ class Outbox(Attempts):
             _DUE, endpoint
         ):
             made: type[GateEvent | ServerEvent] = SERVER_EVENTS.get(kind, GateEvent)
-            event = read_json(body, made, self.path, GATES)
-            finding = found and read_json(found, Finding, self.path, GATES)
+            event = self._read(body, made)
+            finding = found and self._read(found, Finding)
             gate = None if opened_ns is None else GateBackground(opened_ns, finding, who)
             return Delivery(event, endpoint, tries, next_try_ns, gate, is_resent=bool(resent))
         return None
@@ -243,8 +238,7 @@ class Outbox(Attempts):
             return delivery
         ((incident,),) = rows
         waiting = [
-            read_json(body, GateEvent, self.path, GATES)
-            for (body,) in self._rows(_WAITING, incident, event.gate)
+            self._read(body, GateEvent) for (body,) in self._rows(_WAITING, incident, event.gate)
         ]
         page = next(iter(self._rows(_PAGE, name, incident)), None)
         group = PageGroup(incident, page[0] if page else event.gate, len(waiting))

@@ -50,36 +50,22 @@ class StoreCounts:
 
 
 def counts(store_dir: Path) -> StoreCounts:
-    """Count the spans of a store, and the sessions of its turns.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-    """
-    require_store(store_dir)
-    sessions: set[str] = set()
-    with reading(store_dir):
-        for bucket in range(BUCKETS):
-            sessions.update(read_bucket(store_dir, "turns", bucket, ["session"])["session"])
-        return StoreCounts(count_spans(store_dir), len(sessions))
+    """Count the spans of a store, and the sessions of its turns."""
+    sessions = set[str]()
+    for turns in _by_bucket(store_dir, "turns", ["session"]):
+        sessions.update(turns["session"])
+    return StoreCounts(count_spans(store_dir), len(sessions))
 
 
 def count_spans(store_dir: Path) -> int:
-    """Count the spans of a store.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-    """
+    """Count the spans of a store."""
     require_store(store_dir)
     with reading(store_dir):
         return sum(count_bucket(store_dir, "spans", bucket) for bucket in range(BUCKETS))
 
 
 def read_some_spans(store_dir: Path, spans_min: int) -> pl.DataFrame:
-    """Read the spans (`SPAN_SCHEMA`) of as many buckets as have so many, at most of all.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-    """
+    """Read the spans (`SPAN_SCHEMA`) of as many buckets as have so many, at most of all."""
     found = pl.DataFrame(schema=SPAN_SCHEMA)
     for spans in read_spans(store_dir):
         found = pl.concat([found, spans])
@@ -92,9 +78,6 @@ def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
     """Read the turns (`TURN_SCHEMA`) bucket by bucket, sorted by task and turn.
 
     A task is never split between two tables. Empty buckets are left out.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
     """
     for bucket in range(BUCKETS):
         turns = read_turns_in(store_dir, bucket)
@@ -103,11 +86,7 @@ def read_turns(store_dir: Path) -> Iterator[pl.DataFrame]:
 
 
 def read_turns_in(store_dir: Path, bucket: int) -> pl.DataFrame:
-    """Read the turns (`TURN_SCHEMA`) of one bucket, sorted by task and turn.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-    """
+    """Read the turns (`TURN_SCHEMA`) of one bucket, sorted by task and turn."""
     require_store(store_dir)
     with reading(store_dir):
         turns = read_bucket(store_dir, "turns", bucket)
@@ -128,11 +107,7 @@ class Bucket:
 
 
 def buckets(store_dir: Path) -> Iterator[Bucket]:
-    """Yield the buckets of a store, under a path that is valid in other processes.
-
-    Raises:
-        StoreError: if the folder is no store.
-    """
+    """Yield the buckets of a store, under a path that is valid in other processes."""
     require_store(store_dir)
     folder, snapshot = store_dir.resolve(), snapshot_of(store_dir)
     for number in range(BUCKETS):
@@ -158,11 +133,7 @@ def reading_bucket(bucket: Bucket) -> Iterator[Bucket]:
 def compared_parts(
     bucket: Bucket, sameness: Sameness, tasks: Collection[str] | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield the turns of whole tasks part by part, for some tasks or all, compared by `sameness`.
-
-    Raises:
-        StoreError: if a file cannot be read.
-    """
+    """Yield the turns of whole tasks, some or all, part by part, compared by `sameness`."""
     made_with = bucket_made_with(bucket.store_dir, "turns", bucket.number)
     for turns in task_parts(bucket.store_dir, bucket.number, tasks):
         if not turns.is_empty():
@@ -190,11 +161,7 @@ class BucketWork(Generic[R]):
 
 
 def read_turns_of(store_dir: Path, task: str) -> pl.DataFrame:
-    """Read the turns (`TURN_SCHEMA`) of one task, sorted.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-    """
+    """Read the turns (`TURN_SCHEMA`) of one task, sorted."""
     return read_turns_of_tasks(store_dir, [task])
 
 
@@ -204,7 +171,6 @@ def read_turns_named(store_dir: Path, name: str) -> pl.DataFrame:
     There is none where the store has neither.
 
     Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
         SeveralServicesError: if several services have such a session.
     """
     turns = read_turns_of(store_dir, name)
@@ -213,11 +179,7 @@ def read_turns_named(store_dir: Path, name: str) -> pl.DataFrame:
 
 
 def tasks_named(store_dir: Path, name: str) -> list[str]:
-    """Return the tasks that a name may mean; all tasks of the store where it means none.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-    """
+    """Return the tasks that a name may mean; all tasks of the store where it means none."""
     of_name = (pl.col("task") == name) | (pl.col("session") == name)
     for which in (of_name, pl.lit(value=True)):
         tasks = read_rows(store_dir, "turns", which, ["task"])["task"].unique()
@@ -238,57 +200,33 @@ def tasks_of_session(store_dir: Path, session: str) -> list[str]:
 
 
 def tasks_of_trace(store_dir: Path, trace_id: str) -> list[str]:
-    """Return the tasks of a trace's turns.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-    """
+    """Return the tasks of a trace's turns."""
     turns = read_rows(store_dir, "turns", pl.col("trace_id") == trace_id, ["task"])
     return turns["task"].unique(maintain_order=True).to_list()
 
 
 def read_turns_of_tasks(store_dir: Path, tasks: Collection[str]) -> pl.DataFrame:
-    """Read the turns (`TURN_SCHEMA`) of some tasks, sorted by task and turn.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-    """
+    """Read the turns (`TURN_SCHEMA`) of some tasks, sorted by task and turn."""
     turns = rows_of(store_dir, "turns", "task", tasks)
     return turns.sort(BY_TURN, maintain_order=True)
 
 
 def read_findings_of_tasks(store_dir: Path, tasks: Collection[str]) -> list[Finding]:
-    """Read the stored findings of some tasks, by task and first turn.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-    """
+    """Read the stored findings of some tasks, by task and first turn."""
     rows = rows_of(store_dir, "findings", "task", tasks)
     rows = rows.sort("task", "turn_first", "turn_last", "rule", "id")
     return [finding_of_row(row) for row in rows.iter_rows(named=True)]
 
 
 def read_loops(store_dir: Path) -> pl.DataFrame:
-    """Read the `loop` of each stored finding by its `id`; both are ids of findings.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-    """
-    require_store(store_dir)
-    with reading(store_dir):
-        return pl.concat(
-            loops_of_rows(read_bucket(store_dir, "findings", bucket, PART_COLUMNS))
-            for bucket in range(BUCKETS)
-        )
+    """Read the `loop` of each stored finding by its `id`; both are ids of findings."""
+    return pl.concat(map(loops_of_rows, _by_bucket(store_dir, "findings", PART_COLUMNS)))
 
 
 def read_tasks(store_dir: Path) -> pl.DataFrame:
     """Read each task that has turns: a row with their counts.
 
     `tokens` is null where no turn has a number, `asks` and `waits_ns` unless its last call waits.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
     """
     turns = read_rows(store_dir, "turns", _ALL, [*_TURN_COLUMNS, *_TOKEN_COLUMNS])
     asked = read_rows(store_dir, "turns", ASKS_PERSON)
@@ -314,11 +252,7 @@ def read_rows(
     columns: list[str] | None = None,
     having: Sequence[Having] = (),  # as `read_where` takes it
 ) -> pl.DataFrame:
-    """Read the rows of a table that fulfil a condition, with all columns or some.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-    """
+    """Read the rows of a table that fulfil a condition, with all columns or some."""
     require_store(store_dir)
     with reading(store_dir):
         return read_where(store_dir, table, which, columns, having)
@@ -348,9 +282,6 @@ def read_spans(store_dir: Path) -> Iterator[pl.DataFrame]:
     """Read the spans (`SPAN_SCHEMA`) bucket by bucket, sorted by trace and start.
 
     A trace is never split between two tables. Empty buckets are left out.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
     """
     require_store(store_dir)
     for bucket in range(BUCKETS):
@@ -361,17 +292,16 @@ def read_spans(store_dir: Path) -> Iterator[pl.DataFrame]:
 
 
 def worked(store_dir: Path) -> pl.DataFrame:
-    """Read the pairs of `task` and `agent` that have turns.
+    """Read the pairs of `task` and `agent` that have turns."""
+    turns = _by_bucket(store_dir, "turns", ["task", "agent", "kind"])
+    return pl.concat(each.filter(IS_STEP).select("task", "agent").unique() for each in turns)
 
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-    """
+
+def _by_bucket(store_dir: Path, table: str, columns: list[str]) -> Iterator[pl.DataFrame]:
     require_store(store_dir)
-    columns = ["task", "agent", "kind"]
     with reading(store_dir):
-        buckets = [read_bucket(store_dir, "turns", bucket, columns) for bucket in range(BUCKETS)]
-    pairs = [turns.filter(IS_STEP).select("task", "agent").unique() for turns in buckets]
-    return pl.concat(pairs)
+        for bucket in range(BUCKETS):
+            yield read_bucket(store_dir, table, bucket, columns)
 
 
 def open_gates(store_dir: Path, webhooks: Sequence[Webhook] = ()) -> GateStore:

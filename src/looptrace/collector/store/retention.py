@@ -19,8 +19,7 @@ import polars as pl
 from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.report.wording import counted
 from looptrace.analyzer.text.times import utc_day
-from looptrace.collector.store.layout import RETENTION_FILE, write_note
-from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.layout import RETENTION_FILE, put_note, read_note
 from looptrace.collector.store.tables.parquet import (
     ANYWHERE,
     TABLES,
@@ -123,7 +122,6 @@ class _Day:
         self.written_ns = 0
 
     def add(self, table: str, path: Path) -> None:
-        """Add a file of a table."""
         self.rows[table] += rows_of(path)
         self.bytes += path.stat().st_size
         self.written_ns = max(self.written_ns, path.stat().st_mtime_ns)
@@ -137,18 +135,8 @@ class _Day:
 
 
 def read_retention(store_dir: Path) -> Retention:
-    """Return what was announced and deleted.
-
-    Raises:
-        StoreError: if the note is not what looptrace wrote.
-    """
-    path = store_dir / RETENTION_FILE
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Retention)
-    except FileNotFoundError:
-        return Retention()
-    except (OSError, msgspec.DecodeError) as error:
-        raise StoreError(f"{path}: cannot be read ({error}); delete it.") from error
+    """Return what was announced and deleted."""
+    return read_note(store_dir / RETENTION_FILE, Retention) or Retention()
 
 
 def expire(
@@ -159,9 +147,6 @@ def expire(
     Due are days whose last span arrived longer ago than the limits allow, and then the oldest until
     the rest fits. The day of the last arrival stays. Returns what is announced now, and the deleted
     days.
-
-    Raises:
-        StoreError: if a file cannot be read or deleted, or the note cannot be written.
     """
     before = read_retention(store_dir)
     # A clock that was set back has announced nothing yet.
@@ -175,7 +160,7 @@ def expire(
     deleted = before.deleted | {each.day: each.cause for each in gone}
     noted = Retention(due, deleted)
     if noted != before:  # Before the days are deleted, so that each that is gone is noted.
-        write_note(store_dir / RETENTION_FILE, msgspec.json.encode(noted).decode())
+        put_note(store_dir / RETENTION_FILE, noted)
     delete_days(store_dir, [each.day for each in gone if each.part == _ALL])
     for each in gone:
         if each.part != _ALL:

@@ -133,9 +133,6 @@ def connect(*stores: Path, prices: Prices | None = None) -> duckdb.DuckDBPyConne
     The connection reads no file outside the stores and loads no extension, and its settings cannot
     be changed. Its SQL could still write into a store's folder, which `ask_typed` prevents. The
     caller keeps writers from the stores, because a table may lose its last file.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
     """
     tables: Mapping[str, Iterable[str]] = TABLES
     version = min(map(require_store, stores))  # It may have been migrated meanwhile.
@@ -210,7 +207,6 @@ def ask(
 
     Raises:
         QueryError: if DuckDB refuses it, or it takes too much time or memory.
-        StoreError: if the folder is no store, or a file in it cannot be read.
     """
     folders = [stores] if isinstance(stores, Path) else stores
     with ExitStack() as stack:
@@ -246,7 +242,6 @@ def ask_each(
 
     Raises:
         QueryError: if DuckDB refuses one, or it takes too much time or memory.
-        StoreError: if the folder is no store, or a file in it cannot be read.
     """
     answers: dict[str, list[dict[str, Any]]] = {}
     with reading(store_dir), connect(store_dir, prices=prices) as connection:

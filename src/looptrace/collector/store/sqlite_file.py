@@ -78,6 +78,14 @@ class SqliteFile:
         with explained(self.path, self.schema):
             return self._sql.execute(sql, values).fetchall()
 
+    def _read(self, body: str, kind: type[T]) -> T:
+        """Decode the JSON of a column."""
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.DecodeError as error:
+            why = f"has content that cannot be read ({error}); {self.schema.if_damaged}"
+            raise StoreError(f"{self.path}: {why}.") from error
+
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with explained(self.path, self.schema), self._sql:
@@ -147,19 +155,6 @@ def _in_memory(sql: sqlite3.Connection, *, one_thread: bool) -> sqlite3.Connecti
 def json_of(value: object) -> str:
     """Return a value as the JSON of a column."""
     return msgspec.json.encode(value).decode()
-
-
-def read_json(body: str, kind: type[T], path: Path, schema: Schema) -> T:
-    """Decode the JSON of a column.
-
-    Raises:
-        StoreError: if it is something else.
-    """
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
-        why = f"has content that cannot be read ({error}); {schema.if_damaged}"
-        raise StoreError(f"{path}: {why}.") from error
 
 
 @contextmanager

@@ -22,9 +22,6 @@ def attend(gates: GateStore, every: Sequence[Waiting], now_ns: int) -> None:
     """Take the steps that are due for open gates; the wait of a new one begins now.
 
     A default is a decision like that of a person, and takes effect with the next detection.
-
-    Raises:
-        StoreError: if the file cannot be used.
     """
     waits = gates.waits()
     found = ((gate, waiting_for(opening, every)) for gate, opening in gates.openings())
@@ -47,9 +44,6 @@ def attend_by_spans(store_dir: Path, every: Sequence[Waiting]) -> int:
 
     Minutes count from the opening of a gate, by the time of the spans. Each step has the time at
     which it was due.
-
-    Raises:
-        StoreError: if a file of the store cannot be used.
     """
     ends_ns = reader.read_rows(store_dir, "turns", pl.lit(value=True), ["end_ns"])["end_ns"]
     newest_ns = cast("int | None", ends_ns.max()) or 0

@@ -56,12 +56,7 @@ class Dispatcher:
         heard: Callable[[], Heard] = lambda: NOTHING_HEARD,
         waiting: tuple[Waiting, ...] = (),
     ) -> None:
-        """Prepare to deliver; messages link to the page, and say what agents do by `heard`.
-
-        Raises:
-            SecretError: if a secret cannot be read.
-            StoreError: if the store cannot be used.
-        """
+        """Prepare to deliver; messages link to the page, and say what agents do by `heard`."""
         self._path = path
         receivers = receivers_of(path, webhooks, environment, page)
         self._receivers = [replace(receiver, waiting=waiting) for receiver in receivers]
@@ -175,12 +170,7 @@ class Dispatcher:
 def receivers_of(
     path: Path, webhooks: Iterable[Webhook], environment: Mapping[str, str], page: PageSettings
 ) -> list[Receiver]:
-    """Read the addresses of the webhooks of a gate store; its key signs decision links.
-
-    Raises:
-        SecretError: if a secret cannot be read.
-        StoreError: if the key cannot be.
-    """
+    """Read the addresses of the webhooks of a gate store; its key signs decision links."""
     chosen = list(webhooks)
     asked = any(webhook.decision_hours for webhook in chosen)
     decisions = DecisionLinks(content_key(path.parent)) if asked else None
@@ -190,11 +180,7 @@ def receivers_of(
 def deliver_due(
     path: Path, receivers: Sequence[Receiver], net: Net | None = None
 ) -> dict[tuple[str, str], int]:
-    """Send what is due now, each endpoint beside the others; returns results as `Dispatcher` does.
-
-    Raises:
-        StoreError: if the store cannot be used.
-    """
+    """Send what is due now, each endpoint beside the others; return results as `Dispatcher`."""
     results: Counter[tuple[str, str]] = Counter()
 
     async def emptied(receiver: Receiver, outbox: Outbox) -> None:

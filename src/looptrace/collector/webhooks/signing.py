@@ -32,11 +32,7 @@ def signed(keys: Iterable[bytes], event_id: str, at_s: int, body: bytes) -> dict
 
 
 def secret_text(where: str, environment: Mapping[str, str]) -> str:
-    """Return the content of a variable or a file, without white space around it.
-
-    Raises:
-        SecretError: if it is empty or cannot be read.
-    """
+    """Return the content of a variable or a file, without white space around it."""
     if where.startswith(VARIABLE):
         text = environment.get(where.removeprefix(VARIABLE), "").strip()
     else:

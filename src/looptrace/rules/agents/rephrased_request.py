@@ -33,8 +33,9 @@ _LIST_MIN = 2
 
 
 class _Request(NamedTuple):
-    """The words of a request, its numbers, what is left of the list in it, and what is done."""
+    """Who is asked, the words, their numbers, what is left of the list in them and what is done."""
 
+    asked: int
     words: Words
     numbers: frozenset[Numbers]
     left: int
@@ -47,9 +48,9 @@ class RephrasedRequest(Rule):
 
     It asks the same again if most of its words were in its agent's last requests, to any agent,
     in any order. A new number, also within an address, or one new word in an otherwise equal
-    request, is a new target. A list that gets shorter from one request to a later one, or of
-    which more is done, is progress. `collaboration_loop` also finds equal requests to one
-    agent.
+    request, is a new target, also if it is new to the asked agent alone. A list that gets shorter
+    from one request to a later one, or of which more is done, is progress. `collaboration_loop`
+    also finds equal requests to one agent.
 
     ## Looping
     - `handoff(web, "Find the opening hours of the museum.") handoff(web, "Please find the hours
@@ -61,6 +62,8 @@ class RephrasedRequest(Rule):
     - `handoff(web, "Find the opening hours of the zoo.") handoff(web, "Find the opening hours of
       the museum.") handoff(web, "Find the opening hours of the library.") handoff(web, "Find the
       opening hours of the theatre.")`: so are these.
+    - `(handoff(writer, "Write the section on {n}.") handoff(editor, "Edit the section on {n}."))
+      x6`: so is each section to the editor.
     - `handoff(web, "Find the opening hours of the museum, please.") x3`: some tries are normal.
     - `handoff(dev, "Mend the files a.py, b.py, c.py, d.py") handoff(dev, "Mend the files b.py,
       c.py, d.py") handoff(dev, "Mend the files c.py, d.py") handoff(dev, "Mend the files d.py")`:
@@ -104,7 +107,8 @@ class RephrasedRequest(Rule):
         return repeats(streak(lane, again) + 1, self.attempts_min, np.ones_like(lane.rows))
 
     def _again(self, lane: Lane) -> Flags:
-        requests = [_request(text) for text in lane.texts]
+        names = lane.turns.name[lane.rows].tolist()
+        requests = [_request(*asked) for asked in zip(lane.texts, names, strict=True)]
         again = np.zeros(len(lane.rows), dtype=np.bool_)
         for i, (request, position) in enumerate(zip(requests, lane.position.tolist(), strict=True)):
             before = requests[i - min(self.window, position) : i]
@@ -122,19 +126,24 @@ class RephrasedRequest(Rule):
             return False
         if _goes_on(request, before):
             return False
-        return not _refilled(request.words, before[-1].words, new)
+        own = [each for each in before if each.asked == request.asked]
+        return not any(
+            _refilled(request.words, some[-1].words, different.difference(*(e.words for e in some)))
+            for some in (before, own)
+            if some
+        )
 
     def say(self, loop: Loop) -> str:
         """Quote the first request."""
         return f"{loop.attempts} requests from {loop.labels[0]} on ask hardly anything new"
 
 
-def _request(text: str | None) -> _Request:
+def _request(text: str | None, asked: int) -> _Request:
     shown = (text or "")[:_CHARS_MAX].lower()
     numbers = (tuple(_NUMBER.findall(token)) for token in _TOKEN.findall(shown))
     done = len(_DONE.findall(shown))
     left = len(_BETWEEN.findall(shown)) - done
-    return _Request(_WORD.findall(shown), frozenset(filter(None, numbers)), left, done)
+    return _Request(asked, _WORD.findall(shown), frozenset(filter(None, numbers)), left, done)
 
 
 def _goes_on(request: _Request, before: Sequence[_Request]) -> bool:

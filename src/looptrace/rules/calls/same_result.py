@@ -22,18 +22,21 @@ class SameResult(RowRule):
     for many things. Finding nothing is one answer, in whatever words; of queries and commands
     no other answer counts. Searches for many things, of which a short answer holds, such as
     names, days or addresses, are a batch: what they are given has no word in common but that of
-    their form. Parallel searches of one response count once. `repeated_call` finds the same
-    search again, and sooner; `repeated_failure` and `signature_repeat` find failures.
+    their form. A plan that is written again and again counts as a search. Parallel searches of
+    one response count once. `repeated_call` finds the same search again, and sooner;
+    `repeated_failure` and `signature_repeat` find failures.
 
     ## Looping
     - `search(refund {n})->"no results" x5`
     - `(say("Other words {n}.") grep(refund {n})->"") x5`
     - `bash(grep -rn refund{n} src)->"" x5`
+    - `write_todos(step {n})->"Updated" x5`
     - `(grep(refund {n})->"No matches found" glob_search(refund {n})->"No files found") x3`
 
     ## Not looping
     - `search(refund {n})->"no results" x4`: there were other words to try.
     - `search(refund {n})->"{n} results" x9`: the answers differ.
+    - `(write_todos(step {n})->"Updated" edit(a, {n})->ok) x9`: a plan and its work.
     - `search(refund)->"no results" x9`: `repeated_call` finds one repeated search.
     - `lookup_customer({n}@shop.example)->"[]" x9`: many customers.
     - `run_query(select * from t{n} where id is null)->"[]" x9`: many tables.
@@ -66,4 +69,4 @@ class SameResult(RowRule):
 
     def say(self, loop: Loop) -> str:
         """Name the first search."""
-        return f"{loop.attempts} searches from {loop.labels[0]} on had the same answer"
+        return f"{loop.attempts} calls from {loop.labels[0]} on had the same answer"

@@ -97,7 +97,8 @@ class Hang(Rule):
         times, here = lane.turns.times, lane.rows[place]
         since = place - min(int(lane.position[place]), _HISTORY)
         before = lane.rows[since:place][answered[since:place]]
-        before = before[(times.name[before] == times.name[here]) & (times.name[here] != UNKNOWN)]
+        name = lane.turns.name
+        before = before[(name[before] == name[here]) & (name[here] != UNKNOWN)]
         if len(before) < _KNOWN_MIN:
             return self.first_s * NS_PER_S
         return max(self.limit_s * NS_PER_S, self.times * int(times.took_ns[before].max()))

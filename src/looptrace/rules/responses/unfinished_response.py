@@ -21,8 +21,8 @@ class UnfinishedResponse(Rule):
     """A model stops before it has finished, for the same reason, again and again.
 
     The reason is its limit of tokens or a filter of content, as the trace says, or the response is
-    reasoning alone. No call that it asks for succeeds in between, and its new input is the same
-    each time, except that of the first response, or unknown. If all responses are equal or empty,
+    reasoning alone. No call that it asks for succeeds in between. Its new input, after that of the
+    first response, is the same each time, or unknown. If all responses are equal or empty,
     `attempts_min` of them are a loop. Others may be the parts of a long text, so a loop needs
     `varied_min` of them, as do responses of reasoning alone to unknown input. `empty_response`
     finds those to known input, and any other silence.

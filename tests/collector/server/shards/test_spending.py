@@ -165,11 +165,11 @@ def test_what_a_server_was_not_told_waits(
     teller = SpendingTeller(Server(f"http://127.0.0.1:{port}"), OTHER, "full", 0.1)
     teller.add([SPENT])
     teller.add([msgspec.structs.replace(SPENT, tokens=2_000)])
-    until(lambda: "it is told what is spent here when it answers" in caplog.text)
+    until(lambda: "it gets the sums of this server when it answers" in caplog.text)
     assert teller.waiting == 1
     with serving(Starlette(routes=[spending.route()]), port=port):
         until(lambda: teller.waiting == 0)
         assert teller.close(10.0)
     with reader.open_gates(store) as gates:
         assert [share.tokens for _, _, share in gates.spent_elsewhere()] == [2_000]
-    assert caplog.text.count("it is told what is spent here") == 1
+    assert caplog.text.count("it gets the sums of this server") == 1

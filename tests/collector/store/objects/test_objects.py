@@ -38,11 +38,7 @@ from looptrace.collector.store.objects.manifest import (
     encode_manifest,
     read_manifest,
 )
-from looptrace.collector.store.objects.publisher import (
-    WrittenMeanwhileError,
-    left_overs,
-    written,
-)
+from looptrace.collector.store.objects.publisher import WrittenMeanwhileError, left_overs, written
 from looptrace.collector.store.objects.snapshot import folder_of, snapshot_at, stored_at
 from looptrace.collector.store.tables.parquet import TABLES
 from looptrace.collector.store_analysis import analyse_store
@@ -391,7 +387,9 @@ def test_a_wrong_bucket_or_address_is_told_in_a_line(
     for command in (("analyze",), ("query", "agents_that_loop", "--store"), store):
         assert f"{at}absent: there is no such bucket" in told(*command, f"{at}absent/x")
     for wrong in (f"{at}/x", f"{at}loops/x?y", f"{at}me@loops/x"):
-        assert "is no address of a bucket" in told("query", "--store", wrong, "--sql", "SELECT 1")
+        assert "is not the address of a bucket" in told(
+            "query", "--store", wrong, "--sql", "SELECT 1"
+        )
     with socket() as closed:
         closed.bind(("127.0.0.1", 0))  # Nobody listens.
         monkeypatch.setenv(
@@ -514,16 +512,14 @@ def test_an_address_of_another_kind_becomes_no_folder(
     monkeypatch.chdir(tmp_path)
     for wrong in ("s3a://loops/a", "http://127.0.0.1:4318"):
         line = run("ingest", TRACES, "--store", wrong).stderr
-        assert f"{wrong}: is no store" in line
+        assert f"{wrong}: is not a store" in line
     assert list(tmp_path.iterdir()) == []
     ingest(url, "one")
     assert "1 session," in run("analyze", url[:2].upper() + url[2:]).stdout
     assert "traces are read from this machine" in run("analyze", "ftp://host/traces").stderr
 
 
-def test_a_decision_is_recorded_and_holds_with_the_next_ingest(
-    url: str,
-) -> None:
+def test_a_decision_is_recorded_and_holds_with_the_next_ingest(url: str) -> None:
     """A person decides about a store on object storage as about one on disk."""
     ingest(url, "one")
     (gate,) = json.loads(run("gates", "list", "--store", url, "--format", "json").stdout)
@@ -570,14 +566,14 @@ def test_a_manifest_names_no_file_outside_the_folder(
     hostile = msgspec.structs.replace(found[0], files=files)
     obstore.put(server.bucket(prefix), MANIFEST, encode_manifest(hostile))
 
-    assert "names a file that is none of a store" in run("analyze", url).stderr
+    assert "names a file that no store has" in run("analyze", url).stderr
 
 
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "is no manifest of looptrace"),
-        (b'{"writer": 1}', "is no manifest of looptrace"),
+        (b"", "is not a manifest of looptrace"),
+        (b'{"writer": 1}', "is not a manifest of looptrace"),
         (encode_manifest(Manifest("a", {}, {}, format=99)), "update looptrace"),
     ],
 )

@@ -140,6 +140,8 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     for source, target in ((tmp_path / "copy", folder), (other, tmp_path / "new")):
         refused = run("restore", source, "--store", target)
         assert refused.exit_code == 2, refused.output
+    refused = run("restore", tmp_path / "typo", "--store", tmp_path / "new")
+    assert ("`looptrace copy`" in refused.output, "ingest" in refused.output) == (True, False)
     assert not (tmp_path / "new").exists()
     assert (other / "thesis.txt").read_text() == "mine"
     assert "no such folder" not in run("copy", tmp_path / "a" / "b", "--store", folder).output

@@ -35,39 +35,44 @@ def having(*values: str) -> Having:
     return Having("task", pl.Series(values, dtype=pl.String))
 
 
+def has(path: Path, condition: Having) -> bool:
+    """Return whether a file may have rows of a condition."""
+    return may_have(path, condition.column, condition.hashes())
+
+
 def test_a_replaced_file_is_read_again(tmp_path: Path) -> None:
     """A writer in another process may have replaced it."""
     path = tmp_path / "data.parquet"
     write(path, ["a", None, "b"], "one")
     assert (file_rows(path), file_made_with(path)) == (3, "one")
-    assert may_have(path, having("x", "b"))
-    assert not may_have(path, having("c"))
-    assert not may_have(path, having())
+    assert has(path, having("x", "b"))
+    assert not has(path, having("c"))
+    assert not has(path, having())
     write(path, ["c"], "two")
     assert (file_rows(path), file_made_with(path)) == (1, "two")
-    assert may_have(path, having("c"))
-    assert not may_have(path, having("a", "b"))
+    assert has(path, having("c"))
+    assert not has(path, having("a", "b"))
     forget(path)
     write(path, [])
-    assert not may_have(path, having("c"))
+    assert not has(path, having("c"))
 
 
 def test_a_written_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its writer knows what is in it; only a column that nobody has asked for yet is read."""
     path = tmp_path / "data.parquet"
     write(path, ["a"], "one")
-    assert may_have(path, having("a"))
+    assert has(path, having("a"))
     write(path, ["b", None, "b"], "two")
-    note(path, pl.read_parquet(path), "two")
+    note(path, pl.read_parquet(path), "two", arrived_ns=7)
     for name in ("scan_parquet", "read_parquet", "read_parquet_metadata"):
         monkeypatch.setattr(pl, name, None)
     assert (file_rows(path), file_made_with(path)) == (3, "two")
-    assert may_have(path, having("b"))
-    assert not may_have(path, having("a"))
+    assert has(path, having("b"))
+    assert not has(path, having("a"))
     monkeypatch.undo()
     write(path, ["c"], "three")  # By another process.
     assert (file_rows(path), file_made_with(path)) == (1, "three")
-    assert may_have(path, having("c"))
+    assert has(path, having("c"))
 
 
 def test_a_value_beyond_all_others_is_not_found(tmp_path: Path) -> None:
@@ -75,7 +80,7 @@ def test_a_value_beyond_all_others_is_not_found(tmp_path: Path) -> None:
     path = tmp_path / "data.parquet"
     write(path, [str(n) for n in range(0, 2_000, 2)])
     for number in range(2_000):
-        assert may_have(path, having(str(number))) == (number % 2 == 0)
+        assert has(path, having(str(number))) == (number % 2 == 0)
 
 
 def test_rows_are_read_from_the_files_that_may_have_them(
@@ -111,5 +116,5 @@ def test_values_read_together_are_those_of_each_file(tmp_path: Path) -> None:
     for path, values in zip(paths, written, strict=True):
         write(path, values)
     learn(paths, "task")
-    found = [[may_have(path, having(value)) for value in "abc"] for path in paths]
+    found = [[has(path, having(value)) for value in "abc"] for path in paths]
     assert found == [[True, True, False], [False, False, True], [False, False, False]]

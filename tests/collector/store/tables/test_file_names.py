@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from looptrace.collector.store.tables.file_names import (
-    DATA,
-    covered,
-    file_name,
-    in_order,
-    range_of,
-)
+from looptrace.collector.store.tables.file_names import DATA, covered, file_name, in_order, range_of
 from tests.seeds import seeds
 
 
@@ -26,7 +20,7 @@ def test_names_say_their_range() -> None:
             first,
             last,
         )
-    with pytest.raises(ValueError, match="is no file of a table"):
+    with pytest.raises(ValueError, match="is not a file of a table"):
         range_of("turns/day=2026-03-02/bucket=07/data.parquet.damaged")
 
 

@@ -16,13 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from looptrace.analyzer.detect.budgets.charges import (
-    Added,
-    Charge,
-    OwnShares,
-    Share,
-    addition_key,
-)
+from looptrace.analyzer.detect.budgets.charges import Added, Charge, OwnShares, Share, addition_key
 from looptrace.analyzer.detect.budgets.limits import Budgets
 from looptrace.analyzer.detect.budgets.rules import BUDGET_RULES, TOKENS, BudgetRule
 from looptrace.analyzer.detect.prices import PRICED_TOKENS, Prices, PricesByKind, money_parts
@@ -276,7 +270,6 @@ class Ledger:
             del fires[charge.key]
 
     def _drop(self, key: tuple[str, ...]) -> None:
-        """Take back what a response has spent."""
         charge = self._charges.pop(key, None)
         if charge is None:
             return

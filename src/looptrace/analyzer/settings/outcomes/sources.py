@@ -39,7 +39,7 @@ def solved_where(text: str) -> Solved:
         ValueError: if the text has no name and score.
     """
     if (found := _WANTED.fullmatch(text.strip())) is None:
-        raise ValueError(f"{text!r} is no condition")
+        raise ValueError(f"{text!r} is not a condition")
     if found["how"] == "=":
         return Solved(found["name"], label=found["what"])
     return Solved(found["name"], value_min=float(found["what"]))
@@ -47,11 +47,7 @@ def solved_where(text: str) -> Solved:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeSources:
-    """What in a store says whether runs were solved, and how often a server asks.
-
-    Raises:
-        SettingError: if a value is wrong.
-    """
+    """What in a store says whether runs were solved, and how often a server asks."""
 
     evaluation: Annotated[
         str,

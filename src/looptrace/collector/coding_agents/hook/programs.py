@@ -1,4 +1,7 @@
-"""The programs whose hooks looptrace can be: their files of settings, and what stands there."""
+"""The programs whose hooks looptrace can be: their files of settings, and what stands there.
+
+Functions raise `HookError` where a file cannot be read or written.
+"""
 
 from __future__ import annotations
 
@@ -132,11 +135,7 @@ class Installation:
 
 
 def install(program: Program, path: Path, server: str, fails: Fails) -> bool:
-    """Write the hooks of a program; return whether the file changed.
-
-    Raises:
-        HookError: if the file cannot be read or written, or the address is none.
-    """
+    """Write the hooks of a program; return whether the file changed."""
     parts = urlsplit(server)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise HookError(f"{server!r} is not an address such as http://localhost:4318.")
@@ -162,11 +161,7 @@ def install(program: Program, path: Path, server: str, fails: Fails) -> bool:
 
 
 def remove(path: Path) -> bool:
-    """Remove the hooks from a file, which goes if nothing else is in it; return whether any were.
-
-    Raises:
-        HookError: if the file cannot be read or written.
-    """
+    """Remove the hooks from a file, which goes if nothing else is in it; return if any were."""
     text = _read(path)
     if _is_plugin(text):
         path.unlink()
@@ -185,11 +180,7 @@ def remove(path: Path) -> bool:
 
 
 def installed(program: Program, path: Path) -> Installation:
-    """Return what a file has of looptrace.
-
-    Raises:
-        HookError: if the file cannot be read.
-    """
+    """Return what a file has of looptrace."""
     text = _read(path)
     if not program.events:
         line = text.partition("] = ")[2].partition("\n")[0]
@@ -227,7 +218,7 @@ def _install_plugin(path: Path, server: str, fails: Fails) -> bool:
     text = text.replace("WHERE", json.dumps([server, fails]), 1)
     found = _read(path)
     if found and not _is_plugin(found):
-        raise HookError(f"{path}: is left as it is, because looptrace did not write it; rename it.")
+        raise HookError(f"{path}: is unchanged, because looptrace did not write it; rename it.")
     if found != text:
         _write(path, text)
     return found != text
@@ -284,4 +275,4 @@ def _write(path: Path, text: str) -> None:
 
 def _unreadable(path: Path, error: Exception) -> HookError:
     why = str(error) or type(error).__name__
-    return HookError(f"{path}: is left as it is, because {why}; correct it first.")
+    return HookError(f"{path}: is unchanged, because {why}; correct it first.")

@@ -1,6 +1,7 @@
 """Changes to a JSON file of settings that leave the rest of its text as it is.
 
-Comments and trailing commas are allowed, because some programs allow them.
+Comments and trailing commas are allowed, because some programs allow them. Functions raise
+`ValueError` where the settings are not an object of JSON with lists of entries.
 """
 
 from __future__ import annotations
@@ -27,11 +28,7 @@ class _Item(NamedTuple):
 
 
 def with_entries(text: str, entries: dict[str, Any]) -> str:
-    """Return settings with an entry added to the list of each event below `hooks`.
-
-    Raises:
-        ValueError: if they are not an object of JSON with such lists.
-    """
+    """Return settings with an entry added to the list of each event below `hooks`."""
     if not text.strip():
         text = "{}\n"
     unit = found[1] if (found := _INDENT.search(text)) else "  "
@@ -48,11 +45,7 @@ def with_entries(text: str, entries: dict[str, Any]) -> str:
 
 
 def without_entries(text: str, is_own: Callable[[str], bool]) -> str:
-    """Return settings without the entries whose text is one's own; what is then empty goes, too.
-
-    Raises:
-        ValueError: if they are not an object of JSON with such lists.
-    """
+    """Return settings without the entries whose text is one's own; what is then empty goes, too."""
     while (path := _own(text, is_own)) is not None:
         for container, place in reversed(path):
             items, close = _items(text, container)
@@ -63,11 +56,7 @@ def without_entries(text: str, is_own: Callable[[str], bool]) -> str:
 
 
 def own_entries(text: str, is_own: Callable[[str], bool]) -> dict[str, list[str]]:
-    """Return the texts of one's own entries, by event.
-
-    Raises:
-        ValueError: if the settings are not an object of JSON with such lists.
-    """
+    """Return the texts of one's own entries, by event."""
     found: dict[str, list[str]] = {}
     hooks = _at(text, _begin(text), "hooks") if text.strip() else None
     for event in _items(text, hooks)[0] if hooks is not None else ():

@@ -122,11 +122,11 @@
       const at = new Date(time.dateTime);
       if (Number.isNaN(at.getTime())) continue;
       time.title = `${time.textContent} UTC`;
-      time.textContent = at.toLocaleString("sv-SE");
+      time.textContent = at.toLocaleString("sv-SE").slice(0, time.textContent.length);
     }
     const zone = document.getElementById("zone");
-    if (zone) zone.textContent = `Times are those of ${
-      Intl.DateTimeFormat().resolvedOptions().timeZone}; UTC is shown on hover.`;
+    const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    if (zone && name !== "UTC") zone.textContent = `Times are those of ${name}; hover for UTC.`;
   }
 
   // Another gate beside the list takes the place of a form; its note comes back with it.

@@ -123,11 +123,7 @@ class TimeBar:
 
 
 def stored_figures(store_dir: Path, listed: pl.DataFrame) -> StoredFigures:
-    """Read what figures are made of; `listed` has the tasks of `TaskIndex`.
-
-    Raises:
-        StoreError: if the store cannot be read.
-    """
+    """Read what figures are made of; `listed` has the tasks of `TaskIndex`."""
     columns = [*dict.fromkeys([*PART_COLUMNS, *_COST_COLUMNS])]
     findings = reader.read_rows(store_dir, "findings", pl.lit(value=True), columns)
     leads = findings.join(

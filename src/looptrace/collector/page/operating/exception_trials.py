@@ -37,11 +37,7 @@ def tried_on(
     settings: Settings,
     turns_max: int = TURNS_TRIED_MAX,
 ) -> StoreTrial:
-    """Return what exceptions for an incident would have done to the gates of the last days.
-
-    Raises:
-        StoreError: if the store cannot be read.
-    """
+    """Return what exceptions for an incident would have done to the gates of the last days."""
     with reader.open_gates(store_dir) as gates:
         newest_ns = max(each.last_ns for each in gates.incidents())
     since_ns = newest_ns - DAYS_TRIED * DAY_S * NS_PER_S

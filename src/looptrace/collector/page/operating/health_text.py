@@ -9,21 +9,21 @@ from looptrace.analyzer.report.wording import count_text, counted, duration_text
 from looptrace.collector.server import metrics
 from looptrace.collector.server.service import Service
 
-_NEVER = "Nothing was written to it yet."
+_NEVER = "This server has written nothing yet."
 _PART_TEXTS = {
     "detection": (
         "Detection works.",
         "Detection does not work: gates do not open. The log of the server says why.",
     ),
     "storing": (
-        "The store is written.",
+        "The store can be written.",
         "The store cannot be written: see whether the disk is full. Spans wait in the log.",
     ),
     "log": (
         "Spans are accepted.",
         "Spans are refused: the log is full, or cannot be written. Agents send them again.",
     ),
-    "writable": ("", "The store is only read: no span is accepted, and nobody can decide."),
+    "writable": ("", "The store is read-only: no span is accepted, and nobody can decide."),
 }
 
 
@@ -67,14 +67,15 @@ def _storing(service: Service) -> str:
         f"The last write was {duration_text(max(time.time() - at_s, 1))} ago." if at_s else _NEVER
     )
     if counts.failed:
-        text += f" {counted(counts.failed, 'write')} failed and came again."
+        text += f" {counted(counts.failed, 'write')} failed; each is tried again."
     if counts.damaged_files:
-        text += f" {counted(counts.damaged_files, 'damaged file')} of it stand aside."
+        text += f" {counted(counts.damaged_files, 'damaged file')} set aside."
     return text
 
 
 def _log(service: Service) -> str:
     log = service.log
     share = f"{log.bytes / log.bytes_max:.0%}".replace("%", " %")
-    waiting = f"{count_text(log.spans)} of them are not in the store yet"
-    return f"{waiting}; the log has {share} of the bytes that it may have."
+    stored = "All are in the store"
+    waiting = f"{counted(log.spans, 'span')} of the log wait for the store"
+    return f"{waiting if log.spans else stored}; the log is {share} full."

@@ -189,7 +189,6 @@ def _runs(
     axis: TimeAxis,
     bars: Mapping[SpanKey, TimelineBar],
 ) -> tuple[list[Box], str]:
-    """Return the runs of agents, and the lines from the turns that made them."""
     boxes, lines = [], []
     for run in family.runs:
         lane = lanes[lane_of[run.agent]]

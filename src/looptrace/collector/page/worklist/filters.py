@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
 _PAGE_DIGITS_MAX = 6
+
+
+def choices_of(values: Iterable[str | None]) -> list[str]:
+    """Return the values to choose from, without those that have control characters."""
+    return sorted({value for value in values if value and value.isprintable()})
 
 
 @dataclass(frozen=True, slots=True)

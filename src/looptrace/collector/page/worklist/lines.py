@@ -11,7 +11,7 @@ import polars as pl
 from looptrace.analyzer.detect.findings import Cost
 from looptrace.analyzer.gates.agent_states import by_agent
 from looptrace.analyzer.gates.incidents import IncidentState
-from looptrace.collector.page.worklist.filters import ListFilter
+from looptrace.collector.page.worklist.filters import ListFilter, choices_of
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.tokens.sight import Sight
 from looptrace.collector.store import reader
@@ -137,11 +137,7 @@ class GateListPage:
 
 
 def list_of(api: GatesApi, wanted: GateFilter, sight: Sight) -> GateListPage:
-    """Return a page of the matching gates that are seen, by incident.
-
-    Raises:
-        StoreError: if the store cannot be read.
-    """
+    """Return a page of the matching gates that are seen, by incident."""
     lines, open_count = _lines(api, "open", sight)
     open_gates = {line.gate.id: line.gate for line in lines}
     decided = [line for line in lines if line.gate.decision is not None]
@@ -160,9 +156,9 @@ def list_of(api: GatesApi, wanted: GateFilter, sight: Sight) -> GateListPage:
         total=len(fitting),
         has_more=wanted.page < len(pages),
         choices={
-            "service": _values(line.service for line in lines),
-            "agent": _values(line.gate.agent for line in lines),
-            "rule": _values(line.gate.rule for line in lines),
+            "service": choices_of(line.service for line in lines),
+            "agent": choices_of(line.gate.agent for line in lines),
+            "rule": choices_of(line.gate.rule for line in lines),
         },
         listed=len(lines),
         open_count=open_count - len(decided),
@@ -221,17 +217,8 @@ def _order(wanted: GateFilter) -> Callable[[GateLine], tuple[int, int, str]]:
     return key
 
 
-def _values(values: Iterable[str]) -> list[str]:
-    """Return the values to choose from, without those that have control characters."""
-    return sorted({value for value in values if value and value.isprintable()})
-
-
 def _lines(api: GatesApi, status: GateStatus, sight: Sight) -> tuple[list[GateLine], int]:
-    """Return the newest seen gates with a status as lines, and how many there are.
-
-    Raises:
-        StoreError: if the store cannot be read.
-    """
+    """Return the newest seen gates with a status as lines, and how many there are."""
     listed = api.gate_list(sight, status, limit=GATES_MAX)
     with reader.open_gates(api.store_dir) as store:
         figures = store.figures(status, GATES_MAX if sight.is_whole else -1)

@@ -20,17 +20,13 @@ from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.tuning.certificates import Outcome, Run, runs_of
 from looptrace.analyzer.tuning.drift import PromiseTest, promise_tests, promises
 from looptrace.analyzer.tuning.outcomes import outcomes_in
-from looptrace.collector.server.receiver.receiver_metrics import Instrument
+from looptrace.collector.server.receiver.receiver_metrics import Instrument, gauge
 from looptrace.collector.store import audit, reader
 from looptrace.collector.store.gate_file.endpoint_events import PromiseEvent
 from looptrace.collector.store.layout import gates_path
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.outbox import Outbox
-from looptrace.collector.store.promises.withdrawn import (
-    WithdrawnPromise,
-    read_promises,
-    withdraw,
-)
+from looptrace.collector.store.promises.withdrawn import WithdrawnPromise, read_promises, withdraw
 from looptrace.collector.worker import Worker
 from looptrace.semconv import GEN_AI_EVALUATION_RESULT
 
@@ -74,18 +70,17 @@ class PromiseTester:
     def instruments(self) -> list[Instrument]:
         """Return the metrics of promises."""
         return [
-            Instrument(
+            gauge(
                 "looptrace.promises.evidence",
                 "Greatest evidence against the promise of a learned limit; 20 withdraws it.",
                 lambda: {(each.rule.name, each.key): each.evidence for each in self.tests},
-                "gauge",
-                labels=("rule", "promise"),
+                "rule",
+                "promise",
             ),
-            Instrument(
+            gauge(
                 "looptrace.promises.withdrawn",
                 "Learned limits that only warn, because their promise did not hold.",
-                lambda: {(): len(self.withdrawn)},
-                "gauge",
+                lambda: len(self.withdrawn),
             ),
         ]
 
@@ -132,11 +127,7 @@ class PromiseTester:
 
 
 def spared_runs(store_dir: Path, settings: Settings) -> list[Run]:
-    """Return the runs of a store whose outcome is known, and which a learned limit spared.
-
-    Raises:
-        StoreError: if the store cannot be read.
-    """
+    """Return the runs of a store whose outcome is known, and which a learned limit spared."""
     rules = [rule for _, rule in promises(settings.policy.rule_set)]
     named = reader.read_rows(store_dir, "turns", pl.lit(value=True), ["task", "trace_id"]).unique()
     tasks = named["task"].unique().sort().to_list()

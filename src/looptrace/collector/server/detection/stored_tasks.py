@@ -28,11 +28,7 @@ class StoredTasks:
     """The tasks of a store that had spans since some moment before a start."""
 
     def __init__(self, store_dir: Path, since_ns: int) -> None:
-        """Read the ties of the traces that ended since then.
-
-        Raises:
-            StoreError: if the folder is no store, or a file in it cannot be read.
-        """
+        """Read the ties of the traces that ended since then."""
         require_store(store_dir)
         self._dir = store_dir
         self._since_ns = since_ns
@@ -69,11 +65,7 @@ class StoredTasks:
             self._failures = self._failures.clear()
 
     def turns(self, ties: pl.DataFrame) -> pl.DataFrame:
-        """Return the turns (`TURN_SCHEMA`) of the tasks of these traces, sorted.
-
-        Raises:
-            StoreError: if a file cannot be read.
-        """
+        """Return the turns (`TURN_SCHEMA`) of the tasks of these traces, sorted."""
         found = [TURN_SCHEMA.to_frame()]
         with reading(self._dir):
             for bucket, traces in _by_bucket(ties):
@@ -82,11 +74,7 @@ class StoredTasks:
         return pl.concat(found).sort(BY_TURN, maintain_order=True)
 
     def with_older(self, ties: pl.DataFrame) -> pl.DataFrame:
-        """Return these traces (`trace_id`, `bucket`) and the older ones of their tasks.
-
-        Raises:
-            StoreError: if a file cannot be read.
-        """
+        """Return these traces (`trace_id`, `bucket`) and the older ones of their tasks."""
         found, columns = [ties.select("trace_id", "bucket")], ["task", "trace_id"]
         with reading(self._dir):
             for bucket, traces in _by_bucket(ties):
@@ -102,11 +90,7 @@ class StoredTasks:
         return Having("task", turns["task"].unique())
 
     def spans(self, ties: pl.DataFrame) -> pl.DataFrame:
-        """Return the spans (`SPAN_SCHEMA`) of these traces (`trace_id`, `bucket`).
-
-        Raises:
-            StoreError: if a file cannot be read.
-        """
+        """Return the spans (`SPAN_SCHEMA`) of these traces (`trace_id`, `bucket`)."""
         found, columns = [SPAN_SCHEMA.to_frame()], list(SPAN_SCHEMA)
         with reading(self._dir):
             for bucket, traces in _by_bucket(ties):
@@ -118,9 +102,6 @@ class StoredTasks:
         """Return the stored failed turns of these signatures, each once.
 
         The first call reads them all.
-
-        Raises:
-            StoreError: if a file cannot be read.
         """
         if self._failures is None:
             with reading(self._dir):

@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.incidents import STATES, IncidentState, IncidentWord
 from looptrace.collector.api_bodies import (
     DecidedGates,
@@ -24,13 +23,7 @@ from looptrace.collector.api_bodies import (
 )
 from looptrace.collector.api_paths import INCIDENTS_PATH
 from looptrace.collector.server.access import WHO
-from looptrace.collector.server.api_responses import (
-    answer_of,
-    body_of,
-    check_writable,
-    refused,
-    wrong,
-)
+from looptrace.collector.server.api_responses import answer_of, body_of, check_writable, wrong
 from looptrace.collector.server.openapi import JSON, Answer, Parameter, operation
 from looptrace.collector.server.tokens.sight import Sight, sight_of
 from looptrace.collector.store import reader
@@ -77,34 +70,26 @@ class IncidentsApi:
     )
     async def incident(self, request: Request) -> Response:
         """Show an incident with its gates, the notes that ended some, and what people said."""
-        try:
-            asked = request.path_params["id"], sight_of(request)
-            details = await run_in_threadpool(self.details, *asked)
-        except GateError as error:
-            return wrong(HTTPStatus.NOT_FOUND, str(error))
-        return answer_of(details)
+        asked = request.path_params["id"], sight_of(request)
+        return answer_of(await run_in_threadpool(self.details, *asked))
 
     @operation(
         "setIncident",
-        Answer("The incident, with what was said of it.", {JSON: IncidentAnswer}),
+        Answer("The incident, with its history.", {JSON: IncidentAnswer}),
         {
-            HTTPStatus.BAD_REQUEST: "The body is not a word on an incident.",
+            HTTPStatus.BAD_REQUEST: "The body is not a change of an incident.",
             HTTPStatus.NOT_FOUND: _NO_INCIDENT,
-            HTTPStatus.CONFLICT: "This cannot be said of an incident, or the store is read-only.",
+            HTTPStatus.CONFLICT: "The incident cannot be set so, or the store is read-only.",
         },
         body=WordBody,
     )
     async def say(self, request: Request) -> Response:
         """Set the state or the owner of an incident; its gates are as they were."""
         body = await body_of(request, WordBody, '{"state": "acknowledged"}')
-        if isinstance(body, Response):
-            return body
         who = request.scope.get(WHO) or body.who
-        word = (body.state, body.until_ns, body.owner, who, body.why)
-        try:
-            said = await run_in_threadpool(self.set_incident, request.path_params["id"], *word)
-        except GateError as error:
-            return refused(error)
+        about = (body.state, body.until_ns, body.owner, who, body.why)
+        word = IncidentWord(time.time_ns(), *about)  # type: ignore[arg-type] # The store checks it.
+        said = await run_in_threadpool(self.set_incident, request.path_params["id"], word)
         return answer_of(IncidentAnswer(said))
 
     @operation(
@@ -121,15 +106,9 @@ class IncidentsApi:
     async def decide(self, request: Request) -> Response:
         """Resolve all open gates of an incident with one decision; a later gate waits again."""
         body = await body_of(request, IncidentDecisionBody, '{"decision": "continue"}')
-        if isinstance(body, Response):
-            return body
         said = (request.path_params["id"], body.decision, body.note)
         who = request.scope.get(WHO) or body.who
-        try:
-            gates = await run_in_threadpool(self.resolve_gates, *said, who)
-        except GateError as error:
-            return refused(error)
-        return answer_of(DecidedGates(gates))
+        return answer_of(DecidedGates(await run_in_threadpool(self.resolve_gates, *said, who)))
 
     def incident_list(
         self, sight: Sight, state: IncidentState | None = None, limit: int = INCIDENTS_MAX
@@ -143,44 +122,21 @@ class IncidentsApi:
         return IncidentList([e for e in seen if state in (None, e.state)][:limit], len(seen))
 
     def details(self, incident: str, sight: Sight) -> IncidentDetails:
-        """Return an incident with its words, and the gates and notes that are seen.
-
-        Raises:
-            GateError: if there is none with this id.
-        """
+        """Return an incident with its words, and the gates and notes that are seen."""
         with reader.open_gates(self.store_dir) as gates:
             details = gates.incident(incident)
         return details if sight.is_whole else sight.of_incident(self.store_dir, details)
 
-    def set_incident(
-        self,
-        incident: str,
-        state: str | None,
-        until_ns: int | None,
-        owner: str | None,
-        who: str | None,
-        why: str | None,
-    ) -> Incident:
-        """Record what a person says of an incident.
-
-        Raises:
-            GateError: if there is no such incident, this cannot be said of it, or the store cannot
-                be written.
-        """
+    def set_incident(self, incident: str, word: IncidentWord) -> Incident:
+        """Record what a person says of an incident."""
         check_writable(self.store_dir)
-        word = IncidentWord(time.time_ns(), state, until_ns, owner, who, why)  # type: ignore[arg-type] # The store checks it.
         with reader.open_gates(self.store_dir) as gates:
             return gates.say(incident, word)
 
     def resolve_gates(
         self, incident: str, decision: str, note: str | None, who: str | None
     ) -> list[str]:
-        """Decide on all gates of an incident that wait, and notify their agents at once.
-
-        Raises:
-            GateError: if none of its gates waits, there is no such incident or decision, or the
-                store cannot be written.
-        """
+        """Decide on all gates of an incident that wait, and notify their agents at once."""
         check_writable(self.store_dir)
         with reader.open_gates(self.store_dir) as gates:
             resolved = gates.resolve_incident(incident, decision, note, who)

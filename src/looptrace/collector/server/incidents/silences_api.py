@@ -12,17 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.silences import Matchers, Silence
 from looptrace.collector.api_bodies import SilenceAnswer, SilenceBody, SilenceList
 from looptrace.collector.api_paths import SILENCES_PATH
 from looptrace.collector.server.access import WHO
-from looptrace.collector.server.api_responses import (
-    answer_of,
-    body_of,
-    check_writable,
-    refused,
-)
+from looptrace.collector.server.api_responses import answer_of, body_of, check_writable
 from looptrace.collector.server.openapi import JSON, Answer, operation
 from looptrace.collector.server.tokens.sight import Sight, sight_of
 from looptrace.collector.store import reader
@@ -63,14 +57,9 @@ class SilencesApi:
     async def make(self, request: Request) -> Response:
         """Hold gates back from webhooks until a time; their agents are told as ever."""
         body = await body_of(request, SilenceBody, _EXAMPLE)
-        if isinstance(body, Response):
-            return body
         matchers = Matchers(body.rule, body.tool, body.agent, body.service, body.incident)
         said = (matchers, body.ends_ns, body.why, request.scope.get(WHO) or body.who)
-        try:
-            made = await run_in_threadpool(self.silence, sight_of(request), *said)
-        except GateError as error:
-            return refused(error)
+        made = await run_in_threadpool(self.silence, sight_of(request), *said)
         return answer_of(SilenceAnswer(made))
 
     @operation(
@@ -80,10 +69,7 @@ class SilencesApi:
     )
     async def end(self, request: Request) -> Response:
         """End a silence; webhooks hear of the gates that still wait."""
-        try:
-            await run_in_threadpool(self.end_silence, request.path_params["id"])
-        except GateError as error:
-            return refused(error)
+        await run_in_threadpool(self.end_silence, request.path_params["id"])
         return answer_of(await run_in_threadpool(self.silences, sight_of(request)))
 
     def silences(self, sight: Sight) -> SilenceList:
@@ -94,22 +80,14 @@ class SilencesApi:
     def silence(
         self, sight: Sight, matchers: Matchers, ends_ns: int, why: str, who: str | None
     ) -> Silence:
-        """Make a silence of what is seen.
-
-        Raises:
-            GateError: if it is refused, or the store cannot be written.
-        """
+        """Make a silence of what is seen."""
         check_writable(self.store_dir)
         sight.check_silence(matchers)
         with reader.open_gates(self.store_dir) as gates:
             return gates.silence(matchers, ends_ns, why, who)
 
     def end_silence(self, silence: str) -> None:
-        """End a silence, and send what it held back.
-
-        Raises:
-            GateError: if there is none with this id, or the store cannot be written.
-        """
+        """End a silence, and send what it held back."""
         check_writable(self.store_dir)
         with reader.open_gates(self.store_dir) as gates:
             gates.end_silence(silence)

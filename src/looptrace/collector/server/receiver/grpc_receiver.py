@@ -193,6 +193,6 @@ def _refuse(context: grpc.aio.ServicerContext[bytes, bytes], refusal: RefusalErr
     if refusal.retry_after_s is not None:
         info = retry_info(refusal.retry_after_s).SerializeToString()
         details.append(("google.rpc.retryinfo-bin", info))
-    context.set_code(_CODES[refusal.reason.value.code])
+    context.set_code(_CODES[refusal.reason.code])
     context.set_details(str(refusal))
     context.set_trailing_metadata(tuple(details))

@@ -32,6 +32,8 @@ BACKLOG = 2_048
 # How much is read from a connection at once. With asyncio's 256 KiB, hundreds of connections take
 # more memory than all bodies may.
 _READ_BYTES = 16 * KIB
+# Of a body more is read, up to where uvicorn pauses: each read waits for the threads at work.
+_BODY_READ_BYTES = 64 * KIB
 _ALIASES = {"x-gzip": "gzip"}
 
 
@@ -102,6 +104,7 @@ class _BoundedHttp(H11Protocol):
     def handle_events(self) -> None:
         super().handle_events()
         if self.scope is not None:
+            self.transport.max_size = _BODY_READ_BYTES  # type: ignore[attr-defined]
             self.strangers.watch(self, cast("dict[str, Any]", self.scope))
         if self.scope is not None and _LENGTHS.issubset(name for name, _ in self.headers):
             # A proxy in between may have read another length, so that no request may follow this
@@ -208,7 +211,6 @@ def _packing(request: Request) -> str:
 
 
 def _refused(refusal: RefusalError, form: WireFormat) -> Response:
-    """Return the answer to a request that is refused."""
     headers = {}
     if refusal.retry_after_s is not None:
         headers["Retry-After"] = str(refusal.retry_after_s)
@@ -217,4 +219,4 @@ def _refused(refusal: RefusalError, form: WireFormat) -> Response:
     if refusal.reason is Reason.ENCODING:
         headers["Accept-Encoding"] = ", ".join(PACKINGS)
     content = written(status(refusal), form)
-    return Response(content, refusal.reason.value.http_status, headers, form.value)
+    return Response(content, refusal.reason.http_status, headers, form.value)

@@ -45,7 +45,7 @@ def response(signal: Signal, decoded: DecodedRequest) -> Message:
 
 def status(refusal: RefusalError) -> Status:
     """Return the status of a refused request: the error, or when to try again."""
-    result = Status(code=refusal.reason.value.code, message=str(refusal))
+    result = Status(code=refusal.reason.code, message=str(refusal))
     if refusal.reason is Reason.UNDECODABLE:
         violation = BadRequest.FieldViolation(description=str(refusal))
         result.details.add().Pack(BadRequest(field_violations=[violation]))

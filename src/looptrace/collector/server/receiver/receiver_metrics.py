@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from http import HTTPStatus
 from itertools import accumulate
 from threading import Lock
 from typing import Any, Literal
+
+from looptrace.rules.vocabulary import NS_PER_S
 
 _logger = logging.getLogger(__name__)
 
@@ -32,114 +35,107 @@ class Instrument:
     labels: tuple[str, ...] = ()
 
 
+def counter(name: str, doc: str, read: Callable[[], Values | float], *labels: str) -> Instrument:
+    """Return an instrument that grows; `read` gives its number, or one for each set of `labels`."""
+    return Instrument(name, doc, _values_of(read), "counter", labels)
+
+
+def gauge(name: str, doc: str, read: Callable[[], Values | float], *labels: str) -> Instrument:
+    """Return an instrument that rises and falls; `read` is that of a `counter`."""
+    return Instrument(name, doc, _values_of(read), "gauge", labels)
+
+
+def histogram(name: str, doc: str, read: Callable[[], Values]) -> Instrument:
+    """Return an instrument that counts up to bounds, as `Durations.read` does."""
+    return Instrument(name, doc, read, "histogram", ("le",))
+
+
+def _values_of(read: Callable[[], Values | float]) -> Callable[[], Values]:
+    def values() -> Values:
+        found = read()
+        return found if isinstance(found, Mapping) else {(): float(found)}
+
+    return values
+
+
+def age_s(since_ns: int | None) -> float:
+    """Return the seconds since a moment; 0 for None, or where the clock was set back."""
+    return 0.0 if since_ns is None else max(0.0, (time.time_ns() - since_ns) / NS_PER_S)
+
+
 def number(doc: str, kind: InstrumentKind = "counter") -> Any:
     """Return a field of a part's counts: 0 at first, described by `doc`."""
     return field(default=0, metadata={"doc": doc, "kind": kind})
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A kind of refusal: its name in counts, the codes of HTTP and gRPC, and its cause."""
-
-    name: str
-    http_status: HTTPStatus
-    code: int  # of google.rpc.Code, which is that of gRPC
-    doc: str
-
-
-_INVALID_ARGUMENT, _DEADLINE_EXCEEDED, _RESOURCE_EXHAUSTED = 3, 4, 8
-_PERMISSION_DENIED, _UNIMPLEMENTED, _UNAVAILABLE = 7, 12, 14
+# The codes of google.rpc.Code, which are those of gRPC, by the status of HTTP.
+_CODES = {
+    HTTPStatus.BAD_REQUEST: 3,
+    HTTPStatus.FORBIDDEN: 7,
+    HTTPStatus.METHOD_NOT_ALLOWED: 12,
+    HTTPStatus.REQUEST_TIMEOUT: 4,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: 8,
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: 3,
+    HTTPStatus.SERVICE_UNAVAILABLE: 14,
+}
 
 
 @unique
 class Reason(Enum):
-    """Why a request is refused; a retry helps where the status is 503."""
+    """Why a request is refused, in a sentence, with the status; a retry helps where it is 503."""
 
-    METHOD = Refusal(
-        "method", HTTPStatus.METHOD_NOT_ALLOWED, _UNIMPLEMENTED, "The method is not POST."
-    )
-    MEDIA_TYPE = Refusal(
-        "media_type",
-        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-        _INVALID_ARGUMENT,
-        "The content type is not that of OTLP.",
-    )
-    ENCODING = Refusal(
-        "encoding",
-        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-        _INVALID_ARGUMENT,
-        "The compression is unknown.",
-    )
-    BODY_TOO_LARGE = Refusal(
-        "body_too_large",
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        _RESOURCE_EXHAUSTED,
-        "More bytes were sent than allowed.",
-    )
-    UNPACKED_TOO_LARGE = Refusal(
-        "unpacked_too_large",
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        _RESOURCE_EXHAUSTED,
+    METHOD = "The method is not POST.", HTTPStatus.METHOD_NOT_ALLOWED
+    MEDIA_TYPE = "The content type is not that of OTLP.", HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+    ENCODING = "The compression is unknown.", HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+    BODY_TOO_LARGE = "More bytes were sent than allowed.", HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    UNPACKED_TOO_LARGE = (
         "The body unpacks to more bytes than allowed.",
-    )
-    TOO_MANY_SPANS = Refusal(
-        "too_many_spans",
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        _RESOURCE_EXHAUSTED,
+    )
+    TOO_MANY_SPANS = (
         "There are more spans or records than allowed in one request.",
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     )
-    UNDECODABLE = Refusal(
-        "undecodable",
-        HTTPStatus.BAD_REQUEST,
-        _INVALID_ARGUMENT,
+    UNDECODABLE = (
         "The body is damaged or not OTLP, or all of its spans are bad.",
+        HTTPStatus.BAD_REQUEST,
     )
-    SERVICE = Refusal(
-        "service",
-        HTTPStatus.FORBIDDEN,
-        _PERMISSION_DENIED,
-        "The token is for other services than that of a span.",
-    )
-    SLOW = Refusal(
-        "slow", HTTPStatus.REQUEST_TIMEOUT, _DEADLINE_EXCEEDED, "The body did not arrive in time."
-    )
-    CLIENT_GONE = Refusal(
-        "client_gone", HTTPStatus.BAD_REQUEST, _INVALID_ARGUMENT, "The client went away."
-    )
-    IN_FLIGHT = Refusal(
-        "in_flight",
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        _UNAVAILABLE,
+    SERVICE = "The token is for other services than that of a span.", HTTPStatus.FORBIDDEN
+    SLOW = "The body did not arrive in time.", HTTPStatus.REQUEST_TIMEOUT
+    CLIENT_GONE = "The client went away.", HTTPStatus.BAD_REQUEST
+    IN_FLIGHT = (
         "The requests that are not answered yet are too large together.",
-    )
-    CONNECTIONS = Refusal(
-        "connections",
         HTTPStatus.SERVICE_UNAVAILABLE,
-        _UNAVAILABLE,
+    )
+    CONNECTIONS = (
         "There are too many connections, each with an accepted request.",
-    )
-    SINK_FULL = Refusal(
-        "sink_full",
         HTTPStatus.SERVICE_UNAVAILABLE,
-        _UNAVAILABLE,
-        "The log has no room for more spans.",
     )
-    STORE_ERROR = Refusal(
-        "store_error", HTTPStatus.SERVICE_UNAVAILABLE, _UNAVAILABLE, "The disk refuses to write."
-    )
+    SINK_FULL = "The log has no room for more spans.", HTTPStatus.SERVICE_UNAVAILABLE
+    STORE_ERROR = "The disk refuses to write.", HTTPStatus.SERVICE_UNAVAILABLE
+
+    def __init__(self, doc: str, http_status: HTTPStatus) -> None:
+        self.doc = doc
+        self.http_status = http_status
+        self.code = _CODES[http_status]  # of gRPC
+
+    @property
+    def count(self) -> str:
+        """The name of the count of these refusals."""
+        return f"refused_{self.name.lower()}"
 
 
 TAKEN = {
-    "requests": "Requests that were accepted, completely or in part.",
+    "requests": "Requests accepted, in whole or in part.",
     "bytes": "Bytes of accepted requests, as sent.",
-    "spans": "Spans that were accepted.",
-    "spans_rejected": "Spans that were rejected from accepted requests.",
+    "spans": "Accepted spans.",
+    "spans_rejected": "Rejected spans of accepted requests.",
     "spans_cut": "Spans that lost attributes to a limit of the SDK.",
-    "events": "Events of spans that were accepted in log records.",
+    "events": "Accepted events of spans, from log records.",
     "events_placeless": "GenAI events in log records that name no span.",
     "metrics_requests": "Requests of metrics, which are ignored.",
 }
-REFUSED = {f"refused_{reason.value.name}": reason.value.doc for reason in Reason}
+REFUSED = {reason.count: reason.doc for reason in Reason}
 CLOSED = {
     "closed_no_room": "The oldest without an accepted request, where there were too many.",
     "closed_slow": "No complete headers came in time, or no end of a refused body.",
@@ -195,7 +191,7 @@ class ReceiverCounts:
 
     def add_refused(self, reason: Reason) -> None:
         """Count a request that is refused."""
-        self.add(f"refused_{reason.value.name}")
+        self.add(reason.count)
 
     def add_closed(self, name: str, why: str) -> None:
         """Count a connection that is closed, and log the first one."""

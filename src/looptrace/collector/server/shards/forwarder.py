@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -28,6 +28,8 @@ FORWARDED_PATH = "/v1/forwarded/traces"
 REDUCED_HEADER = "looptrace-reduced"
 # The header of spans that the receiver must keep, whatever its own settings are.
 LAST_HEADER = "looptrace-last"
+# What a server answers whose reduction of contents is another.
+OTHER_STORES = "the stores differ in --content or in looptrace-store.key; see docs/scale.md"
 _LOOK_S = 1.0
 _RETRY_S, _RETRY_S_MAX = 0.25, 5.0
 _ANSWER_S = 30.0
@@ -71,16 +73,27 @@ class Sender:
             self.send(spans[half:], is_last=is_last)
 
     def _post(self, body: bytes, *, is_last: bool) -> tuple[int, str]:
-        headers = {"Content-Type": "application/json", REDUCED_HEADER: self.reduced}
-        headers |= {LAST_HEADER: "1"} if is_last else {}
-        try:
-            connection, response = self.server.request(
-                "POST", FORWARDED_PATH, body=body, headers=headers, timeout_s=_ANSWER_S
-            )
-            with closing(connection):
-                return response.status, response.read().decode("utf-8", "replace")
-        except (OSError, HTTPException) as error:
-            raise ForwardError(f"{self.server.url} cannot be reached ({error})") from error
+        headers = {REDUCED_HEADER: self.reduced} | ({LAST_HEADER: "1"} if is_last else {})
+        return post(self.server, FORWARDED_PATH, body, headers, _ANSWER_S)
+
+
+def post(
+    server: Server, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
+) -> tuple[int, str]:
+    """Send JSON to another server; return the status and the text of its answer.
+
+    Raises:
+        ForwardError: if it cannot be reached.
+    """
+    sent = {"Content-Type": "application/json", **headers}
+    try:
+        connection, response = server.request(
+            "POST", path, body=body, headers=sent, timeout_s=timeout_s
+        )
+        with closing(connection):
+            return response.status, response.read().decode("utf-8", "replace")
+    except (OSError, HTTPException) as error:
+        raise ForwardError(f"{server.url} cannot be reached ({error})") from error
 
 
 class Forwarder:
@@ -121,12 +134,7 @@ class Forwarder:
                 yield 0.0
 
     def _next(self, after_seq: int) -> int | None:
-        """Deliver the oldest spans after a row; return their last row, None where there are none.
-
-        Raises:
-            ForwardError: if they are not accepted now. StoreError: if a log cannot be read or
-            written.
-        """
+        """Deliver the oldest spans after a row; return their last row, None without any."""
         piece = self.log.read(after_seq, SPANS_A_REQUEST)
         if piece is None:
             return None

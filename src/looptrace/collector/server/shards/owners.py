@@ -85,9 +85,6 @@ def held_names(store_dir: Path, log: IngestLog, policy: DetectionPolicy) -> set[
     """Return the sessions, tasks and traces of a server that may go on.
 
     They were silent for less than the life of counts, or have an open gate.
-
-    Raises:
-        StoreError: if the store or the log cannot be read.
     """
     # The log is read first, because spans stored meanwhile are then in one of both.
     names = logged_names(log, 0, log.last_seq(), policy.dialects)

@@ -31,11 +31,17 @@ from looptrace.collector.server.ingest_log import RETRY_AFTER_S, IngestLog
 from looptrace.collector.server.receiver.decoding import Signal
 from looptrace.collector.server.receiver.http_receiver import otlp_endpoint
 from looptrace.collector.server.receiver.pipeline import Pipeline
-from looptrace.collector.server.receiver.receiver_metrics import Instrument, ReceiverCounts
+from looptrace.collector.server.receiver.receiver_metrics import (
+    Instrument,
+    ReceiverCounts,
+    counter,
+    gauge,
+)
 from looptrace.collector.server.receiver.sink import SinkFull
 from looptrace.collector.server.shards.forwarder import (
     FORWARDED_PATH,
     LAST_HEADER,
+    OTHER_STORES,
     REDUCED_HEADER,
     Forwarder,
     Sender,
@@ -123,36 +129,35 @@ class Shards:
         """Return the instruments of forwarding."""
         labels = ("url",)
         return [
-            Instrument(
+            counter(
                 "looptrace.shards.sent",
                 "Spans forwarded to the server of their session.",
                 lambda: {(s.server.url,): s.sent for s in self.senders.values()},
-                labels=labels,
+                *labels,
             ),
-            Instrument(
+            counter(
                 "looptrace.shards.refused",
-                "Spans that the other server found wrong.",
+                "Spans that the other server refused.",
                 lambda: {(s.server.url,): s.refused for s in self.senders.values()},
-                labels=labels,
+                *labels,
             ),
-            Instrument(
+            gauge(
                 "looptrace.shards.waiting",
                 "Spans that wait to be forwarded.",
                 lambda: {
                     (self.senders[n].server.url,): f.log.spans for n, f in self._forwarders.items()
                 },
-                "gauge",
-                labels=labels,
+                *labels,
             ),
-            Instrument(
+            counter(
                 "looptrace.shards.received",
                 "Spans that other servers have forwarded to this one.",
-                lambda: {(): self._counts.read()["spans"]},
+                lambda: self._counts.read()["spans"],
             ),
-            Instrument(
+            counter(
                 "looptrace.shards.stayed",
                 "Spans of sessions that stay here, where they began, after a change of servers.",
-                lambda: {(): self._stayed},
+                lambda: self._stayed,
             ),
             *(self._spending.instruments() if self._spending else ()),
         ]
@@ -267,6 +272,5 @@ class _OfOthers:
         headers = Request(scope).headers
         answer = self._last if LAST_HEADER in headers else self._asked
         if headers.get(REDUCED_HEADER) != self._reduced:
-            why = "the stores differ in --content or in looptrace-store.key; see docs/scale.md"
-            answer = Response(why, HTTPStatus.CONFLICT, media_type="text/plain")
+            answer = Response(OTHER_STORES, HTTPStatus.CONFLICT, media_type="text/plain")
         await answer(scope, receive, send)

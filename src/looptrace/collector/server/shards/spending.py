@@ -8,10 +8,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Generator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -28,8 +26,13 @@ from looptrace.analyzer.gates.decisions import GateError
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.server.api_responses import bounded_body, wrong
-from looptrace.collector.server.receiver.receiver_metrics import Instrument
-from looptrace.collector.server.shards.forwarder import REDUCED_HEADER, ForwardError
+from looptrace.collector.server.receiver.receiver_metrics import Instrument, gauge
+from looptrace.collector.server.shards.forwarder import (
+    OTHER_STORES,
+    REDUCED_HEADER,
+    ForwardError,
+    post,
+)
 from looptrace.collector.store import reader
 from looptrace.collector.worker import Worker
 from looptrace.rules.vocabulary import NS_PER_S
@@ -45,7 +48,6 @@ _SHARES_A_REQUEST = 1_000
 _BYTES_MAX = 8 * 1024 * 1024
 _ANSWER_S = 10.0
 _RETRY_S, _RETRY_S_MAX = 0.25, 5.0
-_OTHER_STORES = "the stores differ in --content or in looptrace-store.key; see docs/scale.md"
 
 
 class SpendingMessage(msgspec.Struct, frozen=True):
@@ -102,7 +104,7 @@ class SpendingTeller:
                 self._tell()
             except ForwardError as error:
                 if self._is_heard:
-                    _logger.warning("%s; it is told what is spent here when it answers", error)
+                    _logger.warning("%s; it gets the sums of this server when it answers", error)
                 self._is_heard = False
                 self._worker.pause(wait_s)
                 wait_s = min(wait_s * 2, _RETRY_S_MAX)
@@ -113,11 +115,7 @@ class SpendingTeller:
                 yield 0.0 if self._waiting else SILENCE_S_MAX
 
     def _tell(self) -> None:
-        """Tell all that waits, or that there is nothing.
-
-        Raises:
-            ForwardError: if the other cannot be reached, or does not listen now.
-        """
+        """Tell all that waits, or that there is nothing."""
         while True:
             with self._lock:
                 piece = dict(islice(self._waiting.items(), _SHARES_A_REQUEST))
@@ -130,18 +128,10 @@ class SpendingTeller:
                 return
 
     def _post(self, told: SpendingMessage) -> None:
-        headers = {"Content-Type": "application/json", REDUCED_HEADER: self._reduced}
-        body = msgspec.json.encode(told)
-        try:
-            connection, response = self.server.request(
-                "POST", SPENDING_PATH, body=body, headers=headers, timeout_s=_ANSWER_S
-            )
-            with closing(connection):
-                status, why = response.status, response.read().decode("utf-8", "replace")
-        except (OSError, HTTPException) as error:
-            raise ForwardError(f"{self.server.url} cannot be reached ({error})") from error
+        headers, body = {REDUCED_HEADER: self._reduced}, msgspec.json.encode(told)
+        status, why = post(self.server, SPENDING_PATH, body, headers, _ANSWER_S)
         if status != HTTPStatus.OK:
-            raise ForwardError(f"{self.server.url} does not hear what is spent ({why})")
+            raise ForwardError(f"{self.server.url} refuses the sums of budgets ({why})")
 
 
 class Spending:
@@ -169,19 +159,17 @@ class Spending:
     def instruments(self) -> list[Instrument]:
         """Return the instruments of what servers tell each other."""
         return [
-            Instrument(
+            gauge(
                 "looptrace.shards.spending_age_seconds",
-                "How old is what the other server told of the budgets of all.",
+                "Age of the last sums that the other server sent, of the budgets of all.",
                 lambda: {(url,): age_s for url, age_s in self.ages_s().items()},
-                "gauge",
-                labels=("url",),
+                "url",
             ),
-            Instrument(
+            gauge(
                 "looptrace.shards.spending_waiting",
-                "Sums of what is spent here that the other server was not told yet.",
+                "Sums of spending here that the other server does not have yet.",
                 lambda: {(each.server.url,): each.waiting for each in self.tellers},
-                "gauge",
-                labels=("url",),
+                "url",
             ),
         ]
 
@@ -203,13 +191,13 @@ class Spending:
 
     async def _hear(self, request: Request) -> Response:
         if request.headers.get(REDUCED_HEADER) != self._reduced:
-            return Response(_OTHER_STORES, HTTPStatus.CONFLICT, media_type="text/plain")
+            return Response(OTHER_STORES, HTTPStatus.CONFLICT, media_type="text/plain")
         try:
             told = msgspec.json.decode(
                 await bounded_body(request, _BYTES_MAX), type=SpendingMessage
             )
             if told.server not in self._heard_s:
-                return wrong(HTTPStatus.BAD_REQUEST, f"{told.server} is none of shards.urls")
+                return wrong(HTTPStatus.BAD_REQUEST, f"{told.server} is not one of shards.urls")
             if told.shares:
                 await run_in_threadpool(self._note, told)
         except (ValueError, GateError) as error:

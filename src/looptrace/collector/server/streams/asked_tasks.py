@@ -32,7 +32,6 @@ def asked_of(
 
     Raises:
         SeveralServicesError: if a name is a session of several services, and no service is given.
-        StoreError: if the store cannot be read.
     """
     tasks: list[str] = []
     sessions: dict[str, str | None] = {}
@@ -58,7 +57,6 @@ def tasks_of(store_dir: Path, name: str, service: str | None) -> list[str]:
 
     Raises:
         SeveralServicesError: if it is a session of several services, and no service is given.
-        StoreError: if the store cannot be read.
     """
     name = bounded_name(name)
     with reader.open_gates(store_dir) as gates:

@@ -100,7 +100,6 @@ class _Recent:
         self._by_key: defaultdict[_FeedKey, deque[_News]] = defaultdict(deque)
 
     def add(self, news: _News) -> None:
-        """Add the next event, and drop the oldest."""
         self._in_order.append(news)
         for key in news.keys:
             self._by_key[key].append(news)

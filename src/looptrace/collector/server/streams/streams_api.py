@@ -9,7 +9,6 @@ from http import HTTPStatus
 from pathlib import Path
 from secrets import token_hex
 
-import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -21,16 +20,12 @@ from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.session_names import session_name
 from looptrace.collector.api_bodies import FollowAnswer, FollowBody
 from looptrace.collector.api_paths import OWN_STREAM_PATH, STREAM_HEADER, STREAM_PATH
-from looptrace.collector.server.api_responses import answer_of, bounded_body, wrong
+from looptrace.collector.server.api_responses import answer_of, body_of, wrong
 from looptrace.collector.server.openapi import JSON, Answer, Parameter, operation
 from looptrace.collector.server.streams.asked_tasks import Asked, asked_of
 from looptrace.collector.server.streams.event_feed import SILENCE_S, EventFeed
 from looptrace.collector.server.streams.hearing import NO_WAITS, Waits
-from looptrace.collector.server.streams.seen_events import (
-    seen_events,
-    seen_request,
-    seen_waits,
-)
+from looptrace.collector.server.streams.seen_events import seen_events, seen_request, seen_waits
 from looptrace.collector.server.tokens.sight import Sight, sight_of
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -51,6 +46,7 @@ _STREAM = "text/event-stream"
 # Only the client that began a stream knows its id.
 _STREAM_ID_BYTES = 16
 _FOLLOW_BYTES_MAX = 256 * 1024
+_EXAMPLE = '{"service": "shop", "tasks": ["4f1c"]}'
 _HOST_CHARS_MAX = 120
 
 
@@ -78,7 +74,7 @@ class StreamsApi:
             {_STREAM: GateNotice},
         ),
         {
-            HTTPStatus.BAD_REQUEST: "Last-Event-ID is no number, or there are too many tasks.",
+            HTTPStatus.BAD_REQUEST: "Last-Event-ID is not a number, or there are too many tasks.",
             HTTPStatus.CONFLICT: SEVERAL,
         },
         (
@@ -109,16 +105,13 @@ class StreamsApi:
             "it is changed after the first comment.",
             {_STREAM: GateNotice},
         ),
-        {HTTPStatus.BAD_REQUEST: "The body or Last-Event-ID is none."},
+        {HTTPStatus.BAD_REQUEST: "The body or Last-Event-ID is not valid."},
         (_LAST_EVENT,),
         body=FollowBody,
     )
     async def stream_of_process(self, request: Request) -> Response:
         """Follow gate events of some tasks, and of turns in some traces, which may change."""
-        try:
-            body = await _follow_body(request)
-        except (ValueError, msgspec.DecodeError) as error:
-            return wrong(HTTPStatus.BAD_REQUEST, str(error))
+        body = await body_of(request, FollowBody, _EXAMPLE, _FOLLOW_BYTES_MAX)
         sight = sight_of(request)
         asked, waits = await run_in_threadpool(self._said, body, sight)
         return self._stream(request, asked, token_hex(_STREAM_ID_BYTES), waits)
@@ -127,17 +120,14 @@ class StreamsApi:
         "changeStream",
         Answer("The stream has begun to follow them.", {JSON: FollowAnswer}),
         {
-            HTTPStatus.BAD_REQUEST: "The body is none.",
+            HTTPStatus.BAD_REQUEST: "The body is not valid.",
             HTTPStatus.NOT_FOUND: "There is no such stream; begin another one.",
         },
         body=FollowBody,
     )
     async def change_stream(self, request: Request) -> Response:
         """Let a stream follow more tasks and traces, and some traces no longer."""
-        try:
-            body = await _follow_body(request)
-        except (ValueError, msgspec.DecodeError) as error:
-            return wrong(HTTPStatus.BAD_REQUEST, str(error))
+        body = await body_of(request, FollowBody, _EXAMPLE, _FOLLOW_BYTES_MAX)
         sight = sight_of(request)
         reads = bool(body.tasks) or not sight.is_whole
         said = run_in_threadpool(self._said, body, sight) if reads else None
@@ -190,13 +180,3 @@ def _waits(body: FollowBody) -> Waits:
         wait = AgentWait(now_ns - round(max(0.0, seconds) * NS_PER_S), host)
         waits |= dict.fromkeys((name, own if own != name else session_key(name)), wait)
     return waits
-
-
-async def _follow_body(request: Request) -> FollowBody:
-    """Read the request of a process.
-
-    Raises:
-        ValueError: if it is too long.
-        DecodeError: if it is something else.
-    """
-    return msgspec.json.decode(await bounded_body(request, _FOLLOW_BYTES_MAX), type=FollowBody)

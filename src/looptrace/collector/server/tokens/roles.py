@@ -10,7 +10,7 @@ from looptrace.collector.api_paths import ERASURES_PATH, STREAM_PATH
 Role = Literal["agent", "viewer", "decider", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 MEANING: dict[Role, str] = {
-    "agent": "sends spans and hears of its gates",
+    "agent": "sends spans and follows its gates",
     "viewer": "looks at everything",
     "decider": "looks at everything and decides on gates",
     "admin": "does everything",

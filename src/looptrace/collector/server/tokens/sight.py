@@ -49,68 +49,40 @@ class Sight:
         return pl.col("service").is_in(list(self.services))
 
     def tasks(self, store_dir: Path, tasks: Iterable[str]) -> set[str]:
-        """Return which of some tasks are seen.
-
-        Raises:
-            StoreError: if the store cannot be read.
-        """
+        """Return which of some tasks are seen."""
         if self.services is None:
             return set(tasks)
         found = _services_of(store_dir, set(tasks))
         return {task for task, services in found.items() if services <= self.services}
 
     def hidden(self, store_dir: Path, tasks: Iterable[str]) -> set[str]:
-        """Return which of some tasks are there and not seen.
-
-        Raises:
-            StoreError: if the store cannot be read.
-        """
+        """Return which of some tasks are there and not seen."""
         if self.services is None:
             return set()
         found = _services_of(store_dir, set(tasks))
         return {task for task, services in found.items() if not services <= self.services}
 
     def every_task(self, store_dir: Path) -> set[str]:
-        """Return all tasks of a store that are seen.
-
-        Raises:
-            StoreError: if the store cannot be read.
-        """
+        """Return all tasks of a store that are seen."""
         found = _services_of(store_dir, None)
         return {t for t, of in found.items() if self.services is None or of <= self.services}
 
     def gates(self, store_dir: Path, gates: Sequence[StoredGate]) -> list[StoredGate]:
-        """Return the gates that are seen.
-
-        Raises:
-            StoreError: if the store cannot be read.
-        """
+        """Return the gates that are seen."""
         seen = self.tasks(store_dir, (gate.task for gate in gates))
         return [gate for gate in gates if gate.task in seen]
 
     def notes(self, store_dir: Path, notes: Sequence[ResolutionNote]) -> tuple[ResolutionNote, ...]:
-        """Return the notes of gates that are seen.
-
-        Raises:
-            StoreError: if the store cannot be read.
-        """
+        """Return the notes of gates that are seen."""
         seen = self.tasks(store_dir, (note.task for note in notes))
         return tuple(note for note in notes if note.task in seen)
 
     def of_details(self, store_dir: Path, details: GateDetails) -> GateDetails:
-        """Return a gate with the notes that are seen.
-
-        Raises:
-            StoreError: if the store cannot be read.
-        """
+        """Return a gate with the notes that are seen."""
         return replace(details, notes=self.notes(store_dir, details.notes))
 
     def incidents(self, store_dir: Path, incidents: Sequence[Incident]) -> list[Incident]:
-        """Return the incidents with a gate that is seen, each with the reason of such a gate.
-
-        Raises:
-            StoreError: if the store cannot be read.
-        """
+        """Return the incidents with a gate that is seen, each with the reason of such a gate."""
         if self.services is None:
             return list(incidents)
         with reader.open_gates(store_dir) as store:
@@ -120,11 +92,7 @@ class Sight:
         return [replace(e, reason=reasons[e.id]) for e in incidents if e.id in reasons]
 
     def of_incident(self, store_dir: Path, details: IncidentDetails) -> IncidentDetails:
-        """Return an incident with a seen gate, with the gates and notes that are seen.
-
-        Raises:
-            StoreError: if the store cannot be read.
-        """
+        """Return an incident with a seen gate, with the gates and notes that are seen."""
         (incident,) = self.incidents(store_dir, [details.incident])
         gates = tuple(self.gates(store_dir, details.gates))
         notes = self.notes(store_dir, details.notes)

@@ -53,7 +53,6 @@ class Holder:
         return now_s < end.timestamp()
 
     def __str__(self) -> str:
-        """Return what a line of the file says of it."""
         until = f"until={self.until}" if self.until else ""
         services = (f"{_SERVICE}{quote(each, safe='')}" for each in self.services)
         return " ".join(filter(None, (self.name, f"role={self.role}", until, *services)))
@@ -137,12 +136,12 @@ def _holder(said: list[str], where: str) -> Holder:
         raise AccessError(f"{where}: service= names none; write service=billing.")
     role = next((each for each in ROLES if each == given.get("role", "admin")), None)
     if role is None:
-        raise AccessError(f"{where}: role={given['role']} is none of {', '.join(ROLES)}.")
+        raise AccessError(f"{where}: role={given['role']} is not one of {', '.join(ROLES)}.")
     try:
         until = date.fromisoformat(given["until"]) if "until" in given else None
     except ValueError:
         raise AccessError(
-            f"{where}: until={given['until']} is no day, such as until=2027-01-31."
+            f"{where}: until={given['until']} is not a date, such as until=2027-01-31."
         ) from None
     return Holder(name, role, until, services)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 
 import polars as pl
@@ -26,14 +27,21 @@ from looptrace.analyzer.schema.turns import BY_TURN, IS_USER, numbered
 from looptrace.analyzer.tuning.loop_money import loop_money
 from looptrace.collector.store.buckets.evaluated import EvaluatedBucket, evaluated_of
 from looptrace.collector.store.buckets.finding_rows import finding_table
-from looptrace.collector.store.buckets.placement import Traces
+from looptrace.collector.store.buckets.placement import SPANS_AT_ONCE, Traces, batches
 from looptrace.collector.store.buckets.spending import StoreLedger
 from looptrace.collector.store.tables.file_contents import Having
-from looptrace.collector.store.tables.parquet import read_bucket
-from looptrace.collector.store.tables.replacement import replace_rows
+from looptrace.collector.store.tables.parquet import (
+    bucket_files,
+    files_having,
+    read_bucket,
+    read_buckets,
+    rows_of,
+)
+from looptrace.collector.store.tables.replacement import NewRows, replace_rows
+from looptrace.engines import in_threads
 
-# Buckets are normalised together up to so many spans, which are all in memory.
-SPANS_AT_ONCE = 20_000
+# Files of buckets are read together up to so many rows; few of them may be asked for.
+SPANS_READ = 5 * SPANS_AT_ONCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,33 +97,43 @@ class Derivation:
             StoreError: if a file cannot be read or written.
         """
         ledger = Ledger(self.policy.budgets, None)
-        parts: Iterator[tuple[list[_Read], pl.DataFrame]]
-        parts = ((together, self._turns(together)) for together in self._read(buckets))
+        # The next turns are made while findings are looked for in the last ones and written.
+        parts = in_threads(self._with_turns, self._read(buckets), 1)
         if self.policy.budgets.limits:  # Tasks of several buckets may spend from one budget.
             first = list(islice(parts, 2))
             for together, turns in chain(first, parts):
                 ledger = self.spending.replace(turns, self._stored(together))
             # A server's round has one part, whose turns are not made again.
-            again = ((together, self._turns(together)) for together in self._read(buckets))
+            again = in_threads(self._with_turns, self._read(buckets), 1)
             parts = iter(first) if len(first) == 1 else again
         for together, turns in parts:
             detection = detect(turns, self.policy, ledger)
-            for read, made in zip(together, _turns_by_bucket(together, turns), strict=True):
-                yield self._write(read, made, detection)
+            yield from self._write(together, _turns_by_bucket(together, turns), detection)
 
     def _read(self, buckets: Sequence[ChangedBucket]) -> Iterator[list[_Read]]:
         """Yield the spans of buckets, of small ones together."""
         waiting: list[_Read] = []
-        for changed in buckets:
-            which = _of(changed.traces)
-            waiting.append(
-                _Read(changed, read_bucket(self.store_dir, "spans", changed.number, which=which))
-            )
+        for changed, spans in self._spans_of(buckets):
+            waiting.append(_Read(changed, spans))
             if sum(read.spans.height for read in waiting) >= SPANS_AT_ONCE:
                 yield waiting
                 waiting = []
         if waiting:
             yield waiting
+
+    def _spans_of(
+        self, buckets: Sequence[ChangedBucket]
+    ) -> Iterator[tuple[ChangedBucket, pl.DataFrame]]:
+        """Yield the spans of buckets; small files are read together."""
+
+        def rows_in(changed: ChangedBucket) -> int:
+            files = bucket_files(self.store_dir, "spans", changed.number)
+            return sum(map(rows_of, files_having(files, _of(changed.traces))))
+
+        for batch in batches(buckets, rows_in, SPANS_READ):
+            which = {each.number: _of(each.traces) for each in batch}
+            read = read_buckets(self.store_dir, "spans", which)
+            yield from ((each, read[each.number]) for each in batch)
 
     def _stored(self, buckets: Sequence[_Read]) -> pl.DataFrame:
         """Return of the turns that are derived again what a ledger reads, as they are stored."""
@@ -130,8 +148,8 @@ class Derivation:
             for each in buckets
         )
 
-    def _turns(self, buckets: Sequence[_Read]) -> pl.DataFrame:
-        """Return the turns of some buckets.
+    def _with_turns(self, buckets: list[_Read]) -> tuple[list[_Read], pl.DataFrame]:
+        """Return some buckets and their turns.
 
         The remarks of normalising concern how spans are read, not whether they are stored;
         `analyze` reports them.
@@ -140,49 +158,54 @@ class Derivation:
         parts = tied_parts(pl.concat([read.spans for read in buckets]))
         how = (sameness, self.policy.dialects, self.threads)
         made = [turns_of(part.select(list(SPAN_SCHEMA)), *how)[0] for part in parts]
-        return numbered(with_decisions(pl.concat(made), self.resolutions, sameness))
+        return buckets, numbered(with_decisions(pl.concat(made), self.resolutions, sameness))
 
-    def _write(self, read: _Read, made: pl.DataFrame, detection: Detection) -> Derived:
-        """Replace the stored rows of a bucket's traces by these turns and their findings."""
-        bucket, own = read.bucket.number, set(made["task"].unique())
-        columns, which = ["task", "trace_id"], _of(read.bucket.traces)
-        stored = read_bucket(self.store_dir, "turns", bucket, columns, which)
-        tasks = own | set(stored["task"].unique())
-        before = evaluated_of(self.store_dir, bucket, detection_source(self.policy))
-        # A whole bucket keeps nothing, so that findings that an earlier version left go, too.
-        of_tasks = Having("task", pl.Series(list(tasks), dtype=pl.String))
-        gone = None if read.bucket.traces is None else of_tasks
-        made_with = fingerprint_source(self.policy.sameness)
-        detection = _with_versions(_of_tasks(detection, own), read.spans)
-        findings = finding_table(detection.findings)
-        starts = made.filter(~IS_USER).select("task", "start_ns", turn_first="turn")
-        started = findings.join(
-            starts, on=["task", "turn_first"], how="left", maintain_order="left"
-        )
+    def _write(
+        self, buckets: Sequence[_Read], made: Sequence[pl.DataFrame], detection: Detection
+    ) -> Iterator[Derived]:
+        """Replace the stored rows of the traces of buckets by these turns and their findings."""
+        of = {read.bucket.number: _of(read.bucket.traces) for read in buckets}
+        stored = read_buckets(self.store_dir, "turns", of, ["task", "trace_id"])
+        before, own = list[EvaluatedBucket](), list[Detection]()
+        source = detection_source(self.policy)
+        tasks, gone = list[set[str]](), list[Having | None]()
+        for read, turns in zip(buckets, made, strict=True):
+            mine, number = {*turns["task"].to_list()}, read.bucket.number
+            tasks.append(mine | {*stored[number]["task"].to_list()})
+            # A whole bucket keeps nothing, so that findings that an earlier version left go, too.
+            of_tasks = Having("task", pl.Series(list(tasks[-1]), dtype=pl.String))
+            gone.append(None if read.bucket.traces is None else of_tasks)
+            own.append(_with_versions(_of_tasks(detection, mine), read.spans))
+            before.append(evaluated_of(self.store_dir, number, source))
         order = ("task", "turn_first", "turn_last", "rule", "id")
-        findings_more = replace_rows(
-            self.store_dir, "findings", bucket, gone, findings, started["start_ns"], order
+        new = dict(zip(of, map(NewRows, gone, *_finding_rows(own, made)), strict=True))
+        findings_more = replace_rows(self.store_dir, "findings", new, order)
+        # The turns come last, because after a kill they say which tasks a bucket had.
+        new = dict(zip(of, map(NewRows, gone, made, [t["start_ns"] for t in made]), strict=True))
+        made_with = fingerprint_source(self.policy.sameness)
+        turns_more = replace_rows(self.store_dir, "turns", new, BY_TURN, made_with)
+        names = joined_names(
+            pl.concat([read.spans for read in buckets]), self.policy.sameness.sessions
         )
-        # The turns come last, because after a kill they say which tasks the bucket had.
-        turns_more = replace_rows(
-            self.store_dir, "turns", bucket, gone, made, made["start_ns"], BY_TURN, made_with
-        )
-        after = before._replace(
-            turns=before.turns + turns_more, findings=before.findings + findings_more
-        )
-        noted = self.evaluated.get(bucket)  # The new spans are there already.
-        is_known = after.turns == made.height or (
-            noted is not None and noted._replace(spans=before.spans) == before
-        )
-        return Derived(
-            bucket=bucket,
-            spans=dict(read.spans.group_by("trace_id").len().iter_rows()),
-            tasks=tasks,
-            detection=replace(detection, findings=()),
-            joined_names=joined_names(read.spans, self.policy.sameness.sessions),
-            money=self._money(detection, made),
-            evaluated=after if is_known else None,
-        )
+        for at, read in enumerate(buckets):
+            bucket, had = read.bucket.number, before[at]
+            after = had._replace(
+                turns=had.turns + turns_more[bucket],
+                findings=had.findings + findings_more[bucket],
+            )
+            noted = self.evaluated.get(bucket)  # The new spans are there already.
+            is_known = after.turns == made[at].height or (
+                noted is not None and noted._replace(spans=had.spans) == had
+            )
+            yield Derived(
+                bucket=bucket,
+                spans=dict(Counter(read.spans["trace_id"].to_list())),
+                tasks=tasks[at],
+                detection=replace(own[at], findings=()),
+                joined_names=names,
+                money=self._money(own[at], made[at]),
+                evaluated=after if is_known else None,
+            )
 
     def _money(self, detection: Detection, turns: pl.DataFrame) -> Money | None:
         """Return what the loops of gates had cost at their openings."""
@@ -191,6 +214,19 @@ class Derivation:
         loops = [replace(loop, id=gate) for gate, loop in openings if gate in gates]
         prices = self.policy.rule_set.counting.prices
         return loop_money(loops, turns, prices) if prices and loops else None
+
+
+def _finding_rows(
+    detections: Sequence[Detection], turns: Sequence[pl.DataFrame]
+) -> tuple[Sequence[pl.DataFrame], Sequence[pl.Series]]:
+    """Return the findings of each bucket as rows, and the starts of their first turns."""
+    findings = finding_table([finding for each in detections for finding in each.findings])
+    starts = pl.concat(turns).filter(~IS_USER).select("task", "start_ns", turn_first="turn")
+    on = ["task", "turn_first"]
+    started = findings.join(starts.unique(on), on=on, how="left", maintain_order="left")["start_ns"]
+    ends = [0, *accumulate(len(each.findings) for each in detections)]
+    places = [slice(*each) for each in pairwise(ends)]
+    return [findings[each] for each in places], [started[each] for each in places]
 
 
 def _turns_by_bucket(buckets: Sequence[_Read], turns: pl.DataFrame) -> list[pl.DataFrame]:

@@ -9,10 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
-from looptrace.collector.store.layout import EVALUATED_FILE, UNFINISHED_FILE, write_note
-from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.layout import EVALUATED_FILE, UNFINISHED_FILE, put_note, read_note
 from looptrace.collector.store.tables.parquet import count_bucket
 
 
@@ -26,38 +23,20 @@ class EvaluatedBucket(NamedTuple):
 
 
 def evaluated_of(store_dir: Path, bucket: int, source: str) -> EvaluatedBucket:
-    """Return the note for a bucket whose findings come from this source.
-
-    Raises:
-        StoreError: if a file is not what looptrace wrote.
-    """
+    """Return the note for a bucket whose findings come from this source."""
     counts = (count_bucket(store_dir, table, bucket) for table in ("turns", "findings", "spans"))
     return EvaluatedBucket(source, *counts)
 
 
 def read_evaluated(store_dir: Path) -> dict[int, EvaluatedBucket]:
-    """Return the notes by bucket.
-
-    Raises:
-        StoreError: if the note is not what looptrace wrote.
-    """
-    path = store_dir / EVALUATED_FILE
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[int, EvaluatedBucket])
-    except FileNotFoundError:
-        return {}
-    except (OSError, msgspec.DecodeError) as error:
-        raise StoreError(f"{path}: cannot be read ({error}); delete it.") from error
+    """Return the notes by bucket."""
+    return read_note(store_dir / EVALUATED_FILE, dict[int, EvaluatedBucket]) or {}
 
 
 def buckets_short(
     store_dir: Path, evaluated: Mapping[int, EvaluatedBucket]
 ) -> tuple[list[int], list[int]]:
-    """Return the buckets that lack turns or findings, and those that lack spans.
-
-    Raises:
-        StoreError: if a file is not what looptrace wrote.
-    """
+    """Return the buckets that lack turns or findings, and those that lack spans."""
     derived, spans = list[int](), list[int]()
     for bucket, noted in evaluated.items():
         left = evaluated_of(store_dir, bucket, noted.source)
@@ -69,22 +48,15 @@ def buckets_short(
 
 
 def write_evaluated(store_dir: Path, evaluated: Mapping[int, EvaluatedBucket]) -> None:
-    """Write these notes, and remove those of all other buckets.
-
-    Raises:
-        StoreError: if it cannot be written.
-    """
+    """Write these notes, and remove those of all other buckets."""
     sorted_notes = dict(sorted(evaluated.items()))
-    write_note(store_dir / EVALUATED_FILE, msgspec.json.encode(sorted_notes).decode())
+    put_note(store_dir / EVALUATED_FILE, sorted_notes)
 
 
 def is_evaluated_by(store_dir: Path, bucket: int, source: str) -> bool:
     """Return whether a bucket has the findings of this source, for exactly its turns.
 
     The caller is `reading` the store.
-
-    Raises:
-        StoreError: if a file is not what looptrace wrote.
     """
     if not source or (store_dir / UNFINISHED_FILE).exists():
         return False

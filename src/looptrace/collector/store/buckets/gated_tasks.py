@@ -16,21 +16,13 @@ from looptrace.collector.store.tables.parquet import read_bucket
 
 
 def tasks_gone(store_dir: Path, gates: GateStore) -> set[str]:
-    """Return the recorded tasks that became parts of others, or got another name.
-
-    Raises:
-        StoreError: if a file cannot be read.
-    """
+    """Return the recorded tasks that became parts of others, or got another name."""
     buckets = (read_bucket(store_dir, "turns", bucket, ["task"]) for bucket in range(BUCKETS))
     return gates.tasks().difference(*(turns["task"].unique() for turns in buckets))
 
 
 def decisions_in_turns(store_dir: Path) -> list[Resolution]:
-    """Return the decisions that the turns of a store hold.
-
-    Raises:
-        StoreError: if a file cannot be read.
-    """
+    """Return the decisions that the turns of a store hold."""
     is_decision = (pl.col("kind") == "user") & pl.col("name").is_in([*DECISIONS, PROGRESS])
     names = ["task", "session", "trace_id", "span_id", "end_ns", "name", "text", "result"]
     turns = (
@@ -46,11 +38,7 @@ def decisions_in_turns(store_dir: Path) -> list[Resolution]:
 
 
 def decided_or_renamed(store_dir: Path, gates: GateStore) -> dict[int, Traces]:
-    """Return the traces of gates that were resolved, or renamed, since the detection, by bucket.
-
-    Raises:
-        StoreError: if a file cannot be read.
-    """
+    """Return the traces of gates that were resolved, or renamed, since the detection, by bucket."""
     gone = tasks_gone(store_dir, gates)
     renamed = {trace_id for task, trace_id in gates.tasks_and_traces() if task in gone}
     traces = gates.pending() | renamed

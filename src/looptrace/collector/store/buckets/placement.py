@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import polars as pl
 
@@ -15,12 +17,17 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA, Skipp
 from looptrace.analyzer.text.digests import digest
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.file_names import BUCKETS
-from looptrace.collector.store.tables.parquet import STORED_SPAN_SCHEMA, read_bucket
-from looptrace.collector.store.tables.replacement import replace_rows
+from looptrace.collector.store.tables.parquet import STORED_SPAN_SCHEMA, read_bucket, read_buckets
+from looptrace.collector.store.tables.replacement import NewRows, replace_rows
 
 # More than enough to spread tasks evenly over the buckets.
 _BUCKET_HASH_BYTES = 8
 
+
+T = TypeVar("T")
+
+# Buckets are changed together up to so many spans. They are in memory, and so may be the next ones.
+SPANS_AT_ONCE = 10_000
 
 _ROW_KEY = ["trace_id", "span_id"]
 
@@ -54,7 +61,7 @@ class _Arriving:
 
 @dataclass(frozen=True, slots=True)
 class _Added:
-    """The spans added to a bucket; `is_plain` where all of them are new in it."""
+    """The spans added to some buckets; `is_plain` where all of them are new there."""
 
     new: int
     known: int
@@ -78,8 +85,8 @@ def place(
     ties of the last one. With these `known` only what is tied to the given spans is looked at.
     `on_touched` gets the traces of each bucket that may change, before anything is written.
 
-    Memory holds the tables of the spool that are not in files, the ties, the spans of a bucket, and
-    the traces that move.
+    Memory holds the tables of the spool that are not in files, the ties, the spans of a bucket (or
+    of some with few spans), and the traces that move.
     """
     placed = Placed({}, 0, 0, [])
     came, is_first = ties["trace_id"].unique(), True
@@ -102,9 +109,10 @@ def place(
             moved = read_bucket(store_dir, "spans", bucket, which=Having("trace_id", traces))
             for target, part in split_spans(moved, places):
                 arriving.setdefault(target, _Arriving(target)).moved.append(part)
-        added = [_add(store_dir, each) for each in arriving.values()]
-        for bucket, traces in left.items():
-            replace_spans(store_dir, bucket, traces, STORED_SPAN_SCHEMA.to_frame())
+        size = (_spans_in, SPANS_AT_ONCE)
+        added = [_add(store_dir, each, places) for each in batches(arriving.values(), *size)]
+        nothing = STORED_SPAN_SCHEMA.to_frame()
+        replace_spans(store_dir, {bucket: (traces, nothing) for bucket, traces in left.items()})
         placed = _placed(placed, added, touched)
         is_replaced = any(each.replaced or each.clashes for each in added)
         known = None if is_replaced else _with_given(stored, near, ties, buckets, bool(left))
@@ -179,14 +187,41 @@ def _with_given(
     return pl.concat([stored, new])
 
 
-def _add(store_dir: Path, arriving: _Arriving) -> _Added:
-    """Merge spans into a bucket."""
+def batches(items: Iterable[T], size_of: Callable[[T], int], size_max: int) -> Iterator[list[T]]:
+    """Yield items that follow each other and have this size at most; a larger one is alone."""
+    batch, size = list[T](), 0
+    for item in items:
+        size += (more := size_of(item))
+        if batch and size > size_max:
+            yield batch
+            batch, size = [], more
+        batch.append(item)
+    if batch:
+        yield batch
+
+
+def _spans_in(arriving: _Arriving) -> int:
+    """Return how many spans arrive in a bucket, or the most where some are in files."""
+    tables = [*arriving.given, *arriving.moved]
+    return sum(SPANS_AT_ONCE if isinstance(each, Path) else each.height for each in tables)
+
+
+def _add(store_dir: Path, arriving: Sequence[_Arriving], places: pl.DataFrame) -> _Added:
+    """Merge spans into the buckets (`place`) of their traces."""
     empty = STORED_SPAN_SCHEMA.to_frame()
-    tables = (pl.read_ipc(each) if isinstance(each, Path) else each for each in arriving.given)
+    came = chain.from_iterable(each.given for each in arriving)
+    tables = (pl.read_ipc(each) if isinstance(each, Path) else each for each in came)
     given, clashes = distinct_spans(pl.concat([empty, *tables]))
-    traces = pl.concat([given["trace_id"], *(part["trace_id"] for part in arriving.moved)]).unique()
-    stored = read_bucket(store_dir, "spans", arriving.bucket, which=Having("trace_id", traces))
-    before = pl.concat([stored, *arriving.moved])
+    moved = [part for each in arriving for part in each.moved]
+    traces = pl.concat([given["trace_id"], *(part["trace_id"] for part in moved)]).unique()
+    placed = places.join(traces.to_frame(), on="trace_id", how="semi")
+    of_bucket = {
+        int(bucket): part["trace_id"]
+        for (bucket,), part in placed.partition_by("place", as_dict=True).items()
+    }
+    which = {bucket: Having("trace_id", each) for bucket, each in of_bucket.items()}
+    stored = read_buckets(store_dir, "spans", which)
+    before = pl.concat([empty, *stored.values(), *moved])
     every, kept, known, replaced = given, given, 0, list[Skipped]()
     if not before.is_empty():
         known = (
@@ -198,7 +233,9 @@ def _add(store_dir: Path, arriving: _Arriving) -> _Added:
         # An earlier version that read other ties may have stored the same span.
         both = every.unique(list(SPAN_SCHEMA), keep="last", maintain_order=True)
         kept, replaced = distinct_spans(both)
-    replace_spans(store_dir, arriving.bucket, traces, kept)
+    parts = dict(split_spans(kept, places))
+    new = {bucket: (each, parts.get(bucket, empty)) for bucket, each in of_bucket.items()}
+    replace_spans(store_dir, new)
     return _Added(
         new=whole_spans(given).height - known,
         known=known,
@@ -267,8 +304,12 @@ def tied_to(
     return _by(connected(ties, pl.Series(list(traces), dtype=pl.String)), "bucket")
 
 
-def replace_spans(store_dir: Path, bucket: int, traces: pl.Series, spans: pl.DataFrame) -> None:
-    """Replace the spans that a bucket has of traces by others (`STORED_SPAN_SCHEMA`)."""
+def replace_spans(store_dir: Path, new: Mapping[int, tuple[pl.Series, pl.DataFrame]]) -> None:
+    """Replace the spans that buckets have of traces by others (`STORED_SPAN_SCHEMA`)."""
     order = ("trace_id", "start_ns", "span_id")
-    which = Having("trace_id", traces)
-    replace_rows(store_dir, "spans", bucket, which, spans, spans["start_ns"], order)
+    changes = {
+        bucket: NewRows(Having("trace_id", traces), spans, spans["start_ns"])
+        for bucket, (traces, spans) in new.items()
+    }
+    if changes:
+        replace_rows(store_dir, "spans", changes, order)

@@ -29,11 +29,7 @@ class StoreLedger:
         self._heard_seq = 0
 
     def replace(self, turns: pl.DataFrame, stored: pl.DataFrame) -> Ledger:
-        """Count turns (`TURN_SCHEMA`) that replace `stored` ones; return the ledger.
-
-        Raises:
-            StoreError: if a file of the store cannot be read.
-        """
+        """Count turns (`TURN_SCHEMA`) that replace `stored` ones; return the ledger."""
         if self._ledger is None:
             prices = self._policy.rule_set.counting.prices
             self._ledger = Ledger(self._policy.budgets, prices, _MOVES_S)
@@ -49,21 +45,13 @@ class StoreLedger:
 
 
 def stored_spending(store_dir: Path) -> Iterator[TurnTuple]:
-    """Return the turns of a store that ledgers read.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-    """
+    """Return the turns of a store that ledgers read."""
     which = pl.col("kind").is_in(SPENDING_KINDS)
     return spending_rows(read_rows(store_dir, "turns", which, [*SPENDING_COLUMNS]))
 
 
 def stored_ledger(store_dir: Path, policy: DetectionPolicy) -> Ledger:
-    """Return what the turns of a store have spent.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
-    """
+    """Return what the turns of a store have spent."""
     if not policy.budgets.limits:
         return ledger_of(TURN_SCHEMA.to_frame(), policy)
     ledger = Ledger(policy.budgets, policy.rule_set.counting.prices)

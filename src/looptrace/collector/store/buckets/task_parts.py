@@ -10,8 +10,9 @@ import polars as pl
 from looptrace.analyzer.schema.turns import BY_TURN, TURN_SCHEMA
 from looptrace.collector.store.tables.parquet import bucket_files, read_bucket, read_slices
 
-# Turns of a part, unless a single task has more.
-PART_TURNS = 50_000
+# The most turns of a part, unless a single task has more. The parts of a bucket are alike in size,
+# and as many of them are in memory as there are threads.
+PART_TURNS = 36_000
 
 
 def task_parts(
@@ -19,10 +20,7 @@ def task_parts(
 ) -> Iterator[pl.DataFrame]:
     """Yield the turns (`TURN_SCHEMA`) of a bucket part by part, for some tasks or all.
 
-    Parts are in the order of their tasks, and the turns of a task in their order.
-
-    Raises:
-        StoreError: if a file is not what looptrace wrote.
+    Parts are in the order of their tasks. The turns of a task are adjacent, and in their order.
     """
     runs = _runs(store_dir, bucket)
     if runs is None:
@@ -32,7 +30,9 @@ def task_parts(
         runs = runs.filter(pl.col("task").is_in(list(tasks)))
     paths = bucket_files(store_dir, "turns", bucket)
     sizes = runs.group_by("task").agg(pl.col("rows").sum()).sort("task")
-    number = (pl.col("rows").cum_sum() - pl.col("rows")) // PART_TURNS
+    count = -(-runs["rows"].sum() // PART_TURNS)
+    rows = pl.col("rows")
+    number = (rows.cum_sum() - rows) * count // rows.sum()
     parts = runs.join(sizes.select("task", part=number), on="task").sort("part", "file", "first")
     for of_part in parts.partition_by("part", maintain_order=True):
         slices = of_part.group_by("file", maintain_order=True).agg(
@@ -43,8 +43,10 @@ def task_parts(
         which = pl.lit(value=True) if tasks is None else chosen
         turns = read_slices(where, TURN_SCHEMA, which)
         # Rows of one file are in order, and so are the days; but a task may go on from day to day.
-        is_in_order = len(where) == len({path.parent for path, _, _ in where})
-        yield turns.sort("task" if is_in_order else BY_TURN, maintain_order=True)
+        if of_part["task"].is_duplicated().any():
+            is_in_order = len(where) == len({path.parent for path, _, _ in where})
+            turns = turns.sort("task" if is_in_order else BY_TURN, maintain_order=True)
+        yield turns
 
 
 def _runs(store_dir: Path, bucket: int) -> pl.DataFrame | None:

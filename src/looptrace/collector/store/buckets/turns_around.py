@@ -16,9 +16,6 @@ def read_turns_around(store_dir: Path, finding: Finding) -> pl.DataFrame | None:
     """Return the turns of a finding's task; None until all turns of the finding are stored.
 
     The task may have got its name after the finding was made; these turns have that of the finding.
-
-    Raises:
-        StoreError: if the folder is no store, or a file in it cannot be read.
     """
     spans = pl.DataFrame([(t.trace_id, t.span_id) for t in finding.turns], _SPAN, orient="row")
     traces = spans["trace_id"].unique()

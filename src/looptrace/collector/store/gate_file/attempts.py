@@ -75,11 +75,7 @@ class Attempt:
 
 
 class Attempts(GateFile):
-    """The log of deliveries in the file of a store's gates.
-
-    Raises:
-        StoreError: by every method, if the file cannot be used.
-    """
+    """The log of deliveries in the file of a store's gates."""
 
     def attempts(
         self,

@@ -19,9 +19,8 @@ from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.collector.store.gate_file.queries import END_OF_GATE, EVENT
-from looptrace.collector.store.gate_file.tables import GATES
 from looptrace.collector.store.gate_file.task_names import TaskNames
-from looptrace.collector.store.sqlite_file import json_of, read_json
+from looptrace.collector.store.sqlite_file import json_of
 
 _KNOWN_AS = "SELECT of FROM aliases WHERE id = ?"
 _KNOW_AS = "INSERT OR REPLACE INTO aliases VALUES (?, ?)"
@@ -116,7 +115,7 @@ class Identities(TaskNames):
         if self._rows(_BY_DEFAULT, event.gate, DEFAULT, event.at_ns):
             event = replace(event, why="UNANSWERED")
         for (body,) in self._rows(END_OF_GATE, event.gate, event.decision):
-            told = read_json(body, GateEvent, self.path, GATES)
+            told = self._read(body, GateEvent)
             return replace(told, task=event.task, agent=event.agent)
         return event
 
@@ -128,7 +127,7 @@ class Identities(TaskNames):
         again: list[tuple[float, int, GateEvent]] = []
         for name in _names_of([event]):
             for body, ended_ns, is_gone in self._rows(_GATES_OF_TASK, name, told.last_seq):
-                earlier = read_json(body, GateEvent, self.path, GATES)
+                earlier = self._read(body, GateEvent)
                 is_over = ended_ns is not None and ended_ns <= event.at_ns
                 if is_over or earlier.gate in told.ids or self._is_reset(event, earlier):
                     continue
@@ -155,7 +154,7 @@ class Identities(TaskNames):
         alike = (event.type, event.rule, event.agent, event.action, event.signature)
         for name in _names_of([event]):
             for (body,) in self._rows(_ADVICE_OF_TASK, name, told.last_seq, *alike):
-                earlier = read_json(body, GateEvent, self.path, GATES)
+                earlier = self._read(body, GateEvent)
                 is_nth = event.action != "pivot" or earlier.pivots == event.pivots
                 # Before any turn has moved to its new name, the task has the name of its trace.
                 is_its = earlier.task == event.trace_id or self._is_its(earlier, event)
@@ -202,7 +201,7 @@ class Identities(TaskNames):
                 continue
             again = {event.id for event in known}
             rows = (row for name in _names_of(own) for row in self._rows(_EVENTS_OF_TASK, name))
-            before = [read_json(body, GateEvent, self.path, GATES) for (body,) in rows]
+            before = [self._read(body, GateEvent) for (body,) in rows]
             left = [event for event in before if event.id not in again]
             for event in new:
                 same = [each for each in left if _is_same(each, event)]

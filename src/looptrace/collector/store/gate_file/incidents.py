@@ -33,8 +33,6 @@ from looptrace.collector.store.gate_file.budgets import with_amount
 from looptrace.collector.store.gate_file.queries import GATES_OF_INCIDENT, OPEN_GATES_OF_BUDGET
 from looptrace.collector.store.gate_file.silences import WHO_CHARS_MAX, Silences
 from looptrace.collector.store.gate_file.stored_gates import NOTES_MAX, StoredGate
-from looptrace.collector.store.gate_file.tables import GATES
-from looptrace.collector.store.sqlite_file import read_json
 
 WHY_CHARS_MAX = 1_000
 GATES_SHOWN_MAX = 1_000
@@ -89,9 +87,9 @@ _VERSIONS = """
 """
 _WAITING = f"SELECT id FROM ({_GATES}) WHERE waits ORDER BY opened_ns, id"  # noqa: S608
 _NOTES = """
-    SELECT id, task, decision, note, resolved_ns FROM gates
+    SELECT id, task, decision, note, max(resolved_ns) AS last_ns FROM gates
     WHERE incident = ? AND status = 'resolved' AND note <> '' AND decision IS NOT 'cancel'
-    ORDER BY resolved_ns DESC, id LIMIT ?
+    GROUP BY decision, note ORDER BY last_ns DESC, id LIMIT ?
 """
 _WORDS = """
     SELECT incident, at_ns, state, until_ns, owner, who, why FROM incident_words
@@ -224,7 +222,6 @@ class Incidents(Silences):
 
         Raises:
             GateError: if there is no such incident, or this cannot be said of it.
-            StoreError: if the file cannot be written.
         """
         check_word(word)
         if max(map(len, (word.who or "", word.owner or ""))) > WHO_CHARS_MAX:
@@ -253,7 +250,6 @@ class Incidents(Silences):
 
         Raises:
             GateError: if there is no such incident or decision, or none of its gates waits.
-            StoreError: if the file cannot be written.
         """
         check_decision(decision, note)
         with self._transaction():
@@ -270,11 +266,7 @@ class Incidents(Silences):
         return sorted(waiting)
 
     def put_money(self, money: Money | None) -> None:
-        """Note what the loops of gates had cost, by the id of the gate.
-
-        Raises:
-            StoreError: if the file cannot be written.
-        """
+        """Note what the loops of gates had cost, by the id of the gate."""
         if money is None:
             return
         with self._transaction():
@@ -307,7 +299,7 @@ class Incidents(Silences):
         self, counted: _Counted, state: IncidentState, words: list[IncidentWord]
     ) -> Incident:
         ((body,),) = self._rows(_NEWEST, counted.id)
-        it = read_json(body, GateEvent, self.path, GATES)
+        it = self._read(body, GateEvent)
         ((seconds, read, written),) = self._rows(_COST, counted.id)
         stated = _stated(words)
         openings = self._rows(_VERSIONS, counted.id)

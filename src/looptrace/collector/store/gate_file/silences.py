@@ -23,9 +23,7 @@ from looptrace.analyzer.text.display import plain
 from looptrace.collector.content.redaction import redact_text
 from looptrace.collector.store import audit
 from looptrace.collector.store.gate_file.stored_gates import StoredGates
-from looptrace.collector.store.gate_file.tables import GATES
 from looptrace.collector.store.key import content_key
-from looptrace.collector.store.sqlite_file import read_json
 from looptrace.rules.vocabulary import NS_PER_S
 
 WHO_CHARS_MAX = 100  # of the name of a person
@@ -104,7 +102,6 @@ class Silences(StoredGates):
 
         Raises:
             GateError: if it matches everything, or has no reason or no near end.
-            StoreError: if the file cannot be written.
         """
         now_ns = time.time_ns()
         check_silence(matchers, why, now_ns, ends_ns, _LONGEST_NS)
@@ -122,7 +119,6 @@ class Silences(StoredGates):
 
         Raises:
             NoSilenceError: if none that holds has this id.
-            StoreError: if the file cannot be written.
         """
         now_ns = time.time_ns()
         with self._transaction():
@@ -135,9 +131,6 @@ class Silences(StoredGates):
         """Let these outages hold back the gates that they cause, from now on.
 
         What they hold back already waits until their new ends.
-
-        Raises:
-            StoreError: if the file cannot be written.
         """
         before = {each.who: each for each in self._outages}
         self._outages = outages
@@ -197,7 +190,7 @@ class Silences(StoredGates):
     def _hold_anew(self, now_ns: int) -> None:
         """Hold the openings that wait for webhooks by the silences of now, and no others."""
         for id_, body, before in self._rows(_OPENINGS):
-            opening = read_json(body, GateEvent, self.path, GATES)
+            opening = self._read(body, GateEvent)
             # The first gate of an outage is not held.
             held = self._silenced(opening, now_ns, of_outages=bool(before))
             if held:

@@ -57,7 +57,6 @@ class SpentElsewhere(Incidents):
 
         Raises:
             GateError: if an added amount is none.
-            StoreError: if the file cannot be written.
         """
         is_new = False
         with self._transaction():

@@ -16,15 +16,14 @@ from looptrace.analyzer.gates.agent_states import AgentState
 from looptrace.analyzer.gates.decisions import CANCEL, NoGateError
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.near_notes import read_texts, words_of
-from looptrace.analyzer.gates.notes import ResolutionNote, Signs, notes_like
+from looptrace.analyzer.gates.notes import ResolutionNote, Signs, distinct, notes_like
 from looptrace.analyzer.gates.resolutions import Resolution
 from looptrace.analyzer.gates.state_machine import TaskState
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.collector.store.gate_file import queries
 from looptrace.collector.store.gate_file.identities import Identities
-from looptrace.collector.store.gate_file.tables import GATES
-from looptrace.collector.store.sqlite_file import json_of, read_json
+from looptrace.collector.store.sqlite_file import json_of
 
 GateStatus = Literal["open", "resolved", "withdrawn"]
 
@@ -98,7 +97,7 @@ class StoredGates(Identities):
     def state(self, task: str) -> TaskState:
         """Return the state of a task; an unknown one is active."""
         rows = self._rows("SELECT state FROM tasks WHERE task = ?", task)
-        return read_json(rows[0][0], TaskState, self.path, GATES) if rows else TaskState(task)
+        return self._read(rows[0][0], TaskState) if rows else TaskState(task)
 
     def events(
         self, after_seq: int = 0, task: str | None = None
@@ -107,7 +106,7 @@ class StoredGates(Identities):
         sql = queries.EVENTS if task is None else queries.EVENTS_OF_TASK
         while rows := self._rows(sql, after_seq, task, _EVENTS_A_BATCH):
             for seq, body in rows:
-                yield seq, read_json(body, GateEvent, self.path, GATES)
+                yield seq, self._read(body, GateEvent)
             after_seq = rows[-1][0]
 
     def services_of(self, tasks: Collection[str] | None) -> list[tuple[str, str]]:
@@ -166,12 +165,12 @@ class StoredGates(Identities):
 
     def _opening(self, gate_id: str) -> GateEvent:
         ((opening,),) = self._rows(queries.OPENING, gate_id)
-        return read_json(opening, GateEvent, self.path, GATES)
+        return self._read(opening, GateEvent)
 
     def openings(self) -> list[tuple[str, GateEvent]]:
         """Return the open gates without a decision, each with its opening."""
         rows = self._rows(queries.OPENINGS)
-        return [(gate, read_json(body, GateEvent, self.path, GATES)) for gate, body in rows]
+        return [(gate, self._read(body, GateEvent)) for gate, body in rows]
 
     def finding(self, gate_id: str) -> Finding | None:
         """Return the finding of a gate at its opening, with the current name of the task.
@@ -180,7 +179,7 @@ class StoredGates(Identities):
         """
         sql = "SELECT finding, task FROM gates WHERE id = ? AND finding NOT NULL"
         for finding, task in self._rows(sql, gate_id):
-            return replace(read_json(finding, Finding, self.path, GATES), task=task)
+            return replace(self._read(finding, Finding), task=task)
         return None
 
     def waits(self) -> dict[str, tuple[int, int]]:
@@ -233,7 +232,7 @@ class StoredGates(Identities):
     def _past_notes(self) -> list[tuple[ResolutionNote, Signs]]:
         """Return the newest notes that resolved gates, each with the signs of its loop."""
         return [
-            (ResolutionNote(*note), _signs_of(read_json(body, GateEvent, self.path, GATES)))
+            (ResolutionNote(*note), _signs_of(self._read(body, GateEvent)))
             for *note, body in self._rows(queries.NOTES, _NOTES_COMPARED_MAX)
         ]
 
@@ -245,7 +244,7 @@ class StoredGates(Identities):
 def _notes_for(
     opening: GateEvent, notes: Iterable[tuple[ResolutionNote, Signs]], meaning: Meaning | None
 ) -> tuple[ResolutionNote, ...]:
-    return tuple(notes_like(_signs_of(opening), notes, meaning, opening.gate)[:NOTES_MAX])
+    return tuple(distinct(notes_like(_signs_of(opening), notes, meaning, opening.gate))[:NOTES_MAX])
 
 
 def _signs_of(opening: GateEvent) -> Signs:

@@ -304,17 +304,18 @@ def _incident(body: str) -> str:
     return identity_of(it.rule, it.tools, it.signature, it.agent, it.service).id
 
 
-GATES = Schema(
-    application_id=0x6C6F6F70,  # "loop"
-    version=13,
-    tables=_TABLES,
-    steps=_STEPS,
-    functions={"incident": _incident},
-    if_damaged=f"move it away, with its -wal and -shm, and to find the gates again, {EVALUATE}",
-)
-
-
 class GateFile(SqliteFile):
-    """One connection to the file of a store's gates."""
+    """One connection to the file of a store's gates.
 
-    schema = GATES
+    Raises:
+        StoreError: by every method, if the file cannot be used.
+    """
+
+    schema = Schema(
+        application_id=0x6C6F6F70,  # "loop"
+        version=13,
+        tables=_TABLES,
+        steps=_STEPS,
+        functions={"incident": _incident},
+        if_damaged=f"move it away, with its -wal and -shm, and to find the gates again, {EVALUATE}",
+    )

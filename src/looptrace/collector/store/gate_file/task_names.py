@@ -30,11 +30,7 @@ class TaskNames(GateFile):
     """The names of the tasks that gates know."""
 
     def add_session_names(self, joined: Mapping[str, str]) -> None:
-        """Record the other names of tasks whose session several services share.
-
-        Raises:
-            StoreError: if the file cannot be written.
-        """
+        """Record the other names of tasks whose session several services share."""
         if not joined:
             return
         with self._transaction():

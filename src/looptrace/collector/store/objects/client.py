@@ -110,7 +110,7 @@ class Objects:
             ) from error
         parts = urlsplit(url)
         if not parts.netloc or set("?#@") & set(url):
-            raise StoreError(f"{url}: is no address of a bucket, such as s3://bucket/prefix.")
+            raise StoreError(f"{url}: is not the address of a bucket, such as s3://bucket/prefix.")
         self.url = url.rstrip("/")
         self._obstore = obstore
         self._cloud = _CLOUDS[parts.scheme]
@@ -125,12 +125,7 @@ class Objects:
             ) from error
 
     def get(self, name: str) -> Stored | None:
-        """Return an object, or None.
-
-        Raises:
-            StoreError: if there is no such bucket, or access is refused.
-            UnavailableError: if the server does not answer.
-        """
+        """Return an object, or None."""
         with self._explained():
             try:
                 result = self._obstore.get(self._store, name)
@@ -141,24 +136,20 @@ class Objects:
                 return None
 
     def parts(self, name: str) -> Iterator[bytes]:
-        """Yield the content of an object, part by part; raises what `get` does.
-
-        Raises:
-            StoreError: if there is no such object.
-        """
+        """Yield the content of an object, part by part."""
         with self._explained():
             for part in self._obstore.get(self._store, name).stream():
                 yield bytes(part)
 
     def put(self, name: str, content: Path) -> None:
-        """Write an object under a new name; raises what `get` does."""
+        """Write an object under a new name."""
         with self._explained():
             self._obstore.put(self._store, name, content)
 
     def put_if(self, name: str, content: bytes, version: Version | None) -> bool:
         """Write an object if it still has this version; None means that it does not exist.
 
-        Returns whether it was written. Raises what `get` does.
+        Returns whether it was written.
         """
         from obstore.exceptions import AlreadyExistsError, PreconditionError  # noqa: PLC0415
 
@@ -171,14 +162,14 @@ class Objects:
             return True
 
     def list(self) -> Iterator[Listed]:
-        """Yield all objects, while others may be written; raises what `get` does."""
+        """Yield all objects, while others may be written."""
         with self._explained():
             batches = self._obstore.list(self._store, chunk_size=_NAMES_A_LIST)
             for meta in (each for batch in batches for each in batch):
                 yield Listed(meta["path"], meta["size"], meta["last_modified"])
 
     def delete(self, names: Sequence[str]) -> None:
-        """Delete objects, some of which may not exist; raises what `get` does."""
+        """Delete objects, some of which may not exist."""
         if names:
             with self._explained():
                 self._obstore.delete(self._store, names)
@@ -186,11 +177,7 @@ class Objects:
     @contextmanager
     def _explained(self) -> Iterator[None]:
         """Turn errors of objects into one line."""
-        from obstore.exceptions import (  # noqa: PLC0415
-            BaseError,
-            PermissionDeniedError,
-            UnauthenticatedError,
-        )
+        from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError  # noqa: PLC0415
 
         try:
             yield
@@ -223,16 +210,12 @@ class Objects:
 
 
 def _client_options(cloud: _Cloud) -> ClientConfig:
-    """Return how to connect.
-
-    Raises:
-        ValueError: if the environment has an address at which the library would panic.
-    """
+    """Return how to connect."""
     addresses = {name: os.environ[name] for name in cloud.endpoints if os.environ.get(name)}
     for name, address in addresses.items():
         parts = urlsplit(address)
         is_web = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        if not is_web or address.split() != [address]:
+        if not is_web or address.split() != [address]:  # The library would panic.
             raise ValueError(f"{name} is {address}, not an address such as http://127.0.0.1:9000")
     return {
         # The address asks for plain HTTP, for example of a server within one's own network.

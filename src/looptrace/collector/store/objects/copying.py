@@ -16,26 +16,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import msgspec
-
 from looptrace.collector.store.layout import (
     AUDIT_FILE,
     GATES_FILE,
     LOG_FILE,
     UNFINISHED_FILE,
     is_store,
+    put_note,
+    read_note,
     require_store,
-    write_note,
 )
-from looptrace.collector.store.locks import (
-    NAME,
-    StoreError,
-    make_folder,
-    reading,
-    sync_folder,
-)
+from looptrace.collector.store.locks import NAME, StoreError, make_folder, reading, sync_folder
 from looptrace.collector.store.objects.client import is_object_url
-from looptrace.collector.store.objects.manifest import FileObject, Manifest
+from looptrace.collector.store.objects.manifest import FileObject
 from looptrace.collector.store.objects.publisher import (
     ID_BYTES,
     delete_unread,
@@ -47,11 +40,11 @@ from looptrace.collector.store.objects.snapshot import (
     fetch_tables,
     folder_of,
     snapshot_at,
-    stored_at,
 )
 from looptrace.collector.store.tables.parquet import TABLES
 from looptrace.errors import UnavailableError
 
+_NO_COPY = "{}: is not a copy of a store; name the folder or bucket that `looptrace copy` wrote."
 # The writers of the last manifests of each copy, by its address.
 _COPIES_FILE = f"{NAME}.copies"
 # In this order, which sorting keeps.
@@ -113,18 +106,20 @@ def copy_to_folder(store_dir: Path, target: Path) -> int:
 def restore(source: str, store_dir: Path) -> int:
     """Make a folder the store that a copy is of, and return the number of files.
 
-    A server goes on with it. A bucket's copy is that of this store from then on.
+    A server continues from it. A bucket's copy is that of this store from then on.
 
     Raises:
-        StoreError: if the source is no store, or the folder has files.
-        UnavailableError: if the server does not answer, or there is no room.
+        StoreError: if the source is not a copy, or the folder has files.
     """
     if store_dir.exists() and any(store_dir.iterdir()):
-        raise StoreError(f"{store_dir}: has files; name a folder that is empty or not there.")
+        raise StoreError(f"{store_dir}: has files; name a folder that is empty or missing.")
+    if not is_object_url(source) and not is_store(Path(source)):
+        raise StoreError(_NO_COPY.format(source))
     with _explained(store_dir), _new_folder(store_dir) as part:
         if is_object_url(source):
-            snapshot = stored_at(source)
-            manifest = snapshot.manifest or Manifest("", {}, {})
+            snapshot = snapshot_at(source)
+            if (manifest := snapshot.manifest) is None:
+                raise StoreError(_NO_COPY.format(source))
             with folder_of(snapshot) as folder:
                 fetch_tables(folder, *TABLES)
                 for name in manifest.files:
@@ -160,11 +155,7 @@ def _beside(target: Path, what: str) -> Path:
 
 
 def copies_of(store_dir: Path) -> list[str]:
-    """Return the addresses that a store was copied to.
-
-    Raises:
-        StoreError: if the note of them cannot be read.
-    """
+    """Return the addresses that a store was copied to."""
     return [*_copies(store_dir)]
 
 
@@ -177,7 +168,6 @@ def change_copies(store_dir: Path, work: Callable[[Path], bool]) -> list[str]:
     Raises:
         StoreError: if what is at an address is not the store's copy.
         WrittenMeanwhileError: if another writer was first.
-        UnavailableError: if the server does not answer, or there is no room.
     """
     changed = []
     for url, writers in _copies(store_dir).items():
@@ -199,11 +189,7 @@ def change_copies(store_dir: Path, work: Callable[[Path], bool]) -> list[str]:
 
 
 def _require_copy(store_dir: Path, snapshot: Snapshot) -> list[str]:
-    """Return the writer of what is at an address, none if nothing is there.
-
-    Raises:
-        StoreError: if it is not a copy of this store as it was left.
-    """
+    """Return the writer of what is at an address, none if nothing is there."""
     if snapshot.manifest is None:
         return []
     writer = snapshot.manifest.writer
@@ -226,12 +212,7 @@ def _frozen(store_dir: Path) -> Iterator[Path]:
 
 @contextmanager
 def _explained(store_dir: Path) -> Iterator[None]:
-    """Turn errors of the disk and of SQLite into one line.
-
-    Raises:
-        UnavailableError: if something cannot be read or written.
-        StoreError: if the gates cannot be read.
-    """
+    """Turn errors of the disk and of SQLite into one line."""
     try:
         yield
     except OSError as error:
@@ -287,14 +268,8 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _copies(store_dir: Path) -> dict[str, list[str]]:
-    note = store_dir / _COPIES_FILE
-    try:
-        return msgspec.json.decode(note.read_bytes(), type=dict[str, list[str]])
-    except FileNotFoundError:
-        return {}
-    except msgspec.DecodeError as error:
-        raise StoreError(f"{note}: cannot be read ({error}); delete it.") from error
+    return read_note(store_dir / _COPIES_FILE, dict[str, list[str]]) or {}
 
 
 def _note(store_dir: Path, copies: dict[str, list[str]]) -> None:
-    write_note(store_dir / _COPIES_FILE, msgspec.json.encode(copies).decode())
+    put_note(store_dir / _COPIES_FILE, copies)

@@ -45,12 +45,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def read_manifest(objects: Objects) -> tuple[Manifest, Version] | None:
-    """Return the manifest and its version, or None.
-
-    Raises:
-        StoreError: if there is no such bucket, access is refused, or it is not a manifest.
-        UnavailableError: if the server does not answer.
-    """
+    """Return the manifest and its version, or None."""
     stored = objects.get(MANIFEST)
     if stored is None:
         return None
@@ -58,7 +53,7 @@ def read_manifest(objects: Objects) -> tuple[Manifest, Version] | None:
         manifest = msgspec.json.decode(stored.content, type=Manifest)
     except msgspec.DecodeError as error:
         raise StoreError(
-            f"{objects.url}/{MANIFEST}: is no manifest of looptrace ({error}); "
+            f"{objects.url}/{MANIFEST}: is not a manifest of looptrace ({error}); "
             "put back an earlier version of it, or make a new store from the traces."
         ) from error
     if manifest.format != FORMAT:
@@ -68,7 +63,7 @@ def read_manifest(objects: Objects) -> tuple[Manifest, Version] | None:
         )
     for name in manifest.files:
         if not (TABLE_FILE.fullmatch(name) or NOTE_FILE.fullmatch(name)):
-            raise StoreError(f"{objects.url}/{MANIFEST}: names a file that is none of a store.")
+            raise StoreError(f"{objects.url}/{MANIFEST}: names a file that no store has.")
     return manifest, stored.version
 
 

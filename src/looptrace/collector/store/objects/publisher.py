@@ -59,7 +59,6 @@ def written(url: str) -> Iterator[Path]:
         StoreError: if there is no such bucket, access is refused, or its server takes no
             conditional puts.
         WrittenMeanwhileError: if another writer was first.
-        UnavailableError: if the server does not answer, or there is no room.
     """
     snapshot = snapshot_at(url)
     with folder_of(snapshot) as folder:
@@ -106,12 +105,7 @@ def publish(folder: Path, snapshot: Snapshot, writer: str | None = None) -> Sequ
 
 
 def delete_unread(url: str) -> None:
-    """Delete the objects that the manifest at an address no longer has, also if some read them.
-
-    Raises:
-        StoreError: if access is refused.
-        UnavailableError: if the server does not answer.
-    """
+    """Delete the objects that the manifest at an address no longer has, also if some read them."""
     manifest = snapshot_at(url).manifest or Manifest("", {}, {})
     objects = Objects(url)
     read = {file.object for file in manifest.files.values()}
@@ -120,12 +114,7 @@ def delete_unread(url: str) -> None:
 
 
 def left_overs(snapshot: Snapshot) -> Sequence[Listed]:
-    """Return the objects of killed writers below an address, which its manifest does not name.
-
-    Raises:
-        StoreError: if there is no such bucket, or access is refused.
-        UnavailableError: if the server does not answer.
-    """
+    """Return the objects of killed writers below an address, which its manifest does not name."""
     manifest = snapshot.manifest or Manifest("", {}, {})
     return _unnamed(manifest, list(Objects(snapshot.url).list()))
 
@@ -171,11 +160,7 @@ def _retired(before: Manifest, changed: Collection[str]) -> Mapping[str, int]:
 
 
 def _require_conditions(objects: Objects) -> None:
-    """Check that the server refuses a put with a false condition; some servers ignore conditions.
-
-    Raises:
-        StoreError: if it does not refuse.
-    """
+    """Check that the server refuses a put with a false condition, which some ignore."""
     if objects.put_if(_PROBE, b"", _NO_VERSION):
         objects.delete([_PROBE])
         raise StoreError(

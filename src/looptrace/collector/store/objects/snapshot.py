@@ -44,12 +44,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 def snapshot_at(url: str) -> Snapshot:
-    """Return the current state of the store at an address.
-
-    Raises:
-        StoreError: if there is no such bucket, access is refused, or it is no manifest.
-        UnavailableError: if the server does not answer.
-    """
+    """Return the current state of the store at an address."""
     objects = Objects(url)
     found = read_manifest(objects)
     manifest, version = found or (None, None)
@@ -57,24 +52,22 @@ def snapshot_at(url: str) -> Snapshot:
 
 
 def stored_at(url: str) -> Snapshot:
-    """Return the store at an address; raises what `snapshot_at` does.
+    """Return the store at an address.
 
     Raises:
         StoreError: if there is none.
     """
     snapshot = snapshot_at(url)
     if snapshot.manifest is None:
-        raise StoreError(f"{url}: is not a store; make one with `looptrace ingest`.")
+        raise StoreError(
+            f"{url}: is not a store; check the path, or make one with `looptrace ingest`."
+        )
     return snapshot
 
 
 @contextmanager
 def folder_of(snapshot: Snapshot) -> Iterator[Path]:
-    """Yield a temporary folder with the store of that moment; raises what `fetch` does.
-
-    Raises:
-        UnavailableError: if there is no room for it.
-    """
+    """Yield a temporary folder with the store of that moment."""
     folder = make_folder_of(snapshot)
     try:
         yield folder
@@ -136,7 +129,7 @@ def fetch(store_dir: Path, table: str, bucket: int | None = None) -> None:
 
 
 def fetch_tables(store_dir: Path, *tables: str) -> None:
-    """Fetch tables to be read bucket by bucket, several files at once; raises as `fetch`."""
+    """Fetch tables to be read bucket by bucket, several files at once."""
     for table in tables:
         fetch(store_dir, table)
 

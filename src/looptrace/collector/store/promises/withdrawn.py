@@ -15,8 +15,7 @@ import msgspec
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.tuning.drift import without_promises
-from looptrace.collector.store.layout import PROMISES_FILE, write_note
-from looptrace.collector.store.locks import StoreError
+from looptrace.collector.store.layout import PROMISES_FILE, put_note, read_note
 
 
 class WithdrawnPromise(msgspec.Struct, frozen=True):
@@ -42,56 +41,36 @@ class PromiseNote(msgspec.Struct, frozen=True):
 
 
 def read_promises(store_dir: Path) -> PromiseNote:
-    """Return the note of a store; an empty one where there is none.
-
-    Raises:
-        StoreError: if the file is not what looptrace wrote.
-    """
-    path = store_dir / PROMISES_FILE
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=PromiseNote)
-    except (FileNotFoundError, NotADirectoryError):  # Who writes to it says that it is no store.
-        return PromiseNote()
-    except (OSError, msgspec.DecodeError) as error:
-        raise StoreError(
-            f"{path}: cannot be read ({error}); delete it, and withdrawn limits are gates again "
-            "until the next test."
-        ) from error
+    """Return the note of a store; an empty one where there is none."""
+    what_then = "delete it, and withdrawn limits are gates again until the next test"
+    return read_note(store_dir / PROMISES_FILE, PromiseNote, what_then) or PromiseNote()
 
 
 def withdraw(store_dir: Path, withdrawn: Iterable[WithdrawnPromise]) -> None:
-    """Note that promises do not hold.
-
-    Raises:
-        StoreError: if the note cannot be read or written.
-    """
+    """Note that promises do not hold."""
     noted = read_promises(store_dir)
     new = [each for each in withdrawn if each.key not in noted.keys]
-    _write(store_dir, msgspec.structs.replace(noted, withdrawn=(*noted.withdrawn, *new)))
+    put_note(
+        store_dir / PROMISES_FILE,
+        msgspec.structs.replace(noted, withdrawn=(*noted.withdrawn, *new)),
+    )
 
 
 def renew(store_dir: Path, cleared: Iterable[str], made: Iterable[str], now_ns: int) -> None:
     """Forget withdrawals that the settings have by now, and note which promises were made.
 
     A promise that is made once more, and was kept, is tested by the runs that tested it before.
-
-    Raises:
-        StoreError: if the note cannot be read or written.
     """
     noted, keys, gone = read_promises(store_dir), [*made], {*cleared}
     still = tuple(each for each in noted.withdrawn if each.key not in gone)
     since_ns = {key: noted.since_ns.get(key, now_ns) for key in keys}
     since_ns |= {key: now_ns for key in keys if key in noted.keys}
     kept = {key: at_ns for key, at_ns in noted.since_ns.items() if key not in gone}
-    _write(store_dir, PromiseNote(still, kept | since_ns))
+    put_note(store_dir / PROMISES_FILE, PromiseNote(still, kept | since_ns))
 
 
 def policy_in(store_dir: Path, policy: DetectionPolicy) -> DetectionPolicy:
-    """Return a policy in which the limits whose promise a store withdrew only warn.
-
-    Raises:
-        StoreError: if the note of the store cannot be read.
-    """
+    """Return a policy in which the limits whose promise a store withdrew only warn."""
     rule_set = without_promises(policy.rule_set, read_promises(store_dir).keys)
     return policy if rule_set is policy.rule_set else replace(policy, rule_set=rule_set)
 
@@ -99,7 +78,3 @@ def policy_in(store_dir: Path, policy: DetectionPolicy) -> DetectionPolicy:
 def settings_in(store_dir: Path, settings: Settings) -> Settings:
     """Return the settings with the policy in force in a store; raises what `policy_in` raises."""
     return replace(settings, policy=policy_in(store_dir, settings.policy))
-
-
-def _write(store_dir: Path, noted: PromiseNote) -> None:
-    write_note(store_dir / PROMISES_FILE, msgspec.json.encode(noted).decode())

@@ -42,6 +42,10 @@ class Having:
         """The condition as an expression."""
         return pl.col(self.column).is_in(self.values.implode())
 
+    def hashes(self) -> Hashes:
+        """Return the hashes of the values, for `may_have`."""
+        return self.values.hash().to_numpy()
+
 
 @dataclass(slots=True)
 class _Facts:
@@ -109,25 +113,26 @@ def learn(paths: Iterable[Path], column: str) -> None:
         facts.hashes[column] = hashes.get(path, _NONE)
 
 
-def may_have(path: Path, having: Having) -> bool:
-    """Return whether a file has rows of a condition, by the hashes of their values."""
-    facts, column = _facts(path), having.column
+def may_have(path: Path, column: str, asked: Hashes) -> bool:
+    """Return whether a file has rows with a value of these hashes in a column."""
+    facts = _facts(path)
     if (known := facts.hashes.get(column)) is None:
         values = pl.read_parquet(path, columns=[column], glob=False, hive_partitioning=False)
         known = facts.hashes[column] = _hashes(values[column])
     if not known.size:
         return False
-    asked = having.values.hash().to_numpy()
     nearest = np.minimum(np.searchsorted(known, asked), known.size - 1)
     return bool((known[nearest] == asked).any())
 
 
-def note(path: Path, rows: pl.DataFrame, made_with: str) -> None:
+def note(path: Path, rows: pl.DataFrame, made_with: str, arrived_ns: int) -> None:
     """Note the contents of a file that this process has written, so that it need not be read."""
     asked = {column for facts in _known(path) for column in facts.hashes}
     forget(path)
     facts = _facts(path)
-    facts.rows, facts.made_with = rows.height, made_with
+    facts.rows, facts.made_with, facts.arrived_ns = rows.height, made_with, arrived_ns
+    if "status" in rows.columns:
+        facts.spans = int((rows["status"] != LOGGED).sum())
     facts.hashes = {column: _hashes(rows[column]) for column in asked}
 
 
@@ -137,7 +142,7 @@ def forget(path: Path) -> None:
 
 
 def _hashes(values: pl.Series) -> Hashes:
-    return values.hash().unique().sort().to_numpy()
+    return np.unique(values.hash().to_numpy())
 
 
 def _facts(path: Path) -> _Facts:

@@ -63,5 +63,5 @@ def covered(paths: Iterable[P]) -> set[P]:
 def _placed(path: Path | str) -> tuple[str, Range]:
     found = _NAME.fullmatch(path if isinstance(path, str) else path.as_posix())
     if found is None:
-        raise ValueError(f"{path}: is no file of a table")
+        raise ValueError(f"{path}: is not a file of a table")
     return found["folder"] or "", (int(found["first"] or 0), int(found["last"] or 0))

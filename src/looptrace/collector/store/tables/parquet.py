@@ -1,14 +1,18 @@
-"""The files of a store's tables, as readers find them: for each day and bucket, in their order."""
+"""The files of a store's tables, as readers find them: for each day and bucket, in their order.
+
+A file that is not what looptrace wrote raises `DamagedFileError`, which names it.
+"""
 
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import polars as pl
 
 from looptrace.analyzer.schema.findings import FINDING_SCHEMA
@@ -45,7 +49,8 @@ TIES_VERSION = 3  # The first schema with the ties of spans in columns of their 
 
 TABLES = {"spans": STORED_SPAN_SCHEMA, "turns": TURN_SCHEMA, "findings": FINDING_SCHEMA}
 
-FILE = "looptrace file"  # The column with the file of a row.
+# The columns with the file of a row, and with its bucket.
+FILE, BUCKET = "looptrace file", "looptrace bucket"
 _ALL = pl.lit(value=True)
 ANYWHERE = f"day=*/bucket=*/{ANY_DATA}"
 
@@ -77,9 +82,6 @@ def read_bucket(
 
     All columns are read, or those that are named, which include the condition's. Files that were
     last written before a moment are left out.
-
-    Raises:
-        StoreError: if a file is not what looptrace wrote.
     """
     schema = TABLES[table]
     wanted = pl.Schema({name: schema[name] for name in columns or schema})
@@ -89,16 +91,63 @@ def read_bucket(
     return read_files(files_having(paths, which), wanted, which).drop(FILE)
 
 
+def read_buckets(
+    store_dir: Path,
+    table: str,
+    which: Mapping[int, Having | None],
+    columns: list[str] | None = None,
+) -> dict[int, pl.DataFrame]:
+    """Read the rows of several buckets at once, each as `read_bucket` does.
+
+    Raises:
+        StoreError: if a file is not what looptrace wrote.
+    """
+    schema = TABLES[table]
+    wanted = pl.Schema({name: schema[name] for name in columns or schema})
+    files = {bucket: bucket_files(store_dir, table, bucket) for bucket in which}
+    having = {bucket: files_having(files[bucket], each) for bucket, each in which.items()}
+    rows = read_in_buckets(having, which, wanted).drop(FILE)
+    parts = rows.partition_by(BUCKET, as_dict=True, include_key=False)
+    empty = wanted.to_frame()
+    return {bucket: parts.get((bucket,), empty) for bucket in which}
+
+
+def read_in_buckets(
+    files: Mapping[int, Sequence[Path]], which: Mapping[int, Having | None], columns: pl.Schema
+) -> pl.DataFrame:
+    """Read files of buckets together, of each the rows of its condition, with FILE and BUCKET.
+
+    Raises:
+        DamagedFileError: if a file is not what looptrace wrote; it is named.
+    """
+    some = {bucket: each for bucket, each in which.items() if each is not None and files[bucket]}
+    rest = [path for bucket, paths in files.items() if bucket not in some for path in paths]
+    places = {str(path): bucket for bucket, paths in files.items() for path in paths}
+    of_file = pl.col(FILE).replace_strict(places, return_dtype=pl.Int32).alias(BUCKET)
+    parts = [read_files(rest, columns).with_columns(of_file)]
+    if some:
+        column = next(iter(some.values())).column
+        values = [each.values for each in some.values()]
+        buckets = np.repeat([*some], [each.len() for each in values])
+        wanted = pl.DataFrame({column: pl.concat(values), BUCKET: buckets.astype(np.int32)})
+        paths = [path for bucket in some for path in files[bucket]]
+        rows = read_files(paths, columns, Having(column, wanted[column])).with_columns(of_file)
+        # A killed writer may have left rows in a bucket that is not theirs.
+        on = [column, BUCKET]
+        parts.append(rows.join(wanted, on=on, how="semi", maintain_order="left"))
+    return pl.concat(parts)
+
+
 def files_having(paths: Sequence[Path], which: Having | None) -> list[Path]:
     """Return the files that may have rows of a condition; unreadable ones are among them."""
     if which is None:
         return list(paths)
     with suppress(*BAD_PARQUET):  # Its reader names it.
         learn(paths, which.column)
-    found = []
+    found, asked = [], which.hashes()
     for path in paths:
         try:
-            if not may_have(path, which):
+            if not may_have(path, which.column, asked):
                 continue
         except BAD_PARQUET:
             pass  # Its reader names it.
@@ -117,9 +166,6 @@ def read_where(
 
     Few rows fulfil it, so that the files with some are found first. Where all such rows have one of
     some values, `having` says which, and other files are not opened.
-
-    Raises:
-        StoreError: if a file is not what looptrace wrote.
     """
     names = columns or list(TABLES[table])
     paths = table_files(store_dir, table)
@@ -141,40 +187,24 @@ def read_where(
 
 
 def bucket_made_with(store_dir: Path, table: str, bucket: int) -> str | None:
-    """Return what all rows of a bucket were made with; None where files differ or lack the note.
-
-    Raises:
-        StoreError: if a file is not what looptrace wrote.
-    """
+    """Return what all rows of a bucket were made with; None where files differ or lack the note."""
     files = bucket_files(store_dir, table, bucket)
     noted = {made_with_of(path) for path in files if rows_of(path)}
     return noted.pop() or None if len(noted) == 1 else None
 
 
 def made_with_of(path: Path) -> str:
-    """Return what all rows of a file were made with, or nothing.
-
-    Raises:
-        DamagedFileError: if it is not what looptrace wrote.
-    """
+    """Return what all rows of a file were made with, or nothing."""
     return _fact(file_made_with, path)
 
 
 def arrived_ns_of(path: Path) -> int:
-    """Return when the last row of a file arrived, in nanoseconds since 1970.
-
-    Raises:
-        DamagedFileError: if it is not what looptrace wrote.
-    """
+    """Return when the last row of a file arrived, in nanoseconds since 1970."""
     return _fact(file_arrived_ns, path)
 
 
 def rows_of(path: Path) -> int:
-    """Return the number of rows of a file.
-
-    Raises:
-        DamagedFileError: if it is not what looptrace wrote.
-    """
+    """Return the number of rows of a file."""
     return _fact(file_rows, path)
 
 
@@ -193,11 +223,7 @@ def scan_bucket(store_dir: Path, table: str, bucket: int) -> pl.LazyFrame:
 
 
 def count_bucket(store_dir: Path, table: str, bucket: int) -> int:
-    """Return the number of rows of a bucket; an event that waits for its span is none.
-
-    Raises:
-        StoreError: if a file is not what looptrace wrote.
-    """
+    """Return the number of rows of a bucket; an event that waits for its span is none."""
     paths = _present_files(store_dir, table, bucket)
     try:
         count = file_spans if table == "spans" else file_rows
@@ -209,11 +235,7 @@ def count_bucket(store_dir: Path, table: str, bucket: int) -> int:
 def read_slices(
     slices: Sequence[tuple[Path, int, int | None]], columns: pl.Schema, which: pl.Expr = _ALL
 ) -> pl.DataFrame:
-    """Read slices of files, a start and a number of rows each (None: all), under a condition.
-
-    Raises:
-        StoreError: if a file is not what looptrace wrote.
-    """
+    """Read slices of files, a start and a number of rows each (None: all), under a condition."""
     try:
         parts = [
             _scan([path], columns).drop(FILE).slice(first, rows) for path, first, rows in slices
@@ -238,11 +260,7 @@ def _scan(paths: Sequence[Path], columns: pl.Schema) -> pl.LazyFrame:
 def read_files(
     paths: Sequence[Path], columns: pl.Schema, which: Having | None = None
 ) -> pl.DataFrame:
-    """Read files together, with a column for each row's file.
-
-    Raises:
-        DamagedFileError: if one is not what looptrace wrote; it is named.
-    """
+    """Read files together, with a column for each row's file."""
     if not paths:
         return _no_rows(tuple(columns.items())).clone()
     expected = pl.Schema({**columns, FILE: pl.String()})

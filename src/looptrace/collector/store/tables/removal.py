@@ -9,23 +9,14 @@ from pathlib import Path
 
 from looptrace.collector.store.locks import StoreError, replacing
 from looptrace.collector.store.tables.file_names import covered
-from looptrace.collector.store.tables.parquet import (
-    ANYWHERE,
-    TABLES,
-    day_folder,
-    is_whole,
-)
+from looptrace.collector.store.tables.parquet import ANYWHERE, TABLES, day_folder, is_whole
 from looptrace.collector.store.tables.writing import ASIDES
 
 _DAMAGED = ".damaged"
 
 
 def delete_days(store_dir: Path, days: Sequence[str]) -> None:
-    """Delete the spans, turns and findings of days.
-
-    Raises:
-        StoreError: if a file cannot be deleted.
-    """
+    """Delete the spans, turns and findings of days."""
     if not days:
         return
     try:
@@ -43,9 +34,6 @@ def set_aside(store_dir: Path, path: Path) -> bool:
     """Give a damaged file a name that nobody reads; return whether it was still damaged.
 
     Another thread may have found the damage first and replaced the file.
-
-    Raises:
-        StoreError: if it cannot be renamed.
     """
     try:
         with replacing(store_dir):

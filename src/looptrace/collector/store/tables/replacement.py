@@ -9,15 +9,18 @@ this is how log-structured merge trees work (O'Neil et al., 1996).
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.file_names import file_name, range_of
 from looptrace.collector.store.tables.parquet import (
+    BUCKET,
     FILE,
     TABLES,
     arrived_ns_of,
@@ -27,6 +30,7 @@ from looptrace.collector.store.tables.parquet import (
     folder_of,
     made_with_of,
     read_files,
+    read_in_buckets,
     rows_of,
 )
 from looptrace.collector.store.tables.writing import TableContent, write_files
@@ -41,45 +45,70 @@ Order = Sequence[str | pl.Expr]
 _DAY = "looptrace day"  # The column with the day of a row.
 
 
+class NewRows(NamedTuple):
+    """Rows that replace those of a bucket that fulfil a condition (None: all), and their starts."""
+
+    which: Having | None
+    rows: pl.DataFrame
+    start_ns: pl.Series
+
+
 def replace_rows(
     store_dir: Path,
     table: str,
-    bucket: int,
-    which: Having | None,
-    rows: pl.DataFrame,
-    start_ns: pl.Series,
+    changes: Mapping[int, NewRows],
     order: Order = (),
     made_with: str = "",
-) -> int:
-    """Replace the rows of a bucket that fulfil a condition (None: all) by others.
+) -> Mapping[int, int]:
+    """Replace rows of buckets by others, which are read and written together.
 
     Each row lies on the day of its start. Rows of a file are sorted by `order`. Files note what all
     their rows were `made_with`, for `bucket_made_with`, and that the new rows arrived now. Returns
-    by how many rows the bucket grew.
+    by how many rows each bucket grew.
 
     Raises:
         StoreError: if a file is not what looptrace wrote, or cannot be written.
     """
-    files, schema = bucket_files(store_dir, table, bucket), TABLES[table]
-    touched = files_having(files, which)
-    before = read_files(touched, schema, which)
-    if before.is_empty() and rows.is_empty():
-        return 0
-    started = pl.from_epoch(start_ns, time_unit="ns").dt.date().cast(pl.String)
-    after = rows.select(*schema).with_columns(started.alias(_DAY))
-    lost, new = before, after
+    files = {bucket: bucket_files(store_dir, table, bucket) for bucket in changes}
+    which = {bucket: each.which for bucket, each in changes.items()}
+    having = {bucket: files_having(files[bucket], each) for bucket, each in which.items()}
+    before, after = read_in_buckets(having, which, TABLES[table]), _placed(changes, table)
+    lost, new = before.with_columns(pl.lit("").alias(_DAY)), after
     if not before.is_empty():
+        touched = [path for paths in having.values() for path in paths]
         days = {str(path): day_of(path) for path in touched}
         on_day = pl.col(FILE).replace_strict(days, return_dtype=pl.String)
         alike = [str(path) for path in touched if made_with_of(path) == made_with]
         lost, new = _changed(before.with_columns(on_day.alias(_DAY)), after, alike)
-    plan = _Plan(files, lost, order)
-    for (day,), part in new.partition_by(_DAY, as_dict=True, include_key=False).items():
-        content = TableContent(part, made_with, time.time_ns())
-        plan.add(folder_of(store_dir, table, str(day), bucket), content)
+    grown = Counter(new[BUCKET].to_list())
+    grown.subtract(lost[BUCKET].to_list())
+    every = [path for paths in files.values() for path in paths]
+    plan = _Plan(every, lost.drop(_DAY, BUCKET), order)
+    arrived_ns = time.time_ns()
+    parts = {
+        folder_of(store_dir, table, day, bucket): TableContent(part, made_with, arrived_ns)
+        for (day, bucket), part in new.partition_by(
+            _DAY, BUCKET, as_dict=True, include_key=False
+        ).items()
+    }
+    plan.read(parts)
+    for folder, content in parts.items():
+        plan.add(folder, content)
     plan.drop_lost()
     write_files(store_dir, plan.contents, plan.merged)
-    return new.height - lost.height
+    return {bucket: grown[bucket] for bucket in changes}
+
+
+def _placed(changes: Mapping[int, NewRows], table: str) -> pl.DataFrame:
+    """Return the new rows, each with its day and bucket."""
+    starts = pl.concat(each.start_ns for each in changes.values())
+    buckets = np.repeat([*changes], [each.rows.height for each in changes.values()])
+    rows = pl.concat(each.rows for each in changes.values())
+    return rows.select(
+        *TABLES[table],
+        pl.from_epoch(starts, time_unit="ns").dt.date().cast(pl.String).alias(_DAY),
+        pl.Series(BUCKET, buckets.astype(np.int32), pl.Int32),
+    )
 
 
 def _changed(
@@ -93,7 +122,7 @@ def _changed(
     stays = _matched("semi", before.filter(pl.col(FILE).is_in(alike)), after, columns)
     stays = stays.unique(columns, keep="first")
     lost = _matched("anti", before, stays, [*columns, FILE])
-    return lost.drop(_DAY), _matched("anti", after, stays, columns)
+    return lost, _matched("anti", after, stays, columns)
 
 
 class _Plan:
@@ -106,13 +135,25 @@ class _Plan:
         """Begin with these files; the rows that are `lost` have the name of their file."""
         self.contents: dict[Path, TableContent] = {}
         self.merged: list[Path] = []
-        self._files = files
+        self._files: dict[Path, list[Path]] = defaultdict(list)  # by folder
+        for path in files:
+            self._files[path.parent].append(path)
+        self._held: dict[tuple[object, ...], pl.DataFrame] = {}  # what was read together, by file
         self._lost = lost.partition_by(FILE, as_dict=True, include_key=False)
         self._order = order
 
+    def read(self, folders: Iterable[Path]) -> None:
+        """Read together the small files of folders that get rows, and those with lost ones."""
+        lasts = (self._files[folder][-1] for folder in folders if self._files[folder])
+        paths = dict.fromkeys([*lasts, *(Path(str(file)) for (file,) in self._lost)])
+        small = [path for path in paths if rows_of(path) < ROWS_MIN]
+        if small:
+            rows = read_files(small, TABLES[small[0].parents[2].name])
+            self._held = rows.partition_by(FILE, as_dict=True, include_key=False)
+
     def add(self, folder: Path, content: TableContent) -> None:
         """Add rows to the last file of a folder, or to a new one, and merge files of like size."""
-        present = [path for path in self._files if path.parent == folder]
+        present = list(self._files[folder])
         last = present[-1] if present else folder / file_name(0, 0)
         if present and rows_of(last) >= ROWS_MIN:
             number = range_of(last)[1] + 1
@@ -167,7 +208,9 @@ class _Plan:
         """Return what a file will have, or has now without the lost rows."""
         if path in self.contents:
             return self.contents[path]
-        rows = read_files([path], TABLES[path.parents[2].name]).drop(FILE)
+        rows = self._held.get((str(path),))
+        if rows is None:
+            rows = read_files([path], TABLES[path.parents[2].name]).drop(FILE)
         lost = self._lost.get((str(path),))
         if lost is not None:
             rows = _matched("anti", rows, lost, rows.columns)

@@ -62,7 +62,7 @@ def write_files(
         with replacing(store_dir):
             for path, aside in asides.items():
                 aside.replace(path)
-                note(path, contents[path].rows, contents[path].made_with)
+                note(path, *contents[path])
             for folder in {path.parent for path in contents}:
                 sync_folder(folder)
             for path in merged:
