@@ -17,12 +17,12 @@ DEV := --no-compile --constraint constraints.txt \
 or-core = $(if $(filter-out $(CORE),$?),$(1),--no-deps --editable .)
 
 # Two processes test at once; more threads than cores only wait for each other.
-quick test test-slow test-seeds soak: export POLARS_MAX_THREADS := 1
+quick branches test test-slow test-seeds soak: export POLARS_MAX_THREADS := 1
 
 # Containers often forbid compiled modules; each test process would then compile all tests anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: release-notes check-core check-style check-types toolchain test-core wheels demo site quick coverage test test-slow test-seeds matrix mutants test-deploy test-frameworks record-producers test-collector test-sdk-versions test-sdk-oldest test-sdk-newest check format \
+.PHONY: release-notes check-core check-style check-types toolchain test-core wheels demo site quick coverage branches test test-slow test-seeds matrix mutants test-deploy test-frameworks record-producers test-collector test-sdk-versions test-sdk-oldest test-sdk-newest check format \
 	docs bench ratios load scale simulation soak examples requirements npm-exporters npm-package azurite bench-page \
 	screenshots clean
 
@@ -36,6 +36,12 @@ quick: $(VENV)/installed-dev ## the tests that take a moment each
 
 coverage: OPTIONS := --cov --cov-report=term
 coverage: test ## the same as test, with the lines that the quick ones do not run, and a floor
+
+BOUND := src/looptrace/rules,src/looptrace/analyzer/gates,src/looptrace/analyzer/settings
+branches: $(VENV)/installed-dev ## every branch of rules, gates and settings is taken by their own tests
+	$(BIN)/coverage run --rcfile=/dev/null --branch --source=$(BOUND) \
+		-m pytest -q -m "not slow" tests/rules tests/analyzer/gates tests/analyzer/settings
+	$(BIN)/coverage report --rcfile=/dev/null --skip-covered --show-missing --fail-under=100
 
 test: $(VENV)/installed-dev test-core ## run the tests, but for the slow ones
 	$(BIN)/pytest -q -n 2 -m "not slow" --dist worksteal $(OPTIONS)

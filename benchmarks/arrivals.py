@@ -1,8 +1,9 @@
 """Measures one new span live: `python -m benchmarks.arrivals [--beside CHECKOUT]`.
 
-Spans of one trace arrive one by one in the order of their ends, as they do from an agent. Each
-makes turns, on which the rules run. The cost is the processor time of the last spans of the trace,
-in milliseconds; each case runs in a process of its own.
+Spans of a trace arrive one by one in the order of their ends, as they do from an agent. Each makes
+turns, on which the rules run. The cost is the processor time of the last spans of each trace, in
+milliseconds; each case runs in a process of its own. Of short traces many come one after the other:
+the few last spans of one would show what the first spans of a process take.
 """
 
 from __future__ import annotations
@@ -31,33 +32,40 @@ SIZES = (10, 100, 1_000)
 # Of each trace at most so many last spans are measured, and no more than half. Of 100 spans the one
 # that ends a trace of 10,000 would be counted 100 times too often.
 MEASURED_MAX = 1_000
+# At least so many spans are measured, of as many traces as that takes.
+MEASURED_MIN = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One trace of so many spans in one of the shapes."""
+    """Traces of so many spans in one of the shapes."""
 
     shape: str
     spans: int
 
+    def request(self) -> bytes:
+        """Return the traces as one request."""
+        calls = max(1, (self.spans - 1) // 2)
+        traces = max(1, 2 * MEASURED_MIN // self.spans)
+        return b"".join(requests(self.shape, (1 + 2 * calls) * traces, SEED, calls))
 
-def spans_of(case: Case) -> pl.DataFrame:
-    """Return the spans of a trace, in the order of their ends."""
-    calls = max(1, (case.spans - 1) // 2)
+
+def traces_of(case: Case) -> list[pl.DataFrame]:
+    """Return the spans of each trace, in the order of their ends."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "spans.pb")
-        path.write_bytes(b"".join(requests(case.shape, case.spans, SEED, calls)))
-        return read_spans([str(path)]).spans.sort("end_ns", maintain_order=True)
+        path.write_bytes(case.request())
+        spans = read_spans([str(path)]).spans.sort("end_ns", maintain_order=True)
+        return spans.partition_by("trace_id", maintain_order=True)
 
 
 def measured(case: Case) -> list[tuple[float, float]]:
     """Return the cost of each span's turns, and of running the rules on them, in milliseconds."""
-    spans = spans_of(case)
-    LiveSpans().take(spans)  # Patterns are compiled once a process, 30 ms that are no span's.
+    traces = traces_of(case)
+    LiveSpans().take(
+        pl.concat(traces)
+    )  # Patterns are compiled once a process, 30 ms that are no span's.
     live = LiveSpans(UNLIMITED)  # A guard of the length would fire at each span of a long trace.
-    parts = list(spans.iter_slices(1))
-    begin = max(len(parts) // 2, len(parts) - MEASURED_MAX)
-    live.take(spans[:begin])
     judge, judged_ms = live.engine.take, list[float]()
 
     def timed(*news: Any) -> Fed:
@@ -69,11 +77,14 @@ def measured(case: Case) -> list[tuple[float, float]]:
     live.engine.take = timed  # type: ignore[method-assign, assignment]
     gc.collect()
     taken = []
-    for part in parts[begin:]:
-        began_s = time.process_time()
-        live.take(part)
-        taken_ms = (time.process_time() - began_s) * MS_PER_S
-        taken.append((taken_ms - judged_ms[-1], judged_ms[-1]))
+    for spans in traces:
+        begin = max(len(spans) // 2, len(spans) - MEASURED_MAX)
+        live.take(spans[:begin])
+        for part in spans[begin:].iter_slices(1):
+            began_s = time.process_time()
+            live.take(part)
+            taken_ms = (time.process_time() - began_s) * MS_PER_S
+            taken.append((taken_ms - judged_ms[-1], judged_ms[-1]))
     return taken
 
 

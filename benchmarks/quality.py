@@ -48,6 +48,9 @@ ACTIONS = "looptrace, equal calls in a row"
 # The rules that find a call that repeats the one before it, which is the target of some labels. For
 # those labels one failure under other actions is not a repetition; for looptrace it is a loop.
 SAME_ACTION = ("repeated_call", "stutter")
+# The rules that count what a task did, such as tries of any kind: no turn of such a finding
+# repeats another one.
+COUNTS = ("no_measurable_progress", "consecutive_errors", "max_iterations")
 LENGTH = "length alone"
 # The length control flags every later step of a session.
 LENGTH_MAX = 15
@@ -87,7 +90,8 @@ def by_findings(rule_set: RuleSet, keep: Callable[[Finding], bool] = lambda _: T
         flags: dict[str, list[Loop]] = {}
         for finding in filter(keep, batch.detect(runs.turns, DetectionPolicy(rule_set)).findings):
             steps = [runs.steps.get((t.trace_id, t.span_id), t.turn) for t in finding.turns]
-            flags.setdefault(finding.session, []).append(Loop(steps, finding.period))
+            period = len(steps) if finding.rule in COUNTS else finding.period
+            flags.setdefault(finding.session, []).append(Loop(steps, period))
         return flags
 
     return flag

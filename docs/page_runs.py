@@ -46,7 +46,7 @@ import yaml
 
 from looptrace.analyzer.settings import prices
 from looptrace.analyzer.settings.sections import parsed
-from tests.wheels import build_environment, building, copy_sources
+from tests.wheels import CHECKOUT, build_environment, building, copy_sources
 
 ROOT = Path(__file__).parents[1]
 SETUPS = ROOT / "docs" / "setups"
@@ -240,11 +240,15 @@ class PageRun:
             shutil.copytree(ROOT / name, self.folder / name, ignore=skipped)
         kept = {name: value for name, value in os.environ.items() if "LOOPTRACE" not in name}
         programs = str(Path(sys.executable).parent)
+        build = build_environment()
+        # The copy that other tests build has the same sources, compiled.
+        maturin = f"{build['MATURIN_PEP517_ARGS']} --manifest-path={CHECKOUT}/Cargo.toml"
         environment = {
             **kept,
-            **build_environment(),
+            **build,
             "COLUMNS": "100",
             "HOME": str(self.folder),
+            "MATURIN_PEP517_ARGS": maturin,
             "PAGE": str(self.folder),
             "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
             "PROGRAMS": programs,
@@ -294,7 +298,7 @@ class PageRun:
         path = self.folder / ".block.sh"
         path.write_text(f"{self._with_ports(text)}\n:\n", encoding="utf-8")
         order = '. "$PAGE/.order.sh"'
-        # What a page installs is compiled in a folder that other tests use.
+        # What a page installs is compiled where other tests build it, too.
         with building() if "pip install" in text else nullcontext():
             printed, _, codes = self._bash.run(order).rpartition(_MARK)
         if codes.split() != exits.split():

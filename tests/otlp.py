@@ -9,12 +9,14 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Literal, TypeAlias
 
+import polars as pl
 from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from looptrace.analyzer.schema.spans import SpanRow, span_rows
-from looptrace.collector.otlp.span_rows import DecodedSpans
-from looptrace.collector.otlp.span_table import joined_table
+from looptrace.collector.otlp.json import decode_request
+from looptrace.collector.otlp.span_rows import DecodedSpans, DecodingBounds
+from looptrace.collector.otlp.span_table import joined_table, span_table
 
 Value: TypeAlias = "str | bool | int | float | Sequence[Value] | Mapping[str, Value] | None"
 Attributes: TypeAlias = Mapping[str, Value]
@@ -202,3 +204,11 @@ def _hex(text: str, size: int) -> str:
 def decoded_rows(decoded: DecodedSpans) -> list[SpanRow]:
     """Return all rows that were decoded."""
     return span_rows(joined_table([decoded.spans or (), decoded.rows]))
+
+
+def spans_in(*requests: Mapping[str, Any]) -> pl.DataFrame:
+    """Return the span table of export requests, as a server reads them."""
+    bodies = [json.dumps(each).encode() for each in requests]
+    return pl.concat(
+        [span_table(decoded_rows(decode_request(body, DecodingBounds()))) for body in bodies]
+    )

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from threading import Lock
 from urllib.parse import urlsplit
 
-from tests.http_threads import answering
+from tests.http_threads import QuietHandler, answering
 from tests.s3 import HOST
 
 # What an answer becomes, by the method and path of its request: None ends the connection.
@@ -36,12 +36,12 @@ class Proxy(ThreadingHTTPServer):
         """Stay silent: clients are killed in the middle."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     server: Proxy
 
     def _forward(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length", "0")))
+        body = self.body()
         headers = dict(self.headers.items())
         if self.server.ignores_conditions:
             headers = {n: v for n, v in headers.items() if not n.lower().startswith("if-")}
@@ -56,18 +56,11 @@ class _Handler(BaseHTTPRequestHandler):
         if changed is None:
             self.close_connection = True
             return
-        self.send_response(answer.status)
-        for name, value in answer.getheaders():
-            if name.lower() not in ("content-length", "connection", "transfer-encoding"):
-                self.send_header(name, value)
-        self.send_header("content-length", str(len(changed)))
-        self.end_headers()
-        self.wfile.write(changed)
+        own = ("content-length", "connection", "transfer-encoding")
+        kept = {n: value for n, value in answer.getheaders() if n.lower() not in own}
+        self.answer(answer.status, changed, kept)
 
     do_GET = do_PUT = do_POST = do_DELETE = _forward  # noqa: N815 - the names of http.server
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @contextmanager

@@ -183,6 +183,9 @@ NOT_SHOWN = OF_PLATFORMS | (
         "looptrace.progress.files_created",
         "looptrace.task.parent_id",
         "looptrace.usage.differing_tokens",  # of logs, whose readers compare sums
+        "tool.input",  # of spans that hooks of Claude Code make
+        "tool.response",
+        "tool.use_id",
         "tool_input",  # of Wave, and of Qwen Code before it had the conventions' names
         "tool_result",
     }

@@ -21,6 +21,7 @@ from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans
 from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.contract import Evaluation, Rule, repeats
+from looptrace.rules.needs import ALWAYS
 from looptrace.rules.turns import Lane
 from looptrace.rules.vocabulary import NS_PER_S, in_a_row
 from tests.drivers import batch, live
@@ -33,6 +34,8 @@ Fault = Rule | Callable[[pl.DataFrame], pl.DataFrame]
 class SameCall(RepeatedCall):
     """A planted fault: the result plays no part."""
 
+    needs = ALWAYS
+
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count calls in a row, whatever came of them."""
         return repeats(in_a_row(lane, lane.call), self.attempts_min, lane.call)
@@ -42,6 +45,8 @@ class SameCall(RepeatedCall):
 class SameOutcome(RepeatedCall):
     """A planted fault: what was asked plays no part."""
 
+    needs = ALWAYS
+
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count results in a row, whatever was called."""
         return repeats(in_a_row(lane, lane.outcome), self.attempts_min, lane.outcome)
@@ -50,6 +55,8 @@ class SameOutcome(RepeatedCall):
 @dataclass(frozen=True, slots=True)
 class AnyWindow(RepeatedCall):
     """A planted fault: a call may lie anywhere before, and a message of a person ends nothing."""
+
+    needs = ALWAYS
 
     @property
     def lookback(self) -> int:
@@ -81,8 +88,11 @@ def without_totals(turns: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_one_failing(turns: pl.DataFrame) -> pl.DataFrame:
-    """Let one test fail in each run."""
-    return turns.with_columns(tests_failed=pl.when(pl.col("kind") == "progress").then(1))
+    """Let one test of nine fail in each run: no other one is new."""
+    is_run = pl.col("kind") == "progress"
+    return turns.with_columns(
+        tests_failed=pl.when(is_run).then(1), tests_total=pl.when(is_run).then(9)
+    )
 
 
 def in_haste(turns: pl.DataFrame) -> pl.DataFrame:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from tests.paths import ROOT
 
+# Each build is of a copy at one place: cargo compiles the core anew wherever else it finds it.
+CHECKOUT = ROOT / "target/tests-checkout"
 # What the package is built from. The lock file is there as soon as cargo ran once.
 FOLDERS = ("core", "src")
 FILES = ("Cargo.lock", "Cargo.toml", "LICENSE", "README.md", "pyproject.toml")
@@ -33,23 +35,19 @@ def build_environment() -> Mapping[str, str]:
         "CARGO_TARGET_DIR": str(ROOT / "target"),
         "MATURIN_PEP517_ARGS": "--profile=dev",
         "PATH": os.pathsep.join([programs, os.environ["PATH"]]),
+        "PIP_NO_COMPILE": "1",  # Of what is installed, a test imports a part.
     }
 
 
 @contextmanager
 def building() -> Iterator[Mapping[str, str]]:
-    """Yield variables for one build, offline; others wait, because all write the same files."""
+    """Yield variables for one build of CHECKOUT, offline; others wait for their turn."""
     (ROOT / "target").mkdir(exist_ok=True)
     with (ROOT / "target/tests.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        shutil.rmtree(CHECKOUT, ignore_errors=True)
+        copy_sources(CHECKOUT)
         yield {**build_environment(), "CARGO_NET_OFFLINE": "true"}
-
-
-def checkout_in(folder: Path) -> Path:
-    """Copy what the package is made of, without what an earlier build left; return the copy."""
-    checkout = folder / "checkout"
-    copy_sources(checkout)
-    return checkout
 
 
 def copy_sources(checkout: Path) -> None:
@@ -67,12 +65,11 @@ def built_wheel(folder: Path, *, fast: bool = False) -> zipfile.ZipFile:
 
     The wheel of the same sources is built once and kept, because it takes some ten seconds.
     """
-    checkout = checkout_in(folder)
-    kept = ROOT / "target/tests-wheels" / f"{digest_of(checkout)}-{'fast' if fast else 'dev'}"
     with building() as variables:
+        kept = ROOT / "target/tests-wheels" / f"{digest_of(CHECKOUT)}-{'fast' if fast else 'dev'}"
         if not list(kept.glob("*.whl")):
             shutil.rmtree(kept.parent, ignore_errors=True)
-            _build(checkout, kept, {**variables, **({"MATURIN_PEP517_ARGS": ""} if fast else {})})
+            _build(kept, {**variables, **({"MATURIN_PEP517_ARGS": ""} if fast else {})})
         (wheel,) = kept.glob("*.whl")
         return zipfile.ZipFile(shutil.copy(wheel, folder))
 
@@ -86,8 +83,8 @@ def digest_of(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _build(checkout: Path, folder: Path, variables: Mapping[str, str]) -> None:
+def _build(folder: Path, variables: Mapping[str, str]) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
-    options = ["--no-build-isolation", "--no-index", "--wheel-dir", str(folder), str(checkout)]
+    options = ["--no-build-isolation", "--no-index", "--wheel-dir", str(folder), str(CHECKOUT)]
     environment = {**os.environ, **variables}
     subprocess.run([*command, *options], check=True, capture_output=True, env=environment)

@@ -18,7 +18,7 @@ import polars as pl
 from benchmarks import arrivals, live, plain
 from benchmarks.generate import sessions, turns
 from benchmarks.live import MS_PER_S, PERCENTILES
-from benchmarks.span_shapes import CALLS, SEED, SHAPES, requests, write_files
+from benchmarks.span_shapes import CALLS, SEED, SHAPES, write_files
 from benchmarks.speed import plain_reader, rules
 from benchmarks.speed.figures import CPU, PEAK, WALL, Figure, Measured, Row
 from benchmarks.speed.processes import BYTES_PER_MB, memory_mb, own_peak_mb, run
@@ -185,13 +185,11 @@ def _spans(folder: Path, share: float) -> Measured:
 
 def _plain_ms(case: arrivals.Case) -> list[float]:
     """Return what the plain reader and loop take for each span, in milliseconds."""
-    calls = max(1, (case.spans - 1) // 2)
-    (body,) = requests(case.shape, case.spans, SEED, calls)
     taken: list[float] = []
 
     def rows() -> Iterator[plain.Row]:
         reader = plain_reader.Reader()
-        spans = plain_reader.protobuf_spans(body)
+        spans = plain_reader.protobuf_spans(case.request())
         while True:
             began_s = time.process_time()
             span = next(spans, None)

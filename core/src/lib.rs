@@ -15,6 +15,8 @@ mod python_count;
 #[cfg(feature = "extension-module")]
 mod python_fields;
 #[cfg(feature = "extension-module")]
+mod python_needs;
+#[cfg(feature = "extension-module")]
 mod python_task;
 #[cfg(feature = "extension-module")]
 mod python_trace;

@@ -78,7 +78,12 @@ impl Policy {
 
     #[pyo3(signature = (result, *, counters = true))]
     fn answer(&self, result: &str, counters: bool) -> PyResult<String> {
-        guarded(|| masks::answer(result, &self.sameness, counters, counters))
+        let without = masks::Counters {
+            calls: counters,
+            attempts: counters,
+            steps: false,
+        };
+        guarded(|| masks::answer(result, &self.sameness, without))
     }
 
     fn prompt_words(&self, text: &str) -> PyResult<Option<String>> {
@@ -272,6 +277,8 @@ mod _core {
 
     #[pymodule_export]
     use crate::python_count::{PyCounting, chant_of, code_of};
+    #[pymodule_export]
+    use crate::python_needs::PyNeeds;
     #[pymodule_export]
     use crate::python_task::{LiveTurns, LiveWatch};
 

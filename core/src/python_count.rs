@@ -1,6 +1,6 @@
 //! The boundary of counting: columns of many turns, and one live turn after the other.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch};
@@ -10,11 +10,13 @@ use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::count::how::{Counting, Messages, Metric, NS_PER_S};
-use crate::count::row::{self, COLUMNS, Columns, ROW_BYTES};
+use crate::count::row::{self, COLUMNS, Columns, ROW_BYTES, Row};
 use crate::count::task::Task;
 use crate::count::turn::{NEVER_NS, Price, Turn};
 use crate::python::guarded;
 use crate::python_arrow::{Flags, Floats, Ints, Table, Texts, texts};
+use crate::python_needs::PyNeeds;
+use crate::task::needs::Asked;
 
 // A process meets few models, and the prices of many are forgotten and asked for again.
 const MODELS_KEPT_MAX: usize = 1_000;
@@ -120,22 +122,72 @@ impl PyCounting {
         let turns = Table::read(turns)?;
         py.detach(|| {
             let mut columns = Columns::default();
-            let (mut name, mut task) = (None, Task::default());
-            for block in &turns.blocks {
-                let tasks = Texts::of(block, "task")?;
-                let fields = Read::of(block)?;
-                for row in 0..block.num_rows() {
-                    let mine = tasks.at(row);
-                    if name != mine {
-                        (name, task) = (mine, Task::default());
-                    }
-                    let mut turn = fields.turn(row);
-                    turn.price = self.price_of(&turn)?;
-                    columns.push(guarded(|| task.count(&turn, &self.counting))?);
-                }
-            }
-            written(columns)
+            self.count(&turns, |_, _, row, _| columns.push(row))?;
+            written(columns, None)
         })
+    }
+
+    /// The columns of the tasks in which a rule may fire, and of these tasks, with the places of
+    /// their turns; and the places of such rules.
+    fn asked(
+        &self,
+        py: Python<'_>,
+        turns: &Bound<'_, PyAny>,
+        needs: &Bound<'_, PyNeeds>,
+        tasks: HashSet<String>,
+    ) -> PyResult<(Table, BTreeSet<usize>)> {
+        let (turns, needs) = (Table::read(turns)?, &needs.get().needs);
+        py.detach(|| {
+            let (mut columns, mut places) = (Columns::default(), Vec::new());
+            let (mut asked, mut every) = (Asked::of(needs), BTreeSet::new());
+            let mut waiting: Vec<Row> = Vec::new();
+            let mut is_wanted = false;
+            let mut at = 0;
+            self.count(&turns, |name, begins, row, start_ns| {
+                if begins {
+                    every.append(&mut asked.begin());
+                    waiting.clear();
+                    is_wanted = name.is_some_and(|name| tasks.contains(name));
+                }
+                asked.ask(&row, start_ns);
+                waiting.push(row);
+                at += 1;
+                if is_wanted || !asked.rules.is_empty() {
+                    places.extend(at - waiting.len() as i64..at);
+                    waiting.drain(..).for_each(|row| columns.push(row));
+                }
+            })?;
+            every.append(&mut asked.begin());
+            Ok((written(columns, Some(places))?, every))
+        })
+    }
+}
+
+impl PyCounting {
+    /// Count the turns of whole tasks; take the name of each one's task, whether it is the first
+    /// of it, and its start.
+    fn count(
+        &self,
+        turns: &Table,
+        mut take: impl FnMut(Option<&str>, bool, Row, i64),
+    ) -> PyResult<()> {
+        let (mut name, mut task) = (None, Task::default());
+        for block in &turns.blocks {
+            let tasks = Texts::of(block, "task")?;
+            let fields = Read::of(block)?;
+            for row in 0..block.num_rows() {
+                let mine = tasks.at(row);
+                let begins = name != mine;
+                if begins {
+                    (name, task) = (mine, Task::default());
+                }
+                let mut turn = fields.turn(row);
+                turn.price = self.price_of(&turn)?;
+                let counted = guarded(|| task.count(&turn, &self.counting))?;
+                take(mine, begins, counted, turn.start_ns);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -146,9 +198,13 @@ impl PyCounting {
     }
 }
 
-fn written(columns: Columns) -> PyResult<Table> {
+/// A table of columns, with the places of their turns if these are only some.
+fn written(columns: Columns, places: Option<Vec<i64>>) -> PyResult<Table> {
     let columns = columns.split();
     let mut made: Vec<(&str, ArrayRef)> = Vec::new();
+    if let Some(places) = places {
+        made.push(("place", Arc::new(Int64Array::from(places))));
+    }
     for (name, codes) in columns.codes {
         let names: Option<(&str, &[&str])> = match name {
             "speaker" => Some(("speaker_text", &row::SPEAKERS)),

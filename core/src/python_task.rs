@@ -7,28 +7,18 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyAny, PyBool, PyBytes, PyString, PyTuple};
 
-use crate::count::row::{KINDS, RESETS, ROW_BYTES};
+use crate::count::row::{RESETS, ROW_BYTES};
 use crate::python::guarded;
 use crate::python_arrow::Table;
 use crate::python_came::{At, Came, Reading};
 use crate::python_count::PyCounting;
-use crate::task::needs::{Asking, Condition, Lane};
+use crate::python_needs::{PyNeeds, bits, column};
 use crate::task::noted::Noted;
-use crate::task::numbers::{Column, show};
+use crate::task::numbers::show;
 use crate::task::turns::{Turns, Watch};
 use crate::task::values::Value;
 use crate::task::waiting::id_of;
 
-type LaneOf = (
-    Vec<String>,
-    Option<String>,
-    String,
-    Vec<String>,
-    String,
-    usize,
-);
-type ConditionOf = (String, Vec<String>, i64);
-type BoundOf = (usize, usize, Vec<Vec<ConditionOf>>, i64);
 /// Of a task with news: its place, how many turns came too late, whether one that is gone is not
 /// held or settled, the first that is not as it was, how many could move before, and how many of
 /// those that could no longer can.
@@ -51,90 +41,22 @@ pub struct LiveWatch {
     reading: Reading,
 }
 
-fn column(name: &str) -> PyResult<Column> {
-    Column::named(name).ok_or_else(|| PyValueError::new_err(format!("no column: {name}")))
-}
-
-fn columns(names: &[String]) -> PyResult<Vec<Column>> {
-    names.iter().map(|name| column(name)).collect()
-}
-
-fn bits(kinds: &[String]) -> u8 {
-    let places = KINDS.iter().enumerate();
-    let chosen = places.filter(|(_, kind)| kinds.iter().any(|each| each == *kind));
-    chosen.fold(0, |bits, (at, _)| bits | 1 << at)
-}
-
-fn condition(
-    (test, names, least): &ConditionOf,
-    again: &mut Vec<Vec<Column>>,
-) -> PyResult<Condition> {
-    let every = columns(names)?;
-    match (test.as_str(), every.as_slice()) {
-        ("again", _) => {
-            let known = again.iter().position(|each| *each == every);
-            Ok(Condition::Again(known.unwrap_or_else(|| {
-                again.push(every);
-                again.len() - 1
-            })))
-        }
-        ("has", [one]) => Ok(Condition::Has(*one)),
-        ("reaches", [one]) => Ok(Condition::AtLeast(*one, *least)),
-        _ => Err(PyValueError::new_err(format!("no condition: {test}"))),
-    }
-}
-
 #[pymethods]
 impl LiveWatch {
     #[new]
     fn new(
         counting: Py<PyCounting>,
         names: (Vec<String>, Vec<String>, Vec<String>),
-        lanes: Vec<LaneOf>,
-        bounds: Vec<BoundOf>,
+        needs: &Bound<'_, PyNeeds>,
         limits: (i64, i64, i64, usize, usize, usize, usize, usize),
     ) -> PyResult<Self> {
         let (turn, kept, texts) = names;
-        let lane = |(kinds, by, once, required, epoch, lookback): LaneOf| {
-            PyResult::Ok(Lane {
-                kinds: bits(&kinds),
-                by: by.as_deref().map(column).transpose()?,
-                epoch: column(&epoch)?,
-                once: column(&once)?,
-                required: columns(&required)?,
-                lookback,
-            })
-        };
-        let mut again = Vec::new();
-        let bound = |(rule, lane, ways, least_ns): BoundOf| {
-            let mut way = |way: &Vec<ConditionOf>| {
-                way.iter().map(|each| condition(each, &mut again)).collect()
-            };
-            let ways = ways.iter().map(&mut way).collect::<PyResult<_>>()?;
-            PyResult::Ok(Asking {
-                rule,
-                lane,
-                ways,
-                least_ns,
-            })
-        };
         let (horizon_ns, spread_ns, long_ns, waiting_max, steps_max, failures_max, ..) = limits;
         let (.., traces_max, settled_at_once) = limits;
-        let lanes = lanes.into_iter().map(lane).collect::<PyResult<Vec<_>>>()?;
-        let bounds = bounds
-            .into_iter()
-            .map(bound)
-            .collect::<PyResult<Vec<_>>>()?;
-        if bounds.iter().any(|bound| bound.lane >= lanes.len()) {
-            return Err(PyValueError::new_err("no such lane"));
-        }
         Ok(Self {
             watch: Watch {
                 counting: counting.get().counting.clone(),
-                lanes,
-                bounds,
-                again,
-                kind: column("kind")?,
+                needs: needs.get().needs.clone(),
                 failed: column("failed")?,
                 epoch: column("epoch")?,
                 resets_seen: column("resets_seen")?,

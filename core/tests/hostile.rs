@@ -42,6 +42,12 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 type Reader = (&'static str, fn(&str));
 
+const ALL_COUNTERS: masks::Counters = masks::Counters {
+    calls: true,
+    attempts: true,
+    steps: true,
+};
+
 // Each call by its own words, and a text that it is given.
 macro_rules! readers {
     ($text:ident: $($call:expr;)+) => {
@@ -70,8 +76,8 @@ const READERS: &[Reader] = readers! { text:
     made::made_result(text, &NOTHING.results);
     made::makes(Some(text), Some(text));
     made::tells_figures(text);
-    masks::answer(text, &DECLARED, true, true);
-    masks::answer(text, &NOTHING, true, true);
+    masks::answer(text, &DECLARED, ALL_COUNTERS);
+    masks::answer(text, &NOTHING, ALL_COUNTERS);
     masks::fresh_patterns(&keyed(text), true);
     masks::masked(text, &DECLARED.masks, true);
     masks::masked(text, &NOTHING.masks, false);

@@ -293,6 +293,44 @@ class Counting:
             ValueError: where a column is missing.
         """
 
+    def asked(self, turns: ArrowStream, needs: Needs, tasks: Set[str]) -> tuple[Table, set[int]]:
+        """Return these columns of the tasks in which a rule may fire, and of other tasks.
+
+        Args:
+            turns: as for `counted`.
+            needs: what the rules need.
+            tasks: the names of the other tasks.
+
+        Returns:
+            The columns, with the `place` of each turn, and the places of the rules that may fire.
+
+        Raises:
+            TypeError: where a column has another type.
+            ValueError: where a column is missing.
+        """
+
+class Needs:
+    """What rules need of a turn to fire at it, and the lanes that they look back on."""
+
+    def __init__(
+        self,
+        lanes: Sequence[tuple[Sequence[str], str | None, str, Sequence[str], str, int]],
+        bounds: Sequence[tuple[int, int, Sequence[Sequence[tuple[str, Sequence[str], int]]], int]],
+    ) -> None:
+        """Compile rules.
+
+        Args:
+            lanes: of each the kinds, the column that each has a lane of (None for the task), the
+                mark of turns left out, the columns that a turn must have, the column that ends it
+                where it changes, and on how many turns a result depends.
+            bounds: of each form the place of its rule and of its lane, the ways in which it may
+                fire: tests (again, has, reaches), their columns, and the least value; and how long
+                (ns) a turn or a pause is at least at which it may.
+
+        Raises:
+            ValueError: where a name is none of a column, or a test is none.
+        """
+
 class LiveWatch:
     """How the turns of live tasks are counted, held and asked about, compiled once."""
 
@@ -300,8 +338,7 @@ class LiveWatch:
         self,
         counting: Counting,
         names: tuple[Sequence[str], Sequence[str], Sequence[str]],
-        lanes: Sequence[tuple[Sequence[str], str | None, str, Sequence[str], str, int]],
-        bounds: Sequence[tuple[int, int, Sequence[Sequence[tuple[str, Sequence[str], int]]], int]],
+        needs: Needs,
         limits: tuple[int, ...],
     ) -> None:
         """Compile settings and rules.
@@ -310,17 +347,12 @@ class LiveWatch:
             counting: how to count.
             names: the columns of a turn, those of them that loops keep, and the kinds of turn with
                 outputs that rules read.
-            lanes: of each the kinds, the column that each has a lane of (None for the task), the
-                mark of turns left out, the columns that a turn must have, the column that ends it
-                where it changes, and on how many turns a result depends.
-            bounds: of each form the place of its rule and of its lane, the ways in which it may
-                fire: tests (again, has, reaches), their columns, and the least value; and how long
-                (ns) a turn or a pause is at least at which it may.
+            needs: what the rules need.
             limits: horizon, spread of steps, and what is long (ns); turns that may move, steps,
                 failures and traces kept, and turns that are settled at once.
 
         Raises:
-            ValueError: where a name is none of a column, or a test is none.
+            ValueError: where a name is none of a column.
         """
 
     def take(

@@ -224,7 +224,8 @@ def test_the_page_shows_money_and_takes_an_amount(folder: Path) -> None:
         until(lambda: "USD 0.02, 9.0 s in the loop" in browser.get(f"/gates/{gate}").text)
         assert "12.6 k, USD 0.04" in browser.get("/task?id=task-a").text
         assert '<td class="number">0.04' in browser.get("/overview").text
-        assert 'looptrace_loops_money{currency="USD"} 0.036' in browser.get("/metrics").text
+        money = 'looptrace_loops_money{currency="USD"} 0.036'
+        until(lambda: money in browser.get("/metrics").text)
         page, action = f"/gates/{gate}", f"/gates/{gate}/resolve"
 
         browser.submit(page, action, decision="continue", add="2 dollars")

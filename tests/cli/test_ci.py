@@ -104,6 +104,18 @@ def test_junit(tmp_path: Path, *, stored: bool) -> None:
     assert "rename-load-basket" not in failed
 
 
+FORMATS = ("terminal", "json", "html", "junit", "sarif", "github", "markdown")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_each_format_fails_on_the_loop_and_passes_without(form: str) -> None:
+    """Whatever the log looks like, the exit code is what a pipeline goes by."""
+    for path, code in ((LOOPING, 1), (HEALTHY, 0)):
+        ran = run(path, "--format", form, "--fail-on", "finding")
+        assert ran.exit_code == code, ran.output
+        assert ("repeated_call" in ran.stdout) == bool(code)
+
+
 def test_what_was_not_read_is_an_error(tmp_path: Path) -> None:
     """In every form, and on stderr; a pipeline must not take it for a healthy run."""
     broken = tmp_path / "broken.jsonl"
@@ -223,7 +235,7 @@ WITHOUT_TURNS = {
 }
 
 
-@pytest.mark.parametrize("form", ["terminal", "html", "junit", "sarif", "github", "markdown"])
+@pytest.mark.parametrize("form", FORMATS[:1] + FORMATS[2:])
 @pytest.mark.parametrize(("text", "what"), WITHOUT_TURNS.values(), ids=WITHOUT_TURNS)
 def test_nothing_that_could_be_checked_is_no_success(
     text: str, what: str, form: str, tmp_path: Path
@@ -284,7 +296,7 @@ def test_some_turns_are_enough(tmp_path: Path) -> None:
     assert run(str(tmp_path), HEALTHY, "--fail-on", "finding").exit_code == 0
 
 
-@pytest.mark.parametrize("form", ["terminal", "json", "html", "junit", "sarif", "github"])
+@pytest.mark.parametrize("form", FORMATS[:-1])
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_prices_are_in_every_form_that_shows_costs(
     form: str, is_stored: bool, tmp_path: Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from looptrace.cli.main import main
 from looptrace.collector.store import writer
 from looptrace.rules.registry import RULES
 from tests.collector.store.stored import looping, spans_of
-from tests.http_threads import answering
+from tests.http_threads import QuietHandler, answering
 
 
 def run(*arguments: str) -> Result:
@@ -22,17 +22,14 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
-class _Clock(BaseHTTPRequestHandler):
+class _Clock(QuietHandler):
     date = ""
 
     def do_GET(self) -> None:
         self.send_response_only(200)
         self.send_header("Date", self.date or self.date_time_string())
-        self.send_header("Content-Length", "0")
+        self.send_header("content-length", "0")
         self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Stay silent."""
 
 
 @pytest.fixture

@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from looptrace.cli.main import main
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.store import reader, writer
 from looptrace.installation import how_to_install
@@ -169,20 +171,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return chosen
 
 
-def local(*command: str) -> subprocess.CompletedProcess[str]:
+def local(*command: str) -> Result:
     """Run a command on this machine alone."""
-    return subprocess.run(
-        [sys.executable, "-m", "looptrace", *command],
-        cwd=ROOT,
-        env={**os.environ, **WIDTH},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return CliRunner(env=WIDTH).invoke(main, command)
 
 
+# `analyze` is compared where workers are killed.
+ANALYZE = ("analyze", "--format", "json", "--fail-on", "gate")
 COMMANDS = {
-    "analyze": ("analyze", "STORE", "--format", "json", "--fail-on", "gate"),
     "backtest": ("backtest", "STORE", "--a", "balanced", "--b", "conservative", "--format", "json"),
     "calibrate": ("calibrate", "STORE"),
 }
@@ -195,31 +191,30 @@ def test_a_cluster_reports_what_one_machine_reports(name: str, run: Run, store: 
     here = local(*command)
     there = run("-m", "looptrace", *command, "--engine", "ray", "--address", "127.0.0.1:6379")
 
-    assert here.returncode in (0, 1), here.stderr
-    assert (there.returncode, there.stdout, there.stderr) == (
-        (here.returncode, here.stdout, here.stderr)
-    )
+    assert here.exit_code == 0, here.stderr
+    assert (there.returncode, there.stdout, there.stderr) == (0, here.stdout, here.stderr)
     assert len(here.stdout) > 100
 
 
-def with_faults(run: Run, store: Path, faults: Path, *names: str) -> tuple[str, str]:
+def with_faults(
+    run: Run, store: Path, faults: Path, *names: str
+) -> subprocess.CompletedProcess[str]:
     """Analyse on the cluster, where workers fail as these files say."""
     for name in names:
         (faults / name).touch()
     script = "from tests.cli.ray_faults import run; run()"
-    command = ("analyze", str(store), "--format", "json", "--engine", "ray")
-    done = run("-c", script, str(faults), *command)
-    return done.stdout, done.stderr
+    return run("-c", script, str(faults), *ANALYZE, str(store), "--engine", "ray")
 
 
 def test_killed_workers_change_nothing(run: Run, store: Path, tmp_path: Path) -> None:
     """A part whose worker ends before it, or with its result in hand, is done once more."""
-    here = local("analyze", str(store), "--format", "json")
+    here = local(*ANALYZE, str(store))
     faults = ("once-before-0", f"once-before-{SKEWED}", f"once-after-{EMPTY}", "once-after-9")
-    output, errors = with_faults(run, store, tmp_path, *faults)
+    there = with_faults(run, store, tmp_path, *faults)
 
     assert json.loads(here.stdout)["findings"]
-    assert output == here.stdout, errors
+    assert (there.returncode, there.stdout) == (here.exit_code, here.stdout), there.stderr
+    assert here.exit_code == 1
     assert not list(tmp_path.glob("once-*"))
     for bucket in (0, SKEWED, EMPTY, 9):
         begun = (tmp_path / f"begun-{bucket}").read_text(encoding="utf-8").split()
@@ -230,10 +225,10 @@ def test_a_part_that_always_ends_its_worker_is_an_error(
     run: Run, store: Path, tmp_path: Path
 ) -> None:
     """The command ends with a line, after all retries, and never with a part missing."""
-    output, errors = with_faults(run, store, tmp_path, "always-before-7")
+    there = with_faults(run, store, tmp_path, "always-before-7")
 
-    assert output == ""
-    assert "Error: Ray gave up on a part after 3 retries" in errors.splitlines()[-1]
+    assert there.stdout == ""
+    assert "Error: Ray gave up on a part after 3 retries" in there.stderr.splitlines()[-1]
     assert (tmp_path / "begun-7").read_text(encoding="utf-8").count("\n") == 4
 
 
@@ -246,7 +241,7 @@ def test_a_damaged_file_is_named_as_on_one_machine(run: Run, store: Path, tmp_pa
     here = local("analyze", str(copy))
     there = run("-m", "looptrace", "analyze", str(copy), "--engine", "ray")
 
-    assert here.returncode == there.returncode == 2
+    assert here.exit_code == there.returncode == 2
     assert str(bucket.files[0]) in here.stderr
     # Ray may log lines of its own before it.
     assert there.stderr.endswith(here.stderr)

@@ -14,7 +14,6 @@ from threading import Timer
 from typing import Any
 
 import duckdb
-import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
@@ -23,14 +22,13 @@ from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.analyzer.gates.recovery import Recovery
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.cli.main import main
-from looptrace.collector.otlp.frames import Frame
-from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.store import sql, writer
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import open_gates
 from looptrace.collector.store.sql import QueryError, ask, ask_each, ask_typed, connect
 from looptrace.collector.store.tables.parquet import TABLES
-from tests.otlp import Attributes, Trace, decoded_rows
+from tests.collector.store.stored import spans_of
+from tests.otlp import Attributes, Trace
 
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
 requirement = pytest.mark.requirement
@@ -88,10 +86,7 @@ def attempts(session: str, *said: tuple[str, list[str] | None, str | None]) -> T
 
 def add(folder: Path, *traces: Trace, policy: DetectionPolicy = DEFAULT) -> Path:
     """Put traces into a store."""
-    rows = []
-    for one in traces:
-        rows += decoded_rows(decode_document("test", Frame(1, json.dumps(one.request()).encode())))
-    writer.ingest(pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row"), folder, policy=policy)
+    writer.ingest(spans_of(*traces), folder, policy=policy)
     return folder
 
 

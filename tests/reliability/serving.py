@@ -13,6 +13,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import sys
 import threading
 import time
@@ -35,6 +36,8 @@ from tests.reliability.forked import Forked
 
 DEADLINE_S = 60.0
 OK = 200
+# A client of httpx would load the authorities, which takes longer than most requests.
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 SERVE = [sys.executable, "-m", "looptrace", "serve"]
 EARLY = [sys.executable, "-m", "tests.reliability.serving", "early"]
 STUCK = [sys.executable, "-m", "tests.reliability.serving", "stuck"]

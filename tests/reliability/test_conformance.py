@@ -33,6 +33,7 @@ from looptrace.collector.store.locks import StoreError
 from tests.collector.conftest import pack_zstd
 from tests.otlp import as_json
 from tests.reliability.receivers import HOST, JSON, PROTO, Receiver, running, sample
+from tests.reliability.serving import NO_TLS
 
 PROTO_BODY = sample("call").SerializeToString()
 JSON_BODY = as_json(sample("call"))
@@ -68,9 +69,8 @@ def post(
 ) -> httpx.Response:
     """Send a body; underscores in the names of headers are hyphens."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return httpx.post(
-        f"{receiver.http}{path}", content=body, headers={"content-type": kind, **named}
-    )
+    headers = {"content-type": kind, **named}
+    return httpx.post(f"{receiver.http}{path}", content=body, headers=headers, verify=NO_TLS)
 
 
 def json_request(*spans: Any, **fields: Any) -> bytes:

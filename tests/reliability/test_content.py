@@ -25,15 +25,14 @@ from looptrace.collector.content.policy import CONTENTS, TEXT_BYTES_MAX, with_co
 from looptrace.collector.content.redaction import redact_texts
 from looptrace.collector.content.secret_forms import COMMANDS, ISSUED
 from looptrace.collector.files.reader import read_spans
-from looptrace.collector.otlp.frames import Frame
-from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import open_gates
 from looptrace.collector.store.writer import ingest
-from tests.otlp import Event, Trace, Value, decoded_rows, tool_call
+from tests.collector.store.stored import spans_of
+from tests.otlp import Event, Trace, Value, tool_call
 from tests.reliability.serving import OK, looping, served, until
 from tests.reliability.test_webhook_network import serving
 
@@ -514,7 +513,7 @@ def test_kinds_of_failures_outlast_hashing(error: str, rule: str) -> None:
     trace = Trace()
     for number in range(6):
         _tool(trace, {"n": number}, "", error)
-    spans = _read(trace)
+    spans = spans_of(trace)
 
     assert findings(with_content(spans, "hashes", KEY)) == findings(spans)
     assert rule in {found[0] for found in findings(spans)}
@@ -533,7 +532,7 @@ def test_what_an_author_declares_outlasts_hashing() -> None:
     said = ["iteration", "phase", "phase_start_ns", "metrics"]
     plain, hashed = (
         turns_of(spans)[0].select(said).rows()
-        for spans in (_read(trace), with_content(_read(trace), "hashes", KEY))
+        for spans in (spans_of(trace), with_content(spans_of(trace), "hashes", KEY))
     )
 
     assert ("3", "fix") in {row[:2] for row in plain}
@@ -555,7 +554,7 @@ def test_what_reads_words_is_lost(rule: str) -> None:
                 {"n": number},
                 "FAILED tests/test_a.py::test_b - x\n1 failed, 9 passed in 1.2s",
             )
-    spans = _read(trace)
+    spans = spans_of(trace)
 
     full, redact_texts, hashes = (
         {found[0] for found in findings(with_content(spans, content, KEY))} for content in CONTENTS
@@ -581,7 +580,7 @@ def test_hashes_hold_no_words() -> None:
         status="error",
         message=said[3],
     )
-    spans = _read(trace)
+    spans = spans_of(trace)
 
     told = with_content(spans, "hashes", KEY).write_json()
 
@@ -590,16 +589,11 @@ def test_hashes_hold_no_words() -> None:
     assert all(word in told for word in ("send_mail", "s1", "ssn", "hash:"))
 
 
-def _read(trace: Trace) -> pl.DataFrame:
-    rows = decoded_rows(decode_document("test", Frame(1, json.dumps(trace.request()).encode())))
-    return pl.DataFrame(rows, SPAN_SCHEMA, orient="row")
-
-
 def one_call(arguments: str, result: str) -> pl.DataFrame:
     """Return the span of a call."""
     trace = Trace()
     trace.span("run", attributes=tool_call("run", json.dumps({"code": arguments}), result=result))
-    return _read(trace)
+    return spans_of(trace)
 
 
 LONG = "".join(f"line {number}\n" for number in range(1_000))

@@ -19,15 +19,12 @@ import pytest
 from click.testing import CliRunner
 
 from looptrace.cli.main import main
-from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import DecodingBounds
-from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import read_spans
 from looptrace.collector.store.writer import ingest
-from tests.otlp import Trace, decoded_rows
+from tests.otlp import Trace, spans_in
 from tests.reliability.serving import DEADLINE_S, OK, SERVE, Served, looping, served, stored, until
 
 UNAVAILABLE = 503
@@ -220,8 +217,7 @@ def test_a_row_that_is_damaged_is_set_aside_and_the_others_are_read(tmp_path: Pa
 
 
 def _spans() -> pl.DataFrame:
-    requests = json.dumps(looping("s1", 6).request()).encode()
-    return span_table(decoded_rows(decode_request(requests, DecodingBounds(100, 1 << 20))))
+    return spans_in(looping("s1", 6).request())
 
 
 def _commit(log: IngestLog, spans: pl.DataFrame) -> None:

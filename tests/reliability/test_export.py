@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import grpc  # type: ignore[import-untyped]
@@ -34,7 +34,7 @@ from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.protobuf import decode_message
 from looptrace.collector.store.reader import open_gates, read_turns
 from looptrace.collector.store.writer import ingest
-from tests.http_threads import answering
+from tests.http_threads import QuietHandler, answering
 from tests.otlp import decoded_rows
 
 LOOP = "examples/traces/nightly_migration_loop.jsonl"
@@ -63,23 +63,18 @@ class Backend(ThreadingHTTPServer):
         return pl.DataFrame(rows, SPAN_SCHEMA, orient="row")
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """Takes requests as OTLP has it."""
 
     server: Backend
 
     def do_POST(self) -> None:
         """Take one request."""
-        body = self.rfile.read(int(self.headers["content-length"]))
+        body = self.body()
         if self.server.status == 200 and self.path == "/v1/traces":
             self.server.requests.append(body)
-        self.send_response(self.server.status)
-        self.send_header("content-length", "0")
-        self.end_headers()
+        self.answer(self.server.status)
         self.server.came.set()
-
-    def log_message(self, *_args: object) -> None:
-        """Write nothing."""
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tests.analyzer.engine.test_arrivals import EARLY, FILES
 from tests.otlp import decoded_rows, key_values
 from tests.reliability.serving import OK, served, until
 from tests.reliability.test_restart import events_of
-from tests.seeds import seeds
+from tests.seeds import seeds, turn_of
 
 # What a live engine cannot know is left out, as in the tests of the engine.
 PATHS = [str(path) for path in FILES if path.name.partition(".")[0] not in EARLY]
@@ -71,7 +71,7 @@ def _resource_spans(*row: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [1, 7, 512])
+@pytest.mark.parametrize("size", [1, *turn_of(0, [7, 512])])
 def test_a_server_says_of_every_trace_what_batch_says(
     tmp_path: Path, size: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,7 +123,7 @@ def _context(trace_id: str, span_id: str) -> SpanContext:
     return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=False)
 
 
-@pytest.mark.parametrize("size", [1, 7, 512])
+@pytest.mark.parametrize("size", [1, *turn_of(0, [7, 512])])
 def test_local_says_of_every_trace_what_batch_says(size: int) -> None:
     """P5: an agent's own process, which takes spans of the SDK as they end."""
     spans = list(map(sdk_span, span_rows(spans_of_all(PATHS))))

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 
 import httpx
 import pytest
@@ -31,7 +31,7 @@ from looptrace.collector.server.receiver.receiver_metrics import (
     ReceiverCounts,
     number,
 )
-from tests.http_threads import answering
+from tests.http_threads import QuietHandler, answering
 from tests.reliability.asgi import serving
 
 SAID = "what the agent said"
@@ -53,19 +53,16 @@ class Receiver(HTTPServer):
         self.bodies: list[bytes] = []
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """Keeps what is posted."""
 
     server: Receiver
 
     def do_POST(self) -> None:
         """Take one request."""
-        self.server.bodies.append(self.rfile.read(int(self.headers["content-length"])))
+        self.server.bodies.append(self.body())
         self.send_response(200)
         self.end_headers()
-
-    def log_message(self, *_args: object) -> None:
-        """Write nothing."""
 
 
 @pytest.fixture

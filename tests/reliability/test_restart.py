@@ -20,7 +20,7 @@ from looptrace.collector.otlp.span_rows import DecodingBounds
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.detection.backlog import Backlog, names_of
 from looptrace.collector.store import reader
-from tests.otlp import Trace, decoded_rows, tool_call
+from tests.otlp import Trace, decoded_rows, spans_in, tool_call
 from tests.reliability.serving import OK, Served, looping, served, until
 
 REQUESTS, SPANS_EACH = 2_000, 5
@@ -172,15 +172,13 @@ def test_what_is_stored_is_read_when_more_of_it_comes(tmp_path: Path) -> None:
 
 def test_the_newest_tasks_come_first_and_whole() -> None:
     """P28: what new spans are tied to comes before the newest of the others."""
-    rows = []
+    requests = []
     for number in range(5):
         at = datetime(2026, 3, 2, 9, number, tzinfo=UTC).isoformat()
         for _ in range(2):  # Two traces of one session.
             trace = looping(f"s{number}", 2, at=at)
-            rows += decoded_rows(
-                decode_request(json.dumps(trace.request()).encode(), DecodingBounds(99, 1 << 20))
-            )
-    spans = span_table(rows)
+            requests.append(trace.request())
+    spans = spans_in(*requests)
     backlog = Backlog(spans)
     assert names_of(spans) >= {"s0", "s4"}
     tied = spans.filter(session_is("s1")).head(1)

@@ -21,11 +21,8 @@ from click.testing import CliRunner
 
 from looptrace.analyzer.normalize.span_ties import with_ties
 from looptrace.cli.main import main
-from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import DecodingBounds
-from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.store import reader
-from tests.otlp import Trace, decoded_rows, tool_call
+from tests.otlp import Trace, spans_in, tool_call
 from tests.reliability.serving import OK
 from tests.reliability.sharding import (
     SERVERS,
@@ -38,6 +35,7 @@ from tests.reliability.sharding import (
     ring_of,
     send,
 )
+from tests.seeds import turn_of
 
 SESSIONS, TRACES, CALLS = 24, 3, 4
 SPANS_A_ROUND, SESSIONS_A_BATCH = 3, 4
@@ -102,8 +100,7 @@ def joined(batch: list[Request]) -> Request:
 
 def session_of(request: Request) -> str:
     """Return the session that the one span of a request names."""
-    rows = decoded_rows(decode_request(json.dumps(request).encode(), DecodingBounds()))
-    return str(with_ties(span_table(rows))["session"][0])
+    return str(with_ties(spans_in(request))["session"][0])
 
 
 @pytest.fixture
@@ -217,7 +214,7 @@ def without(sessions: set[str], batches: list[Batch]) -> list[Batch]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", turn_of(0, range(2)))
 def test_servers_killed_in_the_middle_lose_no_finding(
     seed: int, cluster: Cluster, alone: Outcome
 ) -> None:

@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -35,6 +34,7 @@ from looptrace.collector.webhooks.dispatcher import Dispatcher
 from looptrace.collector.webhooks.retry_policy import EndpointResponse
 from tests import http_threads
 from tests.collector.store.test_outbox import HOOK, event, recorded
+from tests.http_threads import QuietHandler
 
 KILLS, KILLED_EVENTS = 4, 60
 LOOPBACK = ("127.0.0.0/8",)
@@ -78,21 +78,18 @@ def to(url: str, *, allow: tuple[str, ...] = LOOPBACK) -> WebhookRequest:
 class Server:
     """A receiver on loopback, and the requests that it got."""
 
-    def __init__(self, answer: Callable[[BaseHTTPRequestHandler], None]) -> None:
+    def __init__(self, answer: Callable[[QuietHandler], None]) -> None:
         self.hits: list[tuple[str, str]] = []  # host, id
         self.requests: list[tuple[bytes, dict[str, str]]] = []
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
+                body = self.body()
                 outer.hits.append((self.headers["host"], self.headers["webhook-id"]))
                 outer.requests.append((body, dict(self.headers)))
                 with suppress(OSError):
                     answer(self)
-
-            def log_message(self, *_: Any) -> None:
-                pass
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.http.daemon_threads = True
@@ -100,23 +97,19 @@ class Server:
         self.url = f"http://127.0.0.1:{self.port}/"
 
 
-def answering(status: int, **headers: str) -> Callable[[BaseHTTPRequestHandler], None]:
+def answering(status: int, **headers: str) -> Callable[[QuietHandler], None]:
     """Answer with a status."""
 
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        for name, value in headers.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.send_header("content-length", "4")
-        handler.end_headers()
-        handler.wfile.write(b"said")
+    def answer(handler: QuietHandler) -> None:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        handler.answer(status, b"said", named)
 
     return answer
 
 
 @contextmanager
 def serving(
-    answer: Callable[[BaseHTTPRequestHandler], None] | None = None,
+    answer: Callable[[QuietHandler], None] | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> Iterator[Server]:
     """Run a server."""
@@ -222,7 +215,7 @@ def test_an_endless_answer_costs_no_memory() -> None:
     """P14: of 10 GB some 64 KiB are read, and the status counts."""
     written = 0
 
-    def endless(handler: BaseHTTPRequestHandler) -> None:
+    def endless(handler: QuietHandler) -> None:
         nonlocal written
         handler.send_response(200)
         handler.send_header("content-length", "10000000000")
@@ -244,7 +237,7 @@ def test_an_endless_answer_costs_no_memory() -> None:
     assert written < 50_000_000  # The system's buffers hold some.
 
 
-def dripping(handler: BaseHTTPRequestHandler, until: threading.Event) -> None:
+def dripping(handler: QuietHandler, until: threading.Event) -> None:
     """Send a status line a byte a moment."""
     while not until.wait(0.05):
         handler.wfile.write(b"H")
@@ -262,7 +255,7 @@ def test_what_drips_is_cut_off() -> None:
 def test_whatever_is_no_http_is_a_failure() -> None:
     """P11: a receiver that talks nonsense, or is not there, is tried again later."""
 
-    def nonsense(handler: BaseHTTPRequestHandler) -> None:
+    def nonsense(handler: QuietHandler) -> None:
         handler.wfile.write(b"\0" * 100)
 
     with serving(nonsense) as server:
@@ -331,7 +324,7 @@ def test_one_endpoint_that_hangs_delays_none_of_nine(tmp_path: Path) -> None:
     with GateStore.open(path):
         pass  # The dispatcher makes no store.
 
-    def hanging(_: BaseHTTPRequestHandler) -> None:
+    def hanging(_: QuietHandler) -> None:
         hung.set()
         over.wait(60)
 
@@ -391,6 +384,7 @@ from pathlib import Path
 from random import Random
 from looptrace.collector.webhooks.dispatcher import Dispatcher
 from tests.reliability.test_webhook_network import hooks_of
+from tests.http_threads import QuietHandler
 deliverer = Dispatcher(Path(sys.argv[1]), hooks_of([sys.argv[2]]), {})
 deliverer.start()
 time.sleep(60)
@@ -441,7 +435,7 @@ def test_a_deliverer_that_has_nothing_to_do_stops_at_once(tmp_path: Path) -> Non
 def test_an_answer_is_shown_without_secrets() -> None:
     """P17: a receiver may send back the secret that it was given, and people see what it said."""
 
-    def echo(request: BaseHTTPRequestHandler) -> None:
+    def echo(request: QuietHandler) -> None:
         body = b"denied: Authorization: Bearer 0123456789abcdef0123"
         request.send_response(403)
         request.send_header("content-length", str(len(body)))

@@ -11,7 +11,9 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.detect.columns import columns
-from looptrace.analyzer.detect.counters import add_counters
+from looptrace.analyzer.detect.counters import add_counters, counted_where_asked
+from looptrace.analyzer.detect.evaluate import find_stretches
+from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.testing.notation import tasks_in
 from looptrace.rules.contract import Rule
 from looptrace.rules.docs import examples
@@ -72,7 +74,7 @@ def loops_of(rule: type[Rule]) -> pl.DataFrame:
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if not rule.reads_texts])
 def test_no_rule_fires_without_what_it_needs(rule: type[Rule]) -> None:
-    """Live would lose the loop, because a rule that lacks what it needs is not asked."""
+    """The engine would lose the loop, because a rule that lacks what it needs is not asked."""
     fired, without = unneeded(ready(rule), loops_of(rule))
 
     assert fired, "nothing is compared"
@@ -87,6 +89,39 @@ def test_needs_hold_for_any_turns(seed: int) -> None:
 
     assert sum(fired for fired, _ in found)
     assert not [rows for _, rows in found if rows]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_files_ask_a_rule_wherever_it_fires(rule: type[Rule]) -> None:
+    """A task in which no rule may fire is left out, with its loops."""
+    assert_asked(loops_of(rule), ruleset([ready(rule)]))
+
+
+@pytest.mark.parametrize("seed", seeds(16))
+def test_files_ask_each_rule_that_fires(seed: int) -> None:
+    """A rule that may fire in no task is left out, with its loops in all of them."""
+    assert_asked(many_tasks(seed), ruleset(None))
+
+
+def assert_asked(table: pl.DataFrame, rule_set: RuleSet) -> None:
+    """Check that all stretches of turns are found where rules are asked."""
+    rows, asked = counted_where_asked(table, rule_set.counting, rule_set.needs, set())
+    every = find_stretches(add_counters(table, rule_set.counting), rule_set)
+
+    assert every
+    assert find_stretches(rows, rule_set, asked) == every
+
+
+def test_files_count_only_where_a_rule_may_fire() -> None:
+    """Most tasks repeat nothing, and cost no look at a lane; those of a budget are counted."""
+    texts = ["read(a)->1 read(b)->2", "read(a)->1 read(b)->2 read(c)->3", "(read(a)->1) x4"]
+    table = tasks_in({text: text for text in texts})
+    how, needs = ruleset(None).counting, ruleset(None).needs
+    rows, asked = counted_where_asked(table, how, needs, {texts[0]})
+
+    assert set(rows["task"]) == {texts[0], texts[2]}
+    assert rows.equals(add_counters(table, how).filter(pl.col("task") != texts[1]))
+    assert "repeated_call" in {ruleset(None).forms()[place].name for place in asked}
 
 
 def test_a_column_that_no_rule_sees_is_refused() -> None:

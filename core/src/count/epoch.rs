@@ -26,9 +26,28 @@ const EVERY_CALL: i64 = UNKNOWN;
 struct Best {
     tests_failed: Option<f64>,
     coverage: Option<f64>,
+    #[serde(default)]
+    tests_passed: Option<f64>,
 }
 
 impl Best {
+    /// Whether more tests pass than ever, and no more fail than at best: known failures may stay.
+    fn has_less_passed(&self, row: &Row) -> bool {
+        let passed = row.tests_total - row.tests_failed;
+        self.tests_passed.is_some_and(|best| passed > best)
+            && self
+                .tests_failed
+                .is_some_and(|best| row.tests_failed <= best)
+    }
+
+    fn add_passed(&mut self, row: &Row) {
+        let passed = row.tests_total - row.tests_failed;
+        if !passed.is_nan() {
+            let most = self.tests_passed.unwrap_or(passed);
+            self.tests_passed = Some(most.max(passed));
+        }
+    }
+
     fn add(&mut self, tests_failed: f64, coverage: f64) {
         if !tests_failed.is_nan() {
             let least = self.tests_failed.unwrap_or(tests_failed);
@@ -110,7 +129,7 @@ impl Epoch {
     pub fn progress(&mut self, one: &mut Marked) -> bool {
         let own = self.own_improves(one);
         let row = &mut one.row;
-        let (mut fewer, mut more) = (false, false);
+        let (mut fewer, mut more, mut grows) = (false, false, false);
         if !(row.tests_failed.is_nan() && row.coverage.is_nan()) {
             row.measured = if row.call == UNKNOWN {
                 ANY_CALL
@@ -121,6 +140,7 @@ impl Epoch {
             let compares = best.compares(row) && !is_at_most_zero(row.tests_failed);
             fewer = best.has_more_failed(row.tests_failed);
             more = best.has_less_coverage(row.coverage);
+            grows = best.has_less_passed(row);
             let passes = row.tests_failed == 0.0;
             if passes {
                 // Later figures are compared only with figures from here on.
@@ -128,16 +148,17 @@ impl Epoch {
             } else {
                 best.add(row.tests_failed, row.coverage);
             }
+            best.add_passed(row);
             let ever = self.best.entry(EVERY_CALL).or_default();
             fewer |= ever.has_more_failed(row.tests_failed);
             more |= ever.has_less_coverage(row.coverage);
             ever.add(row.tests_failed, row.coverage);
             self.figures += i64::from(compares);
-            if fewer || more || passes {
+            if fewer || more || grows || passes {
                 self.figures_before = self.figures;
             }
         }
-        let improves = fewer || more || one.markers || own;
+        let improves = fewer || more || grows || one.markers || own;
         self.fewer += i64::from(fewer);
         self.more += i64::from(more);
         self.marked += i64::from(one.markers);

@@ -10,6 +10,7 @@ use super::chants::{CHANT_BYTES_MIN, chant_of};
 use super::checks::Checker;
 use super::codes::{UNKNOWN, code, code_of, pair};
 use super::how::{Counting, Metric};
+use super::looks::mark_look;
 use super::row::{CUTS, KINDS, Row, STATUSES, place};
 use super::search::{Asked, asks_help, found, is_common};
 use super::turn::{Price, Turn};
@@ -35,6 +36,8 @@ static CHANCE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["chance"
 static NARROWS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["narrows"]));
 static TOO_MUCH: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["too_much"]));
 static GIVEN: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w.-]{3,}"));
+static STATE_COMMANDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["state_commands"]));
+static FILE_ADDRESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["file_addresses"]));
 static UNSEEN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["unseen"]));
 static SLEEPS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["sleeps"]));
 static LOG_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["log_file"]));
@@ -72,6 +75,8 @@ pub struct Tool {
     pub watches: bool,
     /// It moves on from where its last call ended.
     pub moves: bool,
+    /// It leads to what is new, and shows nothing new itself.
+    pub leads: bool,
     /// Its result is a matter of chance.
     pub chance: bool,
     /// It shows what the agent itself wrote down.
@@ -94,6 +99,7 @@ impl Tool {
             pauses: waits::pauses(name),
             watches: !changes && waits::watches(name),
             moves: MOVES.is_match(name),
+            leads: MOVES.is_match(name) || tools::hands_over(name),
             chance: CHANCE.is_match(name),
             notes: OWN_NOTES.is_match(name),
             plans: PLANS.is_match(name),
@@ -195,7 +201,7 @@ pub fn mark(turn: &Turn, how: &Counting) -> Marked {
         } else {
             UNKNOWN
         },
-        asked: (!tool.plans && is_common(turn, row.search_result))
+        asked: (!tool.plans && is_common(turn, tool, row.search_result))
             .then(|| Box::new(Asked::of(turn, tool))),
         phase: turn.phase.map(Arc::from),
         metric,
@@ -280,7 +286,16 @@ fn mark_response(row: &mut Row, turn: &Turn) {
     }
     row.unheard = turn.arguments.is_some_and(waits::is_silence);
     let Some(text) = turn.text else { return };
-    row.only_calls = text.is_empty();
+    let mut signs = text
+        .chars()
+        .filter(|sign| sign.is_alphanumeric())
+        .peekable();
+    // Dots and rulers say nothing.
+    row.only_calls = signs.peek().is_none();
+    if !row.only_calls && signs.all(char::is_numeric) {
+        // Who counts does not talk.
+        row.talks_on = UNKNOWN;
+    }
     row.brief = is_brief(text);
     if text.len() >= CHANT_BYTES_MIN {
         (row.chant_times, row.chant_chars) = chant_of(text);
@@ -294,9 +309,11 @@ fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
     row.pauses = tool.pauses || SLEEPS.is_match(arguments);
     let waits = tool.watches || (!tool.changes && waits::waits(arguments));
     let watches = waits && !row.pauses;
-    if !row.failed || watches || row.pauses {
-        // A wait that timed out may exit with an error.
-        let ran_out = turn.error_kind == Some(RAN_OUT) && (watches || row.pauses);
+    if !row.failed || watches || row.pauses || STATE_COMMANDS.is_match(arguments) {
+        // A wait that timed out may exit with an error, and so may a state that is not final.
+        let says_nothing = shown.is_some_and(|text| text.trim().is_empty());
+        let ran_out = (turn.error_kind == Some(RAN_OUT) || (row.failed && says_nothing))
+            && (watches || row.pauses);
         row.unfinished = ran_out || shown.is_some_and(|text| goes_on(text, arguments, tool));
     }
     let failed = row.failed && !row.unfinished;
@@ -319,10 +336,14 @@ fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
     let is_too_much = |text: &str| TOO_MUCH.is_match(&waits::ends_of(text));
     let own_limit = failed && has_number && shown.is_some_and(is_too_much);
     let of_one = failed && shown.is_some_and(|text| OF_CALL.is_match(&waits::ends_of(text)));
-    let of_call = gone_alone || own_limit || of_one;
+    let lost = failed && turn.error_kind == Some(MISSING) && FILE_ADDRESSES.is_match(arguments);
+    let of_call = gone_alone || own_limit || of_one || lost;
     if helps || of_call {
         if row.call != UNKNOWN && row.signature != UNKNOWN {
             row.signature = pair(row.signature, row.call);
+        }
+        if of_call && row.call != UNKNOWN {
+            row.outcome = pair(row.outcome, row.call);
         }
     } else if failed && let Some(way) = WAYS.find_at(arguments, 0) {
         let way = code(&arguments[way]);
@@ -339,7 +360,7 @@ fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
     row.own = failed && !row.external && !gone;
     // A look that fails, such as at a page that is not there, tries nothing that gets further.
     let only_looks = tool.reads && (row.missing || !tool.checker.checks);
-    row.tries = row.own && !(only_looks || watches || helps || own_limit);
+    row.tries = row.own && !(only_looks || watches || helps || own_limit || lost);
     if is_mendable(turn) {
         row.mendable = row.outcome;
     }
@@ -350,17 +371,15 @@ fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
             row.check = pair(row.call, row.outcome);
         }
     }
-    if !row.failed {
-        row.search_result = found(turn, tool, row.outcome);
-        if tool.plans {
-            row.search_result = pair(row.name, row.outcome);
-        }
+    row.search_result = found(turn, tool, row);
+    if !row.failed && tool.plans {
+        row.search_result = pair(row.name, row.outcome);
     }
     if !tool.changes
         && let Some(text) = shown
         && !makes(turn.name, turn.arguments)
     {
-        row.look_chars = text.chars().count() as i64;
+        mark_look(row, arguments, text, tool.leads);
     }
 }
 

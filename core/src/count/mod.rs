@@ -9,6 +9,7 @@ pub mod checks;
 pub mod codes;
 pub mod epoch;
 pub mod how;
+mod looks;
 pub mod marks;
 pub mod row;
 pub mod search;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::codes::{UNKNOWN, code, pair};
 use super::marks::Tool;
+use super::row::Row;
 use super::turn::Turn;
 use crate::patterns::{Pattern, pattern};
 use crate::same::errors::answers_no;
@@ -17,6 +18,7 @@ use crate::tables::MARKS;
 static ASKS_HELP: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["asks_help"]));
 static QUERIES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["queries"]));
 static SEARCHING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["searching_command"]));
+static LOOKING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["looking_command"]));
 static CHANGES_FOUND: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["changes_found"]));
 static NOTHING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["nothing"]));
 static ACKNOWLEDGES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["acknowledges"]));
@@ -29,6 +31,7 @@ const ANSWER_CHARS_MAX: usize = 100;
 pub const NOTHING_FOUND: i64 = 1;
 
 static SEARCHED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["searched_keys"]));
+static RUN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["run_keys"]));
 static PAGES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["page_keys"]));
 // What joins the parts of an address or a path, and the words of a name.
 static PARTS: LazyLock<Regex> = LazyLock::new(|| pattern(r#"[^@./:\\=,;#?&|<>${}()\s"'`]+"#));
@@ -39,6 +42,8 @@ const SEARCHES_KEPT: usize = 8;
 // What is longer is a program, or a text of its own.
 const ASKED_CHARS: usize = 1_000;
 const ASKED_WORDS_MAX: usize = 64;
+// Of so many words of a command, one may be another.
+const NEAR_WORDS: usize = 12;
 // Words are alike by their first characters: "refunds", "refunding".
 const STEM_CHARS: usize = 4;
 // Shorter words stand in any sentence.
@@ -48,10 +53,16 @@ const WITHOUT_SPACES: char = '\u{2e80}';
 
 /// Whether many things may rightly have the answer of a search, such as that there is none.
 #[must_use]
-pub fn is_common(turn: &Turn, search_result: i64) -> bool {
+pub fn is_common(turn: &Turn, tool: Tool, search_result: i64) -> bool {
     let answer = turn.error.or(turn.result).unwrap_or_default();
     search_result == NOTHING_FOUND
-        || (search_result != UNKNOWN && !is_longer(answer, ANSWER_CHARS_MAX))
+        || (search_result != UNKNOWN
+            && (is_command(turn, tool) || !is_longer(answer, ANSWER_CHARS_MAX)))
+}
+
+/// Whether a search is a command or a query, whose words have places.
+fn is_command(turn: &Turn, tool: Tool) -> bool {
+    !tool.searches || turn.name.is_some_and(|name| QUERIES.is_match(name))
 }
 
 /// Whether a command asks how a program is used.
@@ -60,24 +71,36 @@ pub fn asks_help(arguments: &str) -> bool {
     ASKS_HELP.is_match(arguments)
 }
 
-/// The code of what a search found that did not fail: nothing, or its tool and answer.
+/// The code of what a search found: nothing, or its tool and answer.
+///
+/// Some tools say by a failure that there is nothing.
 #[must_use]
-pub fn found(turn: &Turn, tool: Tool, outcome: i64) -> i64 {
+pub fn found(turn: &Turn, tool: Tool, row: &Row) -> i64 {
+    let failed = row.failed;
     let arguments = turn.arguments.unwrap_or_default();
-    let by_command =
-        || SEARCHING.is_match(arguments) && !CHANGES_FOUND.is_match(arguments) && !tool.changes;
+    let changes = || tool.changes || CHANGES_FOUND.is_match(arguments);
+    let by_command = || !failed && SEARCHING.is_match(arguments) && !changes();
     let Some(result) = turn.error.or(turn.result) else {
         return UNKNOWN;
     };
-    if !(tool.searches || by_command()) || ACKNOWLEDGES.is_match(result) {
+    if ACKNOWLEDGES.is_match(result) {
         return UNKNOWN;
     }
+    let searches = (tool.searches && !(failed && tool.changes)) || by_command();
     let is_short = !is_longer(result, NOTHING_CHARS_MAX);
-    if is_short && (NOTHING.is_match(result) || answers_no(result)) {
+    if searches && is_short && (NOTHING.is_match(result) || answers_no(result)) {
         return NOTHING_FOUND;
     }
+    let shows = || {
+        if is_command(turn, tool) {
+            let waits = row.pauses || row.watches || row.unfinished;
+            !waits && (by_command() || (LOOKING.is_match(arguments) && !changes()))
+        } else {
+            searches
+        }
+    };
     match turn.name {
-        Some(name) if tool.searches && !QUERIES.is_match(name) => code(name) ^ outcome,
+        Some(name) if !failed && shows() => code(name) ^ row.outcome,
         _ => UNKNOWN,
     }
 }
@@ -103,7 +126,12 @@ struct AskedValue {
     is_searched: bool,
     /// Whether all that differs may be a number: a time, an id.
     has_digit: bool,
-    has_no_spaces: bool,
+    /// The codes of its pairs of signs, where it has no spaces between words.
+    pairs: Vec<i64>,
+    /// Whether it is what is run, as a command is.
+    runs: bool,
+    /// The codes of its words, short ones too.
+    spoken: Vec<i64>,
     words: Vec<Word>,
 }
 
@@ -127,7 +155,7 @@ impl Asked {
         };
         Self {
             tool: code(name),
-            is_command: !tool.searches || QUERIES.is_match(name),
+            is_command: is_command(turn, tool),
             values,
         }
     }
@@ -142,6 +170,32 @@ impl Asked {
     #[must_use]
     pub fn read(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_default()
+    }
+
+    /// Whether a search with the answer of another one may be for the same thing.
+    fn is_again(&self, other: &Self, answer: i64) -> bool {
+        if self.is_command && answer != NOTHING_FOUND {
+            self.is_near(other)
+        } else {
+            self.is_like(other)
+        }
+    }
+
+    /// Whether two commands ask nearly the same: one has all words of the other, and more.
+    ///
+    /// Another place, such as a folder, is another thing; what is said of a command does not matter.
+    fn is_near(&self, other: &Self) -> bool {
+        let both = self.values.iter().filter_map(|one| {
+            let mut others = other.values.iter();
+            Some((one, others.find(|two| two.key == one.key)?))
+        });
+        let mut runs = 0;
+        let near = both.into_iter().all(|(one, two)| {
+            runs += usize::from(one.runs);
+            let is_said = !one.runs && one.spoken.len().max(two.spoken.len()) > 1;
+            one.code == two.code || is_said || (one.runs && one.is_near(two))
+        });
+        near && runs > 0 && self.tool == other.tool
     }
 
     /// Whether two searches may be for one thing, in whatever words.
@@ -175,15 +229,30 @@ impl AskedValue {
             key: code(key),
             code: code(text),
             is_searched: SEARCHED.is_match(key),
+            runs: RUN.is_match(key),
             has_digit: read.contains(|sign: char| sign.is_ascii_digit()),
-            has_no_spaces: read.contains(|sign| sign >= WITHOUT_SPACES),
+            pairs: pairs_of(read),
+            spoken: words
+                .clone()
+                .map(|word| code(&word.to_lowercase()))
+                .collect(),
             words: words.map(word_of).collect(),
         }
     }
 
+    /// Whether one has all words of the other, and more; of a long one, few may be others.
+    fn is_near(&self, other: &Self) -> bool {
+        let (one, two) = (&self.spoken, &other.spoken);
+        let lacks = |a: &[i64], b: &[i64]| a.iter().filter(|word| !b.contains(word)).count();
+        one.len() != two.len()
+            && lacks(one, two).min(lacks(two, one)) * NEAR_WORDS <= one.len().min(two.len())
+    }
+
     fn is_like(&self, other: &Self, has_places: bool) -> bool {
-        if self.has_no_spaces || other.has_no_spaces {
-            return true;
+        match (self.pairs.is_empty(), other.pairs.is_empty()) {
+            (true, true) => {}
+            (false, false) => return self.pairs.iter().any(|pair| other.pairs.contains(pair)),
+            _ => return true,
         }
         if has_places {
             let mut pairs = self.words.iter().zip(&other.words);
@@ -195,6 +264,24 @@ impl AskedValue {
         let mut words = self.words.iter();
         words.any(|one| other.words.iter().any(|two| is_like(one, two)))
     }
+}
+
+/// The codes of pairs of signs of a script without spaces between words; a sign alone is one, too.
+fn pairs_of(text: &str) -> Vec<i64> {
+    let is_dense = |sign: &char| *sign >= WITHOUT_SPACES && sign.is_alphanumeric();
+    let runs = text
+        .split(|sign| !is_dense(&sign))
+        .filter(|run| !run.is_empty());
+    let pairs = runs.flat_map(|run| {
+        let places: Vec<usize> = run.char_indices().map(|(at, _)| at).collect();
+        let ends = places.iter().skip(2).copied().chain([run.len()]);
+        let parts = places
+            .iter()
+            .zip(ends)
+            .map(|(from, to)| code(&run[*from..to]));
+        parts.collect::<Vec<_>>()
+    });
+    pairs.take(ASKED_WORDS_MAX).collect()
 }
 
 fn word_of(word: &str) -> Word {
@@ -253,7 +340,7 @@ impl Searches {
         if self.asked.is_empty() || self.answer != answer {
             self.asked.clear();
             (self.answer, self.thing) = (answer, answer);
-        } else if !self.asked.iter().any(|one| asked.is_like(one)) {
+        } else if !self.asked.iter().any(|one| asked.is_again(one, answer)) {
             self.thing = pair(answer, call);
         }
         self.asked.truncate(SEARCHES_KEPT - 1);
@@ -276,17 +363,45 @@ mod tests {
                 result: Some(result),
                 ..Turn::default()
             };
-            found(&turn, tool(name), 7)
+            let row = Row {
+                outcome: 7,
+                ..Row::default()
+            };
+            found(&turn, tool(name), &row)
         };
         let grep = Some(r#"{"command":"grep -rn a src"}"#);
         assert_eq!(found_by(Some("search"), None, "0 rows"), NOTHING_FOUND);
         assert_eq!(found_by(Some("bash"), grep, ""), NOTHING_FOUND);
-        assert_eq!(found_by(Some("bash"), grep, "a.py"), UNKNOWN);
+        assert_eq!(found_by(Some("bash"), grep, "a.py"), code("bash") ^ 7);
+        let select = Some(r#"{"sql":"select a from b"}"#);
+        assert_eq!(
+            found_by(Some("sql_query"), select, "3"),
+            code("sql_query") ^ 7
+        );
         assert_eq!(found_by(None, grep, "Exit code 1"), NOTHING_FOUND);
         assert_eq!(found_by(Some("search"), None, "3 rows"), code("search") ^ 7);
         assert_eq!(found_by(Some("sql_query"), None, "3 rows"), UNKNOWN);
         assert_eq!(found_by(Some("search"), None, "ok"), UNKNOWN);
         assert_eq!(found_by(Some("edit"), grep, "None"), UNKNOWN);
+    }
+
+    #[test]
+    fn a_command_with_more_after_it_asks_the_same() {
+        let asked = |arguments: &str| {
+            let turn = Turn {
+                name: Some("bash"),
+                arguments: Some(arguments),
+                ..Turn::default()
+            };
+            Asked::of(&turn, tool(Some("bash")))
+        };
+        let count = asked(r#"{"command":"ls src | wc -l","description":"Count it"}"#);
+        let more = r#"{"command":"ls src | wc -l | cut -c 1","description":"Only the figure"}"#;
+        assert!(asked(more).is_near(&count));
+        assert!(!asked(r#"{"command":"ls lib | wc -l"}"#).is_near(&count));
+        assert!(!asked(r#"{"command":"ls lib | wc -l | cut -c 1"}"#).is_near(&count));
+        let there = asked(r#"{"command":"ls src | wc -l","cwd":"/a"}"#);
+        assert!(!asked(r#"{"command":"ls src | wc -l | cut -c 1","cwd":"/b"}"#).is_near(&there));
     }
 
     #[test]

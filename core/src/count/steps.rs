@@ -18,6 +18,9 @@ use super::row::Row;
 
 // More calls than these after one response are not all of it: later responses were not recorded.
 const STEP_CALLS_MAX: i64 = 8;
+// A tool or a wrapper hardly tries more than five times by itself; other equal calls are the
+// agent's own.
+const TRIES_MAX: i64 = 4;
 
 // Failures and requests of agents at work with which a new one is compared.
 const OTHERS_KEPT: usize = 16;
@@ -46,8 +49,10 @@ pub struct Steps {
     order_ns: i64,
     /// The trace of the response before the calls.
     trace: Option<i64>,
-    /// The calls since that response.
+    /// The calls since that response, and how often each came with its outcome.
     calls: i64,
+    #[serde(default, with = "super::task::pairs")]
+    tries: BTreeMap<i64, i64>,
     /// Where the first turn of each parallel step stands, among turns that may move.
     #[serde(with = "super::task::pairs")]
     first_ns: BTreeMap<i64, i64>,
@@ -93,6 +98,7 @@ impl Steps {
         if !is_call {
             self.trace = row.is("model").then_some(one.trace);
             self.alone.clear();
+            self.tries.clear();
             self.calls = 0;
         }
         let mut is_parallel = false;
@@ -128,6 +134,11 @@ impl Steps {
         let mut again = [false; 5];
         for (sense, code) in codes.into_iter().enumerate() {
             again[sense] = code != UNKNOWN && !seen.insert((sense, step, row.agent, code));
+        }
+        if !is_parallel {
+            let tries = self.tries.entry(codes[0]).or_default();
+            *tries += 1;
+            again[0] &= *tries <= TRIES_MAX;
         }
         [
             row.twin,

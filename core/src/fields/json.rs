@@ -21,6 +21,16 @@ pub fn parse(text: &str) -> Option<Value<'_>> {
     reader.ends().then_some(value)
 }
 
+/// The value of a text of JSON that was cut off: what stands whole before its end, and texts up to
+/// it; `None` if it is other text.
+#[must_use]
+pub fn parse_cut(text: &str) -> Option<Value<'_>> {
+    let mut reader = Reader::of(text);
+    reader.is_cut = true;
+    let value = reader.value(0)?;
+    reader.is_over().then_some(value)
+}
+
 /// The fields of a text that is an object of JSON, without those that are not wanted.
 #[must_use]
 pub fn parse_some<'a>(text: &'a str, wanted: impl Fn(&str) -> bool) -> Option<Map<'a>> {
@@ -55,6 +65,8 @@ struct Reader<'a> {
     at: usize,
     // Whether values are only passed over; then what is read of them is empty.
     passes: bool,
+    // Whether the text may end within a value.
+    is_cut: bool,
 }
 
 // A string with escapes has room for as much at first.
@@ -66,7 +78,13 @@ impl<'a> Reader<'a> {
             text,
             at: 0,
             passes: false,
+            is_cut: false,
         }
+    }
+
+    /// Whether a text that was cut off ends here.
+    fn is_over(&self) -> bool {
+        self.is_cut && self.at >= self.text.len()
     }
 
     fn peek(&self) -> Option<u8> {
@@ -91,7 +109,8 @@ impl<'a> Reader<'a> {
     }
 
     fn word(&mut self, word: &str, value: Value<'a>) -> Option<Value<'a>> {
-        let is_there = self.text.as_bytes()[self.at..].starts_with(word.as_bytes());
+        let rest = &self.text.as_bytes()[self.at..];
+        let is_there = rest.starts_with(word.as_bytes());
         self.at += word.len();
         is_there.then_some(value)
     }
@@ -128,12 +147,14 @@ impl<'a> Reader<'a> {
             return Some(items);
         }
         loop {
-            let item = self.value(depth + 1)?;
+            let Some(item) = self.value(depth + 1) else {
+                return self.is_over().then_some(items);
+            };
             if !self.passes {
                 items.push(item);
             }
             self.space();
-            if self.takes(b']') {
+            if self.takes(b']') || self.is_over() {
                 return Some(items);
             }
             if !self.takes(b',') {
@@ -170,16 +191,18 @@ impl<'a> Reader<'a> {
         loop {
             self.space();
             if !self.takes(b'"') {
-                return None;
+                return self.is_over().then_some(());
             }
             let key = self.string()?;
             self.space();
             if !self.takes(b':') {
-                return None;
+                return self.is_over().then_some(());
             }
-            take(self, key)?;
+            if take(self, key).is_none() {
+                return self.is_over().then_some(());
+            }
             self.space();
-            if self.takes(b'}') {
+            if self.takes(b'}') || self.is_over() {
                 return Some(());
             }
             if !self.takes(b',') {
@@ -191,7 +214,9 @@ impl<'a> Reader<'a> {
     /// A string after its opening quote.
     fn string(&mut self) -> Option<Cow<'a, str>> {
         let from = self.at;
-        self.plain()?;
+        if self.plain().is_none() {
+            return self.is_over().then(|| Cow::Borrowed(&self.text[from..]));
+        }
         if self.takes(b'"') {
             return Some(Cow::Borrowed(&self.text[from..self.at - 1]));
         }
@@ -205,13 +230,21 @@ impl<'a> Reader<'a> {
                 return Some(Cow::Owned(made));
             }
             self.at += 1; // a backslash
-            self.escape(&mut made)?;
+            if self.escape(&mut made).is_none() {
+                return self.is_over().then_some(Cow::Owned(made));
+            }
             let from = self.at;
-            self.plain()?;
+            let is_ended = self.plain().is_none();
+            if is_ended && !self.is_over() {
+                return None;
+            }
             if self.passes {
                 made.clear();
             } else {
                 made.push_str(&self.text[from..self.at]);
+            }
+            if is_ended {
+                return Some(Cow::Owned(made));
             }
         }
     }
@@ -261,7 +294,10 @@ impl<'a> Reader<'a> {
     }
 
     fn hex(&mut self) -> Option<u32> {
-        let digits = self.text.as_bytes().get(self.at..self.at + 4)?;
+        let Some(digits) = self.text.as_bytes().get(self.at..self.at + 4) else {
+            self.at = self.text.len();
+            return None;
+        };
         self.at += 4;
         digits.iter().try_fold(0, |number, digit| {
             Some(number * 16 + char::from(*digit).to_digit(16)?)
@@ -299,6 +335,9 @@ impl<'a> Reader<'a> {
             }
         }
         let text = &self.text[from..self.at];
+        if self.is_over() {
+            return None; // It may have had more digits.
+        }
         if !is_whole {
             let number: f64 = text.parse().ok()?;
             return number.is_finite().then_some(Value::Float(number));
@@ -314,6 +353,7 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fields::plain::canonical;
 
     #[test]
     fn values_are_read() {
@@ -375,6 +415,29 @@ mod tests {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert!(parse(&nested(DEPTH_MAX)).is_some());
         assert!(parse(&nested(DEPTH_MAX + 1)).is_none());
+    }
+
+    #[test]
+    fn texts_that_were_cut_off_are_read_to_their_ends() {
+        let text = r#"{"status": "error", "n": [1, 22], "a": {"b": "x\u00e9 of"}}"#;
+        let status = Value::Text("error".into());
+        for end in 18..text.len() {
+            let Some(Value::Map(map)) = parse_cut(&text[..end]) else {
+                panic!("no object: {}", &text[..end])
+            };
+            assert_eq!(map.get("status"), Some(&status));
+            if end > 20 {
+                assert!(parse(&text[..end]).is_none());
+            }
+        }
+        let short = |text| parse_cut(text).map(|value| canonical(&value));
+        assert_eq!(short(r#"{"n": [1, 2"#).as_deref(), Some(r#"{"n":[1]}"#));
+        assert_eq!(
+            short(r#"{"a": {"b": "x y"#).as_deref(),
+            Some(r#"{"a":{"b":"x y"}}"#)
+        );
+        assert_eq!(short("{a: 1"), None);
+        assert_eq!(short("{} and more"), None);
     }
 
     #[test]

@@ -15,11 +15,19 @@ const EXIT_CODES: [&str; 5] = [
     "returncode",
     "return_code",
 ];
+// The text of nothing in JSON.
+const NULL: &str = "null";
 // Results within results are read no deeper.
 const DEPTH_MAX: usize = 64;
 
 /// What a call returned, and whether that says that the call failed.
 pub type Returned = (Option<String>, Option<bool>);
+
+/// Whether a result is the text of nothing: a call may return it, and a span without a result has
+/// no such text.
+fn is_null(value: &Value<'_>) -> bool {
+    matches!(value, Value::Text(text) if *text == NULL)
+}
 
 /// The result of a call, unwrapped, and whether the result says that the call failed.
 ///
@@ -32,6 +40,9 @@ pub fn result_of(value: &Value<'_>) -> Returned {
 
 fn result_within(value: &Value<'_>, depth: usize) -> Returned {
     let read = parsed(value);
+    if *read == Value::None && is_null(value) {
+        return (Some(NULL.to_owned()), None);
+    }
     if *read == Value::None || is_removed(&read) {
         return (None, None);
     }
@@ -127,7 +138,12 @@ fn unwrapped<'m, 'a>(map: &'m Map<'a>) -> Option<(Inner<'m, 'a>, Option<bool>)> 
             return found(value, kind.starts_with("error").then_some(true));
         }
     }
-    let is_message = is_text(at, "type", "tool") || at.get("isError").is_some();
+    let is_parts =
+        |value: &Value<'_>| matches!(value, Value::List(items) if texts_of(items).is_some());
+    let is_message = is_text(at, "type", "tool")
+        || at.get("isError").is_some()
+        || (at.get("content").is_some_and(is_parts)
+            && has_only(at, &["content", "structuredContent", "_meta"]));
     if let (Some(content), true) = (at.get("content"), is_message) {
         return found(content, says_failed(at));
     }
@@ -169,8 +185,9 @@ fn says_failed(map: &Map<'_>) -> Option<bool> {
         return Some(true);
     }
     for key in ["is_error", "isError"] {
-        if let Some(Value::Bool(says)) = map.get(key) {
-            return Some(*says);
+        // False is what servers write without a thought, so that the text decides.
+        if map.get(key) == Some(&Value::Bool(true)) {
+            return Some(true);
         }
     }
     let is_false = |key: &str| map.get(key) == Some(&Value::Bool(false));
@@ -218,6 +235,16 @@ mod tests {
                 "x",
                 Some(true),
             ),
+            (
+                r#"{"content": [{"type": "text", "text": "no"}]}"#,
+                "no",
+                None,
+            ),
+            (
+                r#"{"content": [{"text": "no"}], "isError": false}"#,
+                "no",
+                None,
+            ),
             (r#"{"lc": 1, "kwargs": {"a": 1}}"#, r#"{"a":1}"#, None),
             (r#"{"type": "error-text", "value": "no"}"#, "no", Some(true)),
             (
@@ -235,7 +262,8 @@ mod tests {
         ] {
             assert_eq!(result(text), (Some(wanted.to_owned()), failed), "{text}");
         }
-        assert_eq!(result("null"), (None, None));
+        assert_eq!(result("null"), (Some("null".to_owned()), None));
+        assert_eq!(result_of(&Value::None), (None, None));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::cell::OnceCell;
 use super::events::{Entries, add_events};
 use super::flat::{Gathered, Item, built};
 use super::glob::Glob;
+use super::json::parse_cut;
 use super::names::Field;
 use super::payloads::{Held, owned, parsed, parsed_text};
 use super::plain::{as_text, bounded_name};
@@ -94,7 +95,7 @@ impl<'a> Seen<'a> {
     fn parsed(&self, place: usize) -> &Value<'a> {
         let value = &self.entries[place].1;
         let read = self.parsed[place].get_or_init(|| match value {
-            Held::Given(Value::Text(text)) => parsed_text(text),
+            Held::Given(Value::Text(text)) => parsed_text(text).or_else(|| cut_object(text)),
             Held::Made(Value::Text(text)) => parsed_text(text).map(|value| owned(&value)),
             _ => None,
         });
@@ -251,6 +252,13 @@ impl<'a> Seen<'a> {
             (!is_flat && !is_field).then_some((&**key, &**value))
         })
     }
+}
+
+/// What is left of an object or a list whose text was cut off at the limit of an SDK.
+fn cut_object(text: &str) -> Option<Value<'_>> {
+    text.starts_with(['{', '['])
+        .then(|| parse_cut(text))
+        .flatten()
 }
 
 /// A part of a JSON object or list, `None` if there is none.

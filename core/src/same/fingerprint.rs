@@ -47,6 +47,8 @@ pub struct Fingerprint {
     pub talks_on: Option<String>,
 }
 
+// The text of nothing in JSON.
+const NOTHING: &str = "null";
 // Figures in the text of a model's failure, such as how many tokens were too many.
 static FIGURES: LazyLock<Regex> = LazyLock::new(|| pattern("[0-9][0-9,.]*"));
 
@@ -155,6 +157,11 @@ fn answer(turn: &Turn<'_>, error: Option<&str>, sameness: &Sameness) -> Option<S
     // A command may answer by what its span calls an error, and who hands over gets no answer.
     let nothing = || (is_tool && turn.name.is_some_and(tools::hands_over)).then_some("");
     let given = turn.result.or(error.filter(|_| is_tool));
+    let looks = turn
+        .name
+        .is_some_and(|name| tools::reads(name) || tools::searches(name));
+    // Only a look at something tells by nothing; other calls have nothing to return.
+    let given = given.filter(|&text| text != NOTHING || (looks && turn.arguments != Some("{}")));
     let result = given.or_else(nothing)?;
     let makes = turn.kind == "tool" && made::makes(turn.name, turn.arguments);
     let result = if makes {
@@ -162,10 +169,16 @@ fn answer(turn: &Turn<'_>, error: Option<&str>, sameness: &Sameness) -> Option<S
     } else {
         Cow::Borrowed(result)
     };
-    let counters = !turn.name.is_some_and(made::tells_figures);
+    let calls = !turn.name.is_some_and(made::tells_figures);
     // A look that tells of attempts is one at something that goes on.
-    let attempts = counters && !turn.name.is_some_and(tools::reads);
-    Some(masks::answer(&result, sameness, counters, attempts))
+    let looks = turn.name.is_some_and(tools::reads);
+    let is_text = |given: &str| tools::looks_at_file(given) && !made::tells_figures(given);
+    let without = masks::Counters {
+        calls,
+        attempts: calls && !looks,
+        steps: calls && looks && turn.arguments.is_some_and(is_text),
+    };
+    Some(masks::answer(&result, sameness, without))
 }
 
 fn message(turn: &Turn<'_>, error: &str, asked: Option<&str>, sameness: &Sameness) -> String {

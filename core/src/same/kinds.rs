@@ -23,6 +23,7 @@ pub const EXTERNAL: [&str; 4] = ["rate_limit", "authentication", "network", "dep
 static HEAD: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["failure_head"]));
 static EXIT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["failure_exit"]));
 static EXITS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exits"]));
+static EXIT_TIMEOUT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exit_timeout"]));
 static FAILED_TEST: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["failed_test"]));
 static ERROR_TYPE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["error_type"]));
 static REFUSAL: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["refusals"]));
@@ -152,7 +153,11 @@ pub fn error_kind(
         return "network";
     }
     let Some(error) = error.filter(|_| !hidden) else {
-        return "untold";
+        return if EXIT_TIMEOUT.is_match(&text) {
+            "timeout"
+        } else {
+            "untold"
+        };
     };
     if let Some(kind) = error_type.and_then(kind_of_type) {
         return kind;

@@ -44,6 +44,7 @@ static COUNTERS: LazyLock<Regex> = LazyLock::new(|| any("counters"));
 static DIGESTS: LazyLock<Regex> = LazyLock::new(|| any("digests"));
 static MEASURES: LazyLock<Regex> = LazyLock::new(|| any("measures"));
 static ANY_ATTEMPT: LazyLock<Regex> = LazyLock::new(|| any("attempts"));
+static FOOTERS: LazyLock<Regex> = LazyLock::new(|| any("footers"));
 static COUNTER_KEYS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     let rows = MASKS["counter_keys"].iter();
     rows.map(|row| pattern(&format!(r"\A(?:{})\z", row.pattern)))
@@ -59,6 +60,7 @@ const COUNT: &str = "<count>";
 
 static KEY_AND_MASK: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#"[\w.-]+[\\"']*\s*[:=]\s*[\\"']*<[a-z ]+>|<[a-z ]+>"#));
+static JSON_KEY: LazyLock<Regex> = LazyLock::new(|| pattern(r#""[\w.-]+" ?:"#));
 static KEY_WORDS: LazyLock<Regex> =
     LazyLock::new(|| pattern("[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9_-]+"));
 
@@ -109,13 +111,29 @@ pub fn masked(text: &str, masks: &[(Regex, String)], error: bool) -> String {
     one_spaced(uncounted(Cow::Borrowed(text.trim()))).into_owned()
 }
 
+/// The counters in a result that say nothing of what was asked for.
+#[derive(Clone, Copy)]
+pub struct Counters {
+    /// How often the agent called.
+    pub calls: bool,
+    /// How often the tool tried, unless its work goes on.
+    pub attempts: bool,
+    /// How many steps the agent has taken, below a text that is stored.
+    pub steps: bool,
+}
+
 /// Replace the volatile parts of a result, unless it has no other parts.
-///
-/// With `counters`, how often the agent called is such a part, and with `attempts`, how often the
-/// tool tried, unless its work goes on.
 #[must_use]
-pub fn answer(result: &str, sameness: &Sameness, counters: bool, attempts: bool) -> String {
+pub fn answer(result: &str, sameness: &Sameness, without: Counters) -> String {
+    let Counters {
+        calls: counters,
+        attempts,
+        steps,
+    } = without;
     let mut text = Cow::Borrowed(result.trim());
+    if steps {
+        text = replaced(text, &FOOTERS, "");
+    }
     // Each value stands after one of these signs, and the patterns of its key are slow.
     if text.contains([':', '=']) {
         for pattern in fresh(sameness, counters) {
@@ -155,7 +173,12 @@ fn says_more(masked: &str) -> bool {
     if !masked.contains('<') {
         return WORD.is_match(masked);
     }
-    WORD.is_match(&KEY_AND_MASK.replace_all(masked, ""))
+    let said = KEY_AND_MASK.replace_all(masked, "");
+    if said.starts_with(['{', '[']) {
+        // The names of lists of such values say no more than theirs.
+        return WORD.is_match(&JSON_KEY.replace_all(&said, ""));
+    }
+    WORD.is_match(&said)
 }
 
 /// Whether a text has as many hex digits in a row as the shortest digest, or words for data in
@@ -291,7 +314,12 @@ mod tests {
 
     #[test]
     fn fresh_values_make_no_other_answer_and_news_do() {
-        let read = |text: &str| answer(text, &nothing(), true, true);
+        let all = Counters {
+            calls: true,
+            attempts: true,
+            steps: true,
+        };
+        let read = |text: &str| answer(text, &nothing(), all);
         assert_eq!(read("sent messageId=4, ts=11"), "sent <fresh>, <fresh>");
         assert_eq!(read(r#"{"elapsed_s":12}"#), r#"{"elapsed_s":12}"#);
         assert_eq!(

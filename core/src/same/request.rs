@@ -12,9 +12,10 @@ use serde_json::{Map, Number, Value};
 
 use super::json::{canonical, parsed};
 use super::policy::{Sameness, Tool};
-use super::tools::hands_over;
+use super::tools::{changes, hands_over};
 use super::turn::Turn;
-use crate::patterns::pattern;
+use crate::patterns::{pattern, replaced};
+use crate::tables::{TOOL_KINDS, any_of};
 
 // Keys that exist to carry a new value with every call, without case, "_" and "-". A call without
 // other arguments looks the value up, so the value counts there.
@@ -45,12 +46,23 @@ const REASON_KEYS: [&str; 6] = [
 ];
 // Without leading zeros, which codes have, and short enough that no JSON reader rounds them.
 const WHOLE_NUMBER_DIGITS_MAX: usize = 15;
+static VERSIONS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&TOOL_KINDS["versions"])));
 static MAY_BE_LOOSE: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#":\s*(?:null|""|\[\]|\{\}|"-?(?:0|[1-9][0-9]{0,14})")"#));
 
 /// The arguments of a turn as they are compared. What is no JSON object stays as it is.
+///
+/// A file that is written as its next version, with the same content, is the same file.
 #[must_use]
 pub fn request<'a>(turn: &Turn<'a>, sameness: &Sameness) -> Option<Cow<'a, str>> {
+    let asked = asked(turn, sameness)?;
+    if turn.kind != "tool" || !turn.name.is_some_and(changes) {
+        return Some(asked);
+    }
+    Some(replaced(asked, &VERSIONS, "$1.$2"))
+}
+
+fn asked<'a>(turn: &Turn<'a>, sameness: &Sameness) -> Option<Cow<'a, str>> {
     let arguments = turn.arguments?;
     if turn.kind != "tool" || !arguments.starts_with('{') {
         return Some(Cow::Borrowed(arguments));

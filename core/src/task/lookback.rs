@@ -15,28 +15,20 @@ impl Turns {
     /// pause among them or shortly before took so long.
     #[must_use]
     pub fn asked(&self, begin: usize, longest_ns: i64, watch: &Watch) -> BTreeSet<usize> {
-        let begin = self.settled + begin;
-        let bounds = watch.bounds.iter();
-        let bounds = bounds.filter(|bound| bound.least_ns <= longest_ns);
+        let (begin, needs) = (self.settled + begin, &watch.needs);
         if self.len() - begin > ASKED_MAX {
+            let bounds = needs.bounds.iter();
+            let bounds = bounds.filter(|bound| bound.least_ns <= longest_ns);
             return bounds.map(|bound| bound.rule).collect();
         }
         let mut asked = BTreeSet::new();
         for at in begin..self.len() {
             let turn = self.words(at);
-            let kind = watch.kind.of(&turn);
-            let mut found = vec![None; watch.again.len()];
-            let mut again = |place: usize| {
-                *found[place].get_or_insert_with(|| self.again(&turn, at, &watch.again[place]))
+            let mut found = vec![None; needs.again.len()];
+            let again = |place: usize| {
+                *found[place].get_or_insert_with(|| self.again(&turn, at, &needs.again[place]))
             };
-            for bound in bounds.clone() {
-                if !asked.contains(&bound.rule)
-                    && watch.lanes[bound.lane].has(kind, &turn)
-                    && bound.allows(&turn, &mut again)
-                {
-                    asked.insert(bound.rule);
-                }
-            }
+            needs.ask(&turn, longest_ns, again, &mut asked);
         }
         asked
     }
@@ -61,15 +53,16 @@ impl Turns {
         };
         let goes_on = |column: Column, words: &Words| column.of(words) == column.of(&last);
         let mut wanted = vec![false; self.settled];
-        let mut following: Vec<BTreeMap<i64, usize>> = vec![BTreeMap::new(); watch.lanes.len()];
+        let lanes = &watch.needs.lanes;
+        let mut following: Vec<BTreeMap<i64, usize>> = vec![BTreeMap::new(); lanes.len()];
         let mut failures = 0;
         for at in (0..self.settled).rev() {
             let words = self.words(at);
             if !goes_on(watch.resets_seen, &words) {
                 break;
             }
-            let kind = watch.kind.of(&words);
-            for (lane, after) in watch.lanes.iter().zip(&mut following) {
+            let kind = watch.needs.kind.of(&words);
+            for (lane, after) in lanes.iter().zip(&mut following) {
                 if lane.has(kind, &words) && goes_on(lane.epoch, &words) {
                     let after = after
                         .entry(lane.by.map_or(0, |by| by.of(&words)))

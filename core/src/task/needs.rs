@@ -1,7 +1,15 @@
 //! What rules need of a turn to fire at it, and the lanes that they look back on.
 
+use std::collections::BTreeSet;
+
+use foldhash::HashSet;
+
 use super::numbers::Column;
-use crate::count::row::Words;
+use crate::count::codes::{UNKNOWN, pair};
+use crate::count::row::{Row, Words};
+
+// Emptying the sets of a long task would take longer than the short tasks after it.
+const SEEN_KEPT_MAX: usize = 1_000;
 
 /// The turns that a rule looks at, as `rules/turns.py` describes them.
 #[derive(Clone, Debug)]
@@ -63,5 +71,91 @@ impl Asking {
             Condition::Again(place) => again(*place),
         };
         self.ways.iter().any(|way| way.iter().all(&mut holds))
+    }
+}
+
+/// What all rules need.
+#[derive(Clone, Debug)]
+pub struct Needs {
+    /// Where the rules look, and other lanes of which turns are kept.
+    pub lanes: Vec<Lane>,
+    /// The forms of the rules.
+    pub bounds: Vec<Asking>,
+    /// Columns in which a turn may equal an earlier one.
+    pub again: Vec<Vec<Column>>,
+    /// The column of kinds.
+    pub kind: Column,
+}
+
+impl Needs {
+    /// Add the rules that may fire at a turn, which took so long, or the pause before it.
+    pub fn ask(
+        &self,
+        turn: &Words,
+        lasted_ns: i64,
+        mut again: impl FnMut(usize) -> bool,
+        asked: &mut BTreeSet<usize>,
+    ) {
+        let kind = self.kind.of(turn);
+        let bounds = self.bounds.iter();
+        for bound in bounds.filter(|bound| bound.least_ns <= lasted_ns) {
+            if !asked.contains(&bound.rule)
+                && self.lanes[bound.lane].has(kind, turn)
+                && bound.allows(turn, &mut again)
+            {
+                asked.insert(bound.rule);
+            }
+        }
+    }
+}
+
+/// The rules that may fire in a whole task, of whose turns each is asked about in its place.
+pub struct Asked<'a> {
+    needs: &'a Needs,
+    /// They may fire.
+    pub rules: BTreeSet<usize>,
+    /// For each list of columns, the codes of the turns so far, and whether the last came again.
+    seen: Vec<(HashSet<i64>, bool)>,
+    end_ns: Option<i64>,
+}
+
+impl<'a> Asked<'a> {
+    /// Begin a task.
+    #[must_use]
+    pub fn of(needs: &'a Needs) -> Self {
+        let seen = vec![(HashSet::default(), false); needs.again.len()];
+        Self {
+            needs,
+            rules: BTreeSet::new(),
+            seen,
+            end_ns: None,
+        }
+    }
+
+    /// Begin another task; return the rules of the one before.
+    pub fn begin(&mut self) -> BTreeSet<usize> {
+        for (seen, _) in &mut self.seen {
+            if seen.capacity() > SEEN_KEPT_MAX {
+                *seen = HashSet::default();
+            }
+            seen.clear();
+        }
+        self.end_ns = None;
+        std::mem::take(&mut self.rules)
+    }
+
+    /// Ask about the next turn.
+    pub fn ask(&mut self, row: &Row, start_ns: i64) {
+        let turn = row.words();
+        for (columns, (seen, came)) in self.needs.again.iter().zip(&mut self.seen) {
+            let code = columns.iter().map(|column| column.of(&turn)).reduce(pair);
+            // Two codes that are one by chance only let a rule look in vain.
+            *came = code.is_some_and(|code| code != UNKNOWN && !seen.insert(code));
+        }
+        let since_ns = self.end_ns.map_or(start_ns, |end_ns| end_ns.min(start_ns));
+        self.end_ns = Some(row.end_ns);
+        let lasted_ns = row.end_ns.saturating_sub(since_ns);
+        let again = |place: usize| self.seen[place].1;
+        self.needs.ask(&turn, lasted_ns, again, &mut self.rules);
     }
 }

@@ -1,6 +1,6 @@
 //! The turns of a task come in any order, and stand as if they had come in theirs.
 
-use super::needs::{Asking, Condition, Lane};
+use super::needs::{Asking, Condition, Lane, Needs};
 use super::numbers::{Column, pack, unpack, word};
 use super::turns::{New, Turns, Watch};
 use super::values::{Names, Value, write};
@@ -26,15 +26,17 @@ fn watch() -> Watch {
     };
     Watch {
         counting: counting(),
-        lanes: vec![lane],
-        bounds: vec![Asking {
-            rule: 7,
-            lane: 0,
-            ways: vec![vec![Condition::Again(0)]],
-            least_ns: 0,
-        }],
-        again: vec![vec![column("call"), column("outcome")]],
-        kind: column("kind"),
+        needs: Needs {
+            lanes: vec![lane],
+            bounds: vec![Asking {
+                rule: 7,
+                lane: 0,
+                ways: vec![vec![Condition::Again(0)]],
+                least_ns: 0,
+            }],
+            again: vec![vec![column("call"), column("outcome")]],
+            kind: column("kind"),
+        },
         failed: column("failed"),
         epoch: column("epoch"),
         resets_seen: column("resets_seen"),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::block::Block;
-use super::needs::{Asking, Lane};
+use super::needs::Needs;
 use super::numbers::{Column, pack, unpack};
 use super::values::Names;
 use super::waiting::{Order, Waiting, keep, kept};
@@ -22,11 +22,7 @@ const BEFORE_LATE: usize = 64;
 #[allow(missing_docs)]
 pub struct Watch {
     pub counting: Counting,
-    pub lanes: Vec<Lane>,
-    pub bounds: Vec<Asking>,
-    /// Columns in which a turn may equal an earlier one.
-    pub again: Vec<Vec<Column>>,
-    pub kind: Column,
+    pub needs: Needs,
     pub failed: Column,
     pub epoch: Column,
     pub resets_seen: Column,

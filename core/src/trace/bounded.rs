@@ -43,6 +43,19 @@ impl<K: Clone + Eq + Hash, V> Bounded<K, V> {
         self.values.get_mut(key).map(|(_, value)| value)
     }
 
+    /// The value of a key, which is set if it is not there.
+    pub fn or_set<Q>(&mut self, key: &Q, value: impl FnOnce() -> V) -> &mut V
+    where
+        Q: ?Sized + Eq + Hash + ToOwned<Owned = K>,
+        K: Borrow<Q>,
+    {
+        if !self.values.contains_key(key) {
+            self.set(key.to_owned(), value());
+        }
+        let known = self.values.get_mut(key);
+        known.map_or_else(|| unreachable!("it was set above"), |(_, value)| value)
+    }
+
     /// Set a value; returns the oldest one where there is no room for it.
     pub fn set(&mut self, key: K, value: V) -> Option<(K, V)> {
         if let Some((_, before)) = self.values.get_mut(&key) {

@@ -16,13 +16,17 @@ use super::live_trace::LiveTrace;
 use super::sessions::Sessions;
 use super::span::Span;
 use super::tail::Tail;
-use super::ties::{SESSIONS_MAX, Ties};
+use super::ties::Ties;
 use super::turn::{Key, Turn};
-use super::turns::turns_of;
+use super::turns::{Made, turns_of};
 use super::understanding::{Understood, understood_of};
 
 /// Spans of traces whose turns are all told again at once, because turns of them came too late.
 const AGAIN_SPANS_MAX: usize = 5_000;
+// Traces and sessions that are remembered together with how they belong together.
+const SESSIONS_MAX: usize = 100_000;
+// Characters of results that are remembered for all sessions. A call is answered in a few turns.
+const RESULTS_CHARS_MAX: usize = 16 << 20;
 // Traces of a session that wait for results.
 const TRACES_WAITING_MAX: usize = 100;
 
@@ -70,9 +74,9 @@ impl Buffer {
     #[must_use]
     pub fn new(join_services: bool, chars_max: usize) -> Self {
         Self {
-            ties: Ties::new(join_services),
+            ties: Ties::new(join_services, SESSIONS_MAX),
             dropped: 0,
-            sessions: Sessions::default(),
+            sessions: Sessions::new(SESSIONS_MAX, RESULTS_CHARS_MAX),
             waiting: Bounded::new(SESSIONS_MAX),
             traces: HashMap::new(),
             tails: HashMap::new(),
@@ -226,29 +230,42 @@ impl Buffer {
             sessions,
             ..
         } = self;
-        let (Some(trace), Some(tail)) = (traces.get_mut(name), tails.get_mut(name)) else {
+        let parts = (traces.get(name), tails.get_mut(name), known.get_mut(name));
+        let (Some(trace), Some(tail), Some(known)) = parts else {
             return false;
         };
-        let Some(known) = known.get_mut(name) else {
+        let (span, user) = (trace.at(place), tail.user.clone());
+        if trace.has_same_times(place) {
+            return false;
+        }
+        let Some(draft) = tail.part(span, user.as_deref(), trace, ties, sessions) else {
             return false;
         };
-        let Some(followed) = tail.follow(place, trace, ties, sessions, known) else {
+        let taught = draft.teach(sessions);
+        let mut made = made_of(&draft, sessions, false, known);
+        if !tail.take(span, &draft, &mut made) {
             return false;
-        };
+        }
         #[cfg(test)]
         {
             self.followed += 1;
         }
-        let latest = news.entry(name.to_owned()).or_default();
-        keep_latest(latest, followed.new, &[]);
+        let (new, _) = known.learn(&made.turns, false);
         let mut waits_in = trace.waits_in.clone();
-        waits_in.extend(followed.waits_in);
+        waits_in.extend(made.waits_in.into_iter().map(str::to_owned));
+        keep_latest(news.entry(name.to_owned()).or_default(), new, &[]);
         self.note_waiting(name, waits_in);
-        let answered = followed.sessions.iter();
-        let answered = answered.filter_map(|session| self.waiting.get(session));
-        let others = answered.flat_map(Bounded::keys);
+        let others = self.waiting_for(&taught.sessions);
         changed.extend(others.filter(|other| *other != name).cloned());
         true
+    }
+
+    /// The traces that wait for results in these sessions.
+    fn waiting_for(&self, sessions: &BTreeSet<String>) -> impl Iterator<Item = &String> {
+        let waiting = sessions
+            .iter()
+            .filter_map(|session| self.waiting.get(session));
+        waiting.flat_map(Bounded::keys)
     }
 
     /// The news where all traces are looked at again as wholes.
@@ -303,7 +320,7 @@ impl Buffer {
             ..
         } = self;
         let mut taught = Taught::default();
-        let mut made_of = Vec::new();
+        let mut waiting = Vec::new();
         let held = names
             .iter()
             .filter_map(|name| Some((name, traces.get(name)?)));
@@ -323,34 +340,26 @@ impl Buffer {
             let known = known
                 .entry((*name).clone())
                 .or_insert_with(|| Known::new(name));
-            known.begin();
-            let made = turns_of(draft, sessions, ended, &mut |key, content, task| {
-                known.is_told(key, content, task)
-            });
-            let (new, lost) = known.learn(&made.turns);
+            let made = made_of(draft, sessions, ended, known);
+            let (new, lost) = known.learn(&made.turns, true);
             tails.remove(*name);
             if !ended && traces.get(*name).is_some_and(|trace| trace.came == 1) {
                 let tail = Tail::of(draft, &made);
                 tails.extend(tail.map(|tail| ((*name).clone(), tail)));
             }
             let named = made.waits_in.into_iter().map(str::to_owned).collect();
-            made_of.push((*name, named));
+            waiting.push((*name, named));
             if !(new.is_empty() && lost.is_empty()) {
                 keep_latest(news.entry((*name).clone()).or_default(), new, &lost);
                 gone.extend(lost);
             }
         }
         self.grown.extend(names.iter().cloned());
-        for (name, named) in made_of {
+        for (name, named) in waiting {
             self.note_waiting(name, named);
         }
-        let told = taught
-            .sessions
-            .iter()
-            .filter_map(|session| self.waiting.get(session));
-        let answered = told
-            .flat_map(Bounded::keys)
-            .filter(|name| !names.contains(*name));
+        let answered = self.waiting_for(&taught.sessions);
+        let answered = answered.filter(|name| !names.contains(*name));
         let next = taught.traces.iter().chain(answered);
         next.filter(|name| self.traces.contains_key(*name))
             .cloned()
@@ -369,13 +378,9 @@ impl Buffer {
         let before = std::mem::replace(&mut trace.waits_in, named.clone());
         self.leave(name, &before);
         for session in named {
-            if self.waiting.get(&session).is_none() {
-                self.waiting
-                    .set(session.clone(), Bounded::new(TRACES_WAITING_MAX));
-            }
-            if let Some(traces) = self.waiting.get_mut(&session) {
-                traces.set(name.to_owned(), ());
-            }
+            let traces = || Bounded::new(TRACES_WAITING_MAX);
+            let traces = self.waiting.or_set(&*session, traces);
+            traces.set(name.to_owned(), ());
         }
     }
 
@@ -452,6 +457,19 @@ impl Buffer {
             self.sessions.forget_trace(&name);
         }
     }
+}
+
+/// Make the turns of a draft that are not told as they are.
+fn made_of<'t>(
+    draft: &'t Draft<'t>,
+    sessions: &'t Sessions,
+    ended: bool,
+    known: &mut Known,
+) -> Made<'t> {
+    known.begin();
+    turns_of(draft, sessions, ended, &mut |key, content, task| {
+        known.is_told(key, content, task)
+    })
 }
 
 /// Keep the last news of each turn that is not gone, with what was known before all news.

@@ -10,7 +10,6 @@ use foldhash::{HashMap, HashMapExt};
 use super::bounded::Bounded;
 use super::call_ids::written_id;
 use super::span::hash_of;
-use super::ties::SESSIONS_MAX;
 use crate::fields::made_ids::is_made;
 use crate::fields::message::ToolCall;
 use crate::fields::said::told;
@@ -80,12 +79,6 @@ impl CallSpans {
                 }
             }
         }
-    }
-}
-
-impl Default for CallSpans {
-    fn default() -> Self {
-        Self::of(SESSIONS_MAX)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::call_spans::{CALLS_MAX, CallPlace, place_of};
+use super::frames::only_user;
 use super::history::{Given, ResultsInTrace, given_results, models_given};
 use super::sessions::{Sessions, Shown};
 use super::span::{Span, hash_of};
@@ -22,10 +23,9 @@ pub struct Draft<'a> {
     pub results: ResultsInTrace<'a>,
     /// The start of the first span that tells of turns.
     pub start_ns: Option<i64>,
-    /// Whether it has all spans of the trace.
-    pub is_whole: bool,
-    /// The same, as the spans were read.
+    /// What its models were given, as the spans were read.
     pub given: Vec<Given<'a>>,
+    before: Option<usize>, // how much the rest of the trace was given, of a part of one
 }
 
 /// What a trace changed for others of its session.
@@ -41,11 +41,19 @@ impl<'a> Draft<'a> {
     /// Relate and merge the spans of a trace; those that ended are in order, by end, start and id.
     #[must_use]
     pub fn new(spans: &[&'a Span], above: &[&'a Span], ties: &'a Ties) -> Self {
-        let tree = Tree::new(spans, above, ties);
+        let user = only_user(spans.iter().chain(above).copied());
+        let tree = Tree::new(spans, above, user, ties);
         let given = given_results(models_given(&tree), &tree);
+        Self::of(tree, given, None)
+    }
+
+    /// A trace with what its models were given; or a part of one, whose models were given so much
+    /// `before`.
+    #[must_use]
+    pub fn of(tree: Tree<'a>, given: Vec<Given<'a>>, before: Option<usize>) -> Self {
         let views = merged_views(&tree);
         let results = if views.len() == tree.ended {
-            ResultsInTrace::new(&given, &tree)
+            ResultsInTrace::new(&given, before.unwrap_or(0), &tree)
         } else {
             let models = views.iter().filter(|view| {
                 let fields = &view.heard.fields;
@@ -53,7 +61,7 @@ impl<'a> Draft<'a> {
                 view.kind == Some(Role::Model) && is_told
             });
             let models = models.map(|view| (view.place, view.heard));
-            ResultsInTrace::new(&given_results(models, &tree), &tree)
+            ResultsInTrace::new(&given_results(models, &tree), 0, &tree)
         };
         let members = views
             .iter()
@@ -64,23 +72,15 @@ impl<'a> Draft<'a> {
             views,
             results,
             start_ns,
-            is_whole: true,
             given,
+            before,
         }
     }
 
-    /// Some spans of a trace, none of which is merged, without results.
+    /// Whether it has all spans of the trace.
     #[must_use]
-    pub fn part(tree: Tree<'a>) -> Option<Self> {
-        let views = merged_views(&tree);
-        (views.len() == tree.ended).then(|| Self {
-            tree,
-            views,
-            results: ResultsInTrace::default(),
-            start_ns: None,
-            is_whole: false,
-            given: Vec::new(),
-        })
+    pub fn is_whole(&self) -> bool {
+        self.before.is_none()
     }
 
     /// The id of the trace.
@@ -94,17 +94,21 @@ impl<'a> Draft<'a> {
 
     /// Tell the session of the results that were shown, and of the start of the trace.
     pub fn teach(&self, sessions: &mut Sessions) -> Taught {
+        let (trace_id, is_whole) = (self.trace_id(), self.is_whole());
         let mut taught = Taught {
-            sessions: sessions.learn(self.trace_id(), &shown(&self.given, 0, &self.tree)),
+            sessions: sessions.learn(trace_id, &self.shown(), is_whole),
             traces: Vec::new(),
         };
+        if !is_whole {
+            return taught;
+        }
         let calls = self.call_places();
         taught
             .sessions
-            .extend(sessions.calls.learn(self.trace_id(), calls));
+            .extend(sessions.calls.learn(trace_id, calls));
         if let Some(start_ns) = self.start_ns {
             let session = &self.tree.session.name;
-            taught.traces = sessions.note_trace(self.trace_id(), session, start_ns);
+            taught.traces = sessions.note_trace(trace_id, session, start_ns);
         }
         taught
     }
@@ -125,20 +129,20 @@ impl<'a> Draft<'a> {
         });
         places.collect()
     }
-}
 
-/// The results that are shown with their calls, of those that models were given; `before` them the
-/// trace has shown so many.
-pub(super) fn shown<'d>(given: &[Given<'d>], before: usize, tree: &'d Tree<'_>) -> Vec<Shown<'d>> {
-    let shown = given.iter().zip(before..).filter_map(|(each, number)| {
-        let fields = tree.fields(each.place);
-        Some(Shown {
-            session: &tree.frames.session(each.place).name,
-            call: each.call?,
-            result: each.result,
-            told: (fields.end_ns, &fields.span_id, number),
-            hash: hash_of((tree.spans[each.place].hash, number)),
-        })
-    });
-    shown.collect()
+    /// The results that are shown with their calls, of those that models were given.
+    fn shown(&self) -> Vec<Shown<'_>> {
+        let numbered = self.given.iter().zip(self.before.unwrap_or(0)..);
+        let shown = numbered.filter_map(|(each, number)| {
+            let fields = self.tree.fields(each.place);
+            Some(Shown {
+                session: &self.tree.frames.session(each.place).name,
+                call: each.call?,
+                result: each.result,
+                told: (fields.end_ns, &fields.span_id, number),
+                hash: hash_of((self.tree.spans[each.place].hash, number)),
+            })
+        });
+        shown.collect()
+    }
 }

@@ -21,7 +21,7 @@ impl Every {
     #[must_use]
     pub fn new(join_services: bool) -> Self {
         Self {
-            ties: Ties::unbounded(join_services),
+            ties: Ties::new(join_services, usize::MAX),
             traces: BTreeMap::new(),
         }
     }
@@ -52,7 +52,7 @@ impl Every {
             drafts.collect()
         });
         let mut drafts: Vec<Draft<'_>> = drafts.into_iter().flatten().collect();
-        let mut sessions = Sessions::unbounded();
+        let mut sessions = Sessions::new(usize::MAX, usize::MAX);
         for draft in &drafts {
             draft.teach(&mut sessions);
         }

@@ -172,11 +172,11 @@ pub fn parts_of(call: &ToolCall) -> CallParts<'_> {
 }
 
 impl<'a> ResultsInTrace<'a> {
-    /// Note the first result of each call.
+    /// Note the first result of each call; the trace has so many `before` these.
     #[must_use]
-    pub fn new(given: &[Given<'a>], tree: &Tree<'a>) -> Self {
+    pub fn new(given: &[Given<'a>], before: usize, tree: &Tree<'a>) -> Self {
         let mut results = Self::default();
-        for (number, each) in given.iter().enumerate() {
+        for (each, number) in given.iter().zip(before..) {
             let found = (each.result, hash_of((tree.spans[each.place].hash, number)));
             // A made id is the place of a call in its history, which may have lost some.
             let id = each.result.call_id.as_deref();

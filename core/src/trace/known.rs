@@ -88,14 +88,9 @@ impl Known {
         told.map(|told| told.round = self.round).is_some()
     }
 
-    /// Learn the other turns: those with news, and those that are gone with their tasks.
-    pub fn learn(&mut self, turns: &[Turn<'_>]) -> (Vec<New>, Vec<(String, Key)>) {
-        (self.learn_more(turns), self.gone())
-    }
-
-    /// Learn some of the other turns: those with news. Where two turns have one key, the last one
-    /// counts.
-    pub fn learn_more(&mut self, turns: &[Turn<'_>]) -> Vec<New> {
+    /// Learn the other turns: those with news, and if they are of all spans of the trace, those
+    /// that are gone with their tasks. Where two turns have one key, the last one counts.
+    pub fn learn(&mut self, turns: &[Turn<'_>], is_whole: bool) -> (Vec<New>, Vec<(String, Key)>) {
         let mut news = Vec::new();
         for turn in turns.iter().rev() {
             let (told, before) = match self.turns.entry(turn.key_hash()) {
@@ -131,7 +126,8 @@ impl Known {
             };
             news.push(New { turn, before });
         }
-        news
+        let gone = if is_whole { self.gone() } else { Vec::new() };
+        (news, gone)
     }
 
     fn gone(&mut self) -> Vec<(String, Key)> {

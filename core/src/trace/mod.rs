@@ -1,6 +1,7 @@
 //! Fields to turns: what the spans of a trace say together, and what the traces of a task do.
 //!
-//! A trace is made anew from its spans whenever it gets one. Files are "make all traces once".
+//! A trace is made anew from its spans whenever it gets one, or the part of it that this changes, by
+//! the same functions. Files are "make all traces once".
 
 pub mod agents;
 pub mod bounded;

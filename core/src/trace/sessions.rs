@@ -11,11 +11,8 @@ use super::bounded::Bounded;
 use super::call_spans::CallSpans;
 use super::history::{CallParts, Found, parts_of};
 use super::span::hash_of;
-use super::ties::SESSIONS_MAX;
 use crate::fields::message::{ToolCall, ToolResult};
 
-/// Characters of results that are remembered for all sessions. A call is answered in a few turns.
-const RESULTS_CHARS_MAX: usize = 16 << 20;
 // Traces that show a result of one call; the first ones count.
 const CLAIMS_MAX: usize = 100;
 // The size of a result besides its text.
@@ -68,32 +65,20 @@ struct Claim {
     number: u64,
 }
 
-impl Default for Sessions {
-    fn default() -> Self {
+impl Sessions {
+    /// Nothing is known; so many traces are remembered, and so many characters of results.
+    #[must_use]
+    pub fn new(count_max: usize, chars_max: usize) -> Self {
         Self {
-            firsts: Bounded::new(SESSIONS_MAX),
-            of_trace: Bounded::new(SESSIONS_MAX),
+            firsts: Bounded::new(count_max),
+            of_trace: Bounded::new(count_max),
             results: HashMap::new(),
             order: BTreeMap::new(),
             shown: HashMap::new(),
             next: 0,
             chars: 0,
-            chars_max: RESULTS_CHARS_MAX,
-            calls: CallSpans::default(),
-        }
-    }
-}
-
-impl Sessions {
-    /// Without bounds, for traces that are all there.
-    #[must_use]
-    pub fn unbounded() -> Self {
-        Self {
-            firsts: Bounded::new(usize::MAX),
-            of_trace: Bounded::new(usize::MAX),
-            chars_max: usize::MAX,
-            calls: CallSpans::of(usize::MAX),
-            ..Self::default()
+            chars_max,
+            calls: CallSpans::of(count_max),
         }
     }
 
@@ -121,12 +106,8 @@ impl Sessions {
             }
         }
         let was = self.first_of(session).map(str::to_owned);
-        if self.firsts.get(session).is_none() {
-            self.firsts.set(session.to_owned(), Traces::default());
-        }
-        if let Some(traces) = self.firsts.get_mut(session) {
-            traces.by_start.insert((start_ns, trace_id.to_owned()));
-        }
+        let traces = self.firsts.or_set(session, Traces::default);
+        traces.by_start.insert((start_ns, trace_id.to_owned()));
         self.of_trace
             .set(trace_id.to_owned(), (session.to_owned(), start_ns));
         let is = self.first_of(session);
@@ -159,17 +140,20 @@ impl Sessions {
         self.shown.remove(trace_id);
     }
 
-    /// Learn all results that a trace shows now; returns the sessions in which one is another now.
+    /// Learn all results that a trace shows now, or some beside those that it has shown; returns the
+    /// sessions in which one is another now.
     ///
     /// Of several results of a call, the one that was told first counts.
-    pub fn learn(&mut self, trace_id: &str, shown: &[Shown<'_>]) -> BTreeSet<String> {
+    pub fn learn(
+        &mut self,
+        trace_id: &str,
+        shown: &[Shown<'_>],
+        is_whole: bool,
+    ) -> BTreeSet<String> {
         let now = shown.iter().map(|each| (place_of(each), each.hash));
         let now: Vec<(u64, u64)> = now.collect();
-        let before = self
-            .shown
-            .get(trace_id)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
+        let before = self.shown.get(trace_id).filter(|_| is_whole);
+        let before = before.map(Vec::as_slice).unwrap_or_default();
         if before == now {
             return BTreeSet::new();
         }
@@ -187,22 +171,11 @@ impl Sessions {
                 changed.insert(each.session.to_owned());
             }
         }
-        self.shown.insert(trace_id.to_owned(), now);
-        self.make_room();
-        changed
-    }
-
-    /// Learn results that a trace shows besides those that it has shown; returns what `learn` does.
-    pub fn learn_more(&mut self, trace_id: &str, shown: &[Shown<'_>]) -> BTreeSet<String> {
-        let mut changed = BTreeSet::new();
-        for each in shown {
-            let place = place_of(each);
-            if self.add(trace_id, each, place) {
-                changed.insert(each.session.to_owned());
-            }
-            let known = self.shown.entry(trace_id.to_owned()).or_default();
-            known.push((place, each.hash));
+        let known = self.shown.entry(trace_id.to_owned()).or_default();
+        if is_whole {
+            known.clear();
         }
+        known.extend(now);
         self.make_room();
         changed
     }
@@ -285,7 +258,7 @@ mod tests {
 
     #[test]
     fn the_first_trace_is_that_which_began_first_whatever_comes_first() {
-        let mut sessions = Sessions::default();
+        let mut sessions = Sessions::new(100, 100_000);
         assert!(sessions.note_trace("b", "s", 2).is_empty());
         assert!(sessions.is_first("b"));
         assert_eq!(sessions.note_trace("a", "s", 1), ["b"]);
@@ -299,7 +272,7 @@ mod tests {
 
     #[test]
     fn the_result_that_was_told_first_counts() {
-        let mut sessions = Sessions::default();
+        let mut sessions = Sessions::new(100, 100_000);
         let text = |text: &str| Some(text.to_owned());
         let call = ToolCall {
             call_id: text("1"),
@@ -322,7 +295,7 @@ mod tests {
                 hash,
             }];
             let shown = if end_ns == 0 { &[] } else { &shown[..] };
-            let changed = !sessions.learn(trace_id, shown).is_empty();
+            let changed = !sessions.learn(trace_id, shown, true).is_empty();
             let found = sessions.result("s", parts_of(&call));
             (changed, found.and_then(|(result, _)| result.text.clone()))
         };

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use foldhash::{HashMap, HashMapExt};
 
 use super::bounded::Bounded;
-use super::ties::{SESSIONS_MAX, TRACES_TOLD_MAX};
+use super::ties::TRACES_TOLD_MAX;
 
 /// The names that became another name; of those that mean one session, the smallest is kept.
 #[derive(Debug)]
@@ -16,26 +16,16 @@ pub struct SharedNames {
     naming: Bounded<String, Bounded<String, ()>>, // the last traces that use each name
 }
 
-impl Default for SharedNames {
-    fn default() -> Self {
-        Self::of(SESSIONS_MAX)
-    }
-}
-
 impl SharedNames {
-    fn of(count_max: usize) -> Self {
+    /// No name is shared; at most so many are remembered.
+    #[must_use]
+    pub fn of(count_max: usize) -> Self {
         Self {
             joined: Bounded::new(count_max),
             anew: HashMap::new(),
             sharing: Bounded::new(count_max),
             naming: Bounded::new(count_max),
         }
-    }
-
-    /// Without bounds, for traces that are all there.
-    #[must_use]
-    pub fn unbounded() -> Self {
-        Self::of(usize::MAX)
     }
 
     /// The name that is kept.
@@ -57,13 +47,9 @@ impl SharedNames {
 
     /// Note that a trace uses a name.
     pub fn note(&mut self, name: &str, trace_id: &str) {
-        if self.naming.get(name).is_none() {
-            self.naming
-                .set(name.to_owned(), Bounded::new(TRACES_TOLD_MAX));
-        }
-        if let Some(traces) = self.naming.get_mut(name) {
-            traces.set(trace_id.to_owned(), ());
-        }
+        let traces = || Bounded::new(TRACES_TOLD_MAX);
+        let traces = self.naming.or_set(name, traces);
+        traces.set(trace_id.to_owned(), ());
     }
 
     /// Make two names mean one session; returns the traces whose session got another name.

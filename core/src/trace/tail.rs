@@ -1,28 +1,30 @@
-//! A span that changes nothing in its trace but its own turns: only these are made.
+//! Which spans change nothing in their trace but their own turns: only these are made.
 //!
 //! Most spans of an agent are such: no other waits for them as a parent, the model that asked for a
-//! call is known by the id of the call, and a response comes after all others. What has to be known
-//! of the trace for that is noted whenever all of it is made. For any other span all of it is made.
+//! call is known by the id of the call, and a response comes after all others. The turns of such a
+//! span are made as those of a whole trace are, of the span and those that it depends on. What the
+//! rest of the trace is asked for is noted here, in one way of all its spans and of one more. This
+//! is no second way to turns; it is beside the first because a trace of 2,000 spans takes
+//! milliseconds to make.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
 
 use super::agents::is_from_user;
 use super::call_ids::written_id;
-use super::draft::{Draft, shown};
+use super::draft::Draft;
 use super::failure::lacks;
 use super::history::{Given, given_after, parts_of};
-use super::known::{Known, New};
 use super::live_trace::LiveTrace;
 use super::sessions::Sessions;
 use super::span::{Span, follows_answer, hash_of};
 use super::ties::{Session, Ties};
 use super::tree::{ANCESTORS_MAX, Place, Tree};
-use super::turn::{Kind, Turn};
-use super::turns::{Made, turns_of};
+use super::turn::Kind;
+use super::turns::Made;
 use super::view::View;
+use crate::fields::made_ids::is_made;
 use crate::fields::message::ToolCall;
 use crate::fields::said::told;
 use crate::fields::span_fields::{Name, Role, SpanFields};
@@ -33,41 +35,35 @@ pub struct Tail {
     session: Session,
     start_ns: i64,
     service: Option<Name>, // of all spans
-    user: Option<Arc<str>>,
+    /// The only user that the trace names.
+    pub user: Option<Arc<str>>,
     has_user: bool,
     parents: HashSet<u64>,           // ids of parents that have not come
     agents: Option<HashSet<String>>, // that speak or call; none without spans of agents
     speaks: bool,                    // whether a model does
     models_end_ns: i64,
     models_start_ns: i64,
-    asked: HashMap<u64, Option<Asked>>, // by the id; none where more than one call has it
-    names: HashMap<String, usize>,      // of calls that no span has by their id
-    waiting: usize,                     // calls that are held back
-    tools: HashSet<u64>,                // ids of the calls of spans
-    alone: HashSet<String>,             // names of tools with spans that have no call by its id
+    calls: HashMap<u64, Call>,     // by the id
+    names: HashMap<String, usize>, // of calls that no span has by their id
+    waiting: usize,                // calls that are held back
+    waits_for: Option<String>,     // their model, if none of its calls has a span and all have ids
+    alone: HashSet<String>,        // names of tools with spans that have no call by its id
     has_spare: bool,
-    lacking: HashSet<u64>, // ids of calls whose result may be shown elsewhere
     given: usize,
-    given_ids: HashSet<u64>,
     given_calls: HashSet<u64>,
     heard: HashMap<String, String>, // the last model of each session that was given anything
 }
 
-/// A call: the span of the model that asked for it, and whether it has a span of its own by its id.
-#[derive(Debug)]
-struct Asked {
-    model: String,
-    has_span: bool,
-}
-
-/// What a span brought.
-pub struct Followed {
-    /// Its turns.
-    pub new: Vec<New>,
-    /// Sessions in which it showed a result that is new or another.
-    pub sessions: BTreeSet<String>,
-    /// Sessions in which it waits for results.
-    pub waits_in: Vec<String>,
+/// What a trace shows of the calls with an id.
+#[derive(Debug, Default)]
+struct Call {
+    model: Option<String>, // the span that asked for it, if a span may be that of this call alone
+    is_asked: bool,
+    waits: bool,    // whether it is held back
+    is_shown: bool, // whether a span of a tool has the id
+    has_span: bool, // whether that is the span of the model's call
+    lacks: bool,    // whether the result may be shown elsewhere
+    is_given: bool, // whether a model was given a result with the id
 }
 
 impl Tail {
@@ -94,208 +90,215 @@ impl Tail {
         if is_odd {
             return None;
         }
-        let user = tree.frames.user();
-        let missing = spans()
-            .filter_map(|fields| fields.parent_span_id.as_deref())
-            .filter(|parent| tree.place_of(parent).is_none());
-        let has_agents = draft
-            .views
-            .iter()
-            .any(|view| view.kind == Some(Role::Agent));
+        let has_agents = tree.kinds[..tree.ended].contains(&Some(Role::Agent));
         let acting = made.models.iter().chain(&calls.tools);
         let acting = acting.filter_map(|view| tree.frames.of(view.place).agent);
         let mut tail = Self {
             session: tree.session.clone(),
             start_ns: draft.start_ns?,
             service,
-            user: user.map(Arc::from),
+            user: tree.frames.user().map(Arc::from),
             has_user: spans().any(|fields| told(fields.user.as_ref()).is_some()),
-            parents: missing.map(hash_of).collect(),
+            parents: HashSet::default(),
             agents: has_agents.then(|| acting.map(str::to_owned).collect()),
             speaks: first.is_some(),
             models_end_ns: i64::MIN,
             models_start_ns: i64::MIN,
-            asked: HashMap::default(),
+            calls: HashMap::default(),
             names: HashMap::default(),
             waiting: 0,
-            tools: HashSet::default(),
+            waits_for: None,
             alone: HashSet::default(),
             has_spare: draft.views.iter().any(is_spare),
-            lacking: HashSet::default(),
-            given: draft.given.len(),
-            given_ids: HashSet::default(),
+            given: 0,
             given_calls: HashSet::default(),
             heard: HashMap::default(),
         };
-        let models = (0..tree.ended).filter(|place| tree.kinds[*place] == Some(Role::Model));
-        let mut models: Vec<Place> = models.collect();
-        models.sort_by_key(|place| (tree.fields(*place).end_ns, &*tree.fields(*place).span_id));
-        for place in models {
-            tail.note_model(tree.spans[place], &tree.frames.session(place).name);
-        }
-        tail.note_given(&draft.given);
-        tail.note_calls(made);
+        tail.note(draft, made, &|_| true);
         Some(tail)
     }
 
-    fn note_calls(&mut self, made: &Made<'_>) {
-        let calls = &made.calls;
-        let mut spans: Vec<Option<bool>> = vec![None; calls.asked.len()]; // whether by the id
-        for (tool, index) in calls.tools.iter().zip(&calls.matched) {
-            let id = tool.call_id.map(id_of);
-            self.tools.extend(id);
-            let asked = index.and_then(|index| calls.asked[index].call.call_id.as_deref());
-            self.note_lack(tool, asked);
-            let by_id = id.is_some() && asked.map(id_of) == id;
-            if let Some(index) = *index {
-                spans[index] = Some(by_id && spans[index] != Some(false));
-            }
-            if !by_id {
-                self.alone.insert(tool.name().to_owned());
+    /// Note the spans of a draft that are new.
+    fn note(&mut self, draft: &Draft<'_>, made: &Made<'_>, is_new: &dyn Fn(&Span) -> bool) {
+        let tree = &draft.tree;
+        let new = tree.spans.iter().filter(|span| is_new(span));
+        let parents = new.filter_map(|span| span.fields.parent_span_id.as_deref());
+        let missing = parents.filter(|parent| tree.place_of(parent).is_none());
+        self.parents.extend(missing.map(hash_of));
+        let models = (0..tree.ended).filter(|place| tree.kinds[*place] == Some(Role::Model));
+        let mut models: Vec<Place> = models.filter(|place| is_new(tree.spans[*place])).collect();
+        models.sort_by_key(|place| (tree.fields(*place).end_ns, &*tree.fields(*place).span_id));
+        for place in models {
+            let fields = tree.fields(place);
+            self.models_end_ns = self.models_end_ns.max(fields.end_ns);
+            self.models_start_ns = self.models_start_ns.max(fields.start_ns);
+            if !fields.heard().is_empty() {
+                let session = tree.frames.session(place).name.clone();
+                self.heard.insert(session, fields.span_id.clone());
             }
         }
-        let last_ns = made
-            .models
-            .iter()
-            .map(|model| model.fields().start_ns)
-            .max();
-        for (index, asked) in calls.asked.iter().enumerate() {
-            let model = made.models[asked.model];
-            let has_span = spans[index] == Some(true);
-            if spans[index].is_none() && last_ns < Some(model.fields().end_ns) {
-                self.waiting += 1;
+        self.given += draft.given.len();
+        for each in &draft.given {
+            if let Some(id) = each.result.call_id.as_deref() {
+                self.call(id).is_given = true;
             }
-            if !has_span {
-                *self.names.entry(asked.call.name.clone()).or_default() += 1;
-            }
-            let Some(id) = told(asked.call.call_id.as_ref()).map(id_of) else {
-                continue;
-            };
-            if spans[index].is_none() {
-                self.lacking.insert(id);
-            }
-            let is_free = spans[index].is_none() && made.held_back.contains(&index);
-            let one = (is_free || has_span).then(|| Asked {
-                model: model.id().to_owned(),
-                has_span,
-            });
-            self.asked
-                .entry(id)
-                .and_modify(|one| *one = None)
-                .or_insert(one);
-        }
-    }
-
-    fn note_model(&mut self, span: &Span, session: &str) {
-        let fields = &span.fields;
-        self.models_end_ns = self.models_end_ns.max(fields.end_ns);
-        self.models_start_ns = self.models_start_ns.max(fields.start_ns);
-        if !fields.heard().is_empty() {
-            self.heard
-                .insert(session.to_owned(), fields.span_id.clone());
-        }
-    }
-
-    fn note_given(&mut self, given: &[Given<'_>]) {
-        for each in given {
-            self.given_ids
-                .extend(each.result.call_id.as_deref().map(id_of));
             let call = each.call.map(|call| hash_of(parts_of(call)));
             self.given_calls.extend(call);
         }
+        self.note_asked(made, is_new);
+        self.note_tools(made, is_new);
     }
 
-    fn note_lack(&mut self, tool: &View<'_>, asked: Option<&str>) {
-        if lacks(tool.result, tool.failed, tool.error) {
-            self.lacking
-                .extend(tool.call_id.into_iter().chain(asked).map(id_of));
+    fn note_asked(&mut self, made: &Made<'_>, is_new: &dyn Fn(&Span) -> bool) {
+        let calls = &made.calls;
+        let mut has_span = vec![false; calls.asked.len()];
+        for index in calls.matched.iter().flatten() {
+            has_span[*index] = true;
+        }
+        let starts = made.models.iter().map(|model| model.fields().start_ns);
+        let last_ns = starts.max();
+        let (mut held, mut is_clear): (Vec<&View<'_>>, bool) = (Vec::new(), true);
+        for (index, asked) in calls.asked.iter().enumerate() {
+            let model = made.models[asked.model];
+            if !is_new(model.span) {
+                continue;
+            }
+            let waits = !has_span[index] && last_ns < Some(model.fields().end_ns);
+            self.waiting += usize::from(waits);
+            *self.names.entry(asked.call.name.clone()).or_default() += 1;
+            held.extend(waits.then_some(model));
+            let Some(id) = told(asked.call.call_id.as_ref()) else {
+                is_clear &= !waits;
+                continue;
+            };
+            let may_be_shown = has_span[index] || made.held_back.contains(&index);
+            let call = self.call(id);
+            call.model = (may_be_shown && !call.is_asked).then(|| model.id().to_owned());
+            is_clear &= !(waits && (is_made(id) || call.is_asked || call.is_given));
+            call.is_asked = true;
+            call.waits = waits;
+            call.lacks |= !has_span[index];
+        }
+        if let Some(model) = held.first() {
+            is_clear &= held.iter().all(|each| each.place == model.place);
+            let is_all = is_clear && model.calls().count() == held.len();
+            self.waits_for = is_all.then(|| model.id().to_owned());
         }
     }
 
-    /// Make the turns of a span that came; `None` if it may change others.
-    pub fn follow(
-        &mut self,
-        place: usize,
-        trace: &LiveTrace,
-        ties: &Ties,
-        sessions: &mut Sessions,
-        known: &mut Known,
-    ) -> Option<Followed> {
-        let span = trace.at(place);
-        let (id, trace_id) = (&*span.fields.span_id, &*span.fields.trace_id);
-        if !self.may_follow(span) || trace.has_same_times(place) {
+    fn note_tools(&mut self, made: &Made<'_>, is_new: &dyn Fn(&Span) -> bool) {
+        let tools = made.calls.tools.iter().enumerate();
+        for (place, tool) in tools.filter(|(_, tool)| is_new(tool.span)) {
+            let asked = call_of(place, made);
+            let asked_id = asked.and_then(|call| call.call_id.as_deref());
+            if let Some(id) = tool.call_id {
+                self.call(id).is_shown = true;
+            }
+            let by_id = tool
+                .call_id
+                .filter(|id| asked_id.map(id_of) == Some(id_of(id)));
+            if let Some(id) = by_id {
+                let call = self.call(id);
+                if call.model.is_some() && !std::mem::replace(&mut call.has_span, true) {
+                    call.lacks = false;
+                    let waited = std::mem::take(&mut call.waits);
+                    if waited {
+                        self.waiting -= 1;
+                        self.waits_for = None;
+                    }
+                    let left = asked.and_then(|call| self.names.get_mut(&call.name));
+                    left.into_iter().for_each(|left| *left -= 1);
+                }
+            } else {
+                self.alone.insert(tool.name().to_owned());
+                asked_id
+                    .into_iter()
+                    .for_each(|id| self.call(id).model = None);
+            }
+            if lacks(tool.result, tool.failed, tool.error) {
+                let ids = tool.call_id.into_iter().chain(asked_id);
+                ids.for_each(|id| self.call(id).lacks = true);
+            }
+        }
+    }
+
+    fn call(&mut self, id: &str) -> &mut Call {
+        self.calls.entry(id_of(id)).or_default()
+    }
+
+    /// The part of a trace that the turns of a span depend on; `None` if they may change others.
+    #[must_use]
+    pub fn part<'a>(
+        &self,
+        span: &'a Span,
+        user: Option<&'a str>,
+        trace: &'a LiveTrace,
+        ties: &'a Ties,
+        sessions: &Sessions,
+    ) -> Option<Draft<'a>> {
+        if !self.may_follow(span) {
             return None;
         }
         let is_tool = span.fields.kind == Some(Role::Tool);
-        let asking = if is_tool { self.asking(span)? } else { None };
+        let asking = if is_tool {
+            self.asking(span)?
+        } else {
+            self.waits_for.as_deref()
+        };
         let asking = asking.and_then(|model| Some(trace.named(model)?.0));
-        let user = self.user.clone();
-        let tree = part(span, asking, trace, ties, user.as_deref())?;
-        if tree.circle().is_some() || tree.session != self.session {
-            return None;
-        }
-        let draft = Draft::part(tree)?;
-        let view = draft.views.iter().find(|view| view.id() == id)?;
-        let agent = draft.tree.frames.of(view.place).agent;
+        let tree = tree_of(span, asking, user, trace, ties)?;
+        let place = tree.place_of(&span.fields.span_id)?;
+        let agent = tree.frames.of(place).agent;
         let mut others = self.agents.iter().filter(|_| agent.is_some());
-        if others.any(|acting| !agent.is_some_and(|agent| acting.contains(agent))) {
+        let acts = |acting: &HashSet<String>| agent.is_some_and(|agent| acting.contains(agent));
+        if tree.circle().is_some()
+            || tree.session != self.session
+            || others.any(|acting| !acts(acting))
+        {
             return None;
         }
-        let session = &*draft.tree.frames.session(view.place).name;
-        let given = if is_tool {
-            Vec::new()
-        } else {
-            self.given(view, session, trace, sessions)?
-        };
-        let mut made = turns_of(&draft, sessions, false, &mut |_, _, _| false);
-        if is_tool && !self.fits(view, asking.is_some(), &made) {
-            return None;
+        let session = tree.frames.session(place).name.clone();
+        let mut given = Vec::new();
+        if !is_tool {
+            let before = self.heard.get(&session);
+            let before = before.and_then(|before| Some(trace.named(before)?.0));
+            given = given_after(before, place, span);
         }
-        let is_own =
-            |turn: &Turn<'_>| turn.span_id == id && matches!(turn.kind, Kind::Tool | Kind::Model);
-        made.turns.retain(is_own);
-        known.begin();
-        let new = known.learn_more(&made.turns);
-        let waits_in = made.waits_in.iter().map(|&name| name.to_owned()).collect();
-        if is_tool {
-            self.note_call(view, &made);
-        } else {
-            self.note_response(view, session);
-            self.note_given(&given);
-        }
-        let parent = span.fields.parent_span_id.as_deref();
-        let missing = parent.filter(|parent| trace.named(parent).is_none());
-        self.parents.extend(missing.map(hash_of));
-        let shown = shown(&given, self.given, &draft.tree);
-        self.given += given.len();
-        let sessions = if shown.is_empty() {
-            BTreeSet::new()
-        } else {
-            sessions.learn_more(trace_id, &shown)
-        };
-        Some(Followed {
-            new,
-            sessions,
-            waits_in,
-        })
+        let draft = Draft::of(tree, given, Some(self.given));
+        let view = draft.views.iter().find(|view| view.place == place)?;
+        let is_over = asking.is_some_and(|asking| asking.fields.end_ns <= span.fields.start_ns);
+        let is_free =
+            is_tool || (self.waiting == 0 || is_over) && self.may_speak(view, sessions, &session);
+        let changes = draft.given.iter().any(|each| self.changes(each));
+        (draft.views.len() == draft.tree.ended && is_free && !changes).then_some(draft)
     }
 
-    /// What a response was given that comes after all others; `None` if that changes a call.
-    fn given<'a>(
-        &self,
-        view: &View<'a>,
-        session: &str,
-        trace: &'a LiveTrace,
-        sessions: &Sessions,
-    ) -> Option<Vec<Given<'a>>> {
-        let before = self.heard.get(session);
-        let before = before.and_then(|before| Some(trace.named(before)?.0));
-        if !self.may_speak(view, sessions, session) {
-            return None;
+    /// Take the turns of a span that were made of its part, and note it; returns whether they are
+    /// those that all of its trace gives.
+    pub fn take(&mut self, span: &Span, draft: &Draft<'_>, made: &mut Made<'_>) -> bool {
+        let is_own = |each: &Span| std::ptr::eq(each, span);
+        let mut tools = made.calls.tools.iter();
+        let tool = tools.position(|tool| is_own(tool.span));
+        if tool.is_some_and(|tool| !self.fits(tool, made)) {
+            return false;
         }
-        let given = given_after(before, view.place, view.span);
-        let is_free = !given.iter().any(|each| self.changes(each));
-        is_free.then_some(given)
+        let id = &*span.fields.span_id;
+        let held = self.waits_for.take_if(|_| tool.is_none());
+        made.turns.retain(|turn| match turn.kind {
+            Kind::Model => turn.span_id == id,
+            Kind::Tool => turn.span_id == id || held.as_deref() == Some(&*turn.span_id),
+            _ => false,
+        });
+        if let Some(held) = held {
+            self.waiting = 0;
+            let asked = made.calls.asked.iter();
+            for asked in asked.filter(|asked| made.models[asked.model].id() == held) {
+                let call = self.call(asked.call.call_id.as_deref().unwrap_or_default());
+                (call.model, call.waits) = (None, false);
+            }
+        }
+        self.note(draft, made, &is_own);
+        true
     }
 
     fn may_follow(&self, span: &Span) -> bool {
@@ -319,23 +322,26 @@ impl Tail {
     /// The span of the model that asked for a call, if one did; `None` if it may be another call's.
     fn asking(&self, span: &Span) -> Option<Option<&str>> {
         let id = told(span.fields.call_id.as_ref()).map(id_of);
-        match id.and_then(|id| self.asked.get(&id)) {
-            Some(asked) => asked.as_ref().map(|asked| Some(&*asked.model)),
-            None => (self
-                .names
-                .get(&span.fields.name)
-                .is_none_or(|left| *left == 0))
-            .then_some(None),
+        let call = id.and_then(|id| self.calls.get(&id));
+        if let Some(call) = call.filter(|call| call.is_asked) {
+            return call.model.as_deref().map(Some);
         }
+        let left = self.names.get(&span.fields.name);
+        left.is_none_or(|left| *left == 0).then_some(None)
     }
 
     /// Whether a call was joined as it is in the whole trace, which shows no result for it.
-    fn fits(&self, view: &View<'_>, is_asked: bool, made: &Made<'_>) -> bool {
-        let asked = call_of(view, made);
+    fn fits(&self, tool: usize, made: &Made<'_>) -> bool {
+        let (view, asked) = (made.calls.tools[tool], call_of(tool, made));
         let asked_id = asked.and_then(|call| call.call_id.as_deref());
         let mut ids = view.call_id.into_iter().chain(asked_id);
+        let is_given = |id| {
+            let call = self.calls.get(&id_of(id));
+            call.is_some_and(|call| call.is_given)
+        };
+        let is_asked = self.asking(view.span).flatten().is_some();
         let lacks = lacks(view.result, view.failed, view.error);
-        asked.is_some() == is_asked && !(lacks && ids.any(|id| self.given_ids.contains(&id_of(id))))
+        asked.is_some() == is_asked && !(lacks && ids.any(is_given))
     }
 
     /// Whether a response comes after all others, and its calls have no spans and no results yet.
@@ -347,15 +353,16 @@ impl Tail {
         let heard = view.heard;
         let may_be_a_persons = is_from_user(view)
             && (follows_answer(heard.fields.heard()) || heard.comes_again().is_some());
-        if !(is_last && self.speaks && self.waiting == 0 && view.is_answered()) || may_be_a_persons
-        {
+        let may_be_held = self.waiting > 0 && self.has_spare;
+        if !(is_last && self.speaks && view.is_answered()) || may_be_a_persons || may_be_held {
             return false;
         }
         let mut ids = HashSet::default();
         view.calls().all(|call| {
             let id = told(call.call_id.as_ref()).map(id_of);
             let is_new = id.is_none_or(|id| {
-                !self.asked.contains_key(&id) && !self.tools.contains(&id) && ids.insert(id)
+                let known = self.calls.get(&id);
+                !known.is_some_and(|call| call.is_asked || call.is_shown) && ids.insert(id)
             });
             is_new
                 && !self.has_spare
@@ -367,48 +374,12 @@ impl Tail {
 
     /// Whether a result that a model was given changes a call.
     fn changes(&self, given: &Given<'_>) -> bool {
-        let Some(id) = given.result.call_id.as_deref().map(id_of) else {
-            return false;
-        };
+        let id = given.result.call_id.as_deref().map(id_of);
         let is_known = |call| self.given_calls.contains(&hash_of(parts_of(call)));
-        let is_first = !self.given_ids.contains(&id) || !given.call.is_none_or(is_known);
-        self.lacking.contains(&id) && is_first
-    }
-
-    fn note_call(&mut self, view: &View<'_>, made: &Made<'_>) {
-        let asked = call_of(view, made);
-        let id = view.call_id.map(id_of);
-        let joined = id.and_then(|id| Some((id, self.asked.get_mut(&id)?.as_mut()?)));
-        match joined {
-            Some((id, one)) if !one.has_span => {
-                one.has_span = true;
-                self.waiting -= 1;
-                self.lacking.remove(&id);
-                if let Some(left) = asked.and_then(|call| self.names.get_mut(&call.name)) {
-                    *left -= 1;
-                }
-            }
-            Some(_) => {}
-            None => {
-                self.alone.insert(view.name().to_owned());
-            }
-        }
-        self.tools.extend(id);
-        self.note_lack(view, asked.and_then(|call| call.call_id.as_deref()));
-    }
-
-    fn note_response(&mut self, view: &View<'_>, session: &str) {
-        self.note_model(view.span, session);
-        for call in view.calls() {
-            self.waiting += 1;
-            *self.names.entry(call.name.clone()).or_default() += 1;
-            if let Some(id) = told(call.call_id.as_ref()).map(id_of) {
-                let model = view.id().to_owned();
-                let has_span = false;
-                self.asked.insert(id, Some(Asked { model, has_span }));
-                self.lacking.insert(id);
-            }
-        }
+        let call = id.and_then(|id| self.calls.get(&id));
+        call.is_some_and(|call| {
+            call.lacks && !call.waits && (!call.is_given || !given.call.is_none_or(is_known))
+        })
     }
 }
 
@@ -421,33 +392,37 @@ fn is_spare(view: &View<'_>) -> bool {
     !view.span.tells_of_turns(view.kind) && view.arguments.is_some()
 }
 
-/// The call that was joined with a span.
-fn call_of<'a>(view: &View<'_>, made: &Made<'a>) -> Option<&'a ToolCall> {
-    let calls = &made.calls;
-    let tool = calls.tools.iter().position(|tool| tool.id() == view.id())?;
-    Some(calls.asked[calls.matched[tool]?].call)
+/// The call that was joined with a tool's span.
+fn call_of<'a>(tool: usize, made: &Made<'a>) -> Option<&'a ToolCall> {
+    let index = made.calls.matched[tool]?;
+    Some(made.calls.asked[index].call)
 }
 
-/// A span, the spans around it, and that of the model that asked for it; `None` if they are too many.
-fn part<'a>(
+/// A span, that of the model that asked for a call, and the spans around both; `None` if they are
+/// too many.
+fn tree_of<'a>(
     span: &'a Span,
     asking: Option<&'a Span>,
+    user: Option<&'a str>,
     trace: &'a LiveTrace,
     ties: &'a Ties,
-    user: Option<&'a str>,
 ) -> Option<Tree<'a>> {
-    let (mut ended, mut open) = (vec![span], Vec::new());
-    let mut parent = span.fields.parent_span_id.as_deref();
-    while let Some((above, is_over)) = parent.and_then(|id| trace.named(id)) {
-        if ended.len() + open.len() > ANCESTORS_MAX {
-            return None;
+    let (mut ended, mut open): (Vec<&Span>, Vec<&Span>) = (Vec::new(), Vec::new());
+    for start in [Some((span, true)), asking.map(|asking| (asking, true))] {
+        let mut at = start;
+        while let Some((above, is_over)) = at {
+            let known = if is_over { &mut ended } else { &mut open };
+            if known.iter().any(|each| std::ptr::eq::<Span>(*each, above)) {
+                break;
+            }
+            known.push(above);
+            if ended.len() + open.len() > ANCESTORS_MAX {
+                return None;
+            }
+            let parent = above.fields.parent_span_id.as_deref();
+            at = parent.and_then(|id| trace.named(id));
         }
-        if is_over { &mut ended } else { &mut open }.push(above);
-        parent = above.fields.parent_span_id.as_deref();
     }
-    let is_there = |asking: &&Span| ended.iter().any(|each| std::ptr::eq(*each, *asking));
-    let asking = asking.filter(|asking| !is_there(asking));
-    ended.extend(asking);
     ended.sort_by(|one, other| one.place().cmp(&other.place()));
-    Some(Tree::part(&ended, &open, ties, user))
+    Some(Tree::new(&ended, &open, user, ties))
 }

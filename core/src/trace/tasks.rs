@@ -75,20 +75,11 @@ impl Tasks {
     }
 
     fn task(&mut self, name: &str) -> &mut Task {
-        if self.0.get(name).is_none() {
-            let (children, traces) = (BTreeSet::new(), Bounded::new(TRACES_TOLD_MAX));
-            self.0.set(
-                name.to_owned(),
-                Task {
-                    parent: None,
-                    children,
-                    traces,
-                },
-            );
-        }
-        self.0
-            .get_mut(name)
-            .unwrap_or_else(|| unreachable!("it was set above"))
+        self.0.or_set(name, || Task {
+            parent: None,
+            children: BTreeSet::new(),
+            traces: Bounded::new(TRACES_TOLD_MAX),
+        })
     }
 
     /// The traces that declare a task or any of its subtasks.

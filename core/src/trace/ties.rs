@@ -12,8 +12,6 @@ use crate::fields::span_fields::SpanFields;
 
 /// Traces of one group or task that learn of changes. If there are more, the last ones do.
 pub const TRACES_TOLD_MAX: usize = 1_000;
-/// Traces and sessions that are remembered together with how they belong together.
-pub const SESSIONS_MAX: usize = 100_000;
 // The name that OpenTelemetry's SDKs give to a service without one.
 const UNKNOWN_SERVICE: &str = "unknown_service";
 
@@ -62,29 +60,18 @@ pub struct Ties {
 }
 
 impl Ties {
-    /// Nothing is known; `join_services` says that services share the ids of their sessions.
+    /// Nothing is known, and so many traces and sessions are remembered; `join_services` says that
+    /// services share the ids of their sessions.
     #[must_use]
-    pub fn new(join_services: bool) -> Self {
+    pub fn new(join_services: bool, count_max: usize) -> Self {
         Self {
             join_services,
             next: 0,
-            traces: Bounded::new(SESSIONS_MAX),
+            traces: Bounded::new(count_max),
             groups: HashMap::new(),
-            links: Bounded::new(SESSIONS_MAX),
-            tasks: Tasks::of(SESSIONS_MAX),
-            shared: SharedNames::default(),
-        }
-    }
-
-    /// Without bounds, for traces that are all there.
-    #[must_use]
-    pub fn unbounded(join_services: bool) -> Self {
-        Self {
-            traces: Bounded::new(usize::MAX),
-            links: Bounded::new(usize::MAX),
-            tasks: Tasks::of(usize::MAX),
-            shared: SharedNames::unbounded(),
-            ..Self::new(join_services)
+            links: Bounded::new(count_max),
+            tasks: Tasks::of(count_max),
+            shared: SharedNames::of(count_max),
         }
     }
 
@@ -296,10 +283,9 @@ impl Ties {
         for linked in links.into_iter().filter(|linked| linked != name) {
             if self.traces.get(&linked).is_some() {
                 self.join_groups(name, &linked, changed);
-            } else if let Some(waiting) = self.links.get_mut(&linked) {
-                waiting.insert(name.to_owned());
             } else {
-                self.links.set(linked, BTreeSet::from([name.to_owned()]));
+                let waiting = self.links.or_set(&*linked, BTreeSet::new);
+                waiting.insert(name.to_owned());
             }
         }
     }

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use foldhash::HashMap;
 
-use super::frames::{Frames, only_user};
+use super::frames::Frames;
 use super::span::Span;
 use super::steps::settled_kinds;
 use super::ties::{Session, Ties};
@@ -38,20 +38,13 @@ pub struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// Relate the spans of a trace, which have an id each; those that ended are in order.
+    /// Relate spans of a trace, which names a `user` or none; those that ended are in order.
     #[must_use]
-    pub fn new(spans: &[&'a Span], above: &[&'a Span], ties: &'a Ties) -> Self {
-        let user = only_user(spans.iter().chain(above).copied());
-        Self::part(spans, above, ties, user)
-    }
-
-    /// Relate some spans of a trace, which names a user or none.
-    #[must_use]
-    pub fn part(
+    pub fn new(
         spans: &[&'a Span],
         above: &[&'a Span],
-        ties: &'a Ties,
         user: Option<&'a str>,
+        ties: &'a Ties,
     ) -> Self {
         let ended = spans.len();
         let spans = [spans, above].concat();

@@ -66,7 +66,7 @@ pub fn turns_of<'t>(
             _ => {}
         }
     }
-    let replays = draft.is_whole && sessions.is_first(draft.trace_id());
+    let replays = draft.is_whole() && sessions.is_first(draft.trace_id());
     let calls = Calls::new(&models, tools, spare, &draft.tree, replays);
     let mut starts: Vec<i64> = models.iter().map(|model| model.fields().start_ns).collect();
     starts.sort_unstable();

@@ -1,11 +1,16 @@
 //! Twin spans of two instrumentations that record the same call, merged into the outer span.
 
+use std::cmp::Reverse;
+
 use foldhash::{HashMap, HashMapExt};
 
 use super::tree::{Place, Tree};
 use super::view::View;
 use crate::fields::said::told;
 use crate::fields::span_fields::Role;
+
+// Calls at one time, without parents, of which one may be within another.
+const AROUND_MAX: usize = 16;
 
 /// The spans that ended, in order; each that repeats another one is merged into it.
 ///
@@ -24,6 +29,7 @@ pub fn merged_views<'a>(tree: &Tree<'a>) -> Vec<View<'a>> {
         is_twin[*place] = true;
     }
     twins.extend(copies(tree, &is_twin));
+    twins.extend(without_parents(tree));
     // A span that is still open has nothing to merge with yet.
     twins.retain(|(_, twin)| *twin < tree.ended);
     let lasts = lasts(&twins, tree.ended);
@@ -91,6 +97,38 @@ fn is_same_call(outer: Place, inner: Place, tree: &Tree<'_>) -> bool {
         .and_then(|before| before.chars().next_back());
     let is_longer = !short.is_empty() && before.is_some_and(|last| !last.is_alphanumeric());
     is_longer && (inner.arguments.is_none() || inner.arguments == outer.arguments)
+}
+
+/// The twins among calls that lost their parents: the inner is the same call, and shorter.
+fn without_parents(tree: &Tree<'_>) -> Vec<(Place, Place)> {
+    let is_lost = |place: &Place| {
+        tree.kinds[*place] == Some(Role::Tool) && tree.fields(*place).parent_span_id.is_none()
+    };
+    let mut lost: Vec<Place> = (0..tree.ended).filter(is_lost).collect();
+    let times = |place: Place| (tree.fields(place).start_ns, tree.fields(place).end_ns);
+    lost.sort_by_key(|place| (times(*place).0, Reverse(times(*place).1)));
+    let mut found = Vec::new();
+    // The calls around the one that is looked at, the innermost last.
+    let mut around: Vec<Place> = Vec::new();
+    for place in lost {
+        let (start_ns, end_ns) = times(place);
+        around.retain(|outer| times(*outer).1 > start_ns);
+        let is_outer = |outer: &Place| {
+            times(*outer).0 < start_ns
+                && end_ns < times(*outer).1
+                && tree.fields(place).arguments.is_some()
+                && does_same(*outer, place, tree)
+        };
+        if let Some(outer) = around.iter().rev().copied().find(is_outer) {
+            found.push((place, outer));
+        } else {
+            if around.len() == AROUND_MAX {
+                around.remove(0);
+            }
+            around.push(place);
+        }
+    }
+    found
 }
 
 // Kind, name and arguments of spans of one time.

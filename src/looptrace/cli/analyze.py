@@ -8,6 +8,7 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path, PurePath
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import click
@@ -38,6 +39,9 @@ from looptrace.cli.shared.judge_option import judge_option, opinions
 from looptrace.cli.shared.options import ignore_option, prices_option, select_option
 from looptrace.collector.judge.plugins import judge_named
 from looptrace.collector.store.objects.client import is_object_url
+
+if TYPE_CHECKING:
+    from looptrace.collector.store_analysis import KeptTurns
 
 _OF_PIPELINES: Mapping[str, Callable[[Loops], str]] = MappingProxyType(
     {"junit": junit_report, "github": github_report, "markdown": markdown_report}
@@ -114,8 +118,8 @@ def analyze(
     table = _prices(prices, form, settings)
     asked = judge_named(judge, settings.judge)
     with engine_of(engine, address, paths) as evaluating:
-        with_turns = form in _WITH_TURNS or asked is not None or table is not None
-        analysis = traces.analysis(paths, settings, jobs, evaluating, with_turns=with_turns)
+        kept = _kept_turns(form, whole=bool(asked or table))
+        analysis = traces.analysis(paths, settings, jobs, evaluating, kept)
     if table:
         analysis = _with_money(analysis, table)
     answers = opinions(asked, analysis, analysis.events, traces.store_of(paths))
@@ -133,6 +137,12 @@ def analyze(
     if must_check:
         check_something_was_read(analysis)
     context.exit(_exit_code(loops, fail_on))
+
+
+def _kept_turns(form: str, *, whole: bool) -> KeptTurns:
+    if whole:
+        return "all"
+    return "shown" if form in _WITH_TURNS else "none"
 
 
 def _explain(paths: Sequence[str], span_id: str, settings: Settings) -> None:

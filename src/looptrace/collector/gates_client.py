@@ -50,6 +50,7 @@ from looptrace.collector.store.gate_file.incidents import Incident, IncidentDeta
 from looptrace.collector.store.gate_file.stored_gates import GateDetails, GateStatus, StoredGate
 from looptrace.collector.store.gate_metrics import GateMetrics
 from looptrace.collector.store.locks import StoreError
+from looptrace.typed_json import decoded
 
 T = TypeVar("T")
 _GATES = "/v1/gates"
@@ -153,7 +154,7 @@ class RemoteGates:
         opened: BoundedDict[str, str] = BoundedDict(_OPENED_MAX)  # tasks by id of the event
         try:
             for _, data in events_of(self._server):
-                notice = msgspec.json.decode(data, type=GateNotice)
+                notice = decoded(data, GateNotice)
                 is_named = opened.get(notice.id, notice.task) != notice.task
                 opened[notice.id] = notice.task
                 yield replace(notice, type="gate_renamed") if is_named else notice
@@ -169,11 +170,11 @@ class RemoteGates:
             with closing(connection):
                 content = response.read(_JSON_BYTES_MAX)
             if HTTPStatus.BAD_REQUEST <= response.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-                why = msgspec.json.decode(content, type=_Refused)
+                why = decoded(content, _Refused)
                 raise GateError(why.error or f"{self._server.url}: {why.message}.")
             if response.status != HTTPStatus.OK:
                 raise OSError(f"status {response.status}")
-            return msgspec.json.decode(content, type=kind)
+            return decoded(content, kind)
         except (OSError, HTTPException, msgspec.DecodeError) as error:
             raise self._failed(error) from error
 

@@ -6,16 +6,17 @@ are evaluated again; for other tasks only their counts are read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import polars as pl
 
 from looptrace.analyzer.detect.budgets.ledger import Ledger
+from looptrace.analyzer.detect.loops import loops_in
 from looptrace.analyzer.engine.analysis import Analysis
 from looptrace.analyzer.engine.batch import (
     analysis_of,
@@ -32,8 +33,10 @@ from looptrace.analyzer.engine.outages import (
     with_outages,
 )
 from looptrace.analyzer.fields.dialect_table import DialectTable
+from looptrace.analyzer.fingerprint.equivalence import Sameness
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.normalize.understanding import Understood
+from looptrace.analyzer.report.wording import shown_of
 from looptrace.analyzer.schema.compaction import compacted
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
@@ -49,6 +52,8 @@ SPANS_LOOKED_AT_MIN = 10_000
 
 R = TypeVar("R")
 
+KeptTurns: TypeAlias = Literal["all", "shown", "none"]
+
 
 @dataclass(frozen=True, slots=True)
 class _BucketAnalysis:
@@ -60,15 +65,16 @@ class _BucketAnalysis:
 
 
 def analyse_store(
-    store_dir: Path, settings: Settings, engine: Engine = map, *, with_turns: bool = True
+    store_dir: Path, settings: Settings, engine: Engine = map, turns: KeptTurns = "all"
 ) -> Analysis:
     """Find the loops of a store by these settings, whatever rules its findings were made with.
 
     `engine` does the work on each bucket, like `map`; the work and the buckets can be pickled.
-    Without turns, which are those of tasks with findings, memory hardly grows with the store.
+    The analysis has the turns of all tasks with findings, of those with loops that a report shows,
+    or none; memory hardly grows with the store unless it has all.
     """
     spans = reader.count_spans(store_dir)
-    columns = tuple(TURN_SCHEMA) if with_turns else CALL_COLUMNS
+    columns = tuple(TURN_SCHEMA) if turns == "all" else CALL_COLUMNS
     ledger = stored_ledger(store_dir, settings.policy)
     work = partial(_analysis_of_bucket, settings, columns, ledger)
     found = list(engine(work, reader.buckets(store_dir)))
@@ -78,7 +84,22 @@ def analyse_store(
     whole = with_outages(whole, failures, settings.outages)
     if snapshot_of(store_dir) is None:  # Spans are most of what would be fetched.
         whole = replace(whole, understood=understood_in(store_dir, settings.policy.dialects))
-    return whole if with_turns else replace(whole, turns=TURN_SCHEMA.to_frame())
+    if turns == "all":
+        return whole
+    shown, _ = shown_of(loops_in(whole.own) if turns == "shown" else [])
+    of_bucket = partial(
+        _turns_of_tasks, settings.policy.sameness, {loop.lead.task for loop in shown}
+    )
+    kept = engine(of_bucket, reader.buckets(store_dir)) if shown else []
+    return replace(whole, turns=pl.concat([TURN_SCHEMA.to_frame(), *kept]))
+
+
+def _turns_of_tasks(
+    sameness: Sameness, tasks: Collection[str], bucket: reader.Bucket
+) -> pl.DataFrame:
+    with reader.reading_bucket(bucket) as bucket:
+        parts = reader.compared_parts(bucket, sameness, tasks)
+        return pl.concat([TURN_SCHEMA.to_frame(), *parts])
 
 
 def understood_in(store_dir: Path, dialects: DialectTable) -> Understood:

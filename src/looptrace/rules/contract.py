@@ -42,7 +42,7 @@ RUNGS_MAX = 8  # More rungs are of no use.
 RUNG_ATTEMPTS_MAX = 1_000  # A loop of more attempts has been gated long before.
 
 
-Number = TypeVar("Number", int, float)
+T = TypeVar("T")
 
 
 class SettingError(InputError):
@@ -66,10 +66,15 @@ def refuse(problems: Iterable[str]) -> None:
         raise SettingError(*texts)
 
 
-def setting(default: Number, *, ge: Number, le: Number, doc: str) -> Number:
-    """Declare a setting: its default, its least and greatest value, and its meaning."""
-    result: Number = field(default=default, metadata={"ge": ge, "le": le, "doc": doc})
+def setting(default: T, *, doc: str, **bounds: float) -> T:
+    """Declare a setting: its default, its meaning, and of a number the bounds `ge` and `le`."""
+    result: T = field(default=default, metadata={**bounds, "doc": doc})
     return result
+
+
+def required(doc: str) -> Any:
+    """Declare a setting without a default, by its meaning."""
+    return field(metadata={"doc": doc})
 
 
 def numbers(owner: Any) -> dict[str, tuple[Any, dict[str, Any]]]:

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from tests.collector.store.stored import spans_of
 from tests.drivers import resting
 from tests.otlp import Trace
 from tests.paths import ROOT, SHARED
-from tests.seeds import seeds
+from tests.seeds import in_turn, seeds
 
 # What a live engine cannot know: that progress belongs to a task whose name comes last of all.
 EARLY = {"looptrace-own-ok"}
@@ -43,13 +44,13 @@ FILES = [
 CASES = [path for path in sorted((SHARED / "cases").glob("*/*.*")) if path.name != "want.json"]
 
 
-def each_of(paths: list[Path]) -> pytest.MarkDecorator:
-    """Return the mark of a test that runs once for each path."""
-    ids = [f"{path.parent.name}-{path.stem}" for path in paths]
-    return pytest.mark.parametrize("path", paths, ids=ids)
-
-
 SIZES = [1, 7, 512]
+ORDERS = list(product(range(4), SIZES[:2]))  # a seed, and how many spans arrive at once
+
+
+def named(paths: list[Path]) -> dict[str, Path]:
+    """Return paths by the names of their tests."""
+    return {f"{path.parent.name}-{path.name}": path for path in paths}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +115,9 @@ def assert_live_is_batch(spans: pl.DataFrame, size: int, whole: Detection | None
     assert sorted(live.ids) == sorted(event.id for event in whole.events)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@each_of(FILES + CASES)
+@pytest.mark.parametrize(
+    ("path", "size"), in_turn(named(FILES + CASES), [(size,) for size in SIZES])
+)
 def test_files_arrive_in_the_order_of_ends(path: Path, size: int) -> None:
     """Frameworks name agent and task on the span that ends last; its loop is one all the same."""
     spans, whole = batch_of(path)
@@ -130,9 +132,7 @@ def test_runs_of_agents_arrive_in_the_order_of_ends(case: Any, size: int) -> Non
     assert_comes_to_batch(spans_of_case(case), size)
 
 
-@pytest.mark.parametrize("size", SIZES[:2])
-@pytest.mark.parametrize("seed", seeds(4))
-@each_of(FILES)
+@pytest.mark.parametrize(("path", "seed", "size"), in_turn(named(FILES), ORDERS))
 def test_files_arrive_in_any_order(path: Path, seed: int, size: int) -> None:
     """What is told on the way may turn out otherwise; what is known in the end is what batch says.
 
@@ -143,7 +143,7 @@ def test_files_arrive_in_any_order(path: Path, seed: int, size: int) -> None:
     assert_comes_to_batch(in_order(spans, places), size, whole)
 
 
-@each_of(FILES + CASES)
+@pytest.mark.parametrize("path", FILES + CASES, ids=named(FILES + CASES))
 def test_files_arrive_backwards(path: Path) -> None:
     """Each span comes before all that it goes on from, and after all that lies within it."""
     spans, whole = batch_of(path)

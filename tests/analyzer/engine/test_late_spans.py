@@ -18,7 +18,7 @@ from looptrace.collector.store.gates import GateStore
 from tests.analyzer.engine.test_arrivals import FILES, batch_of
 from tests.collector.store.stored import spans_of
 from tests.otlp import Trace, tool_call
-from tests.seeds import seeds
+from tests.seeds import in_turn
 
 # With pauses so many times as long, most spans come after the time that live waits for them.
 SLOWER = 20
@@ -90,11 +90,11 @@ CASES: dict[str, Path | pl.DataFrame] = {
 }
 
 
-@pytest.mark.parametrize("seed", seeds(4))
-@pytest.mark.parametrize("name", CASES)
-def test_gates_are_those_of_all_spans_in_any_order(name: str, seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("case", "seed"), in_turn(CASES, [(seed,) for seed in range(4)]))
+def test_gates_are_those_of_all_spans_in_any_order(
+    case: Path | pl.DataFrame, seed: int, tmp_path: Path
+) -> None:
     """P4: a gate that is withdrawn because of late spans opens again where its loop stands."""
-    case = CASES[name]
     spans = slower(batch_of(case)[0] if isinstance(case, Path) else case)
     if not (wanted := gates_in(spans)):
         return

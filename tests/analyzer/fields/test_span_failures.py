@@ -37,3 +37,18 @@ def test_an_exception_without_status_and_result_is_a_failure(
     called = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.result": result}
     told = json.dumps([{**event, "time_ns": 1} for event in events])
     assert fields_of(called, told, status).failed is failed
+
+
+@pytest.mark.parametrize("length", [60, 90, 200])
+def test_parts_of_a_text_that_was_cut_off_are_read(length: int) -> None:
+    """Gemini CLI writes how a call ended into JSON, of which an SDK may keep the beginning."""
+    ended = {"status": "error", "response": {"error": {"message": "2 labels are missing" * 9}}}
+    called = {
+        "gen_ai.operation.name": "tool_call",
+        "gen_ai.tool.name": "check_labels",
+        "gen_ai.output.messages": json.dumps(ended)[:length],
+    }
+    fields = fields_of(called)
+    assert fields.failed
+    assert fields.error is not None
+    assert fields.error.startswith("2 lab")

@@ -79,12 +79,16 @@ def test_loops_are_alike_by_their_signatures() -> None:
     assert likeness(tax, other, None) is None
     assert likeness(tax, Signs("error:no rate for tax 7", ""), letters) is None
     assert likeness(Signs("", "a"), Signs("", "a"), letters) is None
+    assert likeness(tax._replace(coarse="tax"), other._replace(coarse="tax"), None) == "type"
+    assert likeness(tax._replace(coarse="tax"), other._replace(coarse="rate"), None) is None
 
 
 def test_waits_grow_up_to_the_longest() -> None:
     """However many retries there were."""
     recovery = Recovery(retry_after_s=10, retry_factor=3, retry_after_max_s=50)
     assert [recovery.wait_s(retries) for retries in (0, 1, 2, 10**9)] == [10, 30, 50, 50]
+    least = Recovery(retry_after_s=1, retry_factor=1, retry_after_max_s=1, history_max=1)
+    assert least.wait_s(9) == 1
 
 
 def test_a_decision_becomes_a_turn_of_the_task_that_its_gate_is_of() -> None:

@@ -23,7 +23,8 @@ from looptrace.analyzer.report.log_lines import log_record
 from looptrace.analyzer.settings.webhook import FORMATS
 from looptrace.collector.gate_attributes import attributes_of
 from looptrace.collector.webhooks.event_links import EventLinks
-from looptrace.collector.webhooks.formats import Telling, body_of
+from looptrace.collector.webhooks.formats import body_of
+from looptrace.collector.webhooks.gate_texts import Telling
 
 WRITTEN = Path(__file__).parent / "data/events_written.json"
 ACTIONS = {"loop_detected": "warn", "pivot_issued": "pivot", "gate_opened": "gate"}

@@ -81,5 +81,9 @@ def test_a_rung_out_of_reach_is_refused(ladder: str, more: str, why: str) -> Non
 @requirement("F4")
 def test_a_rung_at_the_last_count_is_reached() -> None:
     """The bounds are exact: what opens a gate at nine may as well stand there."""
-    for ladder in (rungs((3, "pivot"), (9, "gate")), rungs((3, "unblock_authority"), (4, "gate"))):
-        parsed(f"[rules.repeated_call]\n{ladder}\n".encode(), "looptrace.toml")
+    for rule, ladder in (
+        ("repeated_call", rungs((3, "pivot"), (9, "gate"))),
+        ("repeated_call", rungs((3, "unblock_authority"), (4, "gate"))),
+        ("hang", rungs((1, "warn"), (2, "gate"))),  # It finds a loop at the first.
+    ):
+        parsed(f"[rules.{rule}]\n{ladder}\n".encode(), "looptrace.toml")

@@ -24,7 +24,7 @@ from tests.analyzer.normalize.random_spans import random_spans
 from tests.collector.store.stored import spans_of
 from tests.otlp import Trace, tool_call
 from tests.paths import ROOT, SHARED
-from tests.seeds import seeds
+from tests.seeds import in_turn, seeds
 
 FILES = [
     path
@@ -76,8 +76,13 @@ def assert_comes_to_all_at_once(
     return followed
 
 
-@pytest.mark.parametrize(("size", "opens"), [(1, False), (1, True), (7, True), (3, False)])
-@files
+@pytest.mark.parametrize(
+    ("path", "size", "opens"),
+    in_turn(
+        {f"{path.parent.name}-{path.name}": path for path in FILES},
+        [(1, False), (1, True), (7, True), (3, False)],
+    ),
+)
 def test_spans_come_as_they_end(path: Path, size: int, *, opens: bool) -> None:
     """So an agent sends them; an agent's span is known while it is open."""
     spans = read_spans([str(path)]).spans

@@ -59,6 +59,40 @@ def test_a_call_within_another(outer: Attributes, inner: Attributes) -> None:
     assert calls_of(outer, inner).height == 2
 
 
+@pytest.mark.parametrize(
+    ("inner", "within", "calls"),
+    [
+        (_tool("open", more=ARGUMENTS), True, 1),
+        (_tool("open", more=ARGUMENTS), False, 2),
+        (_tool("open", more={"gen_ai.tool.call.arguments": '{"gate": "south"}'}), True, 2),
+        (_tool("open", "c2", more=ARGUMENTS), True, 2),
+    ],
+)
+def test_a_call_whose_spans_lost_their_parents(inner: Attributes, within: bool, calls: int) -> None:
+    """The server's span of a call lies within the client's; calls with ids of their own do not."""
+    trace = Trace("s")
+    trace.span("tools/call open", None, _tool("open", "c1", ARGUMENTS), start_s=0, end_s=4)
+    at = (1, 3) if within else (1, 5)
+    trace.span("tools/call open", None, inner, start_s=at[0], end_s=at[1])
+    turns, _ = turns_of(spans_of(trace))
+    assert turns.height == calls
+
+
+def test_a_response_beside_its_call_is_no_call() -> None:
+    """ADK for Java writes two spans for each call."""
+    trace = Trace("s", session_key=None, scope="gcp.vertex.agent")
+    for _ in range(2):
+        asked: Attributes = {"gcp.vertex.agent.tool_call_args": '{"gate": "north"}'}
+        trace.span("tool_call [open]", None, asked)
+        answered: Attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gcp.vertex.agent.tool_response": '{"result": "it is stuck"}',
+        }
+        trace.span("tool_response [open]", None, answered)
+    turns, _ = turns_of(spans_of(trace))
+    assert turns["name"].to_list() == ["open", "open"]
+
+
 @pytest.mark.parametrize("succeeds", [True, False])
 def test_a_part_of_a_call(succeeds: bool) -> None:
     """Only the span of what was run says whether it failed; without a call it is no turn."""

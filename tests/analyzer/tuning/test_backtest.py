@@ -13,18 +13,16 @@ from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings.profiles import PROFILES
 from looptrace.analyzer.settings.sections import Settings, default, of_profile, parsed
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.tuning.backtest import Backtest, Opened, Spent, Total, backtest
 from looptrace.collector.files.reader import read_spans
-from looptrace.collector.otlp.frames import Frame
-from looptrace.collector.otlp.json import decode_document
 from looptrace.rules.calls.repeated_failure import RepeatedFailure
 from looptrace.rules.contract import Rung
-from tests.otlp import Trace, decoded_rows, tool_call
+from tests.collector.store.stored import spans_of
+from tests.otlp import Trace, tool_call
 from tests.paths import ROOT
 
 TRACES = ROOT / "examples" / "traces"
@@ -102,8 +100,7 @@ def test_gates_between_other_messages_are_other_rows() -> None:
 
 def turns_of_trace(made: Trace) -> pl.DataFrame:
     """Read a trace as the command does."""
-    rows = decoded_rows(decode_document("test", Frame(1, json.dumps(made.request()).encode())))
-    return turns_of(pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row"))[0]
+    return turns_of(spans_of(made))[0]
 
 
 def rounds(count: int, model: str | None = "small-1", *, tokens: bool = True) -> pl.DataFrame:

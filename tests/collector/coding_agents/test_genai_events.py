@@ -45,7 +45,7 @@ from tests.logged import (
     span,
     spans,
 )
-from tests.otlp import decoded_rows
+from tests.otlp import decoded_rows, spans_in
 
 # Recorded from an agent of our own, whose model was scripted.
 DATA = Path(__file__).parent / "data"
@@ -380,7 +380,7 @@ def test_what_log_records_may_add_to_a_span_is_bounded(monkeypatch: pytest.Monke
         event = record("s", 0, "gen_ai.user.message", {"content": f"{number} " + "x" * 1_000})
         event["timeUnixNano"] = str(number)
         live.take(span_table(decode_json(json.dumps(logs(event)).encode()).rows))
-    live.take(read_spans_of(spans(*bare)))
+    live.take(spans_in(spans(*bare)))
 
     assert 0 < live.log_events.lost < 1_000
     assert max(len(kept.row[11]) for kept in live.log_events._kept.values()) < 25_000
@@ -395,11 +395,6 @@ def test_records_that_wait_are_forgotten() -> None:
     assert live.log_events.lost == 0
     live.log_events.forget()
     assert live.log_events.lost == len(said)
-
-
-def read_spans_of(request: Request) -> pl.DataFrame:
-    """Return the spans of a request."""
-    return span_table(decoded_rows(decode_request(json.dumps(request).encode(), DecodingBounds())))
 
 
 def test_a_step_of_its_own_is_healthy(write: Write) -> None:
@@ -450,7 +445,7 @@ def test_a_tool_of_agentcore_is_hashed_too() -> None:
     for each in tools:
         each["status"] = {"code": 2}
     rows = decode_json(json.dumps(logs(*records)).encode()).rows
-    table = pl.concat([span_table(rows), read_spans_of(spans(*tools))])
+    table = pl.concat([span_table(rows), spans_in(spans(*tools))])
     hashed, _ = distinct_spans(with_content(table, "hashes", b"k" * 32))
 
     turns = turns_of(hashed)[0]
@@ -471,7 +466,7 @@ def test_events_of_one_moment_stay_in_their_order() -> None:
     """Some clocks tell milliseconds, and a history is an order."""
     bare, said = session()
     rows = decode_json(json.dumps(logs(*said)).encode()).rows
-    joined, _ = distinct_spans(pl.concat([read_spans_of(spans(*bare)), span_table(rows)]))
+    joined, _ = distinct_spans(pl.concat([spans_in(spans(*bare)), span_table(rows)]))
 
     history = ["user.message", *["assistant.message", "tool.message"] * 5, "choice"]
     assert names(joined.sort("span_id")["events"][-1]) == history
@@ -481,15 +476,15 @@ def test_a_copy_that_says_more_keeps_the_events() -> None:
     """A process may send a span again, with what it inherits from spans above it."""
     bare, said = session()
     live = LiveSpans()
-    live.take(read_spans_of(spans(*bare)))
+    live.take(spans_in(spans(*bare)))
     live.take(_rows_of(logs(*said)))
     more = [{**each, "attributes": each["attributes"] + _agent()} for each in bare]
-    live.take(read_spans_of(spans(*more)))
+    live.take(spans_in(spans(*more)))
 
     assert {finding.rule for finding in live.engine.findings()} == FOUND
-    table = pl.concat([read_spans_of(spans(*bare)), _rows_of(logs(*said))])
+    table = pl.concat([spans_in(spans(*bare)), _rows_of(logs(*said))])
     joined, _ = distinct_spans(table)
-    again, clashes = distinct_spans(pl.concat([joined, read_spans_of(spans(*more))]))
+    again, clashes = distinct_spans(pl.concat([joined, spans_in(spans(*more))]))
     assert len(clashes) == len(bare)
     ordered = [table.sort("span_id")["events"] for table in (again, joined)]
     assert list(map(names, ordered[0])) == list(map(names, ordered[1]))

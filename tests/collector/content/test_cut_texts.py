@@ -12,13 +12,10 @@ import pytest
 from looptrace._core import chant_of, failed_tests, figures
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.text.cut_texts import MARK_BEGINNING
 from looptrace.collector.content.cut_texts import cut_texts
 from looptrace.collector.content.policy import TEXT_BYTES_MAX, with_content
-from looptrace.collector.otlp.frames import Frame
-from looptrace.collector.otlp.json import decode_document
-from tests.otlp import Trace, decoded_rows, tool_call
+from tests.otlp import Trace, spans_in, tool_call
 from tests.seeds import seeds
 
 KEY = b"k" * 32
@@ -152,8 +149,7 @@ def spans_of(turns: Sequence[tuple[str, str, str]]) -> pl.DataFrame:
                 message="" if result else text,
                 attributes=tool_call(name, '{"a": 1}') | result,
             )
-    rows = decoded_rows(decode_document("test", Frame(1, json.dumps(trace.request()).encode())))
-    return pl.DataFrame(rows, SPAN_SCHEMA, orient="row")
+    return spans_in(trace.request())
 
 
 def _message(role: str, text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 from tests.collector.importers.exported_run import MODEL, SESSION, Fields, Span
@@ -189,3 +190,34 @@ def gemini_cli(run: Sequence[Span]) -> Fields:
             ]
         messages.append(message)
     return {"sessionId": SESSION, "startTime": run[0].start, "messages": messages}
+
+
+def copilot_cli(run: Sequence[Span]) -> Iterator[Fields]:
+    """Yield the events of a session of GitHub Copilot CLI."""
+    yield _copilot_event("session.start", 0, run[0].start, {"sessionId": SESSION})
+    yield _copilot_event("user.message", 1, run[0].start, {"content": "Get order A17 ready."})
+    for span in run:
+        if span.kind == "model":
+            asked = [
+                {
+                    "toolCallId": call["id"],
+                    "name": call["function"]["name"],
+                    "arguments": json.loads(call["function"]["arguments"]),
+                }
+                for call in span.answer.get("tool_calls", ())
+            ]
+            told = {"messageId": f"m{span.number}", "content": span.answer["content"]}
+            answer = {**told, "toolRequests": asked, "outputTokens": 12}
+            yield _copilot_event("assistant.message", span.number, span.end, answer)
+        elif span.kind == "tool":
+            call = {"toolCallId": span.call_id, "toolName": span.name}
+            yield _copilot_event("tool.execution_start", span.number, span.start, call)
+            done = {"error": {"message": span.error}} if span.error else {}
+            done = done or {"result": {"content": span.result}}
+            ended = {"toolCallId": span.call_id, "success": not span.error, **done}
+            yield _copilot_event("tool.execution_complete", span.number, span.end, ended)
+
+
+def _copilot_event(kind: str, number: int, at: str, data: Fields) -> Fields:
+    ids = {"id": f"{kind}-{number}", "parentId": None, "timestamp": at}
+    return {"type": kind, "data": data, **ids}

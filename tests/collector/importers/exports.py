@@ -19,7 +19,7 @@ EXPORTS: Mapping[str, Callable[[Sequence[Span]], Any]] = {
 # Streams and exports that are a record a line.
 IN_LINES = {
     *("langfuse_export", "phoenix_frame", "langsmith"),
-    *("weave", "weave_otel", "claude_stream", "codex_exec"),
+    *("weave", "weave_otel", "claude_stream", "codex_exec", "copilot_cli"),
 }
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,7 +19,7 @@ from looptrace.collector.files.reader import read_spans
 from looptrace.collector.importers import apis
 from tests.collector.importers.exported_run import spans
 from tests.collector.importers.exports import EXPORTS
-from tests.http_threads import answering
+from tests.http_threads import QuietHandler, answering
 
 Answer = tuple[int, Any, dict[str, str]]
 RUN = spans("loop")
@@ -43,7 +43,7 @@ def serve() -> Iterator[Callable[[Callable[[str, dict[str, str]], Any]], System]
     def start(answer: Callable[[str, dict[str, str]], Any]) -> System:
         system = System(answer)
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_GET(self) -> None:
                 parts = urlsplit(self.path)
                 system.asked.append(self.path)
@@ -53,15 +53,7 @@ def serve() -> Iterator[Callable[[Callable[[str, dict[str, str]], Any]], System]
                 )
                 status, body, headers = said if isinstance(said, tuple) else (200, said, {})
                 data = body if isinstance(body, bytes) else json.dumps(body).encode()
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_: Any) -> None:
-                pass
+                self.answer(status, data, headers)
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         servers.enter_context(answering(server))

@@ -1,4 +1,4 @@
-"""What SDKs write without OpenTelemetry, and exports of services: loops, tokens and sessions."""
+"""What SDKs write without OpenTelemetry, exports of services: loops, tokens, sessions."""
 
 from __future__ import annotations
 
@@ -9,21 +9,27 @@ import pytest
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.collector.files.reader import SpansRead, read_spans
 from tests.collector.conftest import Write
+from tests.collector.importers import platform_exports, service_exports
 from tests.collector.importers.exported_run import SESSION, spans
-from tests.collector.importers.service_exports import IN_LINES, WRITERS
 
-EXPORTS = {write.__name__: write for write in WRITERS}
+EXPORTS = {write.__name__: write for write in (*service_exports.WRITERS, *platform_exports.WRITERS)}
+IN_LINES = service_exports.IN_LINES | platform_exports.IN_LINES
+PLATFORMS = {write.__name__ for write in platform_exports.WRITERS}
 # Conversations have no session, and only Cline keeps the tokens of its responses.
 WITHOUT_SESSION = {
-    *("chat", "chat_lines", "chat_functions", "clickhouse", "cline", "gemini_contents", "goose"),
+    *("chat", "chat_lines", "chat_functions", "cline", "gemini_contents", "goose"),
     *("inspect_log", "responses", "tau_bench"),
 }
-WITHOUT_TOKENS = WITHOUT_SESSION - {"cline", "clickhouse"}
+WITHOUT_TOKENS = (
+    WITHOUT_SESSION - {"cline"} | {"clickhouse"} | PLATFORMS - platform_exports.WITH_TOKENS
+)
 
 
 def exported(name: str, end: str, write: Write) -> SpansRead:
     """Read the export of a run."""
     made = EXPORTS[name](spans(end))
+    if isinstance(made, str):
+        return read_spans([write("export", made.encode())])
     lines = "".join(json.dumps(line) + "\n" for line in made) if name in IN_LINES else ""
     return read_spans([write("export", (lines or json.dumps(made)).encode())])
 
@@ -57,11 +63,11 @@ def test_tokens_count_once_and_the_session_is_read(name: str, write: Write) -> N
     """Each response has its tokens, and a run above it adds none."""
     turns = analyse(exported(name, "loop", write).spans).turns
     models = turns.filter(kind="model")
-    if name not in WITHOUT_TOKENS | {"clickhouse"}:
+    if name not in WITHOUT_TOKENS:
         assert models["input_tokens"].to_list() == [80] * models.height
         assert models["output_tokens"].to_list() == [12] * models.height
     is_told = set(turns["session"]) == {SESSION}
-    assert is_told == (name not in WITHOUT_SESSION - {"clickhouse"})
+    assert is_told == (name not in WITHOUT_SESSION)
 
 
 def test_a_message_of_no_form_is_reported(write: Write) -> None:

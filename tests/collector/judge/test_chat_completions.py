@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from threading import Event
 from typing import Any
 
@@ -19,7 +19,7 @@ from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.judge.chat_completions import ChatJudge
 from looptrace.rules.contract import SettingError
 from tests.drivers import batch
-from tests.http_threads import answering
+from tests.http_threads import QuietHandler, answering, lowered
 
 requirement = pytest.mark.requirement
 
@@ -47,7 +47,7 @@ class Reply:
     body: bytes = b""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
-    how: Callable[[BaseHTTPRequestHandler, Reply], None] | None = None
+    how: Callable[[QuietHandler, Reply], None] | None = None
 
 
 def completion(message: dict[str, Any], finish_reason: str = "stop") -> Reply:
@@ -101,7 +101,7 @@ class Endpoint(ThreadingHTTPServer):
         return self.script.pop(0) if len(self.script) > 1 else self.script[0]
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """One request to the endpoint."""
 
     server: Endpoint
@@ -109,26 +109,19 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Note the request and answer it."""
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.loads(self.body())
         self.server.requests.append({"path": self.path, "headers": self.headers, "body": body})
         reply = self.server.reply()
         (reply.how or whole)(self, reply)
 
-    def log_message(self, *_: Any) -> None:
-        """Keep quiet."""
 
-
-def whole(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
+def whole(handler: QuietHandler, reply: Reply) -> None:
     """Send the headers and the whole body."""
-    handler.send_response(reply.status)
-    headers = {"Content-Type": "application/json", "Content-Length": str(len(reply.body))}
-    for name, value in (headers | reply.headers).items():
-        handler.send_header(name, value)
-    handler.end_headers()
-    handler.wfile.write(reply.body)
+    headers = {"content-type": "application/json"} | lowered(reply.headers)
+    handler.answer(reply.status, reply.body, headers)
 
 
-def silent(handler: BaseHTTPRequestHandler, _: Reply) -> None:
+def silent(handler: QuietHandler, _: Reply) -> None:
     """Answer nothing."""
     server = handler.server
     assert isinstance(server, Endpoint)
@@ -136,7 +129,7 @@ def silent(handler: BaseHTTPRequestHandler, _: Reply) -> None:
     handler.close_connection = True
 
 
-def dripping(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
+def dripping(handler: QuietHandler, reply: Reply) -> None:
     """Send byte after byte, each long before anyone would call a read late."""
     server = handler.server
     assert isinstance(server, Endpoint)
@@ -150,7 +143,7 @@ def dripping(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
         server.left.set()
 
 
-def endless(handler: BaseHTTPRequestHandler, _: Reply) -> None:
+def endless(handler: QuietHandler, _: Reply) -> None:
     """Send more and more, as fast as it goes."""
     server = handler.server
     assert isinstance(server, Endpoint)
@@ -165,7 +158,7 @@ def endless(handler: BaseHTTPRequestHandler, _: Reply) -> None:
         server.left.set()
 
 
-def broken_off(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
+def broken_off(handler: QuietHandler, reply: Reply) -> None:
     """Promise more than is sent."""
     handler.close_connection = True
     whole(handler, replace(reply, headers={"Content-Length": "9999"}))

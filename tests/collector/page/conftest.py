@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from tests.reliability.serving import OK, Served, looping, served, until
+from tests.reliability.serving import NO_TLS, OK, Served, looping, served, until
 
 TOKEN = "a-token-of-20-letters"  # noqa: S105
 NAMED = "another-token-of-letters"
@@ -28,7 +28,8 @@ class Browser(httpx.Client):
     """A client that keeps cookies and sends forms as a browser does."""
 
     def __init__(self, address: str) -> None:
-        super().__init__(base_url=f"http://{address}", trust_env=False, timeout=60)
+        url = f"http://{address}"
+        super().__init__(base_url=url, trust_env=False, verify=NO_TLS, timeout=60)
 
     def sign_in(self, token: str, to: str = "/") -> httpx.Response:
         """Send the sign-in form."""
@@ -70,7 +71,8 @@ def send(server: Served, request: dict[str, object]) -> None:
     """Send spans, with the token."""
     headers = {"authorization": f"Bearer {TOKEN}"}
     url = f"http://{server.address}/v1/traces"
-    assert httpx.post(url, json=request, headers=headers, trust_env=False).status_code == OK
+    sent = httpx.post(url, json=request, headers=headers, trust_env=False, verify=NO_TLS)
+    assert sent.status_code == OK
 
 
 @pytest.fixture

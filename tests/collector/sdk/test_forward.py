@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from queue import Empty, Queue
 from typing import Any
 
@@ -38,7 +38,7 @@ from looptrace.collector.sdk.gate_stream import (
 from looptrace.collector.sdk.processor import QueueLimits
 from looptrace.collector.sdk.server_watch import ServerWatch
 from tests.collector.sdk.test_processor import AGENT, Setup, actions
-from tests.http_threads import answering
+from tests.http_threads import QuietHandler, answering
 
 requirement = pytest.mark.requirement
 WAIT_S = 60.0
@@ -74,17 +74,14 @@ class Fake:
         self.events.put(f"id: {number}\ndata: {json.dumps(fields)}\n\n")
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """Answers for a fake server."""
 
     fake: Fake
 
-    def log_message(self, *_: Any) -> None:
-        """Write nothing."""
-
     def do_POST(self) -> None:
         """Take spans, stream, or take names."""
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.body()
         self.fake.asked.append(("POST", self.path, dict(self.headers), body))
         if self.path == "/v1/gates/stream":
             self._stream()
@@ -95,9 +92,7 @@ class Handler(BaseHTTPRequestHandler):
             status = 200
         elif self.path.startswith("/v1/gates/stream/"):
             status = self.fake.change_status
-        self.send_response(status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
+        self.answer(status)
 
     def do_GET(self) -> None:
         """Stream the open gates of a task, or all events."""
@@ -425,20 +420,15 @@ def test_the_stream_is_followed_again_from_where_it_ended(fake: Fake, setup: Set
         assert stream_of(setup).nonsense == 5
 
 
-class Refusing(BaseHTTPRequestHandler):
+class Refusing(QuietHandler):
     """A server that takes nothing, by default because it knows no token."""
 
     status = 401
 
     def do_POST(self) -> None:
         """Answer as looptrace's server does."""
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(self.status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_args: object) -> None:
-        """Write nothing."""
+        self.body()
+        self.answer(self.status)
 
 
 def test_a_wrong_token_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

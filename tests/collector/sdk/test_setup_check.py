@@ -185,7 +185,15 @@ FOLDERS = (framework_table.DIALECTS, framework_table.OWN, TRACES)
 # What a span's marker does not say, and the analyzer reads from its fields: whether a part shows a
 # failure, a step lies around known spans, a call is the end of a run, or a span has an attempt's
 # status. None of it makes a span one that nobody understands.
-BY_FIELDS = ("claude_code", "codex", "honeyhive", "looptrace-own", "smolagents", "traceloop")
+BY_FIELDS = (
+    "claude_code",
+    "codex",
+    "docker_agent",
+    "honeyhive",
+    "looptrace-own",
+    "smolagents",
+    "traceloop",
+)
 _ENDS = (False, True)
 
 

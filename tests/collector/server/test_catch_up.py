@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 import time
 from collections import Counter
@@ -20,20 +19,16 @@ import pytest
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.settings.sections import default
 from looptrace.analyzer.settings.webhook import Webhook
-from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import DecodingBounds
-from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.store import reader
 from looptrace.collector.store.layout import GATES_FILE, LOG_FILE
 from looptrace.collector.store.writer import writing
-from tests.otlp import Trace, decoded_rows, tool_call
+from tests.otlp import Trace, spans_in, tool_call
 from tests.seeds import seeds
 
 LOG_BYTES_MAX = 1 << 30
 DEADLINE_S = 30
-BOUNDS = DecodingBounds(99, 1 << 20)
 CALLS = 6
 PAGER = Webhook("pager", "https://pager.example/", "slack", actions=("gate",))
 SETTINGS = replace(default(), webhooks=(PAGER,))
@@ -53,8 +48,7 @@ def looping(name: str, named: str, other: str, at: datetime) -> list[pl.DataFram
     root = trace.span("agent", attributes=AGENT | (TALK if named != "linked" else {}), links=links)
     for _ in range(CALLS):
         trace.span("call", root, TOOL | (TALK if named == "early" else {}))
-    bodies = [json.dumps(request).encode() for request in trace.requests()]
-    return [span_table(decoded_rows(decode_request(body, BOUNDS))) for body in bodies]
+    return [spans_in(request) for request in trace.requests()]
 
 
 def mixed(chance: Random) -> list[pl.DataFrame]:
@@ -280,8 +274,7 @@ def test_an_outage_over_a_restart_is_told_once(tmp_path: Path, before: int) -> N
     for number in range(4):
         trace = Trace(f"s{number}", at=(now + timedelta(seconds=number)).isoformat())
         trace.span("call", attributes=failure, status="error")
-        (body,) = (json.dumps(request).encode() for request in trace.requests())
-        spans.append(span_table(decoded_rows(decode_request(body, BOUNDS))))
+        spans.append(spans_in(trace.request()))
     with logging(tmp_path) as log:
         with detecting(tmp_path, log, 0) as detector:
             accept(log, spans[:before])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,12 +10,10 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.engine.outages import OutageSettings
-from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.store import reader
 from tests.collector.server import test_catch_up
-from tests.collector.server.test_catch_up import BOUNDS, accept, detecting, gates, logging, wait
-from tests.otlp import Trace, decoded_rows, tool_call
+from tests.collector.server.test_catch_up import accept, detecting, gates, logging, wait
+from tests.otlp import Trace, spans_in, tool_call
 
 SESSIONS = 5
 TIMED_OUT = tool_call(
@@ -29,8 +26,7 @@ def timing_out(session: str, service: str, at: datetime) -> list[pl.DataFrame]:
     trace = Trace(session, service=service, at=at.isoformat())
     for _ in range(6):
         trace.span("execute_tool fetch", attributes=TIMED_OUT, status="error")
-    bodies = [json.dumps(request).encode() for request in trace.requests()]
-    return [span_table(decoded_rows(decode_request(body, BOUNDS))) for body in bodies]
+    return [spans_in(request) for request in trace.requests()]
 
 
 @pytest.mark.parametrize(

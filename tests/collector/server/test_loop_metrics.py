@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from looptrace.analyzer.settings.webhook import Webhook
+from looptrace.collector.server.background.loop_answers import LoopAnswers
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.live_detector import DetectorCounts, Shown
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
@@ -21,11 +22,14 @@ from tests.reliability.test_metrics import samples
 HOOK = Webhook("a", "https://127.0.0.1/", secrets=("env:SECRET",))
 
 
-def shown(store: Path) -> dict[str, float]:
-    """Read what Prometheus would read of a store."""
+def shown(store: Path, answers: LoopAnswers | None = None) -> dict[str, float]:
+    """Read what Prometheus would read of a store, with other answers than those of now."""
     log = IngestLog(store / "looptrace-store.log.db", 1_000_000)
     try:
-        loops = LoopMetrics(store, log, DetectorCounts(), Shown(), lambda: 1)
+        if answers is None:
+            answers = LoopAnswers(store, lambda: 1, None)
+            answers.look()
+        loops = LoopMetrics(store, log, DetectorCounts(), Shown(), answers)
         metrics = Metrics(loops.instruments(), {})
         page = samples(metrics.page())
         metrics.close(1)
@@ -63,6 +67,19 @@ def test_a_store_without_loops_has_its_numbers(tmp_path: Path) -> None:
 
     assert page["looptrace_gates_open"] == page["looptrace_detection_lag_seconds"] == 0
     assert page["looptrace_gates_resolution_seconds_count"] == 0
+
+
+def test_a_scrape_asks_the_store_nothing(tmp_path: Path) -> None:
+    """A query of a large store takes seconds: what was answered last is shown, or nothing yet."""
+    versions = iter(range(9))
+    writer.ingest(spans_of(looping("s1")), tmp_path)
+    answers = LoopAnswers(tmp_path, lambda: next(versions), None)
+    assert "looptrace_loops_stored" not in shown(tmp_path, answers)
+    answers.look()
+    writer.ingest(spans_of(looping("s2")), tmp_path)
+    assert shown(tmp_path, answers)["looptrace_loops_stored"] == 1
+    answers.look()
+    assert shown(tmp_path, answers)["looptrace_loops_stored"] == 2
 
 
 def test_a_line_of_the_log_has_ids_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,9 +15,6 @@ import pytest
 
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.settings.sections import default
-from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import DecodingBounds
-from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server import postponement
 from looptrace.collector.server.archiver import Archiver
 from looptrace.collector.server.ingest_log import IngestLog, spans_waiting
@@ -26,7 +22,7 @@ from looptrace.collector.server.packed_spans import Postponed, packed
 from looptrace.collector.store import reader
 from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.writer import Writer, ingest, writing
-from tests.otlp import Trace, decoded_rows, tool_call
+from tests.otlp import Trace, spans_in, tool_call
 from tests.seeds import seeds
 
 LOG_BYTES_MAX = 1 << 30
@@ -47,11 +43,7 @@ def trace_of(session: str, name: str, after_s: int = 0, links: tuple[str, ...] =
 
 def spans_of(*traces: Trace) -> pl.DataFrame:
     """Return the spans of traces."""
-    bodies = [json.dumps(request).encode() for trace in traces for request in trace.requests()]
-    return pl.concat(
-        span_table(decoded_rows(decode_request(each, DecodingBounds(99, 1 << 20))))
-        for each in bodies
-    )
+    return spans_in(*(request for trace in traces for request in trace.requests()))
 
 
 def accept(log: IngestLog, spans: pl.DataFrame) -> None:

@@ -24,7 +24,7 @@ from looptrace.collector.server.service import Options, Service
 from looptrace.collector.server.tokens.seen_routes import SEEN, RouteScope
 from looptrace.collector.server.tokens.token_file import AccessError, Holder, add_token, read_tokens
 from tests.otlp import Trace, tool_call
-from tests.reliability.serving import OK, Served, served, until
+from tests.reliability.serving import NO_TLS, OK, Served, served, until
 
 ADMIN, OURS, OUR_AGENT = "the-token-of-the-admin", "the-token-of-otters", "the-token-of-an-agent"
 # In all that the other service has, but for the ids of its sessions.
@@ -80,14 +80,15 @@ class Store:
     ) -> httpx.Response:
         """Ask as a program does, or send a form as a browser does."""
         headers = {"authorization": f"Bearer {token}"}
+        url = f"http://{self.server.address}"
         with httpx.Client(
-            base_url=f"http://{self.server.address}", trust_env=False, timeout=60, headers=headers
+            base_url=url, trust_env=False, verify=NO_TLS, timeout=60, headers=headers
         ) as client:
             if not form:
                 return client.request(method, path, json=body)
             shown = client.get("/rules").text + client.get("/sign-in").text
             sign = re.findall(r'name="sign" value="([0-9a-f]+)"', shown)
-            own = {"origin": f"http://{self.server.address}", "sec-fetch-site": "same-origin"}
+            own = {"origin": url, "sec-fetch-site": "same-origin"}
             return client.request(method, path, data={"sign": sign[0], **form}, headers=own)
 
 
@@ -116,6 +117,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             assert made.ask(ADMIN, "POST", "/v1/traces", request).status_code == OK
         until(lambda: made.ask(ADMIN, "GET", "/v1/gates?status=open").text.count("s7mixed") >= 1)
         until(lambda: made.ask(ADMIN, "GET", "/v1/gates?status=open").text.count("s7below") >= 1)
+        # Which services a task has is known once its turns are stored.
+        until(lambda: SECRET not in begun(made, OURS, "GET", "/v1/gates/stream")[1])
         yield made
 
 
@@ -268,6 +271,7 @@ def begun(store: Store, token: str, method: str, path: str) -> tuple[int, str]:
         headers=headers,
         json=body if method == "POST" else None,
         trust_env=False,
+        verify=NO_TLS,
         timeout=60,
     ) as events:
         for piece in events.iter_text():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import threading
 import time
@@ -13,16 +12,13 @@ import pytest
 
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.settings.sections import default
-from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import DecodingBounds
-from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.archiver import Archiver
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.writer import writing
-from tests.otlp import Trace, decoded_rows
+from tests.otlp import Trace, spans_in
 
 END_S = 30.0
 ROWS = 20
@@ -37,10 +33,7 @@ def log(tmp_path: Path) -> IngestLog:
     for number in range(ROWS):
         trace = Trace(f"s{number}")
         trace.span("call")
-        body = json.dumps(trace.request()).encode()
-        asyncio.run(
-            log.accept(span_table(decoded_rows(decode_request(body, DecodingBounds(99, 1 << 20)))))
-        )
+        asyncio.run(log.accept(spans_in(trace.request())))
     return log
 
 

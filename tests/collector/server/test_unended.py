@@ -11,16 +11,14 @@ import pytest
 
 from looptrace.analyzer.fields.dialect_table import SHIPPED
 from looptrace.analyzer.settings.given import settings_of
-from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server import live_detector
 from looptrace.collector.server.detection import unended
 from looptrace.collector.server.detection.unended import UnendedTraces
 from looptrace.collector.store import reader
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.server import test_catch_up
-from tests.collector.server.test_catch_up import BOUNDS, accept, detecting, logging, wait
-from tests.otlp import Attributes, Trace, decoded_rows, tool_call
+from tests.collector.server.test_catch_up import accept, detecting, logging, wait
+from tests.otlp import Attributes, Trace, spans_in, tool_call
 
 AGENT: Attributes = {"gen_ai.operation.name": "invoke_agent"}
 TOOL: Attributes = tool_call("read", result="text")
@@ -29,9 +27,7 @@ AFTER_S = 600
 
 def spans_of(trace: Trace, *, rooted: bool) -> pl.DataFrame:
     """Return a trace as one table, with or without its first span."""
-    requests = trace.requests(parents_first=True)
-    bodies = [json.dumps(each).encode() for each in requests[0 if rooted else 1 :]]
-    return pl.concat([span_table(decoded_rows(decode_request(each, BOUNDS))) for each in bodies])
+    return spans_in(*trace.requests(parents_first=True)[0 if rooted else 1 :])
 
 
 def run(ago_s: int = 0, *, rooted: bool = False, more: Attributes | None = None) -> pl.DataFrame:

@@ -14,6 +14,7 @@ import pytest
 
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.collector.store import reader
+from looptrace.collector.store.buckets import placement
 from looptrace.collector.store.sql import ask_typed
 from looptrace.collector.store.tables import parquet, replacement
 from looptrace.collector.store.tables.file_contents import Having
@@ -91,8 +92,13 @@ def by_folder(found: dict[str, list[tuple[Any, ...]]]) -> dict[str, list[str]]:
 def test_a_day_of_many_files_has_the_rows_of_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """A file gets rows until it has enough; files of like size are merged, and none is left."""
+    """A file gets rows until it has enough; files of like size are merged, and none is left.
+
+    How many buckets change together, and how many spans are held, changes nothing.
+    """
     chance = random.Random(seed)
+    monkeypatch.setattr(replacement, "ROWS_AT_ONCE", chance.choice([1, 5, 10_000]))
+    monkeypatch.setattr(placement, "SPANS_HELD", chance.choice([0, 5, 20_000]))
     monkeypatch.setattr(replacement, "ROWS_MIN", chance.choice([1, 2, 5]))
     monkeypatch.setattr(replacement, "FILES_ALIKE", chance.choice([2, 3]))
     spans, names = over_days(), set[str]()

@@ -10,8 +10,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from looptrace.analyzer.detect.loops import loops_in
 from looptrace.analyzer.engine import batch, detection_source
 from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.report import wording
 from looptrace.analyzer.settings import default
 from looptrace.collector import store_analysis
 from looptrace.collector.files.reader import read_spans
@@ -70,6 +72,22 @@ def test_only_tasks_with_findings_are_evaluated_again(
     monkeypatch.setattr(task_parts, "PART_TURNS", 1)
     for code in (None, "another"):
         assert_same(evaluated(store, monkeypatch, code=code)[0], whole)
+
+
+def test_a_report_reads_the_turns_that_it_shows(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All tasks with findings of a large store take more memory than the hundred of a page."""
+    every = store_analysis.analyse_store(store, default())
+    monkeypatch.setattr(wording, "GROUPS_SHOWN_MAX", 2)
+    shown = store_analysis.analyse_store(store, default(), turns="shown")
+    tasks = {loop.lead.task for loop in loops_in(every.own)[:2]}
+    of_tasks = every.turns.filter(pl.col("task").is_in(tasks))
+
+    assert 0 < shown.turns.height < every.turns.height
+    assert shown.turns.sort("task", "turn").equals(of_tasks.sort("task", "turn"))
+    assert shown.findings == every.findings
+    assert store_analysis.analyse_store(store, default(), turns="none").turns.is_empty()
 
 
 def _touch_unfinished(store: Path) -> None:

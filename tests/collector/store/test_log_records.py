@@ -13,24 +13,18 @@ from looptrace.analyzer.engine.policy import DEFAULT
 from looptrace.analyzer.normalize.span_ties import with_ties
 from looptrace.analyzer.schema.distinct_spans import whole_spans
 from looptrace.collector.coding_agents.otlp_logs import decode_json
-from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import DecodingBounds
 from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.store import reader
 from looptrace.collector.store.writer import ingest, writing
 from tests.logged import logs, session, spans
-from tests.otlp import decoded_rows
+from tests.otlp import spans_in
 
 
 def rows() -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the spans of two sessions, and the events of their log records."""
     both = [*session("one"), *session("two", form="details")]
-    request = json.dumps(spans(*both[0], *both[2])).encode()
     said = json.dumps(logs(*both[1], *both[3])).encode()
-    return (
-        span_table(decoded_rows(decode_request(request, DecodingBounds()))),
-        span_table(decode_json(said).rows),
-    )
+    return spans_in(spans(*both[0], *both[2])), span_table(decode_json(said).rows)
 
 
 def stored(store_dir: Path) -> pl.DataFrame:

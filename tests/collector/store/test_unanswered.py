@@ -20,7 +20,8 @@ from looptrace.collector.store.gate_file.attempts import Tried
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.outbox import Outbox
 from looptrace.collector.store.unanswered import attend
-from looptrace.collector.webhooks.formats import Telling, body_of
+from looptrace.collector.webhooks.formats import body_of
+from looptrace.collector.webhooks.gate_texts import Telling
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.store.stored import spans_of

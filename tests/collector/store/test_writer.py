@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -88,6 +90,25 @@ def test_any_order_and_any_split_give_the_same_store(
     for part in shuffled.iter_slices(3 + 3 * seed):
         writer.ingest(part, tmp_path / "parts")
     assert content(tmp_path / "parts") == content(stored)
+
+
+def test_stored_spans_are_not_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns are made of the spans that a round holds; only those of before are read."""
+    read, read_files = list[str](), parquet.read_files
+
+    def noted(paths: Sequence[Path], *how: Any) -> pl.DataFrame:
+        read.extend(path.parents[2].name for path in paths)
+        return read_files(paths, *how)
+
+    with writing(tmp_path / "s") as store, SpanSpool() as none:
+        store.ingest(none)
+        monkeypatch.setattr(parquet, "read_files", noted)
+        first, more = (spans_of(looping("s1", name=name)) for name in ("first", "more"))
+        store.add(first)
+        assert "spans" not in read
+        store.add(more)
+        assert "spans" in read
+    assert content(tmp_path / "s") == fresh(tmp_path / "fresh", pl.concat([first, more]))
 
 
 def test_a_trace_moves_to_the_bucket_of_the_session_that_it_turns_out_to_have(

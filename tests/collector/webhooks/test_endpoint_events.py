@@ -12,7 +12,8 @@ import pytest
 from looptrace.analyzer.settings.webhook import FORMATS
 from looptrace.collector.store.gate_file.endpoint_events import EndpointEvent, PromiseEvent
 from looptrace.collector.store.gates import GateStore
-from looptrace.collector.webhooks.formats import BODY_BYTES_MAX, Telling, body_of
+from looptrace.collector.webhooks.formats import BODY_BYTES_MAX, body_of
+from looptrace.collector.webhooks.gate_texts import Telling
 from looptrace.collector.webhooks.retry_policy import EndpointResponse
 from tests.collector.store.test_outbox import HOOK, event, recorded
 from tests.collector.webhooks.test_attempts import Endpoint

@@ -18,7 +18,8 @@ from looptrace.collector.decision_links import DecisionLinks
 from looptrace.collector.store.outbox import GateBackground
 from looptrace.collector.trace_links import TraceLinks
 from looptrace.collector.webhooks.event_links import EventLinks, links_of
-from looptrace.collector.webhooks.formats import BODY_BYTES_MAX, Telling, body_of
+from looptrace.collector.webhooks.formats import BODY_BYTES_MAX, body_of
+from looptrace.collector.webhooks.gate_texts import Telling
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.store.test_outbox import HOOK, event, opened, resolved
 

@@ -204,7 +204,7 @@ def test_every_format_says_how_many_wait(tmp_path: Path, form: Format) -> None:
     text = json.dumps(desk.sent)
     assert {
         "alertmanager": "and 1 more task" in text and '"startsAt"' in text,
-        "slack": "2 gates* of its incident are open" in text,
+        "slack": "*Open gates of its incident* 2" in text,
         "standard": '"gates_open": 2' in text,
         "teams": "Open gates of its incident " in text,
     }[form]

@@ -6,6 +6,7 @@ the columns of turns go into it and come back.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -88,9 +89,26 @@ class Counting:
 
 def add_counters(turns: pl.DataFrame, how: Counting) -> pl.DataFrame:
     """Add `CODED` and `COUNTED` to ordered turns of whole tasks, counted from their start."""
-    made = pl.DataFrame(how.compiled.counted(turns.select("task", *_core.COUNTED_FROM)))
+    made = how.compiled.counted(turns.select("task", *_core.COUNTED_FROM))
+    return _with(turns, pl.DataFrame(made))
+
+
+def counted_where_asked(
+    turns: pl.DataFrame, how: Counting, needs: _core.Needs, tasks: Set[str]
+) -> tuple[pl.DataFrame, set[int]]:
+    """Return the counted turns of the tasks in which a rule may fire, and of these other `tasks`.
+
+    The second result is the places of the rules that may fire, as `needs` has them.
+    """
+    given = turns.select("task", *_core.COUNTED_FROM)
+    made, asked = how.compiled.asked(given, needs, tasks)
+    table = pl.DataFrame(made)
+    return _with(turns[table["place"]], table), asked
+
+
+def _with(turns: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
     return turns.with_columns(
-        made[
+        table[
             f"{column.name}_text"
             if column.dtype == pl.String
             else column.name.removesuffix("_code")

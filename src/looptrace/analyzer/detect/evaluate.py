@@ -6,7 +6,7 @@ changed. A stretch is a maximal run of firing turns of one lane, with all turns 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -38,15 +38,14 @@ _MIXED = ("reached", "needed", "period", "length", "what")
 
 
 def find_stretches(
-    table: pl.DataFrame, rule_set: RuleSet, fresh: Sequence[Flags | None] = (None,)
-) -> list[list[Stretch]]:
-    """Apply the rules to counted turns, and return the stretches for each of `fresh`.
-
-    Each of `fresh` marks the rows at which a rule may fire; None marks all. Rules only look back on
-    the other rows.
-    """
-    seen = columns_seen(table, rule_set)
-    return stretches_in(seen, rule_set.forms(), TableReader(table), fresh)
+    table: pl.DataFrame, rule_set: RuleSet, asked: Collection[int] | None = None
+) -> list[Stretch]:
+    """Apply the rules to counted turns, or those of them at these places of `forms()`."""
+    every = [
+        forms for place, forms in enumerate(rule_set.forms()) if asked is None or place in asked
+    ]
+    seen = columns_seen(table, rule_set, every)
+    return stretches_in(seen, every, TableReader(table), [None])[0]
 
 
 def stretches_in(
@@ -73,12 +72,12 @@ class Seen(NamedTuple):
 
 def evaluate_rules(table: pl.DataFrame, rule_set: RuleSet) -> Iterator[LaneEvaluation]:
     """Apply each rule to counted turns."""
-    return evaluations_of(columns_seen(table, rule_set), rule_set.forms())
-
-
-def columns_seen(table: pl.DataFrame, rule_set: RuleSet) -> Seen:
-    """Return what the rules see of a table of counted turns."""
     every = rule_set.forms()
+    return evaluations_of(columns_seen(table, rule_set, every), every)
+
+
+def columns_seen(table: pl.DataFrame, rule_set: RuleSet, every: Sequence[RuleForms]) -> Seen:
+    """Return what these rules see of a table of counted turns."""
     texts, times = kinds_read(every), reads_times(every)
     turns = columns(table, texts=texts, meaning=rule_set.meaning, times=times)
     return Seen(turns, [_fits(table, override) for override in rule_set.overrides])

@@ -7,9 +7,7 @@ nothing and resolve nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
-
-from msgspec import Meta
+from typing import Literal, get_args
 
 from looptrace.rules.contract import check_bounds, numbers, setting
 
@@ -23,26 +21,22 @@ PERSONS: tuple[Speaker, ...] = ("intervention", "message")
 class Persons:
     """Who counts as a person."""
 
-    messages: Annotated[
-        Literal["new", "all", "none"],
-        Meta(
-            description="Messages of a person: `new` for other words than in earlier ones of the "
-            "task, `all`, or `none` (only decisions and `looptrace.human_intervention`)."
-        ),
-    ] = "new"
+    messages: Literal["new", "all", "none"] = setting(
+        "new",
+        doc="Messages of a person: `new` for other words than in earlier ones of the "
+        "task, `all`, or `none` (only decisions and `looptrace.human_intervention`).",
+    )
     messages_kept: int = setting(
         50,
         ge=1,
         le=1_000,
         doc="Last different messages of a task to compare a new one with.",
     )
-    resolved_by: Annotated[
-        Literal["message", "decision"],
-        Meta(
-            description="What resolves an open gate: a person's `message`, or only a `decision` "
-            "or `looptrace.human_intervention`."
-        ),
-    ] = "message"
+    resolved_by: Literal["message", "decision"] = setting(
+        "message",
+        doc="What resolves an open gate: a person's `message`, or only a `decision` "
+        "or `looptrace.human_intervention`.",
+    )
 
     def __post_init__(self) -> None:
         check_bounds("persons", numbers(self))

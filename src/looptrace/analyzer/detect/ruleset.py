@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated
 
-from msgspec import Meta
-
+from looptrace import _core
 from looptrace.analyzer.detect.counters import Counting
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.text.names import Name
-from looptrace.rules.contract import Rule
+from looptrace.rules.contract import Rule, setting
+from looptrace.rules.needs import ALWAYS
 from looptrace.rules.registry import default_rules
 from looptrace.rules.turns import LaneSpec
+from looptrace.rules.vocabulary import NS_PER_S
 
 # The fields of a turn that an override can match.
 SELECTORS = ("phase", "agent", "task_kind", "model", "tool", "signature")
 
+# A lane of no rule: it keeps the last response of each agent, which names the model of its calls.
+_LAST_RESPONSES = (("model",), "agent", "twin", (), "resets_seen", 2)
 # Stands in place of an index into the forms of a rule: the rule is off.
 OFF = -1
 
@@ -30,33 +32,26 @@ class Override:
     """
 
     rules: Mapping[str, Rule | None]
-    phase: Annotated[Name, Meta(description="The turn's phase, as declared.")] | None = None
-    agent: Annotated[Name, Meta(description="The name of the turn's agent.")] | None = None
-    task_kind: (
-        Annotated[Name, Meta(description="The kind of the turn's task, as declared.")] | None
-    ) = None
-    model: (
-        Annotated[
-            Name,
-            Meta(
-                description="The model of the turn: that of the last response of its agent since a "
-                "person spoke."
-            ),
-        ]
-        | None
-    ) = None
-    tool: Annotated[Name, Meta(description="The name of the tool that the turn calls.")] | None = (
-        None
+    phase: Name | None = setting(None, doc="The turn's phase, as declared.")
+    agent: Name | None = setting(None, doc="The name of the turn's agent.")
+    task_kind: Name | None = setting(None, doc="The kind of the turn's task, as declared.")
+    model: Name | None = setting(
+        None,
+        doc="The model of the turn: that of the last response of its agent since a person spoke.",
     )
-    signature: (
-        Annotated[Name, Meta(description="What the turn does, as findings name it.")] | None
-    ) = None
+    tool: Name | None = setting(None, doc="The name of the tool that the turn calls.")
+    signature: Name | None = setting(None, doc="What the turn does, as findings name it.")
 
     @property
     def selectors(self) -> dict[str, str]:
         """The values that a turn must have to match the override."""
         every = {name: getattr(self, name) for name in SELECTORS}
         return {name: value for name, value in every.items() if value is not None}
+
+    def each(self, change: Callable[[Rule], Rule]) -> Override:
+        """Return the override with each of its rules changed."""
+        rules = {name: rule and change(rule) for name, rule in self.rules.items()}
+        return replace(self, rules=rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +72,38 @@ class RuleSet:
         every = [_forms(name, base, self.overrides) for name, base in bases]
         return [forms for forms in every if forms.rules]
 
+    @property
+    def names_models(self) -> bool:
+        """Whether an override is for the turns of a model."""
+        return any(override.model is not None for override in self.overrides)
+
+    @property
+    def needs(self) -> _core.Needs:
+        """What the rules need, by their places in `forms()`, as the core asks about it."""
+        every = self.forms()
+        lookbacks: dict[LaneSpec, int] = {}
+        for forms in every:
+            lookbacks[forms.lane] = max(lookbacks.get(forms.lane, 1), forms.lookback)
+        lanes = [
+            (
+                spec.kinds,
+                None if spec.by == "task" else spec.by,
+                spec.once,
+                spec.required,
+                "resets_seen" if spec.outlasts_completion else "epoch",
+                lookback,
+            )
+            for spec, lookback in lookbacks.items()
+        ]
+        bounds = [
+            (place, [*lookbacks].index(forms.lane), needs.of(rule), _least_ns(rule))
+            for place, forms in enumerate(every)
+            for rule in forms.rules
+            # What means the same need not have come before in the same words.
+            for needs in [ALWAYS if self.meaning and rule.compares_meaning else rule.needs]
+        ]
+        return _core.Needs([*lanes, _LAST_RESPONSES] if self.names_models else lanes, bounds)
+
 
 def without_spared(rule_set: RuleSet) -> RuleSet:
     """Return rules whose gates at learned limits open in every task."""
@@ -85,12 +112,8 @@ def without_spared(rule_set: RuleSet) -> RuleSet:
         ladder = tuple(replace(rung, spared_percent=0) for rung in rule.ladder)
         return rule if ladder == rule.ladder else replace(rule, ladder=ladder)
 
-    overrides = (
-        replace(each, rules={name: rule and whole(rule) for name, rule in each.rules.items()})
-        for each in rule_set.overrides
-    )
-    rules = tuple(map(whole, rule_set.rules))
-    return replace(rule_set, rules=rules, overrides=tuple(overrides))
+    overrides = tuple(override.each(whole) for override in rule_set.overrides)
+    return replace(rule_set, rules=tuple(map(whole, rule_set.rules)), overrides=overrides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +138,11 @@ class RuleForms:
     def lookback(self) -> int:
         """The number of turns of its lane that the result of any form depends on."""
         return max(rule.lookback for rule in self.rules)
+
+
+def _least_ns(rule: Rule) -> int:
+    """Return how long a turn, or the pause before it, is at least for a rule to fire."""
+    return rule.seconds_min * NS_PER_S if rule.reads_times else 0
 
 
 def _forms(name: str, base: Rule | None, overrides: Sequence[Override]) -> RuleForms:

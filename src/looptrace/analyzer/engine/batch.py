@@ -12,7 +12,7 @@ import polars as pl
 from looptrace.analyzer.detect.budgets.ledger import SPENDING_COLUMNS, SPENDING_KINDS, Ledger
 from looptrace.analyzer.detect.budgets.stretches import budget_stretches, crossings_at
 from looptrace.analyzer.detect.columns import columns
-from looptrace.analyzer.detect.counters import add_counters
+from looptrace.analyzer.detect.counters import counted_where_asked
 from looptrace.analyzer.detect.evaluate import find_stretches
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
 from looptrace.analyzer.detect.loop_rows import LoopRow, TableReader
@@ -136,9 +136,12 @@ def detect(
     events: list[GateEvent] = []
     states: list[TaskState] = []
     openings: dict[str, Finding] = {}
+    rules, needs = policy.rule_set, policy.rule_set.needs
     for part in _parts(turns):
-        rows = add_counters(part, policy.rule_set.counting)
-        stretches = find_stretches(rows, policy.rule_set)[0]
+        rows, asked = counted_where_asked(part, rules.counting, needs, set(ledger.tasks))
+        if rows.is_empty():
+            continue
+        stretches = find_stretches(rows, rules, asked)
         stretches += _budget_stretches(rows, ledger)
         findings += map(finding_of, stretches)
         part_states, part_events = decide_tasks(rows, stretches, policy.recovery)

@@ -30,7 +30,6 @@ from looptrace.analyzer.engine.live_turns import (
     HeldRows,
     first_of,
     gate_turns_of,
-    names_models,
     read,
     seen_of,
     watch_of,
@@ -117,7 +116,7 @@ class LiveEngine:
         self._forms = policy.rule_set.forms()
         self._kinds_read = kinds_read(self._forms)
         self._timed = {forms.name for forms in self._forms if reads_times([forms])}
-        self._names_models = names_models(policy.rule_set)
+        self._names_models = policy.rule_set.names_models
         self._recovery = policy.recovery
         self.ledger = Ledger(policy.budgets, policy.rule_set.counting.prices)
         self._awake: dict[str, int] = {}  # by name, the round in which it was fed last

@@ -16,16 +16,15 @@ import polars as pl
 
 from looptrace import _core
 from looptrace._core import LiveTurns, LiveWatch
-from looptrace.analyzer.detect.evaluate import Seen, kinds_read, reads_times
+from looptrace.analyzer.detect.evaluate import Seen, kinds_read
 from looptrace.analyzer.detect.loop_rows import LoopRow
-from looptrace.analyzer.detect.ruleset import Override, RuleForms, RuleSet
+from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.detect.times import LONG_S, times_of
 from looptrace.analyzer.engine import live_task
 from looptrace.analyzer.engine.batch import spending_rows
 from looptrace.analyzer.fingerprint.similarity import meanings_of
 from looptrace.analyzer.gates.timeline import GateTurns
 from looptrace.analyzer.schema.turns import AT, IS_USER, STEP_SPREAD_S, TURN_SCHEMA, TurnTuple
-from looptrace.rules.needs import ALWAYS
 from looptrace.rules.turns import KINDS, Codes, Flags, Turns
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -48,9 +47,6 @@ FEW_ROWS = 20
 _task_of, _end_of = itemgetter(AT["task"]), itemgetter(AT["end_ns"])
 _KIND, _NAME = AT["kind"], AT["name"]
 
-# A lane of no rule: it keeps the last response of each agent, which names the model of its calls.
-_LAST_RESPONSES = (("model",), "agent", "twin", (), "resets_seen", 2)
-
 # What a loop keeps of a turn: columns that are the same for the whole turn, and what is counted.
 _KEPT = LoopRow.__struct_fields__
 _COUNTED = ("epoch", "resets_seen", "turn", *(name for name in _KEPT if "_tokens_" in name))
@@ -64,45 +60,12 @@ def watch_of(rule_set: RuleSet, failures_max: int) -> LiveWatch:
     So many failures of a task are kept for its gates.
     """
     every = rule_set.forms()
-    lookbacks: dict[Any, int] = {}
-    for forms in every:
-        lookbacks[forms.lane] = max(lookbacks.get(forms.lane, 1), forms.lookback)
-    lanes: list[tuple[Any, ...]] = [
-        (
-            spec.kinds,
-            None if spec.by == "task" else spec.by,
-            spec.once,
-            spec.required,
-            "resets_seen" if spec.outlasts_completion else "epoch",
-            lookback,
-        )
-        for spec, lookback in lookbacks.items()
-    ]
-    bounds = [
-        (place, [*lookbacks].index(forms.lane), needs.of(rule), _least_ns(forms))
-        for place, forms in enumerate(every)
-        for rule in forms.rules
-        # What means the same need not have come before in the same words.
-        for needs in [ALWAYS if rule_set.meaning and rule.compares_meaning else rule.needs]
-    ]
-    if names_models(rule_set):
-        lanes.append(_LAST_RESPONSES)
     names = (TURN_SCHEMA.names(), _SAME, [*kinds_read(every)])
     times = (live_task.HORIZON_S, STEP_SPREAD_S, LONG_S)
     limits = (live_task.WAITING_MAX, live_task.STEPS_KEPT_MAX, failures_max)
     sizes = (live_task.TRACES_KEPT_MAX, live_task.SETTLED_AT_ONCE)
     every_limit = (*(seconds * NS_PER_S for seconds in times), *limits, *sizes)
-    return LiveWatch(rule_set.counting.compiled, names, lanes, bounds, every_limit)
-
-
-def _least_ns(forms: RuleForms) -> int:
-    """Return how long a turn is at least at which a rule that reads times may fire, else 0."""
-    return min(rule.seconds_min for rule in forms.rules) * NS_PER_S if reads_times([forms]) else 0
-
-
-def names_models(rule_set: RuleSet) -> bool:
-    """Return whether an override is for the turns of a model."""
-    return any(override.model is not None for override in rule_set.overrides)
+    return LiveWatch(rule_set.counting.compiled, names, rule_set.needs, every_limit)
 
 
 def read(

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import polars as pl
-from msgspec import Meta
 
 from looptrace._core import EXTERNAL
 from looptrace.analyzer.detect.findings import Finding
@@ -39,13 +38,11 @@ class OutageSettings:
         le=86_400,
         doc="Seconds within which they must fail; after as many without a failure the outage ends.",
     )
-    inhibits: Annotated[
-        bool,
-        Meta(
-            description="Of the gates that an outage causes, a server pages only the first; the "
-            "others are held back until it has ended."
-        ),
-    ] = True
+    inhibits: bool = setting(
+        True,
+        doc="Of the gates that an outage causes, a server pages only the first; the "
+        "others are held back until it has ended.",
+    )
 
     def __post_init__(self) -> None:
         check_bounds("outages", numbers(self))

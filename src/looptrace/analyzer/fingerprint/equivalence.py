@@ -11,6 +11,7 @@ from msgspec import Meta
 from looptrace._core import VOLATILE_RESULT_KEYS, matches_nothing, pattern_fault
 from looptrace.analyzer.text.names import Name
 from looptrace.analyzer.text.session_names import session_name
+from looptrace.rules.contract import required, setting
 
 PATTERN_CHARS_MAX = 500
 TOOL_KEYS_MAX = 50
@@ -25,63 +26,42 @@ class Tool:
     failures still count.
     """
 
-    volatile_keys: Annotated[
-        tuple[Name, ...],
-        Meta(
-            max_length=TOOL_KEYS_MAX,
-            description="Arguments that do not count, by key or path with dots.",
-        ),
-    ] = ()
-    same_call: Annotated[
-        tuple[Name, ...],
-        Meta(
-            max_length=TOOL_KEYS_MAX,
-            description="The only arguments that count, instead of volatile_keys.",
-        ),
-    ] = ()
-    polling: Annotated[
-        bool,
-        Meta(description="Whether the tool is meant to be polled, so that its calls never repeat."),
-    ] = False
+    volatile_keys: Annotated[tuple[Name, ...], Meta(max_length=TOOL_KEYS_MAX)] = setting(
+        (), doc="Arguments that do not count, by key or path with dots."
+    )
+    same_call: Annotated[tuple[Name, ...], Meta(max_length=TOOL_KEYS_MAX)] = setting(
+        (), doc="The only arguments that count, instead of volatile_keys."
+    )
+    polling: bool = setting(
+        False, doc="Whether the tool is meant to be polled, so that its calls never repeat."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class TextMask:
     """A part of results and errors that is not compared, and the placeholder for it."""
 
-    pattern: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=PATTERN_CHARS_MAX,
-            description="A regular expression in the syntax of Rust's regex, which runs in linear "
-            "time.",
-        ),
-    ]
-    name: Annotated[Name, Meta(description="The placeholder of the part.")]
+    pattern: Annotated[str, Meta(min_length=1, max_length=PATTERN_CHARS_MAX)] = required(
+        "A regular expression in the syntax of Rust's regex, which runs in linear time."
+    )
+    name: Name = required("The placeholder of the part.")
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
     """The keys in results with values that are not compared."""
 
-    volatile_keys: Annotated[
-        tuple[Name, ...],
-        Meta(
-            max_length=TOOL_KEYS_MAX,
-            description="Further keys whose values are new with every result: ids, times, "
-            "durations and counters.",
-        ),
-    ] = ()
-    telling_keys: Annotated[
-        tuple[Name, ...],
-        Meta(
-            max_length=TOOL_KEYS_MAX,
-            description="Keys that count although looptrace ignores them by default: of what a "
-            "call sends or makes, of counters of calls, or of these: "
-            f"{', '.join(sorted(VOLATILE_RESULT_KEYS))}.",
-        ),
-    ] = ()
+    volatile_keys: Annotated[tuple[Name, ...], Meta(max_length=TOOL_KEYS_MAX)] = setting(
+        (),
+        doc="Further keys whose values are new with every result: ids, times, "
+        "durations and counters.",
+    )
+    telling_keys: Annotated[tuple[Name, ...], Meta(max_length=TOOL_KEYS_MAX)] = setting(
+        (),
+        doc="Keys that count although looptrace ignores them by default: of what a "
+        "call sends or makes, of counters of calls, or of these: "
+        f"{', '.join(sorted(VOLATILE_RESULT_KEYS))}.",
+    )
 
     @property
     def keys(self) -> frozenset[str]:
@@ -93,13 +73,11 @@ class Results:
 class Sessions:
     """When the sessions of two spans are the same."""
 
-    join_services: Annotated[
-        bool,
-        Meta(
-            description="Whether the same session id of several services is one task even if they "
-            "share no trace."
-        ),
-    ] = False
+    join_services: bool = setting(
+        False,
+        doc="Whether the same session id of several services is one task even if they "
+        "share no trace.",
+    )
 
     def name_of(self, session: str, service: str | None) -> str:
         """Return the name of a session's task, for a span of a service."""

@@ -20,18 +20,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from math import ceil
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from msgspec import Meta
 
 from looptrace._core import PATTERNS
 from looptrace.analyzer.fingerprint import embeddings
 from looptrace.analyzer.text.payloads import parsed
-from looptrace.rules.contract import check_bounds, numbers, setting
+from looptrace.rules.contract import check_bounds, numbers, required, setting
 from looptrace.rules.turns import UNKNOWN, Figures, Meanings
 
 # What a search asks for, in its arguments.
@@ -88,13 +87,10 @@ _TELLING = frozenset(
 class Meaning:
     """How to compare requests that are not the same word by word."""
 
-    measure: Annotated[
-        Measure,
-        Meta(
-            description="sentences: embeddings of a language model (extra `semantic`); letters: "
-            "three letters in a row, for the same words in another order or form."
-        ),
-    ]
+    measure: Measure = required(
+        "sentences: embeddings of a language model (extra `semantic`); letters: "
+        "three letters in a row, for the same words in another order or form."
+    )
     similar_percent: int = setting(
         85, ge=50, le=100, doc="Cosine in percent from which two requests are the same."
     )

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
-
-from msgspec import Meta
 
 from looptrace.analyzer.text.digests import DIGEST_BYTES, digest
 from looptrace.rules.contract import check_bounds, numbers, setting
@@ -24,10 +21,9 @@ class Recovery:
         le=100,
         doc="Orders to move on (`force_next`) of a task; the next one becomes a gate.",
     )
-    unblock: Annotated[
-        bool,
-        Meta(description="Whether a blocked task gets authority; otherwise a gate opens."),
-    ] = True
+    unblock: bool = setting(
+        True, doc="Whether a blocked task gets authority; otherwise a gate opens."
+    )
     retry_after_s: int = setting(
         60, ge=1, le=86_400, doc="Seconds to wait after the first external failure."
     )

@@ -12,6 +12,7 @@ from looptrace.analyzer.detect.budgets.charges import Added
 from looptrace.analyzer.fingerprint.equivalence import Sameness
 from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.typed_json import decoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def _added(decided: Resolution) -> str | None:
 
 def added_in(result: str | None) -> Added:
     """Return what the turn of a decision adds, to a budget with the name "" for nothing."""
-    return msgspec.json.decode(result, type=Added) if result else Added("")
+    return decoded(result, Added) if result else Added("")
 
 
 def with_decisions(

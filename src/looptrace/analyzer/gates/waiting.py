@@ -107,42 +107,30 @@ class Waiting:
     escalate_minutes: int = setting(
         0, ge=0, le=MINUTES_MAX, doc="Minutes until others are notified; 0 for never."
     )
-    escalate_to: Annotated[
-        tuple[Name, ...],
-        Meta(
-            max_length=FILTER_MAX,
-            description="Names of the webhooks notified then, regardless of their filters.",
-        ),
-    ] = ()
+    escalate_to: Annotated[tuple[Name, ...], Meta(max_length=FILTER_MAX)] = setting(
+        (), doc="Names of the webhooks notified then, regardless of their filters."
+    )
     decide_minutes: int = setting(
         0, ge=0, le=MINUTES_MAX, doc="Minutes until the default holds; 0 for never."
     )
-    default: Annotated[
-        Default,
-        Meta(
-            description="`cancel` stops the task; `continue` lets it go on with another approach."
-        ),
-    ] = "cancel"
-    office_hours: Annotated[
-        str,
-        Meta(
-            description="Days and times, as `Mon-Fri 09:00-17:00`, in which these minutes count; "
-            "empty for always."
-        ),
-    ] = ""
-    time_zone: Annotated[
-        str, Meta(description="The time zone of the office hours, as `Europe/Berlin`.")
-    ] = "UTC"
-    rules: Annotated[
-        tuple[Name, ...], Meta(max_length=FILTER_MAX, description="Only gates of these rules.")
-    ] = ()
-    agents: Annotated[
-        tuple[Name, ...], Meta(max_length=FILTER_MAX, description="Only gates of these agents.")
-    ] = ()
-    services: Annotated[
-        tuple[Name, ...],
-        Meta(max_length=FILTER_MAX, description="Only gates of these services (service.name)."),
-    ] = ()
+    default: Default = setting(
+        "cancel", doc="`cancel` stops the task; `continue` lets it go on with another approach."
+    )
+    office_hours: str = setting(
+        "",
+        doc="Days and times, as `Mon-Fri 09:00-17:00`, in which these minutes count; "
+        "empty for always.",
+    )
+    time_zone: str = setting("UTC", doc="The time zone of the office hours, as `Europe/Berlin`.")
+    rules: Annotated[tuple[Name, ...], Meta(max_length=FILTER_MAX)] = setting(
+        (), doc="Only gates of these rules."
+    )
+    agents: Annotated[tuple[Name, ...], Meta(max_length=FILTER_MAX)] = setting(
+        (), doc="Only gates of these agents."
+    )
+    services: Annotated[tuple[Name, ...], Meta(max_length=FILTER_MAX)] = setting(
+        (), doc="Only gates of these services (service.name)."
+    )
 
     def __post_init__(self) -> None:
         check_bounds("waiting", numbers(self))

@@ -30,6 +30,7 @@ from looptrace.analyzer.text.display import plain
 from looptrace.errors import InputError
 from looptrace.rules.docs import summary
 from looptrace.rules.registry import RULES
+from looptrace.typed_json import decoded
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -107,7 +108,7 @@ def baseline_of(file: Path) -> frozenset[LoopKey]:
         InputError: if the file cannot be read, or is not such a report.
     """
     try:
-        report = msgspec.json.decode(file.read_bytes(), type=_Baseline)
+        report = decoded(file.read_bytes(), _Baseline)
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}; check the path.") from error
     except msgspec.DecodeError as error:

@@ -163,7 +163,7 @@ def strip_of(
         arcs="".join(_arc(arc, column, top, longest) for arc in arcs),
         marks={
             kind: "".join(
-                _MARK_PATHS[kind](_middle(place, column), baseline + _GAP_PX)
+                f"M{_middle(place, column):.1f} {baseline + _GAP_PX:.1f}{_MARK_SHAPES[kind]}"
                 for place, mark in marks.items()
                 if mark == kind
             )
@@ -294,41 +294,14 @@ def _arc(arc: Arc, column: float, top: float, longest: int) -> str:
     return f"M{left:.1f} {top:.1f}A{(right - left) / 2:.1f} {high:.1f} 0 0 1 {right:.1f} {top:.1f}"
 
 
-def _square(x: float, y: float) -> str:
-    return f"M{x - _MARK_PX / 2:.1f} {y:.1f}h{_MARK_PX}v{_MARK_PX}h{-_MARK_PX}z"
-
-
-def _diamond(x: float, y: float) -> str:
-    half = _MARK_PX / 2
-    return f"M{x:.1f} {y:.1f}l{half} {half}l{-half} {half}l{-half} {-half}z"
-
-
-def _triangle(x: float, y: float) -> str:
-    return f"M{x:.1f} {y:.1f}l{_MARK_PX / 2} {_MARK_PX}h{-_MARK_PX}z"
-
-
-def _circle(x: float, y: float) -> str:
-    half = _MARK_PX / 2
-    return (
-        f"M{x - half:.1f} {y + half:.1f}a{half} {half} 0 0 1 {_MARK_PX} 0a{half} {half} 0 0 1 "
-        + (f"{-_MARK_PX} 0z")
-    )
-
-
-def _ring(x: float, y: float) -> str:
-    inner = _MARK_PX / 4
-    return _circle(x, y) + (
-        f"M{x - inner:.1f} {y + _MARK_PX / 2:.1f}a{inner} {inner} 0 0 0 {2 * inner} 0"
-        f"a{inner} {inner} 0 0 0 {-2 * inner} 0z"
-    )
-
-
-_MARK_PATHS = {
-    "gate": _square,
-    "pivot": _diamond,
-    "warn": _triangle,
-    "person": _circle,
-    "reset": _ring,
+# The shape of each mark, from the middle of its top on; as high and wide as `_MARK_PX`.
+_DISC = "m-5.5 5.5a5.5 5.5 0 0 1 11 0a5.5 5.5 0 0 1 -11 0z"
+_MARK_SHAPES = {
+    "gate": "m-5.5 0h11v11h-11z",
+    "pivot": "l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
+    "warn": "l5.5 11h-11z",
+    "person": _DISC,
+    "reset": f"{_DISC}m2.75 0a2.75 2.75 0 0 0 5.5 0a2.75 2.75 0 0 0 -5.5 0z",
 }
 
 

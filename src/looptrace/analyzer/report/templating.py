@@ -25,7 +25,7 @@ from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import known_us
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment, Template
 
 # The longest text of an escalation is a person's request.
 _CODE_LENGTH_MAX = GOAL_LENGTH_MAX
@@ -38,17 +38,23 @@ _FENCE_LENGTH_MIN = 3
 @cache
 def template(name: str) -> Template:
     """Return a template of the folder `templates`."""
-    import jinja2  # noqa: PLC0415 - The report at a terminal has no template.
+    return environment("looptrace.analyzer.report").get_template(name)
 
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("looptrace.analyzer.report"),
+
+def environment(*packages: str) -> Environment:
+    """Return the templates of packages, those of the first before others; HTML is escaped."""
+    # The report at a terminal has no template.
+    import jinja2  # noqa: PLC0415
+
+    made = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(package) for package in packages]),
         autoescape=jinja2.select_autoescape(("html.j2",)),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"bar_names": BARS, "mark_names": MARKS}
-    environment.filters |= {
+    made.globals |= {"bar_names": BARS, "mark_names": MARKS}
+    made.filters |= {
         "code": code,
         "cost": cost_text,
         "count": count_text,
@@ -64,8 +70,8 @@ def template(name: str) -> Template:
         "short": partial(plain, length_max=SHORT_LENGTH_MAX),
         "utc": known_us,
     }
-    environment.tests["percents"] = counts_percents
-    return environment.get_template(name)
+    made.tests["percents"] = counts_percents
+    return made
 
 
 def code(text: str) -> str:

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from looptrace.analyzer.text.addresses import URL_CHARS_MAX, address_of
 from looptrace.analyzer.text.names import Name
-from looptrace.rules.contract import check_bounds, numbers, refuse, setting
+from looptrace.rules.contract import check_bounds, numbers, refuse, required, setting
 
 # Capitals only, because a key that is put here by mistake hardly ever has only capitals.
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
@@ -26,19 +26,13 @@ class ChatSettings:
             they may contain a key by mistake.
     """
 
-    base_url: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=URL_CHARS_MAX,
-            description="The endpoint without `/chat/completions`; it usually ends with `/v1`.",
-        ),
-    ]
-    model: Annotated[Name, Meta(description="The name of the model at the endpoint.")]
-    api_key_variable: Annotated[
-        Name | None,
-        Meta(description="The environment variable with the key, if the endpoint needs one."),
-    ] = None
+    base_url: Annotated[str, Meta(min_length=1, max_length=URL_CHARS_MAX)] = required(
+        "The endpoint without `/chat/completions`; it usually ends with `/v1`."
+    )
+    model: Name = required("The name of the model at the endpoint.")
+    api_key_variable: Name | None = setting(
+        None, doc="The environment variable with the key, if the endpoint needs one."
+    )
     timeout_s: float = setting(
         20.0, ge=0.1, le=300.0, doc="Seconds for one question, including all tries and waits."
     )
@@ -47,13 +41,11 @@ class ChatSettings:
     response_bytes_max: int = setting(
         262_144, ge=1_024, le=16_777_216, doc="Bytes after which a response is cut off."
     )
-    decides: Annotated[
-        bool,
-        Meta(
-            description="Whether a gate without an exact match is resolved if the judge sees "
-            "progress, in a store and by a server."
-        ),
-    ] = False
+    decides: bool = setting(
+        False,
+        doc="Whether a gate without an exact match is resolved if the judge sees "
+        "progress, in a store and by a server.",
+    )
 
     def __post_init__(self) -> None:
         check_bounds("judge", numbers(self))

@@ -21,23 +21,12 @@ _URL = re.compile(r"https?://[A-Za-z0-9\[][!#-;=?-~]*")
 class PageSettings:
     """Settings of the page of a server."""
 
-    trace_url: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=URL_CHARS_MAX,
-            description=f"Link to a trace in the tracing system, with {TRACE}, {SPAN} or {SESSION} "
-            "in it.",
-        ),
-    ] = ""
-    url: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=URL_CHARS_MAX,
-            description="Address of the page for people; webhooks link to its gates.",
-        ),
-    ] = ""
+    trace_url: Annotated[str, Meta(min_length=1, max_length=URL_CHARS_MAX)] = setting(
+        "", doc=f"Link to a trace in the tracing system, with {TRACE}, {SPAN} or {SESSION} in it."
+    )
+    url: Annotated[str, Meta(min_length=1, max_length=URL_CHARS_MAX)] = setting(
+        "", doc="Address of the page for people; webhooks link to its gates."
+    )
     sign_in_hours: int = setting(
         168, ge=1, le=8_760, doc="Hours for which a browser stays signed in."
     )

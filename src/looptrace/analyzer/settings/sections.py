@@ -172,18 +172,22 @@ def _settings(top: Node, file: Any, beside: Path, errors: Errors) -> Settings:
     rules = tuple(form.rule for form in bases.values() if form.enabled)
     overrides = overrides_of(top.at("overrides"), file.overrides, bases, recovery, errors)
     _check_model(top, rules, overrides, errors)
-    if not file.enabled:
-        rules, overrides = (), ()
-    phases = _converging(top.at("phases"), file.phases, errors)
-    persons = Persons(**stated(top.at("persons", {}), file.persons))
+    rules, overrides = (rules, overrides) if file.enabled else ((), ())
+    of = partial(_section, top, file, errors)
     prices_file, table = errors.tried(lambda: _prices(top, file.prices, beside), _UNPRICED)
-    counting = Counting(converging=phases, persons=persons, prices=table, **pauses)
+    phases = _converging(top.at("phases"), file.phases, errors)
+    counting = Counting(converging=phases, persons=of("persons", Persons), prices=table, **pauses)
     meaning = errors.tried(lambda: _meaning(top, file.meaning), None)
     rule_set = RuleSet(rules, overrides, counting, meaning)
-    sameness = _sameness(top, file, errors)
+    sameness = Sameness(
+        _tools(top.at("tools"), file.tools, errors),
+        _masks(top.at("masks"), file.masks, errors),
+        of("results", Results),
+        of("sessions", Sessions),
+    )
     dialects = _dialects(top.at("attributes", {}), file.attributes, errors)
     budgets = errors.tried(lambda: _budgets(top, file, table), Budgets())
-    page = errors.tried(lambda: _made(top, "page", PageSettings, file.page), PageSettings())
+    page = of("page", PageSettings)
     return Settings(
         profile=file.profile,
         policy=DetectionPolicy(rule_set, recovery, sameness, dialects, budgets),
@@ -192,27 +196,22 @@ def _settings(top: Node, file: Any, beside: Path, errors: Errors) -> Settings:
         waiting=_waiting(top.at("waiting"), file.waiting, file.webhooks, errors),
         retention=_retention(top.at("retention"), file.retention, errors),
         page=page,
-        shards=errors.tried(
-            lambda: _made(top, "shards", ShardSettings, file.shards), ShardSettings()
+        shards=of("shards", ShardSettings),
+        server=of("server", Limits),
+        outages=of("outages", OutageSettings),
+        outcomes=of("outcomes", OutcomeSources),
+        judge=errors.tried(
+            lambda: None if file.judge is UNSET else _made(top, JUDGE, ChatSettings, file.judge),
+            None,
         ),
-        server=Limits(**stated(top.at("server", {}), file.server)),
-        outages=OutageSettings(**stated(top.at("outages", {}), file.outages)),
-        outcomes=errors.tried(
-            lambda: _made(top, "outcomes", OutcomeSources, file.outcomes), OutcomeSources()
-        ),
-        judge=errors.tried(lambda: _judge(top, file.judge), None),
         model_file=model_file,
         prices_file=prices_file,
     )
 
 
-def _sameness(top: Node, file: Any, errors: Errors) -> Sameness:
-    return Sameness(
-        _tools(top.at("tools"), file.tools, errors),
-        _masks(top.at("masks"), file.masks, errors),
-        Results(**stated(top.at("results", {}), file.results)),
-        Sessions(**stated(top.at("sessions", {}), file.sessions)),
-    )
+def _section(top: Node, file: Any, errors: Errors, name: str, maker: Callable[..., T]) -> T:
+    """Return what a section makes; without it where it has an error."""
+    return errors.tried(lambda: _made(top, name, maker, getattr(file, name)), maker())
 
 
 def in_force(file: Path | None, environment: Mapping[str, str]) -> Settings:
@@ -247,17 +246,9 @@ def _with_threshold(settings: Settings, threshold: int) -> Settings:
         why = f"it must be between {THRESHOLD_LEAST} and {THRESHOLD_MOST}."
         raise SettingError(f"it is {threshold}; {why}")
     rule_set = settings.policy.rule_set
-    rules = tuple(_at_threshold(rule, threshold) for rule in rule_set.rules)
-    overrides = [
-        replace(
-            override,
-            rules={
-                name: rule and _at_threshold(rule, threshold)
-                for name, rule in override.rules.items()
-            },
-        )
-        for override in rule_set.overrides
-    ]
+    at_threshold = partial(_at_threshold, threshold=threshold)
+    rules = tuple(map(at_threshold, rule_set.rules))
+    overrides = [override.each(at_threshold) for override in rule_set.overrides]
     still = tuple(override for override in effective_overrides(rules, overrides) if override.rules)
     return with_rules(settings, replace(rule_set, rules=rules, overrides=still))
 
@@ -397,12 +388,6 @@ def _meaning(top: Node, table: Struct | UnsetType) -> Meaning | None:
     return meaning
 
 
-def _judge(top: Node, table: Any) -> ChatSettings | None:
-    if table is UNSET:
-        return None
-    return _made(top, JUDGE, ChatSettings, table)
-
-
 def _made(top: Node, section: str, maker: Callable[..., T], table: Struct) -> T:
     node = top.at(section, {})
     return made(node, maker, stated(node, table))
@@ -470,30 +455,32 @@ def _waiting(
     node: Node, tables: Sequence[Any], webhooks: Sequence[Any], errors: Errors
 ) -> tuple[Waiting, ...]:
     """Return what happens when nobody decides; it passes gates on to webhooks of the file."""
-    every: list[Waiting] = []
     names = [webhook.name for webhook in webhooks]
     for index, table in enumerate(tables):
-        at = node.at(index)
         for name in set(table.escalate_to) - set(names):
             why = f"waiting.escalate_to has {shown(name)}. {did_you_mean(name, names)}"
-            errors.add(at.at("escalate_to").error(why))
-        if waiting := errors.tried(partial(made, at, Waiting, stated(at, table)), None):
-            every.append(waiting)
-    return tuple(every)
+            errors.add(node.at(index).at("escalate_to").error(why))
+    return _every(node, tables, Waiting, errors)
 
 
 def _retention(node: Node, tables: Sequence[Any], errors: Errors) -> tuple[ServiceRetention, ...]:
     """Return the times of services; each service has one."""
-    every: list[ServiceRetention] = []
     known = set[str]()
     for index, table in enumerate(tables):
-        at = node.at(index)
         for name in known.intersection(table.services):
             why = f"retention.services has {shown(name)} a second time; a service has one time."
-            errors.add(at.at("services").error(why))
+            errors.add(node.at(index).at("services").error(why))
         known.update(table.services)
-        every.append(made(at, ServiceRetention, stated(at, table)))
-    return tuple(every)
+    return _every(node, tables, ServiceRetention, errors)
+
+
+def _every(
+    node: Node, tables: Sequence[Struct], maker: Callable[..., T], errors: Errors
+) -> tuple[T, ...]:
+    """Return what each table of a list makes that has no error."""
+    at = [(node.at(index), table) for index, table in enumerate(tables)]
+    made_of = (errors.tried(partial(made, n, maker, stated(n, each)), None) for n, each in at)
+    return tuple(each for each in made_of if each is not None)
 
 
 def _beside(value: str, folder: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from looptrace.analyzer.text.names import Name
-from looptrace.rules.contract import check_bounds, numbers, setting
+from looptrace.rules.contract import check_bounds, numbers, required, setting
 
 _SERVICES_MAX = 50
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -109,10 +109,9 @@ class Limits:
 class ServiceRetention:
     """For how long spans, turns and findings of some services are kept."""
 
-    services: Annotated[
-        tuple[Name, ...],
-        Meta(min_length=1, max_length=_SERVICES_MAX, description="The services (service.name)."),
-    ]
+    services: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=_SERVICES_MAX)] = required(
+        "The services (service.name)."
+    )
     days: int = setting(
         30, ge=1, le=36_500, doc="Days for which they are kept, in place of `retention_days`."
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from looptrace.analyzer.text.addresses import URL_CHARS_MAX, address_of
-from looptrace.rules.contract import SettingError
+from looptrace.rules.contract import SettingError, setting
 
 SHARDS_MAX = 100
 
@@ -19,58 +19,37 @@ _Text = Annotated[str, Meta(min_length=1, max_length=URL_CHARS_MAX)]
 class ShardSettings:
     """Several servers, each with a part of the tasks; empty if one server has all."""
 
-    urls: Annotated[
-        tuple[_Text, ...],
-        Meta(
-            max_length=SHARDS_MAX,
-            description="The address of each server; `serve --shard` names its own.",
-        ),
-    ] = ()
-    names: Annotated[
-        tuple[_Text, ...],
-        Meta(
-            max_length=SHARDS_MAX,
-            description="Names of the servers at a load balancer, in the same order, if not host "
-            "and port of the address. They decide the server of a session.",
-        ),
-    ] = ()
-    by: Annotated[
-        Literal["session", "trace"],
-        Meta(
-            description="The unit that stays on one server. With trace, spans need not name their "
-            "session, and loops over several traces are not found."
-        ),
-    ] = "session"
+    urls: Annotated[tuple[_Text, ...], Meta(max_length=SHARDS_MAX)] = setting(
+        (), doc="The address of each server; `serve --shard` names its own."
+    )
+    names: Annotated[tuple[_Text, ...], Meta(max_length=SHARDS_MAX)] = setting(
+        (),
+        doc="Names of the servers at a load balancer, in the same order, if not host "
+        "and port of the address. They decide the server of a session.",
+    )
+    by: Literal["session", "trace"] = setting(
+        "session",
+        doc="The unit that stays on one server. With trace, spans need not name their "
+        "session, and loops over several traces are not found.",
+    )
 
-    attribute: Annotated[
-        str,
-        Meta(
-            max_length=URL_CHARS_MAX,
-            description="The attribute in `routing_attributes` of a Collector's load-balancing "
-            "exporter, such as session.id; empty without one, or for one from before May 2026.",
-        ),
-    ] = ""
-    tell_s: Annotated[
-        float,
-        Meta(
-            ge=0.1,
-            le=60.0,
-            description="Seconds between two messages to the other servers about spending on "
-            "shared budgets.",
-        ),
-    ] = 0.5
-    former_urls: Annotated[
-        tuple[_Text, ...],
-        Meta(
-            max_length=SHARDS_MAX,
-            description="The urls before their number changed, while sessions from that time go "
-            "on; each such session stays on its server.",
-        ),
-    ] = ()
-    former_names: Annotated[
-        tuple[_Text, ...],
-        Meta(max_length=SHARDS_MAX, description="The names that go with former_urls."),
-    ] = ()
+    attribute: Annotated[str, Meta(max_length=URL_CHARS_MAX)] = setting(
+        "",
+        doc="The attribute in `routing_attributes` of a Collector's load-balancing "
+        "exporter, such as session.id; empty without one, or for one from before May 2026.",
+    )
+    tell_s: Annotated[float, Meta(ge=0.1, le=60.0)] = setting(
+        0.5,
+        doc="Seconds between two messages to the other servers about spending on shared budgets.",
+    )
+    former_urls: Annotated[tuple[_Text, ...], Meta(max_length=SHARDS_MAX)] = setting(
+        (),
+        doc="The urls before their number changed, while sessions from that time go "
+        "on; each such session stays on its server.",
+    )
+    former_names: Annotated[tuple[_Text, ...], Meta(max_length=SHARDS_MAX)] = setting(
+        (), doc="The names that go with former_urls."
+    )
 
     def __post_init__(self) -> None:
         for prefix, urls, names in (

@@ -1,8 +1,8 @@
 """Tables of a TOML file as msgspec Structs, made from the dataclasses that hold their values.
 
-A setting is declared once, at its field: its type, default, bounds and sentence. Numbers are
-declared with `setting`, because rules do not import msgspec; other fields are `Annotated` with a
-`Meta` that has a description. A field without a sentence is not a setting.
+A setting is declared once, at its field, by `setting` or `required` of the rules' contract: its
+type, default, bounds and sentence. Lengths of texts and lists are in the type, as a `Meta`. A field
+without a sentence is not a setting.
 """
 
 from __future__ import annotations
@@ -37,20 +37,23 @@ def columns_of(owner: type, kinds: Mapping[str, Any] = MappingProxyType({})) -> 
     """Return the settings of a dataclass as fields of a Struct: name, type, default."""
     hints = get_type_hints(owner, include_extras=True)
     columns = []
-    for item in fields(owner):
-        kind: Any = _number(item) if "ge" in item.metadata else hints[item.name]
+    for item in _declared(owner):
+        kind = hints[item.name]
         if item.name in kinds:
             narrower: Any = kinds[item.name]
             kind = Annotated[narrower, *kind.__metadata__]
-        if "description" in described(kind)[1]:
-            columns.append(_column(item, kind))
+        columns.append(_column(item, _described(item, kind)))
     return columns
 
 
 @cache
 def names_of(owner: type) -> tuple[str, ...]:
     """Return the names of the settings of a dataclass."""
-    return tuple(name for name, *_ in columns_of(owner))
+    return tuple(item.name for item in _declared(owner))
+
+
+def _declared(owner: type) -> list[Field[Any]]:
+    return [item for item in fields(owner) if "doc" in item.metadata]
 
 
 def struct(name: str, columns: list[Any]) -> type[Struct]:
@@ -59,13 +62,17 @@ def struct(name: str, columns: list[Any]) -> type[Struct]:
 
 
 def numbers_of(owner: type) -> list[Any]:
-    """Return each `setting` of a dataclass as a field of a Struct: name, type and default."""
-    return [(i.name, _number(i), i.default) for i in fields(owner) if "ge" in i.metadata]
+    """Return the numbers of a rule as fields of a Struct: name, type and default."""
+    return [
+        (item.name, _described(item, type(item.default)), item.default) for item in _declared(owner)
+    ]
 
 
-def _number(item: Field[Any]) -> Any:
-    bounds = {name: item.metadata[name] for name in ("ge", "le")}
-    return Annotated[type(item.default), Meta(**bounds, description=item.metadata["doc"])]
+def _described(item: Field[Any], kind: Any) -> Any:
+    """Return the type of a setting with its bounds and its sentence; a file has no null."""
+    (stated,) = (member for member in _members(kind) if member is not NoneType)
+    bounds = {name: item.metadata[name] for name in ("ge", "le") if name in item.metadata}
+    return Annotated[stated, Meta(**bounds, description=item.metadata["doc"])]
 
 
 def _column(item: Field[Any], kind: Any) -> Any:
@@ -73,8 +80,7 @@ def _column(item: Field[Any], kind: Any) -> Any:
     if item.default is MISSING:
         return item.name, kind
     if item.default in (None, ""):
-        (stated,) = [member for member in _members(kind) if member is not NoneType]
-        return item.name, stated | UnsetType, UNSET
+        return item.name, kind | UnsetType, UNSET
     return item.name, kind, item.default
 
 

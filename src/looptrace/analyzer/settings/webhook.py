@@ -13,7 +13,15 @@ from msgspec import Meta
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.text.addresses import URL_CHARS_MAX, address_of
 from looptrace.analyzer.text.names import SECRET, Name
-from looptrace.rules.contract import Action, SettingError, check_bounds, numbers, refuse, setting
+from looptrace.rules.contract import (
+    Action,
+    SettingError,
+    check_bounds,
+    numbers,
+    refuse,
+    required,
+    setting,
+)
 
 Format = Literal[
     "standard", "cloudevents", "slack", "discord", "teams", "pagerduty", "alertmanager"
@@ -57,38 +65,24 @@ class Webhook:
         SettingError: if a value is wrong; it quotes no address and no secret.
     """
 
-    name: Annotated[Name, Meta(description="Its name in lists, metrics and errors.")]
-    url: Annotated[
-        _SecretText,
-        Meta(
-            description="The receiver's address: https://..., or env:VARIABLE or file:PATH with "
-            "the address."
-        ),
-    ]
-    format: Annotated[Format, Meta(description=f"One of {', '.join(FORMATS)}.")] = "standard"
-    secrets: Annotated[
-        tuple[_SecretText, ...],
-        Meta(
-            max_length=SECRETS_MAX,
-            description="Places of the secrets (env:VARIABLE or file:PATH), the newest first; two "
-            "while one replaces the other. For pagerduty, the integration key.",
-        ),
-    ] = ()
-    gate_url: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=URL_CHARS_MAX,
-            description="Link to a gate for people, with {gate} and {task} in it.",
-        ),
-    ] = ""
-    error_text: Annotated[
-        bool,
-        Meta(
-            description="Whether to send the text of the last error before a gate, as it is "
-            "stored, at most 500 characters.",
-        ),
-    ] = True
+    name: Name = required("Its name in lists, metrics and errors.")
+    url: _SecretText = required(
+        "The receiver's address: https://..., or env:VARIABLE or file:PATH with the address."
+    )
+    format: Format = setting("standard", doc=f"One of {', '.join(FORMATS)}.")
+    secrets: Annotated[tuple[_SecretText, ...], Meta(max_length=SECRETS_MAX)] = setting(
+        (),
+        doc="Places of the secrets (env:VARIABLE or file:PATH), the newest first; two "
+        "while one replaces the other. For pagerduty, the integration key.",
+    )
+    gate_url: Annotated[str, Meta(min_length=1, max_length=URL_CHARS_MAX)] = setting(
+        "", doc="Link to a gate for people, with {gate} and {task} in it."
+    )
+    error_text: bool = setting(
+        True,
+        doc="Whether to send the text of the last error before a gate, as it is "
+        "stored, at most 500 characters.",
+    )
     decision_hours: int = setting(
         0,
         ge=0,
@@ -102,33 +96,24 @@ class Webhook:
         le=600,
         doc="The most requests in any minute; 0 for no limit. Further events wait.",
     )
-    channel: Annotated[
-        str,
-        Meta(
-            max_length=_CHANNEL_CHARS_MAX,
-            description="With format slack, id of the channel in which a bot writes; `secrets` "
-            "then names its token, and messages are edited when their gate ends.",
-        ),
-    ] = ""
-    escalations_only: Annotated[
-        bool,
-        Meta(description="Whether it receives only gates that are escalated to it."),
-    ] = False
-    group_by: Annotated[
-        Grouping,
-        Meta(
-            description="`gate` sends each gate; `incident` sends the first gate of an incident, "
-            "with the number of open ones, and the end of the last one."
-        ),
-    ] = "gate"
-    unless_agent: Annotated[
-        tuple[Left, ...],
-        Meta(
-            max_length=2,
-            description="Gates are only listed, not sent, while their agent has `ended`, or "
-            "`went_on` without asking.",
-        ),
-    ] = ("ended",)
+    channel: Annotated[str, Meta(max_length=_CHANNEL_CHARS_MAX)] = setting(
+        "",
+        doc="With format slack, id of the channel in which a bot writes; `secrets` "
+        "then names its token, and messages are edited when their gate ends.",
+    )
+    escalations_only: bool = setting(
+        False, doc="Whether it receives only gates that are escalated to it."
+    )
+    group_by: Grouping = setting(
+        "gate",
+        doc="`gate` sends each gate; `incident` sends the first gate of an incident, "
+        "with the number of open ones, and the end of the last one.",
+    )
+    unless_agent: Annotated[tuple[Left, ...], Meta(max_length=2)] = setting(
+        ("ended",),
+        doc="Gates are only listed, not sent, while their agent has `ended`, or "
+        "`went_on` without asking.",
+    )
     repeat_minutes: int = setting(
         0,
         ge=0,
@@ -136,30 +121,21 @@ class Webhook:
         doc='With `group_by = "incident"`, minutes until further gates of an incident are sent, '
         "all together; 0 for never.",
     )
-    allow_private: Annotated[
-        tuple[Name, ...],
-        Meta(
-            max_length=_PRIVATE_MAX,
-            description="Private networks in which the receiver may be.",
-        ),
-    ] = ()
-    rules: Annotated[
-        tuple[Name, ...], Meta(max_length=FILTER_MAX, description="Only events of these rules.")
-    ] = ()
-    actions: Annotated[
-        tuple[Action, ...],
-        Meta(max_length=FILTER_MAX, description="Only events that ask for one of these actions."),
-    ] = ()
-    agents: Annotated[
-        tuple[Name, ...], Meta(max_length=FILTER_MAX, description="Only events of these agents.")
-    ] = ()
-    services: Annotated[
-        tuple[Name, ...],
-        Meta(
-            max_length=FILTER_MAX,
-            description="Only events of these services (service.name).",
-        ),
-    ] = ()
+    allow_private: Annotated[tuple[Name, ...], Meta(max_length=_PRIVATE_MAX)] = setting(
+        (), doc="Private networks in which the receiver may be."
+    )
+    rules: Annotated[tuple[Name, ...], Meta(max_length=FILTER_MAX)] = setting(
+        (), doc="Only events of these rules."
+    )
+    actions: Annotated[tuple[Action, ...], Meta(max_length=FILTER_MAX)] = setting(
+        (), doc="Only events that ask for one of these actions."
+    )
+    agents: Annotated[tuple[Name, ...], Meta(max_length=FILTER_MAX)] = setting(
+        (), doc="Only events of these agents."
+    )
+    services: Annotated[tuple[Name, ...], Meta(max_length=FILTER_MAX)] = setting(
+        (), doc="Only events of these services (service.name)."
+    )
 
     def __post_init__(self) -> None:
         check_bounds("webhooks", numbers(self))

@@ -35,6 +35,7 @@ from looptrace.analyzer.text.digests import digest
 from looptrace.errors import InputError
 from looptrace.rules.prediction.likely_failure import LikelyFailure
 from looptrace.rules.registry import RULES
+from looptrace.typed_json import decoded
 
 CONFIDENCE = 0.95
 # A bound is computed so far; a share of loops is never known better.
@@ -171,7 +172,7 @@ _EXAMPLE = '{"task": "ticket-42", "solved": true}'
 
 def _outcome(path: Path, number: int, line: bytes) -> Outcome:
     try:
-        outcome = msgspec.json.decode(line, type=Outcome)
+        outcome = decoded(line, Outcome)
     except msgspec.DecodeError as error:
         raise OutcomesError(f"{path}:{number}: {error}; write lines like {_EXAMPLE}.") from error
     names = [name for name in _NAMES if getattr(outcome, name) is not None]

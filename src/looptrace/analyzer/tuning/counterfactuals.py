@@ -74,7 +74,7 @@ def changes_of_rule(rows: pl.DataFrame, rule: Rule, policy: DetectionPolicy) -> 
     alone = _with_rules(policy, (rule,))
 
     def fires(tried: DetectionPolicy) -> bool:
-        stretches = find_stretches(rows, tried.rule_set)[0]
+        stretches = find_stretches(rows, tried.rule_set)
         return any(stretch.rule.name == rule.name for stretch in stretches)
 
     now = fires(alone)
@@ -96,7 +96,7 @@ def moved_gate(
     since = max(resolved, default=-1)
 
     def opened(tried: DetectionPolicy) -> GateEvent | None:
-        stretches = find_stretches(rows, tried.rule_set)[0]
+        stretches = find_stretches(rows, tried.rule_set)
         _, tried_events = decide_tasks(rows, stretches, tried.recovery)
         gates = (e for e in tried_events if e.type == "gate_opened" and e.turn > since)
         return next(gates, None)

@@ -75,11 +75,9 @@ def without_promises(rule_set: RuleSet, keys: Collection[str]) -> RuleSet:
         return rule_set
 
     def kept(override: Override) -> Override:
-        rules = {
-            name: as_warning(rule) if rule and promise_key(override, rule) in keys else rule
-            for name, rule in override.rules.items()
-        }
-        return replace(override, rules=rules)
+        return override.each(
+            lambda rule: as_warning(rule) if promise_key(override, rule) in keys else rule
+        )
 
     base = kept(Override({rule.name: rule for rule in rule_set.rules})).rules.values()
     rules = tuple(rule for rule in base if rule)

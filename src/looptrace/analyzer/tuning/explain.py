@@ -81,7 +81,7 @@ def explain(turns: pl.DataFrame, policy: DetectionPolicy = DEFAULT) -> Explanati
     rules = policy.rule_set
     rows = add_counters(turns, rules.counting)
     progress = tuple(progress_of(turns, rules))
-    stretches = find_stretches(rows, rules)[0]
+    stretches = find_stretches(rows, rules)
     _, events = decide_tasks(rows, stretches, policy.recovery)
     seen = {rule.rule for rule in progress if rule.saw_a_repeat}
     opened = [event for event in events if event.type == "gate_opened"]

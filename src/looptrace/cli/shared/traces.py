@@ -37,6 +37,8 @@ from looptrace.installation import how_to_install
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from looptrace.collector.store_analysis import KeptTurns
+
 R = TypeVar("R")
 
 output_option = click.option(
@@ -63,13 +65,12 @@ def analysis(
     settings: Settings,
     jobs: int = 1,
     engine: Engine = map,
-    *,
-    with_turns: bool = True,
+    turns: KeptTurns = "all",
 ) -> Analysis:
     """Analyse a store's folder, or files, folders, globs and standard input.
 
-    The turns of a store are evaluated again, whatever rules its findings were made with. The
-    analysis takes less memory without turns.
+    The turns of a store are evaluated again, whatever rules its findings were made with. Of a store
+    the analysis has the turns of all tasks with findings, of those that a report shows, or none.
     """
     folder = store_of(paths)
     if folder is None:
@@ -88,7 +89,7 @@ def analysis(
         fetch_tables(folder, "turns", "findings")
         engine = partial(in_threads, threads=jobs)
     with uncollected(), working():
-        return analyse_store(folder, settings, engine, with_turns=with_turns)
+        return analyse_store(folder, settings, engine, turns)
 
 
 def turns(

@@ -46,6 +46,7 @@ def is_line(names: Collection[str]) -> bool:
     """Return whether these field names are those of a line of such a log, or of one beside it."""
     fields = set(names)
     is_message = "type" in fields and bool(fields & {"sessionId", "leafUuid"})
+    is_message &= "traceId" not in fields  # An observation of Langfuse has the others.
     is_snapshot = {"type", "messageId", "snapshot"} <= fields
     return is_message or is_snapshot or {"version", "entries"} <= fields or "agentType" in fields
 

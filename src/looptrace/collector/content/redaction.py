@@ -25,6 +25,7 @@ from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import is_redacted
 from looptrace.collector.content.card_numbers import redact_cards
 from looptrace.collector.content.secret_forms import COMMANDS, ISSUED, WORD
+from looptrace.typed_json import decoded
 
 KEY_BYTES = 32
 _DIGEST_BYTES = 6
@@ -120,7 +121,7 @@ def redact_text(text: str, key: bytes) -> str:
     """Return a text that is no JSON without its secrets; half surrogate pairs become `?`."""
     quoted = msgspec.json.encode(text.encode("utf-8", "replace").decode()).decode()
     (done,) = redact_texts(pl.Series([quoted]), key)
-    return msgspec.json.decode(done, type=str)
+    return decoded(done, str)
 
 
 def redact_texts(texts: pl.Series, key: bytes) -> pl.Series:

@@ -5,6 +5,7 @@ Bad input raises nothing. Each part that cannot be read is reported once, and th
 
 from __future__ import annotations
 
+import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE, iterdecode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -42,6 +43,8 @@ Keep = Callable[[pl.DataFrame], None]
 
 _UTF16 = (BOM_UTF16_LE, BOM_UTF16_BE)
 _PARQUET = b"PAR1"  # So a Parquet file begins.
+# So a table as CSV begins, with the names of columns; also with a mark of the order of bytes.
+_CSV = re.compile(rb'(?:\xef\xbb\xbf)?"?[\w.@ ]+"?(?:,"?[\w.@ ]+"?){2}')
 _EMPTY = "the file is empty; check that the exporter was flushed before its process ended"
 
 
@@ -181,8 +184,17 @@ def _decode_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator
     elif not is_text and begins_prefixed(head):
         for message in prefixed_messages(chunks):
             yield from _decode_prefixed(name, message)
+    elif not is_text and _CSV.match(head) and (table := _csv_decoder(head)):
+        yield from table(name, chunks)
     else:
         yield from decoded_documents(name, with_printed_spans(documents(chunks)))
+
+
+def _csv_decoder(head: bytes) -> Callable[[str, Iterator[bytes]], Iterator[DecodedSpans]] | None:
+    """Return the decoder of a table as CSV, by its first line; None for other text."""
+    from looptrace.collector.importers.tables import begins_csv, decode_csv  # noqa: PLC0415
+
+    return decode_csv if begins_csv(head) else None
 
 
 def _decode_message(name: str, message: Frame) -> Iterator[DecodedSpans]:

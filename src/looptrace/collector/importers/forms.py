@@ -17,6 +17,7 @@ from looptrace.collector.coding_agents import (
     claude_stream,
     codex,
     codex_events,
+    copilot_cli,
     gemini_cli,
     openhands,
     swe_agent,
@@ -34,6 +35,18 @@ from looptrace.collector.importers import (
     zipkin,
 )
 from looptrace.collector.importers.console import printed
+from looptrace.collector.importers.platforms import (
+    azure_monitor,
+    cloud_trace,
+    cloudwatch,
+    elastic,
+    honeycomb,
+    logs,
+    opensearch,
+    signoz,
+    xray,
+)
+from looptrace.collector.importers.platforms.spans_and_logs import reader_of
 from looptrace.collector.importers.records import (
     NO_NESTING,
     IsRecord,
@@ -43,6 +56,7 @@ from looptrace.collector.importers.records import (
     spans_of,
 )
 from looptrace.collector.importers.services import (
+    ai_devtools,
     clickhouse,
     conversations,
     datadog,
@@ -98,6 +112,7 @@ FORMS = (
     RecordForm("line of a session log", codex.is_line, _log(codex.CodexLog)),
     RecordForm("event of a stream", claude_stream.is_line, _log(claude_stream.ClaudeStream)),
     RecordForm("event of a stream", codex_events.is_line, _log(codex_events.CodexEvents)),
+    RecordForm("event of a session", copilot_cli.is_line, _log(copilot_cli.CopilotSession)),
     RecordForm("chat of Gemini CLI", gemini_cli.is_chat, _log(gemini_cli.GeminiChat)),
     RecordForm("session of opencode", opencode.is_session, _log(opencode.OpencodeSession)),
     RecordForm("trajectory", swe_agent.is_trajectory, _log(swe_agent.Trajectory)),
@@ -123,7 +138,22 @@ FORMS = (
     RecordForm("log of Inspect", inspect_logs.is_record, inspect_logs.InspectReader),
     RecordForm("event of PostHog", posthog.is_record, spans_of(posthog.row_of), NO_NESTING),
     RecordForm("span of Datadog", datadog.is_record, spans_of(datadog.row_of), NO_NESTING),
+    RecordForm("span of Datadog", datadog.is_event, spans_of(datadog.row_of_event), NO_NESTING),
     RecordForm("row of ClickHouse", clickhouse.is_record, spans_of(clickhouse.row_of), NO_NESTING),
+    RecordForm("row of SigNoz", signoz.is_record, spans_of(signoz.row_of)),
+    RecordForm("document of OpenSearch", opensearch.is_record, spans_of(opensearch.row_of)),
+    RecordForm("document of Elastic", elastic.is_record, reader_of(elastic.told_by)),
+    RecordForm("row of Azure Monitor", azure_monitor.is_record, azure_monitor.AzureReader),
+    RecordForm("event of CloudWatch", cloudwatch.is_record, cloudwatch.CloudWatchReader),
+    RecordForm("log record", logs.is_record, logs.LogReader),
+    RecordForm("event of Honeycomb", honeycomb.is_record, reader_of(honeycomb.told_by)),
+    RecordForm("trace of X-Ray", xray.is_record, lambda: RecordReader(xray.parts)),
+    RecordForm(
+        "trace of Cloud Trace", cloud_trace.is_record, lambda: RecordReader(cloud_trace.parts)
+    ),
+    RecordForm(
+        "file of AI SDK's devtools", ai_devtools.is_record, lambda: RecordReader(ai_devtools.parts)
+    ),
     RecordForm(
         "span of Opik",
         opik.is_record,

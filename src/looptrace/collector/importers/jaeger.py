@@ -1,7 +1,8 @@
 """Traces of Jaeger as its page downloads them and its API answers: `{"data": [trace, ...]}`.
 
-Times are microseconds. Tags and the fields of logs are lists of `{key, type, value}`; they include
-what OTLP calls status, scope and resource.
+Elasticsearch has a document for each span (jaegertracing/jaeger@aa62de0
+internal/storage/elasticsearch/dbmodel/model.go). Times are microseconds. Tags and the fields of
+logs are lists of `{key, type, value}`; they include what OTLP calls status, scope and resource.
 """
 
 from __future__ import annotations
@@ -22,12 +23,17 @@ _CHILD = "CHILD_OF"
 
 
 def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a trace."""
-    return {"traceID", "spans", "processes"} <= set(names)
+    """Return whether these field names are those of a trace, or of a span in Elasticsearch."""
+    fields = set(names)
+    is_document = {"traceID", "spanID", "operationName", "process"} <= fields
+    return is_document or {"traceID", "spans", "processes"} <= fields
 
 
 def parts(trace: dict[str, Any]) -> Iterator[Part]:
     """Yield the spans of a trace, each with its place."""
+    if "spans" not in trace:
+        yield "", partial(_row, trace, {})
+        return
     processes = trace["processes"] or {}
     for index, span in enumerate(trace["spans"] or ()):
         yield f"spans[{index}]", partial(_row, span, processes)

@@ -17,7 +17,7 @@ from looptrace.collector.importers.records import Nesting, Part, snake_case
 from looptrace.collector.importers.spans import (
     foreign_row,
     mapping,
-    original_attributes,
+    plain_attributes,
     text_of,
     time_ns,
 )
@@ -61,8 +61,20 @@ def _row(observation: Any, session: object, trace: object = None) -> SpanRow:
     level = str(fields.get("level") or "")
     usage = mapping(fields.get("usage_details")) or mapping(fields.get("usage"))
     metadata = mapping(fields.get("metadata"))
-    original = original_attributes(mapping(metadata.get("attributes")))
+    original = plain_attributes(mapping(metadata.get("attributes")))
     resource = mapping(metadata.get("resourceAttributes"))
+    own = {
+        "langfuse.observation.type": str(fields["type"]).lower()
+        if _MARKERS.isdisjoint(original)
+        else None,
+        "langfuse.observation.input": text_of(fields.get("input")),
+        "langfuse.observation.output": text_of(fields.get("output")),
+        "langfuse.observation.model.name": fields.get("provided_model_name") or fields.get("model"),
+        "langfuse.observation.usage_details": text_of(usage) if usage else None,
+        "langfuse.observation.level": level or None,
+        "langfuse.observation.status_message": fields.get("status_message"),
+        "langfuse.session.id": session or fields.get("session_id"),
+    }
     return foreign_row(
         trace=fields.get("trace_id") or trace,
         span=fields["id"],
@@ -74,20 +86,7 @@ def _row(observation: Any, session: object, trace: object = None) -> SpanRow:
         error=fields.get("status_message"),
         service=fields.get("release") or resource.get(SERVICE_NAME),
         scope=mapping(metadata.get("scope")).get("name") or "langfuse",
-        attributes={
-            **original,
-            "langfuse.observation.type": str(fields["type"]).lower()
-            if _MARKERS.isdisjoint(original)
-            else None,
-            "langfuse.observation.input": text_of(fields.get("input")),
-            "langfuse.observation.output": text_of(fields.get("output")),
-            "langfuse.observation.model.name": fields.get("provided_model_name")
-            or fields.get("model"),
-            "langfuse.observation.usage_details": text_of(usage) if usage else None,
-            "langfuse.observation.level": level or None,
-            "langfuse.observation.status_message": fields.get("status_message"),
-            "langfuse.session.id": session or fields.get("session_id"),
-        },
+        attributes=original | {name: told for name, told in own.items() if told is not None},
     )
 
 

@@ -34,11 +34,13 @@ _KEPT = frozenset({_USAGE, "mlflow.message.format"})
 
 def is_record(names: Collection[str]) -> bool:
     """Return whether these field names are those of a trace."""
-    return {"info", "data"} <= set(names)
+    return {"info", "data"} <= set(names) or {"trace", "spans", "trace_metadata"} <= set(names)
 
 
 def parts(trace: dict[str, Any]) -> Iterator[Part]:
     """Yield the spans of a trace, each with its place."""
+    if "info" not in trace:
+        trace = mapping(trace["trace"])  # A row of `search_traces`, which has it as JSON.
     info = mapping(trace["info"])
     metadata = mapping(info.get("trace_metadata")) or mapping(info.get("request_metadata"))
     for index, span in enumerate(mapping(trace["data"])["spans"] or ()):
@@ -52,6 +54,14 @@ def _row(span: dict[str, Any], metadata: dict[str, Any]) -> SpanRow:
     kind = _KINDS.get(kind, kind)
     given, answer = attributes.get(_INPUTS), attributes.get(_OUTPUTS)
     code, message = _status(span)
+    own = {
+        _KIND: attributes.get(_KIND) if kind == "UNKNOWN" else kind,
+        "tool.name": span.get("name") if kind == "TOOL" else None,
+        "input.value": text_of(given),
+        "output.value": text_of(answer),
+        "llm.model_name": attributes.get("mlflow.llm.model") or mapping(given).get("model"),
+        **session_attributes(metadata.get(_SESSION) or attributes.get("session.id")),
+    }
     return foreign_row(
         trace=span.get("trace_id") or context["trace_id"],
         span=span.get("span_id") or context["span_id"],
@@ -62,20 +72,12 @@ def _row(span: dict[str, Any], metadata: dict[str, Any]) -> SpanRow:
         failed={"ERROR": True, "OK": False}.get(code),
         error=message,
         service=attributes.get(SERVICE_NAME),
-        scope="mlflow",
         attributes={
-            **{
-                name: text_of(value) if name in _KEPT else value
-                for name, value in attributes.items()
-                if name in _KEPT or not name.startswith(_OWN)
-            },
-            "openinference.span.kind": attributes.get(_KIND) if kind == "UNKNOWN" else kind,
-            "tool.name": span.get("name") if kind == "TOOL" else None,
-            "input.value": text_of(given),
-            "output.value": text_of(answer),
-            "llm.model_name": attributes.get("mlflow.llm.model") or mapping(given).get("model"),
-            **session_attributes(metadata.get(_SESSION) or attributes.get("session.id")),
-        },
+            name: text_of(value) if name in _KEPT else value
+            for name, value in attributes.items()
+            if name in _KEPT or not name.startswith(_OWN)
+        }
+        | {name: told for name, told in own.items() if told is not None},
         events=[
             (
                 str(event["name"]),

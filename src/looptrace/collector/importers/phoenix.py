@@ -1,4 +1,4 @@
-"""Spans of Phoenix: answers of its API, and rows of its data frame of spans.
+"""Spans of Phoenix and Arize: answers of Phoenix's APIs, and rows of data frames of spans.
 
 The API nests the ids in `context`; the data frame has a column `context.span_id`, and one for each
 attribute, `attributes.llm.input_messages`, with lists in it that OpenInference writes flat.
@@ -23,7 +23,8 @@ _WHOLE = {"metadata", "llm.prompt_template.variables"}
 def is_record(names: Collection[str]) -> bool:
     """Return whether these field names are those of a span."""
     has_ids = "context" in names or "context.span_id" in names
-    return has_ids and {"span_kind", "start_time"} <= set(names)
+    has_kind = "span_kind" in names or f"{_ATTRIBUTES}{_KIND}" in names
+    return has_ids and has_kind and "start_time" in names
 
 
 def row_of(span: dict[str, Any]) -> SpanRow:
@@ -31,6 +32,8 @@ def row_of(span: dict[str, Any]) -> SpanRow:
     context = mapping(span.get("context")) or _columns(span, _CONTEXT)
     held = mapping(span.get("attributes")) or _columns(span, _ATTRIBUTES)
     attributes = dict(flat_attributes(held, _WHOLE))
+    # Arize has it with the other attributes alone.
+    kind = {_KIND: str(span["span_kind"]).upper()} if "span_kind" in span else {}
     return foreign_row(
         trace=context["trace_id"],
         span=context["span_id"],
@@ -40,8 +43,7 @@ def row_of(span: dict[str, Any]) -> SpanRow:
         end_ns=time_ns(span.get("end_time")),
         failed=_FAILED.get(str(span.get("status_code"))),
         error=span.get("status_message"),
-        scope="phoenix",
-        attributes={_KIND: str(span["span_kind"]).upper()} | attributes,
+        attributes=kind | attributes,
         events=[
             (str(event["name"]), time_ns(event.get("timestamp")), mapping(event.get("attributes")))
             for event in parsed(span.get("events")) or ()

@@ -19,7 +19,7 @@ from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 # Names under which exports and APIs hold their records.
 ENVELOPES = (
     *("data", "result", "results", "traces", "spans", "observations", "runs", "calls", "events"),
-    *("items", "rows", "objects", "trace"),
+    *("items", "rows", "objects", "trace", "hits", "_source", "Traces"),
 )
 # The most arrays and envelopes around a record; Zipkin's API has two.
 LEVELS_MAX = 4

@@ -117,10 +117,15 @@ def original_attributes(held: Mapping[str, Any]) -> dict[str, Any]:
 
     They have dots in their names, as conventions have; an object or a list is JSON.
     """
+    known = {name: held[name] for name in held if "." in name or name in _PLAIN_NAMES}
+    return plain_attributes(known)
+
+
+def plain_attributes(held: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a span, with JSON for an object or a list."""
     return {
         name: text_of(value) if isinstance(value, dict | list) else value
         for name, value in held.items()
-        if "." in name or name in _PLAIN_NAMES
     }
 
 

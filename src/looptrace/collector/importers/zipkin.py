@@ -5,14 +5,17 @@ Times are microseconds, and all tags are texts. A span that fails has the tag `e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.importers.spans import NS_PER_US, foreign_row
+from looptrace.collector.importers.spans import NS_PER_US, foreign_row, mapping
 
 _SCOPES = ("otel.scope.name", "otel.library.name")
 _STATUS = "otel.status_code"
+# `"name":{...}` of Java, `name: {...}` of Go, `name|{...}|0` of the Collector; Python writes JSON.
+_EVENT = re.compile(r'"?(?P<name>[^"|{}]+?)"?\s*[:|]\s*(?P<attributes>\{.*\})(?:\|\d+)?', re.DOTALL)
 _MARKS = {"localEndpoint", "timestamp", "duration", "annotations"}
 
 
@@ -45,7 +48,18 @@ def row_of(span: dict[str, Any]) -> SpanRow:
         scope=next((tags.pop(name) for name in _SCOPES if name in tags), None),
         attributes=tags,
         events=[
-            (str(each.get("value")), int(each["timestamp"]) * NS_PER_US, {})
+            (name, int(each["timestamp"]) * NS_PER_US, attributes)
             for each in span.get("annotations") or ()
+            for name, attributes in [_event(str(each.get("value")))]
         ],
     )
+
+
+def _event(value: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and the attributes of an event, which exporters write in four ways."""
+    whole = mapping(value)
+    if len(whole) == 1:
+        ((name, attributes),) = whole.items()
+        return name, mapping(attributes)
+    parts = _EVENT.fullmatch(value)
+    return (parts["name"], mapping(parts["attributes"])) if parts else (value, {})

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -39,19 +38,19 @@ class DecisionPages:
     renderer: Renderer
     links: DecisionLinks
 
-    async def ask(self, request: Request) -> Response:
+    def ask(self, request: Request) -> Response:
         """Show the decision of a link, and ask for a confirmation, without any change."""
         given = dict(request.query_params)
-        return await self._shown(request, given | {_LINK_SIGN: given.get("sign", "")})
+        return self._shown(request, given | {_LINK_SIGN: given.get("sign", "")})
 
-    async def decide(self, request: Request, form: Mapping[str, str]) -> Response:
+    def decide(self, request: Request, form: Mapping[str, str]) -> Response:
         """Resolve the gate with the decision of the link."""
         gate_id = request.path_params["id"]
         if not self._holds(gate_id, form):
             return self._refused(request)
         sent = DecisionForm.of(form)
         who = request.scope.get(WHO) or sent.who or _BY_LINK
-        key = await run_in_threadpool(self.gates.decide, gate_id, sent, who)
+        key = self.gates.decide(gate_id, sent, who)
         given = {name: form.get(name, "") for name in ("decision", "until")}
         to = url(f"{PATH}/{gate_id}", **given, sign=form.get(_LINK_SIGN, ""), refused=key)
         return RedirectResponse(to, HTTPStatus.SEE_OTHER)
@@ -63,11 +62,11 @@ class DecisionPages:
     def _refused(self, request: Request) -> Response:
         return self.renderer.error(request, HTTPStatus.FORBIDDEN, _NO_LINK)
 
-    async def _shown(self, request: Request, given: Mapping[str, str]) -> Response:
+    def _shown(self, request: Request, given: Mapping[str, str]) -> Response:
         gate_id = request.path_params["id"]
         if not self._holds(gate_id, given):
             return self._refused(request)
-        card = await run_in_threadpool(self.gates.card, gate_id, sight_of(request))
+        card = self.gates.card(gate_id, sight_of(request))
         decision = next(name for name in DECISIONS if name == given["decision"])
         content: dict[str, Any] = self.gates.shared(request) | {
             "card": card,
@@ -76,4 +75,4 @@ class DecisionPages:
             "signed": {name: given[name] for name in _SIGNED},
             "refusal": self.gates.refusal(request),
         }
-        return await self.renderer.answer(request, "decide.html.j2", **content)
+        return self.renderer.page(request, "decide.html.j2", **content)

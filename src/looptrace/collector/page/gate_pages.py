@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
 
-from starlette.concurrency import run_in_threadpool
+from anyio import from_thread
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
@@ -50,12 +50,8 @@ class GatePages:
     is_empty: Callable[[], bool]  # whether the store has no task
     refusals: Refusals = field(default_factory=Refusals)
 
-    async def gates(self, request: Request) -> Response:
+    def gates(self, request: Request) -> Response:
         """Show the gates as a list, and beside it one of them with its form."""
-        content = await run_in_threadpool(self._gates, request)
-        return await self.renderer.answer(request, "gates.html.j2", **content)
-
-    def _gates(self, request: Request) -> dict[str, Any]:
         state = self.renderer.state()  # Read first, so that later changes count as news.
         wanted, query = GateFilter.of(request.query_params), request.query_params
         sight = sight_of(request)
@@ -66,7 +62,7 @@ class GatePages:
         shown = chosen or query.get("shown", "") or listed.first
         card = self._card_beside(shown, listed.open_gates, sight)
         beside = {"gate" if chosen else "shown": card.gate.id} if card else {}
-        return self.shared(request) | {
+        content = self.shared(request) | {
             "state": state,
             "others": others,
             "elsewhere_count": sum(len(each.gates) for each in others),
@@ -83,6 +79,7 @@ class GatePages:
             "waits": WAITS,
             "state_names": STATE_NAMES,
         }
+        return self.renderer.page(request, "gates.html.j2", **content)
 
     def _card_beside(
         self, gate_id: str, read: Mapping[str, StoredGate], sight: Sight
@@ -97,33 +94,31 @@ class GatePages:
         is_seen = card and sight.gates(self.api.store_dir, [card.gate])
         return card if is_seen else None
 
-    async def gate(self, request: Request) -> Response:
+    def gate(self, request: Request) -> Response:
         """Show one gate."""
-        state = await run_in_threadpool(self.renderer.state)
+        state = self.renderer.state()
         gate_id = request.path_params["id"]
-        card = await run_in_threadpool(self.card, gate_id, sight_of(request))
+        card = self.card(gate_id, sight_of(request))
         refusal = self.refusal(request)
         here = url(f"/gates/{card.gate.id}", refused=request.query_params.get("refused"))
         about = {"card": card, "state": state, "refusal": refusal, "here": here, "query": None}
-        content = self.shared(request) | about
-        return await self.renderer.answer(request, "gate.html.j2", **content)
+        return self.renderer.page(request, "gate.html.j2", **self.shared(request) | about)
 
-    async def report(self, request: Request) -> Response:
+    def report(self, request: Request) -> Response:
         """Return the report on a gate for a debugging agent, as Markdown."""
-        await self.api.stored()
-        asked = request.path_params["id"], sight_of(request)
-        text = await run_in_threadpool(self.api.report_markdown, *asked)
+        from_thread.run(self.api.stored)
+        text = self.api.report_markdown(request.path_params["id"], sight_of(request))
         if text is None:
             return self.renderer.error(request, HTTPStatus.SERVICE_UNAVAILABLE, NO_TURNS_YET)
         return PlainTextResponse(text)
 
-    async def resolve(self, request: Request, form: Mapping[str, str]) -> Response:
+    def resolve(self, request: Request, form: Mapping[str, str]) -> Response:
         """Decide on a gate, and redirect to it; it shows a refusal, and keeps the note.
 
         A form beside the list leads back to the list.
         """
         gate_id, sent = request.path_params["id"], DecisionForm.of(form)
-        key = await run_in_threadpool(self.decide, gate_id, sent, request.scope.get(WHO))
+        key = self.decide(gate_id, sent, request.scope.get(WHO))
         response = RedirectResponse(_page_after(gate_id, key, form), HTTPStatus.SEE_OTHER)
         self.renderer.sessions.keep_name(request, response, sent.who)
         return response

@@ -66,20 +66,20 @@ class IncidentPages:
     # A trial takes as long as hundreds of visits.
     _trying: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
-    async def all(self, request: Request) -> Response:
+    def all(self, request: Request) -> Response:
         """List the incidents: those that need somebody first, a line each."""
-        state = await run_in_threadpool(self.renderer.state)
-        found = await run_in_threadpool(self.api.incident_list, sight_of(request), None, LISTED_MAX)
-        listed = await run_in_threadpool(self.silences.silences, sight_of(request))
+        state = self.renderer.state()
+        found = self.api.incident_list(sight_of(request), None, LISTED_MAX)
+        listed = self.silences.silences(sight_of(request))
         refusal = self.gates.refusals.of(PATH, request.query_params.get("refused", ""))
         about = {"state": state, "found": found, "silences": listed.silences, "refusal": refusal}
         content = self.gates.shared(request) | _SHARED | about | {"hours": HOURS}
-        return await self.renderer.answer(request, "incidents.html.j2", **content)
+        return self.renderer.page(request, "incidents.html.j2", **content)
 
-    async def one(self, request: Request) -> Response:
+    def one(self, request: Request) -> Response:
         """Show an incident with its gates."""
-        state = await run_in_threadpool(self.renderer.state)
-        details = await run_in_threadpool(self.api.details, *_asked(request))
+        state = self.renderer.state()
+        details = self.api.details(*_asked(request))
         refused = request.query_params.get("refused")
         about: dict[str, Any] = {
             "state": state,
@@ -92,7 +92,7 @@ class IncidentPages:
             "here": url(f"{PATH}/{details.incident.id}", refused=refused),
         }
         content = self.gates.shared(request) | _SHARED | about
-        return await self.renderer.answer(request, "incident.html.j2", **content)
+        return self.renderer.page(request, "incident.html.j2", **content)
 
     async def exception(self, request: Request) -> Response:
         """Show the lines that except the loop of an incident, tried on the last days."""
@@ -115,7 +115,7 @@ class IncidentPages:
         }
         return await self.renderer.answer(request, "exception.html.j2", **about)
 
-    async def decide(self, request: Request, form: Mapping[str, str]) -> Response:
+    def decide(self, request: Request, form: Mapping[str, str]) -> Response:
         """Decide on all open gates of an incident."""
         sent = DecisionForm.of(form)
         who = request.scope.get(WHO) or sent.who or None
@@ -126,9 +126,9 @@ class IncidentPages:
                 request.path_params["id"], sent.decision, sent.note.strip() or None, who
             )
 
-        return await self._done(request, sent, decided)
+        return self._done(request, sent, decided)
 
-    async def say(self, request: Request, form: Mapping[str, str]) -> Response:
+    def say(self, request: Request, form: Mapping[str, str]) -> Response:
         """Set the state or the owner of an incident."""
         sent = DecisionForm.of(form)
         who = request.scope.get(WHO) or sent.who or None
@@ -142,9 +142,9 @@ class IncidentPages:
             word = IncidentWord(time.time_ns(), state or None, until_ns, given, who, why)  # type: ignore[arg-type] # The store checks it.
             self.api.set_incident(request.path_params["id"], word)
 
-        return await self._done(request, sent, said)
+        return self._done(request, sent, said)
 
-    async def silence(self, request: Request, form: Mapping[str, str]) -> Response:
+    def silence(self, request: Request, form: Mapping[str, str]) -> Response:
         """Make a silence, and redirect to the list, which shows a refusal."""
         sent = DecisionForm.of(form)
         matchers = Matchers(*(form.get(each.name, "").strip() for each in fields(Matchers)))
@@ -152,20 +152,18 @@ class IncidentPages:
         ends_ns = time.time_ns() + hours * _HOUR_NS
         who = request.scope.get(WHO) or sent.who or None
         said = (sight_of(request), matchers, ends_ns, form.get("why", ""), who)
-        return await self._done(request, sent, lambda: self.silences.silence(*said))
+        return self._done(request, sent, lambda: self.silences.silence(*said))
 
-    async def end_silence(self, request: Request, _form: Mapping[str, str]) -> Response:
+    def end_silence(self, request: Request, _form: Mapping[str, str]) -> Response:
         """End a silence, and redirect to the list."""
-        await run_in_threadpool(self.silences.end_silence, request.path_params["id"])
+        self.silences.end_silence(request.path_params["id"])
         return RedirectResponse(PATH, HTTPStatus.SEE_OTHER)
 
-    async def _done(
-        self, request: Request, sent: DecisionForm, act: Callable[[], object]
-    ) -> Response:
+    def _done(self, request: Request, sent: DecisionForm, act: Callable[[], object]) -> Response:
         """Do what a form asks for, and redirect to the incident or the list; it shows a refusal."""
         incident, key = request.path_params.get("id"), ""
         try:
-            await run_in_threadpool(act)
+            act()
         except NoGateError:
             raise
         except GateError as error:

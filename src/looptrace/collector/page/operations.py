@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import time
@@ -9,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -79,13 +79,13 @@ class Operations:
     settings: Settings
     renderer: Renderer
 
-    async def rules(self, request: Request) -> Response:
+    def rules(self, request: Request) -> Response:
         """Show each rule: its description, whether it is on, its settings and its ladder."""
         in_force = {rule.name: rule for rule in self.settings.policy.rule_set.rules}
         entries = [_entry(kind, in_force.get(kind.name)) for kind in every_rule()]
         entries.sort(key=lambda entry: (not entry.is_on, entry.name))
         overrides = len(self.settings.policy.rule_set.overrides)
-        return await self.renderer.answer(
+        return self.renderer.page(
             request,
             "rules.html.j2",
             rules=entries,
@@ -93,7 +93,7 @@ class Operations:
             named=request.query_params.get("name", ""),
         )
 
-    async def in_force(self, request: Request) -> Response:
+    def in_force(self, request: Request) -> Response:
         """Show what differs from the profile, or what a search finds, and the whole file.
 
         Addresses and secrets are left out.
@@ -101,14 +101,10 @@ class Operations:
         wanted = ListFilter.of(request.query_params)
         shown = self._without_addresses()
         key = content_key(self.service.gates.store_dir)
-
-        def read() -> tuple[list[SettingRow], str]:
-            rows = [row for row in rows_of(shown) if row.fits(wanted.words)]
-            rows = [_redacted(row, key) for row in rows if wanted.q or row.differs]
-            return rows, redact_text(toml_of(shown).replace(_NO_URL, _HIDDEN), key)
-
-        rows, text = await run_in_threadpool(read)
-        return await self.renderer.answer(
+        rows = [row for row in rows_of(shown) if row.fits(wanted.words)]
+        rows = [_redacted(row, key) for row in rows if wanted.q or row.differs]
+        text = redact_text(toml_of(shown).replace(_NO_URL, _HIDDEN), key)
+        return self.renderer.page(
             request,
             "settings.html.j2",
             rows=rows,
@@ -125,25 +121,25 @@ class Operations:
         )
         return replace(self.settings, webhooks=hooks)
 
-    async def webhooks(self, request: Request) -> Response:
+    def webhooks(self, request: Request) -> Response:
         """Show the webhooks with their states and last deliveries."""
-        return await self._hooks(request)
+        return self._hooks(request)
 
-    async def try_webhook(self, request: Request, _form: Mapping[str, str]) -> Response:
+    def try_webhook(self, request: Request, _form: Mapping[str, str]) -> Response:
         """Send a sample to a webhook, and show the result."""
         webhook = self._named(request)
         if webhook is None:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_WEBHOOK)
         try:
             receiver = receiver_of(webhook, os.environ, self.settings.page)
-            sent = await Http().send(receiver.request(sample_event(), time.time_ns()))
+            sent = asyncio.run(Http().send(receiver.request(sample_event(), time.time_ns())))
             answer = answered(webhook, sent).answer
         except SecretError as error:
-            return await self._hooks(request, webhook, str(error))
+            return self._hooks(request, webhook, str(error))
         outcome = answer.error or f"accepted, with status {answer.status}"
-        return await self._hooks(request, webhook, f"Sample: {outcome}. {answer.text}".strip())
+        return self._hooks(request, webhook, f"Sample: {outcome}. {answer.text}".strip())
 
-    async def send_again(self, request: Request, form: Mapping[str, str]) -> Response:
+    def send_again(self, request: Request, form: Mapping[str, str]) -> Response:
         """Queue an event of the log again, or all of the last hours."""
         webhook = self._named(request)
         if webhook is None:
@@ -151,18 +147,19 @@ class Operations:
         event, hours = form.get("event", ""), form.get("hours", "")
         if not event and hours not in map(str, _HOURS):
             return self.renderer.error(request, HTTPStatus.BAD_REQUEST, _NOTHING_TO_SEND)
-        count = await run_in_threadpool(self._queue_again, webhook.name, event, int(hours or 0))
+        count = self._queue_again(webhook.name, event, int(hours or 0))
         self.service.dispatcher.wake()
-        return await self._hooks(request, webhook, f"{count_text(count)} to be sent again")
+        return self._hooks(request, webhook, f"{count_text(count)} to be sent again")
 
-    async def enable_webhook(self, request: Request, _form: Mapping[str, str]) -> Response:
+    def enable_webhook(self, request: Request, _form: Mapping[str, str]) -> Response:
         """Enable a webhook again that was disabled."""
         webhook = self._named(request)
         if webhook is None:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_WEBHOOK)
-        await run_in_threadpool(self._enable, webhook.name)
+        with self._outbox() as outbox:
+            outbox.enable(webhook.name, time.time_ns(), self.settings.webhooks)
         self.service.dispatcher.wake()
-        return await self._hooks(request, webhook, "Enabled")
+        return self._hooks(request, webhook, "Enabled")
 
     def _named(self, request: Request) -> Webhook | None:
         name = request.path_params["name"]
@@ -176,39 +173,29 @@ class Operations:
             since_ns = now_ns - hours * _NS_PER_HOUR
             return outbox.replay(name, since_ns, now_ns, accepted=True)
 
-    def _enable(self, name: str) -> None:
-        with self._outbox() as outbox:
-            outbox.enable(name, time.time_ns(), self.settings.webhooks)
-
     def _outbox(self) -> Outbox:
         return Outbox.open(gates_path(self.service.gates.store_dir))
 
-    async def _hooks(
-        self, request: Request, done_to: Webhook | None = None, done: str = ""
-    ) -> Response:
-        hooks = await run_in_threadpool(self._read_hooks)
-        told = {done_to.name: done} if done_to else {}
-        return await self.renderer.answer(
-            request, "webhooks.html.j2", hooks=hooks, told=told, hours=_HOURS
-        )
-
-    def _read_hooks(self) -> list[Hook]:
+    def _hooks(self, request: Request, done_to: Webhook | None = None, done: str = "") -> Response:
         with self._outbox() as outbox:
-            return [
+            hooks = [
                 Hook(
-                    webhook,
-                    outbox.endpoint(webhook.name),
-                    outbox.attempts(webhook.name, limit=_ATTEMPTS_SHOWN),
+                    each,
+                    outbox.endpoint(each.name),
+                    outbox.attempts(each.name, limit=_ATTEMPTS_SHOWN),
                 )
-                for webhook in self.settings.webhooks
+                for each in self.settings.webhooks
             ]
+        told = {done_to.name: done} if done_to else {}
+        return self.renderer.page(request, "webhooks.html.j2", hooks=hooks, told=told, hours=_HOURS)
 
-    async def health(self, request: Request) -> Response:
+    def health(self, request: Request) -> Response:
         """Show whether each part works, and the counts of the server."""
         service = self.service
-        lines = await run_in_threadpool(lines_of, service)
-        groups = await run_in_threadpool(_groups, service.instruments())
-        return await self.renderer.answer(request, "health.html.j2", lines=lines, groups=groups)
+        lines = lines_of(service)
+        service.loops.answers.look()  # A person may be the first to ask for hours.
+        groups = _groups(service.instruments())
+        return self.renderer.page(request, "health.html.j2", lines=lines, groups=groups)
 
 
 def _redacted(row: SettingRow, key: bytes) -> SettingRow:

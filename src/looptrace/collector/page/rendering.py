@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import urlencode
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup, escape
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -22,19 +22,9 @@ from starlette.responses import HTMLResponse, Response
 from looptrace import __version__
 from looptrace.analyzer.gates.decisions import decision_text
 from looptrace.analyzer.normalize.understanding import Understood
-from looptrace.analyzer.report.strip import BARS, MARKS
-from looptrace.analyzer.report.templating import SHORT_LENGTH_MAX
+from looptrace.analyzer.report import templating
 from looptrace.analyzer.report.verdict import little_text, seen_lines
-from looptrace.analyzer.report.wording import (
-    NAME_LENGTH_MAX,
-    SENTENCE_LENGTH_MAX,
-    count_text,
-    counted,
-    duration_text,
-    loop_cost_text,
-    reached_text,
-)
-from looptrace.analyzer.text.display import plain
+from looptrace.analyzer.report.wording import counted
 from looptrace.analyzer.text.times import is_known, utc_s
 from looptrace.collector.page.sessions import SignIns
 from looptrace.collector.server.tokens.seen_routes import RouteScope, seen_on
@@ -124,43 +114,17 @@ def _is_kept(path: str) -> bool:
 @cache
 def environment() -> Environment:
     """Return the templates of the page, including shared ones of the report."""
-    environment = Environment(
-        loader=ChoiceLoader(
-            [
-                PackageLoader("looptrace.collector.page"),
-                PackageLoader("looptrace.analyzer.report"),
-            ]
-        ),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals |= {
-        "asset": asset_url,
-        "bar_names": BARS,
-        "mark_names": MARKS,
-        "url": url,
-        "version": __version__,
-    }
+    environment = templating.environment("looptrace.collector.page", "looptrace.analyzer.report")
+    environment.globals |= {"asset": asset_url, "url": url, "version": __version__}
     environment.filters |= {
         "block": block,
         "code_spans": code_spans,
-        "count": count_text,
-        "loop_cost": loop_cost_text,
-        "counted": counted,
-        "reached": reached_text,
         "decision": decision_text,
-        "duration": duration_text,
         "expiring": texts_of,
         "hardly_watched": little_text,
         "seen_lines": seen_lines,
         "instant": instant,
         "money": "{:,.2f}".format,
-        "name": partial(plain, length_max=NAME_LENGTH_MAX),
-        "number": "{:,}".format,
-        "sentence": partial(plain, length_max=SENTENCE_LENGTH_MAX),
-        "short": partial(plain, length_max=SHORT_LENGTH_MAX),
         "since": since,
         "utc": utc_s,
         "zip_same": lambda values: [(value, value) for value in values],

@@ -60,8 +60,9 @@ _FOREIGN_FORM = (
 )
 _NOT_USABLE = "The store cannot be used now. Try again later; the server's log says why."
 
-Handler = Callable[[Request], Awaitable[Response]]
-FormHandler = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
+# Starlette runs those that are no coroutines on threads, so that arriving spans do not wait.
+Handler = Callable[[Request], Response | Awaitable[Response]]
+FormHandler = Callable[[Request, Mapping[str, str]], Response]
 
 
 class Site:
@@ -243,17 +244,17 @@ class Site:
                 return self._renderer.error(request, HTTPStatus.BAD_REQUEST, why)
             if not self._sessions.is_own_form(request, form):
                 return self._renderer.error(request, HTTPStatus.FORBIDDEN, _FOREIGN_FORM)
-            return await handler(request, form)
+            return await run_in_threadpool(handler, request, form)
 
         return Route(path, handle, methods=["POST"])
 
-    async def _ask_token(self, request: Request) -> Response:
+    def _ask_token(self, request: Request) -> Response:
         to = _own_path(request.query_params.get("to", ""))
         if self._sessions.may_enter(request, time.time()):
             return RedirectResponse(to, HTTPStatus.SEE_OTHER)
         return self._renderer.page(request, "sign_in.html.j2", to=to, error="")
 
-    async def _sign_in(self, request: Request, form: Mapping[str, str]) -> Response:
+    def _sign_in(self, request: Request, form: Mapping[str, str]) -> Response:
         to = _own_path(form.get("to", ""))
         response: Response = RedirectResponse(to, HTTPStatus.SEE_OTHER)
         if self._sessions.sign_in(response, form.get("token", "").strip(), time.time()):
@@ -261,7 +262,7 @@ class Site:
         status = HTTPStatus.UNAUTHORIZED
         return self._renderer.page(request, "sign_in.html.j2", status, to=to, error=_WRONG_TOKEN)
 
-    async def _sign_out(self, _request: Request, _form: Mapping[str, str]) -> Response:
+    def _sign_out(self, _request: Request, _form: Mapping[str, str]) -> Response:
         response = RedirectResponse(SIGN_IN, HTTPStatus.SEE_OTHER)
         self._sessions.sign_out(response)
         return response

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Any
 
 import polars as pl
+from anyio import from_thread
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -98,12 +99,12 @@ class TaskPages:
     version: Callable[[], Hashable]  # of the store's state
     _explaining: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
-    async def all(self, request: Request) -> Response:
+    def all(self, request: Request) -> Response:
         """Show the tasks that match the filter."""
         wanted = TaskFilter.of(request.query_params)
-        state = await run_in_threadpool(self.renderer.state)
-        found = await run_in_threadpool(self.tasks.find, wanted, self.version(), sight_of(request))
-        return await self.renderer.answer(
+        state = self.renderer.state()
+        found = self.tasks.find(wanted, self.version(), sight_of(request))
+        return self.renderer.page(
             request,
             "tasks.html.j2",
             state=state,
@@ -115,25 +116,25 @@ class TaskPages:
             actions=ACTIONS,
         )
 
-    async def task(self, request: Request) -> Response:
+    def task(self, request: Request) -> Response:
         """Show a task: its loops, and its turns with the newest last."""
-        state = await run_in_threadpool(self.renderer.state)
+        state = self.renderer.state()
         name = request.query_params.get("id", "")
         before = _number(request.query_params.get("before"))
         sight = sight_of(request)
         try:
-            content = await run_in_threadpool(self._task, name, before, sight)
+            content = self._task(name, before, sight)
         except SeveralServicesError as error:
             return self.renderer.error(request, HTTPStatus.CONFLICT, str(error))
         if content is None:  # It may have begun a moment ago; the page adds later turns.
-            await self.api.stored()
-            content = await run_in_threadpool(self._task, name, before, sight)
+            from_thread.run(self.api.stored)
+            content = self._task(name, before, sight)
         is_left = content is None or not content["task"].turns
-        if is_left and (other := await run_in_threadpool(self._other_name, name)):
+        if is_left and (other := self._other_name(name)):
             return RedirectResponse(url("/task", id=other), HTTPStatus.SEE_OTHER)
         if content is None:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, _NO_TASK)
-        return await self.renderer.answer(request, "task.html.j2", state=state, **content)
+        return self.renderer.page(request, "task.html.j2", state=state, **content)
 
     def _other_name(self, name: str) -> str:
         """Return the task that had this name before, or of a session or trace; "" for none."""
@@ -272,16 +273,16 @@ class TaskPages:
             if row["kind"] != "switch"
         ]
 
-    async def turn(self, request: Request) -> Response:
+    def turn(self, request: Request) -> Response:
         """Show all content of a turn."""
         name = request.query_params.get("id", "")
         place = _number(request.query_params.get("row"))
-        turns = await run_in_threadpool(reader.read_turns_named, self.api.store_dir, name)
+        turns = reader.read_turns_named(self.api.store_dir, name)
         if place is None or place >= turns.height:
             return self.renderer.error(request, HTTPStatus.NOT_FOUND, "There is no such turn.")
         row = turns.row(place, named=True)
-        span = await run_in_threadpool(self._span, row["trace_id"], row["span_id"])
-        return await self.renderer.answer(
+        span = self._span(row["trace_id"], row["span_id"])
+        return self.renderer.page(
             request,
             "turn.html.j2",
             task=row["task"],

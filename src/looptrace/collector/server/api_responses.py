@@ -21,6 +21,7 @@ from looptrace.collector.server.openapi import JSON, Answer, document, operation
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.sqlite_file import is_read_only
 from looptrace.errors import InputError
+from looptrace.typed_json import decoded
 
 _logger = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ async def body_of(
         BodyError: if it is none of this kind.
     """
     try:
-        return msgspec.json.decode(await bounded_body(request, bytes_max), type=kind)
+        return decoded(await bounded_body(request, bytes_max), kind)
     except (ValueError, msgspec.DecodeError) as error:
         raise BodyError(f"the body must be like {example}: {error}") from error
 

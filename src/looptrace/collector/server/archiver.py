@@ -21,6 +21,7 @@ from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.times import utc_s
+from looptrace.collector.server.background.memory import trim_memory
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.postponement import AskedTraces, WaitingSpans
 from looptrace.collector.server.receiver.receiver_metrics import number
@@ -183,6 +184,7 @@ class Archiver:
             began_s = time.monotonic()
             try:
                 self._round(writer)
+                trim_memory()
                 if began_s >= expire_s:
                     expire_s = began_s + EXPIRE_EVERY_S
                     self._expire(writer)

@@ -10,11 +10,11 @@ be written.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 import polars as pl
@@ -88,7 +88,7 @@ class GatesApi:
     settings: Settings
     feed: EventFeed
     decided: Callable[[], None]
-    stored: Callable[[], Awaitable[None]]
+    stored: Callable[[], Coroutine[Any, Any, None]]
 
     @property
     def incidents(self) -> IncidentsApi:

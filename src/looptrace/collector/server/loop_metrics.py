@@ -9,8 +9,9 @@ import logging
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from pathlib import Path
 from threading import Lock
@@ -18,10 +19,10 @@ from typing import Any
 
 import polars as pl
 
-from looptrace import queries
 from looptrace.analyzer.detect.prices import Prices
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.normalize.understanding import COUNTS
+from looptrace.collector.server.background.loop_answers import COSTS, HELP, LoopAnswers
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.live_detector import DetectorCounts, Shown
 from looptrace.collector.server.receiver.receiver_metrics import (
@@ -34,7 +35,6 @@ from looptrace.collector.server.receiver.receiver_metrics import (
 )
 from looptrace.collector.store import reader
 from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.sql import QueryError, ask_each
 from looptrace.rules.vocabulary import NS_PER_S
 
 _logger = logging.getLogger(__name__)
@@ -45,7 +45,6 @@ RESOLUTION_BOUNDS_S = (10.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 25
 GATES_EVERY_S = 1.0
 # The label of a person's message to the agent, which is none of the decisions.
 _BY_MESSAGE = "message"
-_COST_QUERY, _HELP_QUERY = "loop_cost_by_day", "interventions"
 _BOUNDS = {"estimate": "share", "low": "share_min", "high": "share_max"}
 
 _NEW_EVENTS = """
@@ -74,16 +73,12 @@ class LoopMetrics:
     log: IngestLog
     detection: DetectorCounts
     shown: Shown
-    version: Callable[[], Hashable]  # of the store's findings
+    answers: LoopAnswers
     prices: Prices | None = None
     _events: Counter[tuple[str, str]] = field(default_factory=Counter)
     _seq: int = 0
     _gates: pl.DataFrame = field(default_factory=_GATE_ROWS.to_frame)
     _gates_at_s: float = -inf
-    _answered: dict[str, list[dict[str, Any]]] = field(
-        default_factory=lambda: {_COST_QUERY: [], _HELP_QUERY: []}
-    )
-    _answered_of: Hashable = None
     _lock: Lock = field(default_factory=Lock)
 
     def instruments(self) -> list[Instrument]:
@@ -160,7 +155,7 @@ class LoopMetrics:
             gauge(
                 "looptrace.loops.tokens",
                 "Tokens inside the stored loops, each loop once.",
-                lambda: {(kind,): self._cost(f"{kind}_tokens") for kind in ("input", "output")},
+                lambda: self._costs({(kind,): f"{kind}_tokens" for kind in ("input", "output")}),
                 "kind",
             ),
             gauge(
@@ -172,12 +167,12 @@ class LoopMetrics:
             gauge(
                 "looptrace.loops.seconds",
                 "Time inside the stored loops.",
-                lambda: self._cost("seconds"),
+                lambda: self._costs({(): "seconds"}),
             ),
             gauge(
                 "looptrace.loops.stored",
                 "Stored loops, each once, however many rules see it.",
-                lambda: self._cost("loops"),
+                lambda: self._costs({(): "loops"}),
             ),
         ]
 
@@ -187,13 +182,13 @@ class LoopMetrics:
             gauge(
                 f"{interventions}.told",
                 "Warnings, pivots, decisions, and loops left alone (recovery.shadow), by rule.",
-                lambda: {key: row["times"] for key, row in self._answers().items()},
+                partial(self._interventions, "times"),
                 *labels,
             ),
             gauge(
                 f"{interventions}.recovered",
                 "Interventions after which the run got on within ten turns.",
-                lambda: {key: row["recovered"] for key, row in self._answers().items()},
+                partial(self._interventions, "recovered"),
                 *labels,
             ),
             gauge(
@@ -246,37 +241,31 @@ class LoopMetrics:
         }
         return {**buckets, ("+Inf",): float(len(values)), ("sum",): float(sum(values))}
 
-    def _cost(self, name: str) -> float:
-        return float(sum(day[name] or 0 for day in self._read_answers()[_COST_QUERY]))
+    def _costs(self, labels: Mapping[tuple[str, ...], str]) -> Values:
+        """Return by label the sum of a column over all days; nothing before the first answer."""
+        days = self.answers.rows(COSTS)
+        if days is None:
+            return {}
+        return {key: float(sum(day[name] or 0 for day in days)) for key, name in labels.items()}
 
-    def _answers(self) -> dict[tuple[str, ...], dict[str, Any]]:
+    def _interventions(self, column: str) -> Values:
+        return {key: row[column] for key, row in self._helped().items()}
+
+    def _helped(self) -> dict[tuple[str, ...], Mapping[str, Any]]:
         """Return what followed interventions, by rule and intervention."""
-        rows = self._read_answers()[_HELP_QUERY]
+        rows = self.answers.rows(HELP) or ()
         return {(row["rule"] or "", row["intervention"] or _BY_MESSAGE): row for row in rows}
 
     def _shares(self) -> Values:
         return {
             (*key, bound): row[column]
-            for key, row in self._answers().items()
+            for key, row in self._helped().items()
             for bound, column in _BOUNDS.items()
             if row[column] is not None
         }
 
-    def _read_answers(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the answers of the queries, which are asked again when the store has changed."""
-        with self._lock:
-            version = self.version()
-            if version != self._answered_of:
-                self._answered_of = version
-                try:
-                    every = {name: queries.load(name).sql for name in (_COST_QUERY, _HELP_QUERY)}
-                    self._answered = ask_each(self.store_dir, every, self.prices)
-                except (StoreError, QueryError) as error:
-                    _logger.warning("%s", error)
-            return self._answered
-
     def _money(self) -> Values:
-        return {(self.prices.currency,): self._cost("money")} if self.prices else {}
+        return self._costs({(self.prices.currency,): "money"}) if self.prices else {}
 
     def _lag(self) -> Values:
         try:

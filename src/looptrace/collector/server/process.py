@@ -1,9 +1,8 @@
-"""What a server sets for its whole process: threads, collector, memory, files and SIGHUP."""
+"""What a server sets for its whole process: threads, collector, files and SIGHUP."""
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import logging
 import os
@@ -40,11 +39,6 @@ _SWITCH_S = 0.001
 # circle: 2,330 of 840,000 were garbage after a minute of 2,000 spans/s with the collector off.
 _GC_THRESHOLDS = (5_000, 20, 100)
 
-# The parameters M_MMAP_THRESHOLD and M_MMAP_MAX of glibc's allocator, and their values. By default,
-# once a block of some MiB was freed, others as large are cut out of memory that is kept: 100 bodies
-# of 15 MiB left 40 MiB. The system allows a process 65,530 mappings.
-_ALLOCATOR = {-3: 64 * 1024, -4: 16_384}
-
 
 @contextmanager
 def quick_to_answer() -> Iterator[None]:
@@ -59,13 +53,6 @@ def quick_to_answer() -> Iterator[None]:
         sys.setswitchinterval(switch_s)
         gc.set_threshold(*thresholds)
         gc.unfreeze()  # Objects that are still frozen at the end of a process look like a leak.
-
-
-def return_memory() -> None:
-    """Have glibc return each large block to the system when it is freed."""
-    if sys.platform == "linux" and (set_option := getattr(ctypes.CDLL(None), "mallopt", None)):
-        for option, value in _ALLOCATOR.items():
-            set_option(option, value)
 
 
 def end_within(seconds: float) -> None:

@@ -37,6 +37,8 @@ from looptrace.collector.server.access import (
 )
 from looptrace.collector.server.api_responses import error_handlers
 from looptrace.collector.server.archiver import Archiver
+from looptrace.collector.server.background.loop_answers import LoopAnswers
+from looptrace.collector.server.background.memory import return_memory
 from looptrace.collector.server.background.note_reader import NoteReader
 from looptrace.collector.server.background.promise_tester import PromiseTester
 from looptrace.collector.server.gates_api import GatesApi
@@ -148,18 +150,18 @@ class Service:
         self.judge = GateJudge(store, judge, settings.judge, *wakes) if judge else None
         self.promises = PromiseTester(store, settings, self.on_store_error, self.restart)
         self.notes = NoteReader(store, lambda: self.detector.counts.is_current == 1)
-        if not self.log.is_fixed:
-            self.archiver.start()  # All listeners of events exist now.
-            self.dispatcher.start()
-            for part in (self.exporter, self.judge, self.promises, self.notes):
-                if part:
-                    part.start()
+        answers = LoopAnswers(store, self.archiver.version, settings.prices)
+        helpers = (self.exporter, self.judge, self.promises, self.notes, answers)
+        self._helpers = [part for part in helpers if part]
+        writers = (self.archiver, self.dispatcher, *self._helpers)
+        for part in (answers,) if self.log.is_fixed else writers:
+            part.start()  # All listeners of events exist now.
         dialects = settings.policy.dialects
         reduced = partial(with_content, content=options.content, key=key, dialects=dialects)
         self.shards = self._shards(options, key)
         self.pipeline = Pipeline(self.shards or self.log, settings.server, self.counts, reduced)
-        of_loops = (self.detector.counts, self.detector.shown, self.archiver.version)
-        self.loops = LoopMetrics(store, self.log, *of_loops, settings.prices)
+        shown = (self.detector.counts, self.detector.shown)
+        self.loops = LoopMetrics(store, self.log, *shown, answers, settings.prices)
         self.metrics = Metrics(self.instruments(), os.environ)
         self.gates = GatesApi(store, settings, self.feed, self.detector.wake, self._stored)
 
@@ -260,9 +262,8 @@ class Service:
         """Stop all parts; acknowledged spans are on disk, where the next start finds them."""
         self.pipeline.close()
         self.feed.close()
-        ends = [self.detector.close, self.dispatcher.close, self.archiver.close]
-        optional = (self.exporter, self.judge, self.shards, self.promises, self.notes)
-        ends += [part.close for part in optional if part]
+        parts = (self.detector, self.dispatcher, self.archiver, self.shards, *self._helpers)
+        ends = [part.close for part in parts if part]
         with ThreadPoolExecutor(len(ends)) as pool:
             for end in ends:
                 pool.submit(end, _PARTS_END_S)
@@ -281,7 +282,7 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> bool:
     """
     check_access(options.access)
     check_tls(options.access)
-    process.return_memory()
+    return_memory()
     server = process.allow_files(options.settings.server)
     settings = settings_in(options.store_dir, replace(options.settings, server=server))
     options = replace(options, settings=settings)

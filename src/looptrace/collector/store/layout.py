@@ -11,6 +11,7 @@ import msgspec
 
 from looptrace.collector.store.locks import EVALUATE, MARKER, NAME, StoreError, sync_folder
 from looptrace.collector.store.tables.file_names import BUCKETS
+from looptrace.typed_json import decoded
 
 T = TypeVar("T")
 
@@ -69,7 +70,7 @@ def read_evaluated(store_dir: Path) -> Evaluated:
     path = store_dir / RULES_FILE
     noted = path.read_bytes() if path.is_file() else b""
     try:
-        return msgspec.json.decode(noted, type=Evaluated)
+        return decoded(noted, Evaluated)
     except msgspec.DecodeError:  # An earlier version noted the settings alone.
         return Evaluated(noted.decode(errors="replace"))
 
@@ -139,7 +140,7 @@ def read_note(path: Path, kind: type[T], if_damaged: str = "delete it") -> T | N
         StoreError: if it is not what looptrace wrote; `if_damaged` is the advice then.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return decoded(path.read_bytes(), kind)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, msgspec.DecodeError) as error:

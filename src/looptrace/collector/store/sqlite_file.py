@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import msgspec
 
 from looptrace.collector.store.locks import StoreError
+from looptrace.typed_json import decoded
 
 T = TypeVar("T")
 
@@ -81,7 +82,7 @@ class SqliteFile:
     def _read(self, body: str, kind: type[T]) -> T:
         """Decode the JSON of a column."""
         try:
-            return msgspec.json.decode(body, type=kind)
+            return decoded(body, kind)
         except msgspec.DecodeError as error:
             why = f"has content that cannot be read ({error}); {self.schema.if_damaged}"
             raise StoreError(f"{self.path}: {why}.") from error

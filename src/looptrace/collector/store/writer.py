@@ -65,6 +65,7 @@ from looptrace.collector.store.sqlite_file import is_read_only
 from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import TABLES, count_bucket
 from looptrace.collector.store.tables.removal import sweep
+from looptrace.typed_json import decoded
 
 OnEvaluated = Callable[[int, int], None]  # derived buckets, and all buckets
 
@@ -179,7 +180,7 @@ class Writer:
             again = dict.fromkeys([*stale, *evaluation.buckets_short(evaluated)])
             decided = decided_or_renamed(self._dir, self._gates)
             touched = together(together(placed.touched, decided), again)
-            for count, derived in enumerate(self._derive(touched, evaluated), 1):
+            for count, derived in enumerate(self._derive(touched, evaluated, placed.spans), 1):
                 opened += self._decide(derived)
                 on_evaluated(count, len(touched))
             gone = tasks_gone(self._dir, self._gates)
@@ -297,14 +298,15 @@ class Writer:
 
         with SpanSpool() as spool:
             spool.add(spans)
-            self._ties = self._place(spool, on_touched=note, ties=self._ties).ties
+            placed = self._place(spool, on_touched=note, ties=self._ties)
+        self._ties = placed.ties
         if also:
             note(also)
         if resolutions:
             note(tied_to(self._dir, {each.trace_id for each in resolutions}, self._ties))
         evaluated = read_evaluated(self._dir)
         made: dict[str, int] = {}
-        for derived in self._derive(touched, evaluated):
+        for derived in self._derive(touched, evaluated, placed.spans):
             made |= derived.spans
             # Another part decides on gates, and may have no turn any more that gets its agent late.
             self._gates.add_agents(derived.detection.events, time.time_ns())
@@ -336,15 +338,18 @@ class Writer:
         return retention, gone
 
     def _derive(
-        self, touched: Mapping[int, Traces], evaluated: dict[int, EvaluatedBucket]
+        self,
+        touched: Mapping[int, Traces],
+        evaluated: dict[int, EvaluatedBucket],
+        spans: Mapping[int, pl.DataFrame],
     ) -> Iterator[Derived]:
         """Derive the turns and findings of traces again from their spans, bucket by bucket.
 
-        The notes in `evaluated` are updated.
+        Those in `spans` are not read. The notes in `evaluated` are updated.
         """
         buckets = [ChangedBucket(*each) for each in sorted(touched.items())]
         resolutions = self._evaluation.resolutions()
-        how = (self._policy, resolutions, dict(evaluated), self._spending, self._threads)
+        how = (self._policy, resolutions, dict(evaluated), self._spending, self._threads, spans)
         for derived in Derivation(self._dir, *how).of(buckets):
             self._gates.add_session_names(derived.joined_names)
             evaluated.pop(derived.bucket, None)
@@ -389,6 +394,6 @@ def _unfinished_add(store_dir: Path) -> dict[int, Traces]:
     if not unfinished.exists():
         return {}
     try:
-        return msgspec.json.decode(unfinished.read_bytes(), type=dict[int, set[str] | None])
+        return decoded(unfinished.read_bytes(), dict[int, set[str] | None])
     except msgspec.DecodeError:  # It is from an earlier version, or from an ingest.
         return dict.fromkeys(range(BUCKETS))

@@ -19,6 +19,7 @@ from looptrace.analyzer.text.display import plain
 from looptrace.collector.store.gate_file.endpoint_events import ServerEvent
 from looptrace.collector.webhooks.client import WebhookRequest
 from looptrace.collector.webhooks.retry_policy import EndpointResponse
+from looptrace.typed_json import decoded
 
 _ERROR_CHARS_MAX = 100
 _SLACK_GONE = "message_not_found"
@@ -111,6 +112,6 @@ def _to_slack(
 def _read(body: bytes, kind: Any) -> Any:
     """Decode a body; one that is something else has no value."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decoded(body, kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return kind()

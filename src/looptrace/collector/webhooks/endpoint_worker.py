@@ -31,7 +31,8 @@ from looptrace.collector.webhooks.chat_messages import (
 )
 from looptrace.collector.webhooks.client import Net, WebhookRequest
 from looptrace.collector.webhooks.event_links import NO_LINKS, EventLinks, links_of
-from looptrace.collector.webhooks.formats import Telling, body_of
+from looptrace.collector.webhooks.formats import body_of
+from looptrace.collector.webhooks.gate_texts import Telling
 from looptrace.collector.webhooks.retry_policy import (
     WAIT_MAX_S,
     EndpointResponse,

@@ -26,6 +26,11 @@ _DONE = re.compile(r"\[x\]|[✓✔✅☑]")
 # Words that only mark or join the things of a list.
 _JOINING = frozenset({"x", "and"})
 
+# A name before what it holds, such as a question and its answer.
+_LABEL = re.compile(r"(?<![\w/.])([^\W\d]\w{2,19}):(?=\s)")
+# What has fewer words tells nothing of how new it is.
+_HELD_MIN = 3
+
 Words = Sequence[str]
 Numbers = tuple[str, ...]  # those of one token
 # A text without so many signs between things may only have lost words.
@@ -33,13 +38,17 @@ _LIST_MIN = 2
 
 
 class _Request(NamedTuple):
-    """Who is asked, the words, their numbers, what is left of the list in them and what is done."""
+    """Who is asked, the words, their numbers, what is left of the list in them and what is done.
+
+    And the words of each labelled part, with its label.
+    """
 
     asked: int
     words: Words
     numbers: frozenset[Numbers]
     left: int
     done: int
+    parts: tuple[tuple[str, frozenset[str]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +57,10 @@ class RephrasedRequest(Rule):
 
     It asks the same again if most of its words were in its agent's last requests, to any agent,
     in any order. A new number, also within an address, or one new word in an otherwise equal
-    request, is a new target, also if it is new to the asked agent alone. A list that gets shorter
-    from one request to a later one, or of which more is done, is progress. `collaboration_loop`
-    also finds equal requests to one agent.
+    request, is a new target, also if it is new to the asked agent alone. So is a form that is
+    filled in anew, such as “Question: … Answer: …”. A list that gets shorter from one request to a
+    later one, or of which more is done, is progress. `collaboration_loop` also finds equal requests
+    to one agent.
 
     ## Looping
     - `handoff(web, "Find the opening hours of the museum.") handoff(web, "Please find the hours
@@ -62,6 +72,9 @@ class RephrasedRequest(Rule):
     - `handoff(web, "Find the opening hours of the zoo.") handoff(web, "Find the opening hours of
       the museum.") handoff(web, "Find the opening hours of the library.") handoff(web, "Find the
       opening hours of the theatre.")`: so are these.
+    - `handoff(web, "Find the hours of the zoo, the museum, the library and the pool.") handoff(web,
+      "Find the hours of the zoo today.") handoff(web, "Find the hours of the museum today.")
+      handoff(web, "Find the hours of the library today.")`: so is each thing of a list.
     - `(handoff(writer, "Write the section on {n}.") handoff(editor, "Edit the section on {n}."))
       x6`: so is each section to the editor.
     - `handoff(web, "Find the opening hours of the museum, please.") x3`: some tries are normal.
@@ -71,6 +84,11 @@ class RephrasedRequest(Rule):
     - `handoff(dev, "Mend the modules one, two, three, four.") handoff(dev, "Mend the modules [x]
       one, two, three and four.") handoff(dev, "Mend the modules [x] one [x] two three and four.")
       handoff(dev, "Mend the modules [x] one [x] two [x] three four.")`: more is done each time.
+    - `handoff(judge, "Rate the answer from one to five. Question: Who painted the Night Watch?
+      Answer: Rembrandt") handoff(judge, "Rate the answer from one to five. Question: What do bees
+      collect? Answer: Nectar") handoff(judge, "Rate the answer from one to five. Question: Why is
+      the sea salty? Answer: Rivers") handoff(judge, "Rate the answer from one to five. Question:
+      How do geckos climb walls? Answer: Hairs")`: one form, other questions.
     - `handoff(web, ?) x6`: the requests are unknown.
     - `handoff(web, "Go on.") x6`: too short to tell.
     - `(user("And now?") handoff(web, "Find the opening hours of the museum.")) x6`
@@ -124,14 +142,10 @@ class RephrasedRequest(Rule):
             return False
         if request.numbers.difference(*(each.numbers for each in before)):
             return False
-        if _goes_on(request, before):
+        if _goes_on(request, before) or _fills_in(request, before):
             return False
         own = [each for each in before if each.asked == request.asked]
-        return not any(
-            _refilled(request.words, some[-1].words, different.difference(*(e.words for e in some)))
-            for some in (before, own)
-            if some
-        )
+        return not any(_has_new_target(request, some) for some in (before, own) if some)
 
     def say(self, loop: Loop) -> str:
         """Quote the first request."""
@@ -143,7 +157,30 @@ def _request(text: str | None, asked: int) -> _Request:
     numbers = (tuple(_NUMBER.findall(token)) for token in _TOKEN.findall(shown))
     done = len(_DONE.findall(shown))
     left = len(_BETWEEN.findall(shown)) - done
-    return _Request(asked, _WORD.findall(shown), frozenset(filter(None, numbers)), left, done)
+    words = _WORD.findall(shown)
+    return _Request(asked, words, frozenset(filter(None, numbers)), left, done, _parts(shown))
+
+
+def _parts(text: str) -> tuple[tuple[str, frozenset[str]], ...]:
+    _, *labelled = _LABEL.split(text)
+    held = (frozenset(_WORD.findall(each)) for each in labelled[1::2])
+    return tuple(zip(labelled[::2], held, strict=True))
+
+
+def _fills_in(request: _Request, before: Sequence[_Request]) -> bool:
+    """Return whether a request fills in the form of earlier ones, each time with something else."""
+    labels = [label for label, _ in request.parts]
+    forms = [each.parts for each in before if [label for label, _ in each.parts] == labels]
+    return bool(labels and forms) and all(_holds_new(request.parts, form) for form in forms)
+
+
+def _holds_new(
+    parts: Sequence[tuple[str, frozenset[str]]], others: Sequence[tuple[str, frozenset[str]]]
+) -> bool:
+    """Return whether the first part that differs has mostly words that the other has not."""
+    pairs = ((words, other) for (_, words), (_, other) in zip(parts, others, strict=True))
+    words, other = next(((a, b) for a, b in pairs if a != b), (frozenset(), frozenset()))
+    return len(words) >= _HELD_MIN and 2 * len(words & other) <= len(words)
 
 
 def _goes_on(request: _Request, before: Sequence[_Request]) -> bool:
@@ -163,17 +200,24 @@ def _goes_on(request: _Request, before: Sequence[_Request]) -> bool:
     )
 
 
-def _refilled(words: Words, other: Words, new: set[str]) -> bool:
-    """Return whether two requests differ in one place only, where one has only new words.
+def _has_new_target(request: _Request, before: Sequence[_Request]) -> bool:
+    """Return whether a request has new words in the one place where it differs from the last one.
 
-    Such requests use one phrase for many targets.
+    Such requests use one phrase for many targets, which may have been named in a list before.
     """
+    filling = _filling(request.words, before[-1].words)
+    asked = (each.words for each in before if each.left - request.left < _LIST_MIN)
+    return bool(filling) and {*filling}.isdisjoint(word for words in asked for word in words)
+
+
+def _filling(words: Words, other: Words) -> Words:
+    """Return the words in the one place where two requests differ; none if they differ more."""
     begin = _common(words, other)
     rest, other_rest = words[begin:], other[begin:]
     end = _common(rest[::-1], other_rest[::-1])
     filling = rest[: len(rest) - end]
     replaced = 0 < len(filling) <= begin + end and len(other_rest) > end
-    return replaced and new.issuperset(filling)
+    return filling if replaced else ()
 
 
 def _common(words: Words, other: Words) -> int:

@@ -38,6 +38,8 @@ class NoNews(Rule):
     - `edit(part {n})->"The file was changed as it was asked for; nothing else was touched." x20`
     - `(edit(a, {n})->ok build(a)->"The whole app was built, and there is nothing to say.") x20`
     - `send(mail {n})->sent x20`: too short to tell.
+    - `python(step {n})->"The code was executed successfully, with no output." x20`: nor does this.
+    - `(open(offer {n})->"Offer {n}" go_back()->"The list of offers, sorted by price") x20`: ways.
     - `(look(page)->same act({n})->"a {n}" act(b{n})->"b {n}" act(c{n})->"c {n}") x8`: many are new.
     - `(user("And now?") look(page)->same) x20`: a person asked each time.
     - `(~200 read(page)->same) x20`: it waits.
@@ -75,7 +77,9 @@ class NoNews(Rule):
         same = own(lane, pair(pair(lane.call, lane.outcome), changes))
         alike = own(lane, pair(np.where(shows, lane.outcome, UNKNOWN), changes))
         done, shown = (same_among(lane, codes, self.window) for codes in (same, alike))
-        old = np.where(((done > 1) | (shown > 1)) & ~lane.polls, 1, UNKNOWN)
+        # A hand-over and a way back lead to what is new.
+        leads = lane.turns.look_chars[lane.rows] < 0
+        old = np.where(((done > 1) | (shown > 1)) & ~lane.polls & ~leads, 1, UNKNOWN)
         reached = same_among(lane, old, self.window) * old // ROUND
         needed = -(-self.window * self.old_percent // (ROUND * PERCENT))  # rounded up
         length = np.minimum(self.window, lane.position) + 1

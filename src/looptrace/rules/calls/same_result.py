@@ -19,17 +19,20 @@ class SameResult(RowRule):
 
     The rule looks only at searches: tools whose name says so (search, grep, find, lookup,
     query, ...), and commands such as `grep` and `find`. Other tools may rightly give one result
-    for many things. Finding nothing is one answer, in whatever words; of queries and commands
-    no other answer counts. Searches for many things, of which a short answer holds, such as
-    names, days or addresses, are a batch: what they are given has no word in common but that of
-    their form. A plan that is written again and again counts as a search. Parallel searches of
-    one response count once. `repeated_call` finds the same search again, and sooner;
-    `repeated_failure` and `signature_repeat` find failures.
+    for many things. Finding nothing is one answer, in whatever words, also by a failure. Another
+    answer to a command or query that only looks counts if it asks nearly the same as an earlier
+    one: it has all words of that and more, or less. Searches for many things, of which a short
+    answer holds, such as names, days or addresses, are a batch: what they are given has no word
+    in common but that of their form. A plan that is written again and again counts as a search.
+    Parallel searches of one response count once. `repeated_call` finds the same search again,
+    and sooner; `repeated_failure` and `signature_repeat` find failures.
 
     ## Looping
     - `search(refund {n})->"no results" x5`
     - `(say("Other words {n}.") grep(refund {n})->"") x5`
     - `bash(grep -rn refund{n} src)->"" x5`
+    - `sql(select a from b)->3 sql(select a from b limit 1)->3 sql(select distinct a from b)->3
+      sql(select a as c from b)->3 sql(select a from b order by a)->3`
     - `write_todos(step {n})->"Updated" x5`
     - `(grep(refund {n})->"No matches found" glob_search(refund {n})->"No files found") x3`
 
@@ -43,6 +46,7 @@ class SameResult(RowRule):
     - `read_file(part{n}.md)->"# Notes" x9`: other files may begin alike.
     - `edit(part{n}.md)->ok x9`: work on many things.
     - `query(insert {n})->"1 row" x9`: work on many things, too.
+    - `bash(wc -l part{n}.md)->"120" x9`: many files, too.
     - `bash(mkdir part{n})->"" x9`: a command that does something is no search.
     - `(search(refund {n})->"no results" edit(a, {n})->ok) x9`: work in between.
     - `[search(a)->none search(b)->none search(c)->none search(d)->none search(e)->none]`: a batch.

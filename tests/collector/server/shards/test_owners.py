@@ -23,8 +23,8 @@ from looptrace.collector.server.shards.ring import Ring
 from looptrace.collector.server.shards.router import Shards
 from looptrace.collector.store import writer
 from looptrace.rules.contract import SettingError
-from tests.collector.server.shards.test_router import decoded, kept
-from tests.otlp import Trace
+from tests.collector.server.shards.test_router import kept
+from tests.otlp import Trace, spans_in
 from tests.reliability.serving import looping
 
 # Nobody listens at any of them.
@@ -96,8 +96,8 @@ def test_a_former_server_keeps_what_it_has_and_passes_on_the_rest(tmp_path: Path
     with former_server(tmp_path, {mine}) as (shards, log):
         shown = {each.name: each for each in shards.instruments()}
         for session in (mine, new):
-            asyncio.run(shards.accept(decoded(trace_of(session).request())))
-        assert kept(log).equals(decoded(trace_of(mine).request()))
+            asyncio.run(shards.accept(spans_in(trace_of(session).request())))
+        assert kept(log).equals(spans_in(trace_of(mine).request()))
         waiting = shown["looptrace.shards.waiting"].read()
         assert sum(waiting.values()) == 1
         with TestClient(Starlette(routes=shards.routes())) as web:
@@ -124,10 +124,10 @@ def test_sessions_go_on_that_were_at_work_today_or_wait_at_a_gate(tmp_path: Path
     """Those of the log, of the store, and old ones with an open gate; others begin again anyway."""
     today = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
     log = IngestLog(tmp_path / "own.db", MIB)
-    asyncio.run(log.accept(decoded(looping("logged", 1).request())))
+    asyncio.run(log.accept(spans_in(looping("logged", 1).request())))
     stored = [looping("today", 1, at=today), looping("old", 1), looping("waits", 9)]
     for trace in stored:
-        writer.ingest(decoded(trace.request()), tmp_path / "store")
+        writer.ingest(spans_in(trace.request()), tmp_path / "store")
     names = held_names(tmp_path / "store", log, DEFAULT)
     log.close()
 

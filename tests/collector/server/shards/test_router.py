@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -17,25 +16,17 @@ from starlette.testclient import TestClient
 
 from looptrace.analyzer.settings.server_limits import MIB, Limits
 from looptrace.analyzer.settings.shards import ShardSettings
-from looptrace.collector.otlp.json import decode_request
-from looptrace.collector.otlp.span_rows import DecodingBounds
-from looptrace.collector.otlp.span_table import span_table
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.receiver.sink import SinkFull
 from looptrace.collector.server.shards.forwarder import FORWARDED_PATH, REDUCED_HEADER
 from looptrace.collector.server.shards.ring import Ring
 from looptrace.collector.server.shards.router import ShardError, Shards
-from tests.otlp import Trace, decoded_rows
+from tests.otlp import Trace, spans_in
 from tests.reliability.serving import until
 
 # Nobody listens at either; the first is this server.
 URLS = ("http://127.0.0.1:9", "http://127.0.0.1:1")
 OURS, THEIRS = 0, 1
-
-
-def decoded(request: dict[str, Any]) -> pl.DataFrame:
-    """Return the spans of a request."""
-    return span_table(decoded_rows(decode_request(json.dumps(request).encode(), DecodingBounds())))
 
 
 @contextmanager
@@ -73,7 +64,7 @@ def spans_of(*sessions: str, **options: Any) -> pl.DataFrame:
         trace = Trace(session, **options)
         trace.span("a")
         trace.span("b")
-        parts.append(decoded(trace.request()))
+        parts.append(spans_in(trace.request()))
     return pl.concat(parts)
 
 
@@ -112,7 +103,7 @@ def test_a_span_goes_by_the_first_that_it_says(
             trace = Trace(f"trace-{number}", session_key=None)
             trace.span("a", attributes=own)
             before = kept(log).height
-            asyncio.run(shards.accept(decoded(trace.request())))
+            asyncio.run(shards.accept(spans_in(trace.request())))
             owner = Ring(["127.0.0.1:9", "127.0.0.1:1"]).owner(
                 f"{key}-{number}" if key else trace.trace_id
             )
@@ -127,7 +118,7 @@ def test_by_trace_a_trace_stays_whole_whatever_its_spans_name(tmp_path: Path) ->
             trace = Trace(f"trace-{number}", session_key=None)
             trace.span("a", attributes={"session.id": keys_of(OURS, 1)[0]})
             trace.span("b", attributes={"session.id": keys_of(THEIRS, 1)[0]})
-            asyncio.run(shards.accept(decoded(trace.request())))
+            asyncio.run(shards.accept(spans_in(trace.request())))
         sizes = kept(log).group_by("trace_id").len()["len"]
         assert 0 < len(sizes) < 20
         assert sizes.unique().to_list() == [2]
@@ -159,7 +150,7 @@ def test_a_server_keeps_what_is_forwarded_and_refuses_what_was_reduced_otherwise
         assert post("other").status_code == HTTPStatus.CONFLICT
         assert kept(log).is_empty()
         assert post(shards._reduced).status_code == HTTPStatus.OK
-        assert kept(log).equals(decoded(trace.request()))
+        assert kept(log).equals(spans_in(trace.request()))
 
 
 def test_a_server_that_is_none_of_them_does_not_start(tmp_path: Path) -> None:

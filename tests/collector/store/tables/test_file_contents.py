@@ -15,6 +15,7 @@ from looptrace.collector.store.tables.file_contents import (
     file_made_with,
     file_rows,
     forget,
+    hashes_of,
     learn,
     may_have,
     note,
@@ -37,7 +38,7 @@ def having(*values: str) -> Having:
 
 def has(path: Path, condition: Having) -> bool:
     """Return whether a file may have rows of a condition."""
-    return may_have(path, condition.column, condition.hashes())
+    return may_have(path, condition.column, *hashes_of([condition.values]))
 
 
 def test_a_replaced_file_is_read_again(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_a_written_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     write(path, ["a"], "one")
     assert has(path, having("a"))
     write(path, ["b", None, "b"], "two")
-    note(path, pl.read_parquet(path), "two", arrived_ns=7)
+    note({path: (pl.read_parquet(path), "two", 7)})
     for name in ("scan_parquet", "read_parquet", "read_parquet_metadata"):
         monkeypatch.setattr(pl, name, None)
     assert (file_rows(path), file_made_with(path)) == (3, "two")

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from operator import itemgetter, mul
 from typing import NamedTuple
 
-import msgspec
-
 from looptrace.analyzer.detect.budgets.charges import Added, Charge, OwnShares, Share, addition_key
 from looptrace.analyzer.detect.budgets.limits import Budgets
 from looptrace.analyzer.detect.budgets.rules import BUDGET_RULES, TOKENS, BudgetRule
@@ -24,6 +22,7 @@ from looptrace.analyzer.schema.turns import AT, TURN_KEY, TurnKey, TurnTuple
 from looptrace.analyzer.text.times import utc_day
 from looptrace.bounded_dict import BoundedDict
 from looptrace.rules.vocabulary import BILLIONTHS, NS_PER_S, PERCENTS, SOFT_PERCENT
+from looptrace.typed_json import decoded
 
 # The columns of turns that the ledger reads, and the kinds of turns.
 SPENDING_COLUMNS = (
@@ -152,7 +151,7 @@ class Ledger:
     def _charge(self, turn: TurnTuple) -> Charge | None:
         """Return what a turn spends or adds; None for nothing."""
         if turn[AT["kind"]] == "user" and turn[AT["name"]] is not None and turn[AT["result"]]:
-            more = msgspec.json.decode(turn[AT["result"]], type=Added)
+            more = decoded(turn[AT["result"]], Added)
             # One decision may be on the gates of many tasks, at one moment.
             at_ns = more.at_ns or turn[AT["end_ns"]]
             amount, key = Added(more.budget, more.added), addition_key(more.budget, at_ns)

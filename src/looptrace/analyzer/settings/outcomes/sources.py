@@ -49,30 +49,19 @@ def solved_where(text: str) -> Solved:
 class OutcomeSources:
     """What in a store says whether runs were solved, and how often a server asks."""
 
-    evaluation: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=_CHARS_MAX,
-            description="The evaluation (`gen_ai.evaluation.result`) of solved runs: `NAME=LABEL`, "
-            "or `NAME>=VALUE`.",
-        ),
-    ] = ""
-    attribute: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=_CHARS_MAX,
-            description="The same for an attribute of any span of a run.",
-        ),
-    ] = ""
-    decisions: Annotated[
-        bool,
-        Meta(
-            description="Whether a person's `not_a_loop` means solved, and `cancel` not solved, "
-            "where nothing else is known of a run."
-        ),
-    ] = False
+    evaluation: Annotated[str, Meta(min_length=1, max_length=_CHARS_MAX)] = setting(
+        "",
+        doc="The evaluation (`gen_ai.evaluation.result`) of solved runs: `NAME=LABEL`, "
+        "or `NAME>=VALUE`.",
+    )
+    attribute: Annotated[str, Meta(min_length=1, max_length=_CHARS_MAX)] = setting(
+        "", doc="The same for an attribute of any span of a run."
+    )
+    decisions: bool = setting(
+        False,
+        doc="Whether a person's `not_a_loop` means solved, and `cancel` not solved, "
+        "where nothing else is known of a run.",
+    )
     test_every_s: int = setting(
         3_600,
         ge=1,

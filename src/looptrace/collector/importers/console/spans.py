@@ -6,7 +6,8 @@ The forms, each read in its source:
 - JavaScript: `ConsoleSpanExporter._exportInfo`, opentelemetry-js 0229f2c; a `ReadableSpan` as JSON,
   as `FileSpanExporter` of gemini-cli db455de writes it
 - Go: `SpanStub`, opentelemetry-go 047d607, sdk/trace/tracetest/span.go
-- OTLP: one span without its request; its attributes may be a plain object
+- OTLP: one span without its request; its attributes may be a plain object, and its status an
+  object of name and number (rows of Google's `_AllSpans`)
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _END = ("endTimeUnixNano", "end_time_unix_nano", "end_time", "endTime", "EndTime
 _ATTRIBUTES = ("attributes", "Attributes")
 _EVENTS, _LINKS = ("events", "Events"), ("links", "Links")
 _EVENT_TIME = ("timestamp", "timeUnixNano", "time_unix_nano", "time", "Time")
-_CODE = ("status.status_code", "status.code", "Status.Code", "status")
+_CODE = ("status.status_code", "status.code.name", "status.code", "Status.Code", "status")
 _MESSAGE = ("status.description", "status.message", "Status.Description")
 _RESOURCE = (
     *("resource.attributes", "resource._rawAttributes", "Resource", "resource"),

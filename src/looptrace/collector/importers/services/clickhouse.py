@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
+from looptrace.analyzer.text.payloads import parsed
 from looptrace.collector.importers.spans import foreign_row, mapping, time_ns
 from looptrace.collector.otlp.span_rows import SERVICE_NAME
 
@@ -43,6 +44,7 @@ def row_of(row: dict[str, Any]) -> SpanRow:
 
 
 def _events(row: dict[str, Any]) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    columns = (row.get(f"Events.{name}") or () for name in ("Name", "Timestamp", "Attributes"))
+    names = ("Name", "Timestamp", "Attributes")
+    columns = (parsed(row.get(f"Events.{name}")) or () for name in names)
     for name, at, attributes in zip(*columns, strict=True):
         yield str(name), time_ns(at), mapping(attributes)

@@ -1,6 +1,7 @@
-"""Spans of Datadog's LLM Observability, as its SDK sends them.
+"""Spans of Datadog: of LLM Observability, as its SDK and its API have them, and of APM.
 
-The fields are those of `LLMObsSpanEvent` in ddtrace 3.12.0 ddtrace/llmobs/_llmobs.py.
+The fields are those of `LLMObsSpanEvent` in ddtrace 3.12.0 ddtrace/llmobs/_llmobs.py, and those of
+`LLMObsSpanAttributes` and `SpansAttributes` in datadog-api-client 2 (datadog_api_client/v2/model).
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
+from looptrace.analyzer.text.payloads import parsed
 from looptrace.collector.importers.spans import (
+    flat_attributes,
     foreign_row,
     mapping,
     session_attributes,
@@ -18,24 +21,75 @@ from looptrace.collector.importers.spans import (
 )
 
 _KINDS = {"tool": "TOOL", "retrieval": "RETRIEVER", "llm": "LLM", "agent": "AGENT"}
-_NO_PARENT = "undefined"
+_NO_PARENTS = ("undefined", "0")
+_SESSION = "session_id:"
 
 
 def is_record(names: Collection[str]) -> bool:
     """Return whether these field names are those of a span."""
-    return {"span_id", "trace_id", "start_ns", "duration", "meta"} <= set(names)
+    fields = set(names)
+    return {"span_id", "trace_id", "start_ns", "duration", "meta"} <= fields
+
+
+def is_event(names: Collection[str]) -> bool:
+    """Return whether these field names are those of a span as an API wraps it."""
+    return {"id", "type", "attributes"} == set(names)
+
+
+def row_of_event(event: dict[str, Any]) -> SpanRow:
+    """Return the row of a span that an API wraps."""
+    span = mapping(event["attributes"])
+    if "start_timestamp" in span:
+        return _apm_row(span)
+    names = ("input", "output", "model_name")
+    meta = {"span.kind": span["span_kind"], **{name: span.get(name) for name in names}}
+    tags = span.get("tags") or ()
+    session = next((tag.removeprefix(_SESSION) for tag in tags if tag.startswith(_SESSION)), None)
+    return row_of({"session_id": session, **span, "meta": meta, "service": span.get("ml_app")})
+
+
+def _apm_row(span: dict[str, Any]) -> SpanRow:
+    """Return the row of a span of APM, whose attributes are nested by their dots."""
+    held = dict(flat_attributes(mapping(span.get("custom"))))
+    failed = span.get("status") == "error" or held.get("error.message") is not None
+    return foreign_row(
+        trace=span["trace_id"],
+        span=span["span_id"],
+        parent=_parent_of(span),
+        name=span.get("resource_name"),
+        start_ns=time_ns(span["start_timestamp"]),
+        end_ns=time_ns(span.get("end_timestamp")),
+        failed=True if failed else None,
+        error=held.get("error.message"),
+        service=span.get("service"),
+        scope=held.get("otel.scope.name") or held.get("otel.library.name"),
+        attributes=held,
+        events=[
+            (
+                str(event.get("name")),
+                time_ns(event.get("time_unix_nano")),
+                mapping(event.get("attributes")),
+            )
+            for event in map(mapping, parsed(mapping(span.get("custom")).get("events")) or ())
+        ],
+    )
+
+
+def _parent_of(span: dict[str, Any]) -> object:
+    parent = span.get("parent_id")
+    return None if parent in _NO_PARENTS else parent
 
 
 def row_of(span: dict[str, Any]) -> SpanRow:
     """Return the row of a span."""
     meta, metrics = mapping(span["meta"]), mapping(span.get("metrics"))
-    kind = _KINDS.get(str(meta.get("span.kind")), "CHAIN")
+    kind = _KINDS.get(str(meta.get("span.kind") or meta.get("kind")), "CHAIN")
     given, answer = mapping(meta.get("input")), mapping(meta.get("output"))
-    parent, start_ns = span.get("parent_id"), time_ns(span["start_ns"])
+    start_ns = time_ns(span["start_ns"])
     return foreign_row(
         trace=span["trace_id"],
         span=span["span_id"],
-        parent=None if parent == _NO_PARENT else parent,
+        parent=_parent_of(span),
         name=span.get("name"),
         start_ns=start_ns,
         end_ns=start_ns + int(span["duration"]),

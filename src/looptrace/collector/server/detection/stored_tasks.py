@@ -19,8 +19,9 @@ from looptrace.collector.store.layout import require_store
 from looptrace.collector.store.locks import reading
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.file_names import BUCKETS
-from looptrace.collector.store.tables.parquet import read_bucket
+from looptrace.collector.store.tables.parquet import read_bucket, read_buckets
 
+_TASK_AND_TRACE = ["task", "trace_id"]
 _FAILURE_COLUMNS = [*SharedFailure._fields, "failed"]
 
 
@@ -66,37 +67,31 @@ class StoredTasks:
 
     def turns(self, ties: pl.DataFrame) -> pl.DataFrame:
         """Return the turns (`TURN_SCHEMA`) of the tasks of these traces, sorted."""
-        found = [TURN_SCHEMA.to_frame()]
         with reading(self._dir):
-            for bucket, traces in _by_bucket(ties):
-                of_tasks = self._of_tasks(bucket, traces)
-                found.append(read_bucket(self._dir, "turns", bucket, which=of_tasks))
-        return pl.concat(found).sort(BY_TURN, maintain_order=True)
+            found = read_buckets(self._dir, "turns", self._of_tasks(ties))
+        turns = pl.concat([TURN_SCHEMA.to_frame(), *found.values()])
+        return turns.sort(BY_TURN, maintain_order=True)
 
     def with_older(self, ties: pl.DataFrame) -> pl.DataFrame:
         """Return these traces (`trace_id`, `bucket`) and the older ones of their tasks."""
-        found, columns = [ties.select("trace_id", "bucket")], ["task", "trace_id"]
         with reading(self._dir):
-            for bucket, traces in _by_bucket(ties):
-                of_tasks = self._of_tasks(bucket, traces)
-                turns = read_bucket(self._dir, "turns", bucket, columns, of_tasks)
-                found.append(turns.select("trace_id", bucket=pl.lit(bucket, pl.Int32)))
-        return pl.concat(found).unique()
+            turns = read_buckets(self._dir, "turns", self._of_tasks(ties), _TASK_AND_TRACE)
+        older = (
+            each.select("trace_id", bucket=pl.lit(bucket, pl.Int32))
+            for bucket, each in turns.items()
+        )
+        return pl.concat([ties.select("trace_id", "bucket"), *older]).unique()
 
-    def _of_tasks(self, bucket: int, traces: pl.Series) -> Having:
-        """Return the condition that a turn is of a task of these traces."""
-        columns = ["task", "trace_id"]
-        turns = read_bucket(self._dir, "turns", bucket, columns, Having("trace_id", traces))
-        return Having("task", turns["task"].unique())
+    def _of_tasks(self, ties: pl.DataFrame) -> dict[int, Having]:
+        """Return by bucket the condition that a turn is of a task of these traces."""
+        turns = read_buckets(self._dir, "turns", _of_traces(ties), _TASK_AND_TRACE)
+        return {bucket: Having("task", each["task"].unique()) for bucket, each in turns.items()}
 
     def spans(self, ties: pl.DataFrame) -> pl.DataFrame:
         """Return the spans (`SPAN_SCHEMA`) of these traces (`trace_id`, `bucket`)."""
-        found, columns = [SPAN_SCHEMA.to_frame()], list(SPAN_SCHEMA)
         with reading(self._dir):
-            for bucket, traces in _by_bucket(ties):
-                of_traces = Having("trace_id", traces)
-                found.append(read_bucket(self._dir, "spans", bucket, columns, of_traces))
-        return pl.concat(found)
+            found = read_buckets(self._dir, "spans", _of_traces(ties), list(SPAN_SCHEMA))
+        return pl.concat([SPAN_SCHEMA.to_frame(), *found.values()])
 
     def take_failures(self, signatures: pl.Series) -> pl.DataFrame:
         """Return the stored failed turns of these signatures, each once.
@@ -118,6 +113,6 @@ class StoredTasks:
         return turns.filter(pl.col("failed") & (pl.col("end_ns") > self._since_ns))
 
 
-def _by_bucket(ties: pl.DataFrame) -> list[tuple[int, pl.Series]]:
-    parts = ties.partition_by("bucket", as_dict=True)
-    return [(int(bucket), part["trace_id"].unique()) for (bucket,), part in parts.items()]
+def _of_traces(ties: pl.DataFrame) -> dict[int, Having]:
+    parts = ties.partition_by("bucket", as_dict=True, include_key=False)
+    return {int(b): Having("trace_id", part["trace_id"].unique()) for (b,), part in parts.items()}

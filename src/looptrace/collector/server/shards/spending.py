@@ -36,6 +36,7 @@ from looptrace.collector.server.shards.forwarder import (
 from looptrace.collector.store import reader
 from looptrace.collector.worker import Worker
 from looptrace.rules.vocabulary import NS_PER_S
+from looptrace.typed_json import decoded
 
 _logger = logging.getLogger(__name__)
 
@@ -193,9 +194,7 @@ class Spending:
         if request.headers.get(REDUCED_HEADER) != self._reduced:
             return Response(OTHER_STORES, HTTPStatus.CONFLICT, media_type="text/plain")
         try:
-            told = msgspec.json.decode(
-                await bounded_body(request, _BYTES_MAX), type=SpendingMessage
-            )
+            told = decoded(await bounded_body(request, _BYTES_MAX), SpendingMessage)
             if told.server not in self._heard_s:
                 return wrong(HTTPStatus.BAD_REQUEST, f"{told.server} is not one of shards.urls")
             if told.shares:

@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from looptrace.collector.server.streams.asked_tasks import Asked
 from looptrace.collector.server.streams.hearing import NO_WAITS, Waits
 from looptrace.collector.server.tokens.sight import Sight
+from looptrace.typed_json import decoded
 
 _ID, _DATA = "id: ", "data: "
 
@@ -37,7 +38,7 @@ def _seen_text(store_dir: Path, sight: Sight, text: str) -> str:
     """Return a piece of a stream, which has one event at most, as it is seen."""
     lines = text.splitlines(keepends=True)
     data = [line.removeprefix(_DATA) for line in lines if line.startswith(_DATA)]
-    tasks = {msgspec.json.decode(each, type=_OfTask).task for each in data}
+    tasks = {decoded(each, _OfTask).task for each in data}
     if tasks == sight.tasks(store_dir, tasks):
         return text
     return "".join(line for line in lines if line.startswith(_ID))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from looptrace.analyzer.detect.budgets.ledger import SPENDING_COLUMNS, Ledger
@@ -27,17 +28,18 @@ from looptrace.analyzer.schema.turns import BY_TURN, IS_USER, numbered
 from looptrace.analyzer.tuning.loop_money import loop_money
 from looptrace.collector.store.buckets.evaluated import EvaluatedBucket, evaluated_of
 from looptrace.collector.store.buckets.finding_rows import finding_table
-from looptrace.collector.store.buckets.placement import SPANS_AT_ONCE, Traces, batches
+from looptrace.collector.store.buckets.placement import SPANS_AT_ONCE, Traces
 from looptrace.collector.store.buckets.spending import StoreLedger
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.parquet import (
+    STORED_SPAN_SCHEMA,
     bucket_files,
-    files_having,
+    files_in_buckets,
     read_bucket,
     read_buckets,
     rows_of,
 )
-from looptrace.collector.store.tables.replacement import NewRows, replace_rows
+from looptrace.collector.store.tables.replacement import NewRows, batches, replace_rows
 from looptrace.engines import in_threads
 
 # Files of buckets are read together up to so many rows; few of them may be asked for.
@@ -86,6 +88,7 @@ class Derivation:
     evaluated: Mapping[int, EvaluatedBucket]
     spending: StoreLedger
     threads: int  # that share the making of turns
+    spans: Mapping[int, pl.DataFrame]  # by bucket, all spans of some traces, as they are stored
 
     def of(self, buckets: Sequence[ChangedBucket]) -> Iterator[Derived]:
         """Derive the turns and findings of traces again from their spans, bucket by bucket.
@@ -124,16 +127,30 @@ class Derivation:
     def _spans_of(
         self, buckets: Sequence[ChangedBucket]
     ) -> Iterator[tuple[ChangedBucket, pl.DataFrame]]:
-        """Yield the spans of buckets; small files are read together."""
+        """Yield the spans of buckets; small files are read together, and no trace that is held."""
+        unread = {each.number: _of(self._unread(each)) for each in buckets}
+        files = {number: bucket_files(self.store_dir, "spans", number) for number in unread}
+        having = files_in_buckets(files, unread)
 
         def rows_in(changed: ChangedBucket) -> int:
-            files = bucket_files(self.store_dir, "spans", changed.number)
-            return sum(map(rows_of, files_having(files, _of(changed.traces))))
+            return self._held(changed).height + sum(map(rows_of, having[changed.number]))
 
         for batch in batches(buckets, rows_in, SPANS_READ):
-            which = {each.number: _of(each.traces) for each in batch}
-            read = read_buckets(self.store_dir, "spans", which)
-            yield from ((each, read[each.number]) for each in batch)
+            read = read_buckets(
+                self.store_dir, "spans", {b.number: unread[b.number] for b in batch}
+            )
+            yield from ((each, pl.concat([read[each.number], self._held(each)])) for each in batch)
+
+    def _held(self, changed: ChangedBucket) -> pl.DataFrame:
+        """Return the spans of a bucket that need not be read."""
+        nothing = STORED_SPAN_SCHEMA.to_frame()
+        return nothing if changed.traces is None else self.spans.get(changed.number, nothing)
+
+    def _unread(self, changed: ChangedBucket) -> Traces:
+        """Return the traces of a bucket whose spans are to be read."""
+        if changed.traces is None:
+            return None
+        return changed.traces.difference(self._held(changed)["trace_id"].to_list())
 
     def _stored(self, buckets: Sequence[_Read]) -> pl.DataFrame:
         """Return of the turns that are derived again what a ledger reads, as they are stored."""
@@ -169,13 +186,15 @@ class Derivation:
         before, own = list[EvaluatedBucket](), list[Detection]()
         source = detection_source(self.policy)
         tasks, gone = list[set[str]](), list[Having | None]()
+        spans = pl.concat([read.spans for read in buckets])
+        detection = _with_versions(detection, spans)
         for read, turns in zip(buckets, made, strict=True):
             mine, number = {*turns["task"].to_list()}, read.bucket.number
             tasks.append(mine | {*stored[number]["task"].to_list()})
             # A whole bucket keeps nothing, so that findings that an earlier version left go, too.
             of_tasks = Having("task", pl.Series(list(tasks[-1]), dtype=pl.String))
             gone.append(None if read.bucket.traces is None else of_tasks)
-            own.append(_with_versions(_of_tasks(detection, mine), read.spans))
+            own.append(_of_tasks(detection, mine))
             before.append(evaluated_of(self.store_dir, number, source))
         order = ("task", "turn_first", "turn_last", "rule", "id")
         new = dict(zip(of, map(NewRows, gone, *_finding_rows(own, made)), strict=True))
@@ -184,9 +203,7 @@ class Derivation:
         new = dict(zip(of, map(NewRows, gone, made, [t["start_ns"] for t in made]), strict=True))
         made_with = fingerprint_source(self.policy.sameness)
         turns_more = replace_rows(self.store_dir, "turns", new, BY_TURN, made_with)
-        names = joined_names(
-            pl.concat([read.spans for read in buckets]), self.policy.sameness.sessions
-        )
+        names = joined_names(spans, self.policy.sameness.sessions)
         for at, read in enumerate(buckets):
             bucket, had = read.bucket.number, before[at]
             after = had._replace(
@@ -232,15 +249,14 @@ def _finding_rows(
 def _turns_by_bucket(buckets: Sequence[_Read], turns: pl.DataFrame) -> list[pl.DataFrame]:
     """Return the turns of each bucket: those of tasks with a turn in one of its traces."""
     place = "looptrace place"
-    traces = pl.concat(
-        each.spans.select(pl.col("trace_id").unique(), pl.lit(at).alias(place))
-        for at, each in enumerate(buckets)
-    )
-    tasks = turns.select("task", "trace_id").unique().join(traces, on="trace_id")
-    placed = turns.join(
-        tasks.select("task", place).unique(), on="task", maintain_order="left"
-    ).partition_by(place, as_dict=True, include_key=False)
-    return [placed.get((at,), turns.clear()) for at in range(len(buckets))]
+    at = np.repeat(np.arange(len(buckets)), [each.spans.height for each in buckets])
+    trace_ids = pl.concat([each.spans["trace_id"] for each in buckets])
+    traces = pl.DataFrame([trace_ids, pl.Series(place, at)]).lazy().unique()
+    tasks = turns.lazy().select("task", "trace_id").unique().join(traces, on="trace_id")
+    tasks = tasks.select("task", place).unique()
+    every = turns.lazy().join(tasks, on="task", maintain_order="left").collect()
+    placed = every.partition_by(place, as_dict=True, include_key=False)
+    return [placed.get((each,), turns.clear()) for each in range(len(buckets))]
 
 
 def _of(traces: Traces) -> Having | None:
@@ -262,5 +278,6 @@ def _with_versions(detection: Detection, spans: pl.DataFrame) -> Detection:
     traces = {event.trace_id for event in detection.events if event.type == "gate_opened"}
     if not traces:
         return detection
-    versions = versions_of(spans.filter(pl.col("trace_id").is_in(list(traces))))
+    spans = spans.filter(pl.col("trace_id").is_in(list(traces)))
+    versions = versions_of(spans.sort("trace_id", "start_ns", "span_id"))
     return replace(detection, events=tuple(with_service_versions(detection.events, versions)))

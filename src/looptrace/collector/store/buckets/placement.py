@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import polars as pl
 
@@ -18,16 +18,16 @@ from looptrace.analyzer.text.digests import digest
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import STORED_SPAN_SCHEMA, read_bucket, read_buckets
-from looptrace.collector.store.tables.replacement import NewRows, replace_rows
+from looptrace.collector.store.tables.replacement import NewRows, batches, replace_rows
 
 # More than enough to spread tasks evenly over the buckets.
 _BUCKET_HASH_BYTES = 8
 
 
-T = TypeVar("T")
-
 # Buckets are changed together up to so many spans. They are in memory, and so may be the next ones.
 SPANS_AT_ONCE = 10_000
+# So many stored spans are handed on to those who derive turns from them: as a server's round has.
+SPANS_HELD = 2 * SPANS_AT_ONCE
 
 _ROW_KEY = ["trace_id", "span_id"]
 
@@ -48,6 +48,8 @@ class Placed:
     known: int
     skipped: list[Skipped]
     ties: pl.DataFrame | None = None  # of all stored traces now, for the next call
+    # By bucket, all stored spans (`STORED_SPAN_SCHEMA`) of some traces; others are to be read.
+    spans: Mapping[int, pl.DataFrame] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class _Arriving:
 class _Added:
     """The spans added to some buckets; `is_plain` where all of them are new there."""
 
+    spans: Mapping[int, pl.DataFrame]  # of their traces, by bucket
     new: int
     known: int
     clashes: list[Skipped]  # among the given spans
@@ -86,7 +89,7 @@ def place(
     `on_touched` gets the traces of each bucket that may change, before anything is written.
 
     Memory holds the tables of the spool that are not in files, the ties, the spans of a bucket (or
-    of some with few spans), and the traces that move.
+    of some with few spans), the traces that move, and what is handed on.
     """
     placed = Placed({}, 0, 0, [])
     came, is_first = ties["trace_id"].unique(), True
@@ -96,10 +99,7 @@ def place(
         buckets = _buckets_of(near, ties)
         strays = near.join(buckets, on="trace_id").filter(pl.col("bucket") != pl.col("place"))
         strays = strays.select("bucket", "trace_id").unique()
-        left = {
-            int(b): part["trace_id"]
-            for (b,), part in strays.partition_by("bucket", as_dict=True).items()
-        }
+        left = {int(b): part["trace_id"] for (b,), part in _parts(strays, "bucket").items()}
         touched = _touched(buckets, pl.concat([came, strays["trace_id"]]), left)
         on_touched(touched)
         places = buckets.drop("group")
@@ -109,15 +109,19 @@ def place(
             moved = read_bucket(store_dir, "spans", bucket, which=Having("trace_id", traces))
             for target, part in split_spans(moved, places):
                 arriving.setdefault(target, _Arriving(target)).moved.append(part)
-        size = (_spans_in, SPANS_AT_ONCE)
-        added = [_add(store_dir, each, places) for each in batches(arriving.values(), *size)]
+        added, spans = list[_Added](), dict[int, pl.DataFrame]()
+        for batch in batches(arriving.values(), _spans_in, SPANS_AT_ONCE):
+            more = _add(store_dir, batch, places)
+            added.append(replace(more, spans={}))
+            held = sum(each.height for each in (*spans.values(), *more.spans.values()))
+            spans |= more.spans if held <= SPANS_HELD else {}
         nothing = STORED_SPAN_SCHEMA.to_frame()
         replace_spans(store_dir, {bucket: (traces, nothing) for bucket, traces in left.items()})
         placed = _placed(placed, added, touched)
         is_replaced = any(each.replaced or each.clashes for each in added)
         known = None if is_replaced else _with_given(stored, near, ties, buckets, bool(left))
         if not left and all(each.is_plain for each in added):
-            return replace(placed, ties=known)
+            return replace(placed, ties=known, spans=spans if is_first else {})
         ties, came, is_first = ties.clear(), came.clear(), False
 
 
@@ -145,8 +149,12 @@ def _touched(
 
 def _by(traces: pl.DataFrame, column: str) -> dict[int, Traces]:
     """Return the traces by the bucket that a column names."""
-    parts = traces.partition_by(column, as_dict=True)
-    return {int(bucket): {*part["trace_id"]} for (bucket,), part in parts.items()}
+    parts = _parts(traces, column)
+    return {int(bucket): {*part["trace_id"].to_list()} for (bucket,), part in parts.items()}
+
+
+def _parts(rows: pl.DataFrame, column: str) -> dict[tuple[Any, ...], pl.DataFrame]:
+    return rows.partition_by(column, as_dict=True, include_key=False)
 
 
 def together(one: Mapping[int, Traces], other: Mapping[int, Traces]) -> dict[int, Traces]:
@@ -187,19 +195,6 @@ def _with_given(
     return pl.concat([stored, new])
 
 
-def batches(items: Iterable[T], size_of: Callable[[T], int], size_max: int) -> Iterator[list[T]]:
-    """Yield items that follow each other and have this size at most; a larger one is alone."""
-    batch, size = list[T](), 0
-    for item in items:
-        size += (more := size_of(item))
-        if batch and size > size_max:
-            yield batch
-            batch, size = [], more
-        batch.append(item)
-    if batch:
-        yield batch
-
-
 def _spans_in(arriving: _Arriving) -> int:
     """Return how many spans arrive in a bucket, or the most where some are in files."""
     tables = [*arriving.given, *arriving.moved]
@@ -216,8 +211,7 @@ def _add(store_dir: Path, arriving: Sequence[_Arriving], places: pl.DataFrame) -
     traces = pl.concat([given["trace_id"], *(part["trace_id"] for part in moved)]).unique()
     placed = places.join(traces.to_frame(), on="trace_id", how="semi")
     of_bucket = {
-        int(bucket): part["trace_id"]
-        for (bucket,), part in placed.partition_by("place", as_dict=True).items()
+        int(bucket): part["trace_id"] for (bucket,), part in _parts(placed, "place").items()
     }
     which = {bucket: Having("trace_id", each) for bucket, each in of_bucket.items()}
     stored = read_buckets(store_dir, "spans", which)
@@ -237,6 +231,7 @@ def _add(store_dir: Path, arriving: Sequence[_Arriving], places: pl.DataFrame) -
     new = {bucket: (each, parts.get(bucket, empty)) for bucket, each in of_bucket.items()}
     replace_spans(store_dir, new)
     return _Added(
+        spans=parts,
         new=whole_spans(given).height - known,
         known=known,
         clashes=clashes,

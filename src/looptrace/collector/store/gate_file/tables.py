@@ -7,6 +7,7 @@ import msgspec
 from looptrace.analyzer.gates.incidents import identity_of
 from looptrace.collector.store.locks import EVALUATE
 from looptrace.collector.store.sqlite_file import Schema, SqliteFile
+from looptrace.typed_json import decoded
 
 _OUTBOX = (
     """
@@ -300,7 +301,7 @@ class _Opening(msgspec.Struct):
 
 def _incident(body: str) -> str:
     """Return the incident of a gate from the body of its opening, in SQL `incident(body)`."""
-    it = msgspec.json.decode(body, type=_Opening)
+    it = decoded(body, _Opening)
     return identity_of(it.rule, it.tools, it.signature, it.agent, it.service).id
 
 

@@ -10,6 +10,7 @@ import msgspec
 from looptrace.collector.store.locks import NAME, StoreError
 from looptrace.collector.store.objects.client import Objects, Version
 from looptrace.collector.store.tables.file_names import NAME_PATTERN
+from looptrace.typed_json import decoded
 
 MANIFEST = f"{NAME}.manifest.json"
 FORMAT = 1
@@ -50,7 +51,7 @@ def read_manifest(objects: Objects) -> tuple[Manifest, Version] | None:
     if stored is None:
         return None
     try:
-        manifest = msgspec.json.decode(stored.content, type=Manifest)
+        manifest = decoded(stored.content, Manifest)
     except msgspec.DecodeError as error:
         raise StoreError(
             f"{objects.url}/{MANIFEST}: is not a manifest of looptrace ({error}); "

@@ -28,6 +28,7 @@ from looptrace.collector.store.objects.manifest import (
 )
 from looptrace.collector.store.tables.file_names import covered
 from looptrace.errors import UnavailableError
+from looptrace.typed_json import decoded
 
 _SNAPSHOT_FILE = f"{NAME}.snapshot"
 # Downloads at once: files are small, and most of the time passes in waiting for the server.
@@ -112,7 +113,7 @@ def snapshot_of(store_dir: Path) -> Snapshot | None:
 
 @lru_cache(maxsize=_FOLDERS_KEPT)  # Notes never change, and their folders have names of their own.
 def _read_note(note: Path) -> Snapshot:
-    return msgspec.json.decode(note.read_bytes(), type=Snapshot)
+    return decoded(note.read_bytes(), Snapshot)
 
 
 def fetch(store_dir: Path, table: str, bucket: int | None = None) -> None:

@@ -6,7 +6,7 @@ once for each column, and again where it was replaced.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,8 @@ MADE_WITH, ARRIVED = "looptrace.made_with", "looptrace.arrived_ns"
 _FILES_KNOWN = 100_000
 
 _FILE = "looptrace file"  # The column with the file of a row.
+# The columns by whose values rows are looked for.
+_SOUGHT = ("task", "trace_id")
 
 Stamp = tuple[int, int, int]
 Hashes = npt.NDArray[np.uint64]
@@ -42,9 +44,13 @@ class Having:
         """The condition as an expression."""
         return pl.col(self.column).is_in(self.values.implode())
 
-    def hashes(self) -> Hashes:
-        """Return the hashes of the values, for `may_have`."""
-        return self.values.hash().to_numpy()
+
+def hashes_of(every: Sequence[pl.Series]) -> list[Hashes]:
+    """Return the hashes of the values of each series, for `may_have`."""
+    if not every:
+        return []
+    ends = np.cumsum([each.len() for each in every])
+    return np.split(pl.concat(every).hash().to_numpy(), ends[:-1])
 
 
 @dataclass(slots=True)
@@ -118,31 +124,33 @@ def may_have(path: Path, column: str, asked: Hashes) -> bool:
     facts = _facts(path)
     if (known := facts.hashes.get(column)) is None:
         values = pl.read_parquet(path, columns=[column], glob=False, hive_partitioning=False)
-        known = facts.hashes[column] = _hashes(values[column])
+        known = facts.hashes[column] = np.unique(hashes_of([values[column]])[0])
     if not known.size:
         return False
     nearest = np.minimum(np.searchsorted(known, asked), known.size - 1)
     return bool((known[nearest] == asked).any())
 
 
-def note(path: Path, rows: pl.DataFrame, made_with: str, arrived_ns: int) -> None:
-    """Note the contents of a file that this process has written, so that it need not be read."""
-    asked = {column for facts in _known(path) for column in facts.hashes}
-    forget(path)
-    facts = _facts(path)
-    facts.rows, facts.made_with, facts.arrived_ns = rows.height, made_with, arrived_ns
-    if "status" in rows.columns:
-        facts.spans = int((rows["status"] != LOGGED).sum())
-    facts.hashes = {column: _hashes(rows[column]) for column in asked}
+def note(written: Mapping[Path, tuple[pl.DataFrame, str, int]]) -> None:
+    """Note the files of a table that this process has written, so that they need not be read.
+
+    Each is noted with its rows, what they were made with, and when the last one arrived.
+    """
+    tables = [rows for rows, *_ in written.values()]
+    sought = [name for name in _SOUGHT if tables and name in tables[0].columns]
+    hashes = {name: hashes_of([rows[name] for rows in tables]) for name in sought}
+    for at, (path, (rows, made_with, arrived_ns)) in enumerate(written.items()):
+        forget(path)
+        facts = _facts(path)
+        facts.rows, facts.made_with, facts.arrived_ns = rows.height, made_with, arrived_ns
+        if "status" in rows.columns:
+            facts.spans = int((rows["status"] != LOGGED).sum())
+        facts.hashes = {name: np.unique(of_files[at]) for name, of_files in hashes.items()}
 
 
 def forget(path: Path) -> None:
     """Forget a file that this process has deleted."""
     _known(path).clear()
-
-
-def _hashes(values: pl.Series) -> Hashes:
-    return np.unique(values.hash().to_numpy())
 
 
 def _facts(path: Path) -> _Facts:

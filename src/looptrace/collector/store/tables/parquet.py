@@ -21,11 +21,13 @@ from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.collector.store.locks import EVALUATE, DamagedFileError
 from looptrace.collector.store.objects.snapshot import fetch, rows_absent
 from looptrace.collector.store.tables.file_contents import (
+    Hashes,
     Having,
     file_arrived_ns,
     file_made_with,
     file_rows,
     file_spans,
+    hashes_of,
     learn,
     may_have,
 )
@@ -105,8 +107,7 @@ def read_buckets(
     schema = TABLES[table]
     wanted = pl.Schema({name: schema[name] for name in columns or schema})
     files = {bucket: bucket_files(store_dir, table, bucket) for bucket in which}
-    having = {bucket: files_having(files[bucket], each) for bucket, each in which.items()}
-    rows = read_in_buckets(having, which, wanted).drop(FILE)
+    rows = read_in_buckets(files_in_buckets(files, which), which, wanted).drop(FILE)
     parts = rows.partition_by(BUCKET, as_dict=True, include_key=False)
     empty = wanted.to_frame()
     return {bucket: parts.get((bucket,), empty) for bucket in which}
@@ -140,19 +141,31 @@ def read_in_buckets(
 
 def files_having(paths: Sequence[Path], which: Having | None) -> list[Path]:
     """Return the files that may have rows of a condition; unreadable ones are among them."""
-    if which is None:
-        return list(paths)
-    with suppress(*BAD_PARQUET):  # Its reader names it.
-        learn(paths, which.column)
-    found, asked = [], which.hashes()
-    for path in paths:
-        try:
-            if not may_have(path, which.column, asked):
-                continue
-        except BAD_PARQUET:
-            pass  # Its reader names it.
-        found.append(path)
+    return files_in_buckets({0: paths}, {0: which})[0]
+
+
+def files_in_buckets(
+    files: Mapping[int, Sequence[Path]], which: Mapping[int, Having | None]
+) -> dict[int, list[Path]]:
+    """Return of the files of each bucket those that may have rows of its condition.
+
+    Unreadable ones are among them. All conditions are on one column.
+    """
+    some = {bucket: each for bucket, each in which.items() if each is not None}
+    found = {bucket: list(files[bucket]) for bucket in which}
+    hashes = hashes_of([each.values for each in some.values()])
+    for (bucket, each), asked in zip(some.items(), hashes, strict=True):
+        with suppress(*BAD_PARQUET):  # Its reader names it.
+            learn(files[bucket], each.column)
+        found[bucket] = [path for path in files[bucket] if _may_have(path, each.column, asked)]
     return found
+
+
+def _may_have(path: Path, column: str, asked: Hashes) -> bool:
+    try:
+        return may_have(path, column, asked)
+    except BAD_PARQUET:
+        return True  # Its reader names it.
 
 
 def read_where(

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
@@ -26,7 +27,7 @@ from looptrace.collector.store.tables.parquet import (
     arrived_ns_of,
     bucket_files,
     day_of,
-    files_having,
+    files_in_buckets,
     folder_of,
     made_with_of,
     read_files,
@@ -40,7 +41,11 @@ from looptrace.collector.store.tables.writing import TableContent, write_files
 ROWS_MIN = 2_048
 # So many files of like size are merged: more would leave more files, fewer would merge more often.
 FILES_ALIKE = 8
+# Buckets are changed together up to so many rows, with those of the files that get some: a row of
+# turns takes 2 to 4 KB, and several copies of it.
+ROWS_AT_ONCE = 10_000
 
+T = TypeVar("T")
 Order = Sequence[str | pl.Expr]
 _DAY = "looptrace day"  # The column with the day of a row.
 
@@ -60,7 +65,7 @@ def replace_rows(
     order: Order = (),
     made_with: str = "",
 ) -> Mapping[int, int]:
-    """Replace rows of buckets by others, which are read and written together.
+    """Replace rows of buckets by others; small buckets are read and written together.
 
     Each row lies on the day of its start. Rows of a file are sorted by `order`. Files note what all
     their rows were `made_with`, for `bucket_made_with`, and that the new rows arrived now. Returns
@@ -71,8 +76,9 @@ def replace_rows(
     """
     files = {bucket: bucket_files(store_dir, table, bucket) for bucket in changes}
     which = {bucket: each.which for bucket, each in changes.items()}
-    having = {bucket: files_having(files[bucket], each) for bucket, each in which.items()}
-    before, after = read_in_buckets(having, which, TABLES[table]), _placed(changes, table)
+    having = files_in_buckets(files, which)
+    before = read_in_buckets(having, which, TABLES[table])
+    after = _placed(changes, table, order)
     lost, new = before.with_columns(pl.lit("").alias(_DAY)), after
     if not before.is_empty():
         touched = [path for paths in having.values() for path in paths]
@@ -82,33 +88,50 @@ def replace_rows(
         lost, new = _changed(before.with_columns(on_day.alias(_DAY)), after, alike)
     grown = Counter(new[BUCKET].to_list())
     grown.subtract(lost[BUCKET].to_list())
-    every = [path for paths in files.values() for path in paths]
-    plan = _Plan(every, lost.drop(_DAY, BUCKET), order)
     arrived_ns = time.time_ns()
-    parts = {
-        folder_of(store_dir, table, day, bucket): TableContent(part, made_with, arrived_ns)
-        for (day, bucket), part in new.partition_by(
-            _DAY, BUCKET, as_dict=True, include_key=False
-        ).items()
-    }
-    plan.read(parts)
-    for folder, content in parts.items():
-        plan.add(folder, content)
-    plan.drop_lost()
-    write_files(store_dir, plan.contents, plan.merged)
+    parts: dict[int, dict[Path, TableContent]] = {bucket: {} for bucket in changes}
+    by_day = new.partition_by(_DAY, BUCKET, as_dict=True, include_key=False)
+    for (day, bucket), part in by_day.items():
+        folder = folder_of(store_dir, table, day, bucket)
+        parts[bucket][folder] = TableContent(part, made_with, arrived_ns)
+
+    lost_in = lost.drop(_DAY).partition_by(BUCKET, FILE, as_dict=True, include_key=False)
+
+    def rows_in(bucket: int) -> int:
+        appended = (each for each in files[bucket] if each.parent in parts[bucket])
+        small = (rows for rows in map(rows_of, appended) if rows < ROWS_MIN)
+        return sum(each.rows.height for each in parts[bucket].values()) + sum(small)
+
+    for some in batches(changes, rows_in, ROWS_AT_ONCE):
+        gone = {file: rows for (bucket, file), rows in lost_in.items() if bucket in some}
+        plan = _Plan([path for bucket in some for path in files[bucket]], gone, order)
+        plan.add({folder: each for bucket in some for folder, each in parts.pop(bucket).items()})
+        write_files(store_dir, plan.contents, plan.merged)
     return {bucket: grown[bucket] for bucket in changes}
 
 
-def _placed(changes: Mapping[int, NewRows], table: str) -> pl.DataFrame:
-    """Return the new rows, each with its day and bucket."""
+def batches(items: Iterable[T], size_of: Callable[[T], int], size_max: int) -> Iterator[list[T]]:
+    """Yield items that follow each other and have this size at most; a larger one is alone."""
+    batch, size = list[T](), 0
+    for item in items:
+        size += (more := size_of(item))
+        if batch and size > size_max:
+            yield batch
+            batch, size = [], more
+        batch.append(item)
+    if batch:
+        yield batch
+
+
+def _placed(changes: Mapping[int, NewRows], table: str, order: Order) -> pl.DataFrame:
+    """Return the new rows in their order, each with its day and bucket."""
     starts = pl.concat(each.start_ns for each in changes.values())
     buckets = np.repeat([*changes], [each.rows.height for each in changes.values()])
-    rows = pl.concat(each.rows for each in changes.values())
-    return rows.select(
-        *TABLES[table],
-        pl.from_epoch(starts, time_unit="ns").dt.date().cast(pl.String).alias(_DAY),
-        pl.Series(BUCKET, buckets.astype(np.int32), pl.Int32),
-    )
+    rows = pl.concat(each.rows for each in changes.values()).lazy()
+    days = pl.from_epoch(starts, time_unit="ns").dt.date().cast(pl.String)
+    bucket = pl.Series(BUCKET, buckets.astype(np.int32), pl.Int32)
+    rows = rows.select(*TABLES[table], days.alias(_DAY), bucket)
+    return (rows.sort(order, maintain_order=True) if order else rows).collect()
 
 
 def _changed(
@@ -131,27 +154,41 @@ class _Plan:
     `merged` are the files that are parts of another one then.
     """
 
-    def __init__(self, files: Sequence[Path], lost: pl.DataFrame, order: Order) -> None:
-        """Begin with these files; the rows that are `lost` have the name of their file."""
+    def __init__(
+        self, files: Sequence[Path], lost: Mapping[str, pl.DataFrame], order: Order
+    ) -> None:
+        """Begin with these files, of which some rows are `lost`."""
         self.contents: dict[Path, TableContent] = {}
         self.merged: list[Path] = []
         self._files: dict[Path, list[Path]] = defaultdict(list)  # by folder
         for path in files:
             self._files[path.parent].append(path)
-        self._held: dict[tuple[object, ...], pl.DataFrame] = {}  # what was read together, by file
-        self._lost = lost.partition_by(FILE, as_dict=True, include_key=False)
+        self._held: dict[Path, pl.DataFrame] = {}  # what was read together
+        self._lost = {Path(file): rows for file, rows in lost.items()}
         self._order = order
+        self._mixed: set[Path] = set()  # files whose rows are not in order yet
 
-    def read(self, folders: Iterable[Path]) -> None:
+    def add(self, parts: Mapping[Path, TableContent]) -> None:
+        """Add rows to folders, and drop the lost ones."""
+        self._read(parts)
+        for folder, content in parts.items():
+            self._add(folder, content)
+        for path in self._lost:  # Those that get no rows come last.
+            if path not in self.contents and path not in self.merged:
+                self.contents[path] = self._content(path)
+        self._held.clear()
+        self._sort()
+
+    def _read(self, folders: Iterable[Path]) -> None:
         """Read together the small files of folders that get rows, and those with lost ones."""
         lasts = (self._files[folder][-1] for folder in folders if self._files[folder])
-        paths = dict.fromkeys([*lasts, *(Path(str(file)) for (file,) in self._lost)])
+        paths = dict.fromkeys([*lasts, *self._lost])
         small = [path for path in paths if rows_of(path) < ROWS_MIN]
         if small:
-            rows = read_files(small, TABLES[small[0].parents[2].name])
-            self._held = rows.partition_by(FILE, as_dict=True, include_key=False)
+            rows = read_files(small, TABLES[small[0].parents[2].name]).drop(FILE)
+            self._held = dict(zip(small, _slices(rows, map(rows_of, small)), strict=True))
 
-    def add(self, folder: Path, content: TableContent) -> None:
+    def _add(self, folder: Path, content: TableContent) -> None:
         """Add rows to the last file of a folder, or to a new one, and merge files of like size."""
         present = list(self._files[folder])
         last = present[-1] if present else folder / file_name(0, 0)
@@ -166,12 +203,17 @@ class _Plan:
         if alike := self._alike(present):
             self._merge(alike)
 
-    def drop_lost(self) -> None:
-        """Drop the lost rows from the files that get none."""
-        for (file,) in self._lost:
-            path = Path(str(file))
-            if path not in self.contents and path not in self.merged:
-                self.contents[path] = self._content(path)
+    def _sort(self) -> None:
+        """Bring the rows of each file in order, all in one call."""
+        tables = {path: self.contents[path].rows for path in self._mixed}
+        if not (tables and self._order):
+            return
+        heights = [each.height for each in tables.values()]
+        places = pl.Series(FILE, np.repeat(range(len(tables)), heights))
+        rows = pl.concat(tables.values()).lazy().with_columns(places)
+        rows = rows.sort(FILE, *self._order, maintain_order=True).drop(FILE)
+        for path, part in zip(tables, _slices(rows.collect(), heights), strict=True):
+            self.contents[path] = self.contents[path]._replace(rows=part)
 
     def _alike(self, present: Sequence[Path]) -> Sequence[Path]:
         """Return the last files of a folder, if there are enough of one size or less."""
@@ -189,13 +231,15 @@ class _Plan:
         parts = [self._content(path) for path in files]
         for path in files:
             self.contents.pop(path, None)
+            self._mixed.discard(path)
         self.merged += files
         self._put(files[0].with_name(file_name(first, last)), parts)
 
     def _put(self, path: Path, parts: Sequence[TableContent]) -> None:
         made_with = {part.made_with for part in parts if not part.rows.is_empty()}
         rows = pl.concat(part.rows for part in parts)
-        rows = rows.sort(self._order, maintain_order=True) if self._order else rows
+        if sum(not part.rows.is_empty() for part in parts) > 1:  # Those of each part are in order.
+            self._mixed.add(path)
         arrived_ns = max(part.arrived_ns for part in parts)
         self.contents[path] = TableContent(
             rows, made_with.pop() if len(made_with) == 1 else "", arrived_ns
@@ -208,13 +252,18 @@ class _Plan:
         """Return what a file will have, or has now without the lost rows."""
         if path in self.contents:
             return self.contents[path]
-        rows = self._held.get((str(path),))
+        rows = self._held.get(path)
         if rows is None:
             rows = read_files([path], TABLES[path.parents[2].name]).drop(FILE)
-        lost = self._lost.get((str(path),))
+        lost = self._lost.get(path)
         if lost is not None:
             rows = _matched("anti", rows, lost, rows.columns)
         return TableContent(rows, made_with_of(path), arrived_ns_of(path))
+
+
+def _slices(rows: pl.DataFrame, heights: Iterable[int]) -> list[pl.DataFrame]:
+    """Return the slices of these heights, which copy nothing."""
+    return [rows[start:end] for start, end in pairwise(accumulate(heights, initial=0))]
 
 
 def _tier(rows: int) -> int:

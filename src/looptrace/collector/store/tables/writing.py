@@ -53,16 +53,16 @@ def write_files(
     asides = {path: path.with_name(f".{path.name}.{_ASIDE}{os.getpid()}") for path in contents}
     path = store_dir
     try:
-        for path, content in contents.items():
+        for path in contents:
             make_folder(path.parent)
-            with asides[path].open("wb") as file:
-                content.rows.write_parquet(file, compression="zstd", metadata=content.metadata)
-                file.flush()
-                os.fsync(file.fileno())
+        path = store_dir if len(contents) > 1 else path
+        pl.collect_all([_writing(each, asides[path]) for path, each in contents.items()])
+        for aside in asides.values():
+            _sync(aside)
         with replacing(store_dir):
             for path, aside in asides.items():
                 aside.replace(path)
-                note(path, *contents[path])
+            note(contents)
             for folder in {path.parent for path in contents}:
                 sync_folder(folder)
             for path in merged:
@@ -75,6 +75,17 @@ def write_files(
             f"{path}: cannot be written ({first_line(error)}); "
             "check space and permissions, then try again."
         ) from error
+
+
+def _writing(content: TableContent, aside: Path) -> pl.LazyFrame:
+    return content.rows.lazy().sink_parquet(
+        aside, compression="zstd", metadata=content.metadata, lazy=True
+    )
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
 def rewrite(

@@ -1,0 +1,116 @@
+"""Rows from the events of a session of GitHub Copilot CLI, `events.jsonl` of its session's folder.
+
+The fields are those of github/copilot-sdk@cc0438d nodejs/src/generated/session-events.ts. Usage is
+in events that are not kept on disk; a message has the tokens of its own output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from looptrace.analyzer.schema.spans import SpanRow
+from looptrace.analyzer.text.times import time_ns_of
+from looptrace.collector.coding_agents.session_spans import (
+    INTERRUPTED,
+    Agent,
+    Thread,
+    Usage,
+    Word,
+)
+
+PRODUCT = "copilot-cli"
+
+_EVENT = {"type", "data", "id", "parentId", "timestamp"}
+_ABORTED_BY_LIMIT = "autopilot_credit_limit"
+
+
+def is_line(names: Collection[str]) -> bool:
+    """Return whether these field names are those of an event."""
+    return set(names) >= _EVENT
+
+
+class CopilotSession:
+    """The state of reading one such file, with a thread for each agent."""
+
+    def __init__(self) -> None:
+        self._session, self._at_ns = "", 0
+        self._threads: dict[str, Thread] = {}
+        self._responses: dict[str, str] = {}  # by thread: the key of its last response
+
+    def read(self, line: dict[str, Any]) -> list[SpanRow]:
+        """Return the rows that an event completes."""
+        data, kind = line["data"], line["type"]
+        at_ns = self._at_ns = time_ns_of(line["timestamp"]) or self._at_ns
+        if kind == "session.start":
+            self._session = str(data.get("sessionId") or "")
+        name = str(line.get("agentId") or PRODUCT)
+        thread = self._threads.get(name)
+        if thread is None:
+            thread = self._threads[name] = Thread(Agent(PRODUCT, self._session, name))
+        self._take(thread, str(kind), str(line["id"]), at_ns, data)
+        return [row for each in self._threads.values() for row in each.taken()]
+
+    def rest(self) -> list[SpanRow]:
+        """Return the rows that the end of the file completes."""
+        for thread in self._threads.values():
+            thread.end()
+        return [row for thread in self._threads.values() for row in thread.taken()]
+
+    def _take(self, thread: Thread, kind: str, key: str, at_ns: int, data: dict[str, Any]) -> None:
+        if kind == "assistant.message":
+            self._message(thread, at_ns, data)
+        elif kind == "assistant.usage":
+            thread.uses(self._response(thread), _usage_of(data))
+        elif kind == "tool.execution_start":
+            call_id = str(data["toolCallId"])
+            if thread.tool_of(call_id) is None:  # A person may ask for a call.
+                tool, arguments = str(data.get("toolName") or ""), data.get("arguments")
+                thread.calls(self._response(thread) or key, at_ns, call_id, tool, arguments, None)
+        elif kind == "tool.execution_complete":
+            self._result(thread, at_ns, data)
+        elif kind == "user.message":
+            self._prompt(thread, key, at_ns, data)
+        elif kind == "abort" and data.get("reason") != _ABORTED_BY_LIMIT:
+            thread.hears(key, at_ns, Word(INTERRUPTED))
+        elif kind == "session.error":
+            thread.fails(key, at_ns, str(data.get("message") or ""), None)
+
+    def _response(self, thread: Thread) -> str:
+        return self._responses.get(thread.agent.name, "")
+
+    def _message(self, thread: Thread, at_ns: int, data: dict[str, Any]) -> None:
+        key, model = str(data["messageId"]), data.get("model")
+        self._responses[thread.agent.name] = key
+        asked = data.get("toolRequests") or ()
+        if data.get("content") or not asked:
+            thread.says(key, at_ns, str(data.get("content") or ""), model)
+        for call in asked:
+            told = str(call.get("name") or ""), call.get("arguments")
+            thread.calls(key, at_ns, str(call["toolCallId"]), *told, model)
+        if data.get("outputTokens") is not None:
+            thread.uses(key, Usage(output_tokens=data["outputTokens"]))
+
+    def _result(self, thread: Thread, at_ns: int, data: dict[str, Any]) -> None:
+        error, result = data.get("error") or {}, data.get("result") or {}
+        text = error.get("message") or result.get("content")
+        failed = None if data.get("success") is None else not data["success"]
+        thread.gets(str(data["toolCallId"]), at_ns, text, failed, None)
+
+    def _prompt(self, thread: Thread, key: str, at_ns: int, data: dict[str, Any]) -> None:
+        text = str(data.get("content") or "")
+        if data.get("isAutopilotContinuation") or data.get("source"):
+            thread.sees(text)
+        else:
+            thread.hears(key, at_ns, Word(text=text))
+
+
+def _usage_of(data: dict[str, Any]) -> Usage:
+    return Usage(
+        input_tokens=data.get("inputTokens"),
+        output_tokens=data.get("outputTokens"),
+        cached_tokens=data.get("cacheReadTokens"),
+        cache_write_tokens=data.get("cacheWriteTokens"),
+        reasoning_tokens=data.get("reasoningTokens"),
+        finish_reason=data.get("finishReason"),
+    )

@@ -1,0 +1,1 @@
+"""Spans of agents as platforms for logs, metrics and traces keep and export them."""
