@@ -166,7 +166,8 @@ _METRICS_HEAD = """# Metrics of a server
 
 `/metrics` has these under Prometheus's names, with those of the process and `looptrace_build_info`.
 `OTEL_EXPORTER_OTLP_ENDPOINT` sends the same by OTLP, with dots for `_` and without `_total`.
-Counters begin at 0 with each start, except those of loops and gates. The
+Counters begin at 0 with each start, except those of loops and gates. What loops cost and what
+helped are as of an earlier scrape, and absent in the first. The
 [runbook](runbook.md#what-to-watch) says which to watch.
 """
 
