@@ -111,7 +111,7 @@ def test_a_live_process_understands_a_call_by_its_request() -> None:
 
 
 # Spans of these scopes are functions of a program, and no marker says of what kind they are.
-FUNCTIONS = {"looptrace", "codex*"}
+FUNCTIONS = {"looptrace", "codex*", "goose*", "letta.*", "llamaindex.opentelemetry.*"}
 VALUED = [
     pytest.param(row, id=f"{dialect.name}-{row.condition}")
     for dialect in SHIPPED.dialects

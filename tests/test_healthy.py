@@ -117,6 +117,16 @@ def without_writing(turns: pl.DataFrame) -> pl.DataFrame:
     return turns.filter(pl.col("name") != "edit")
 
 
+def without_reverting(turns: pl.DataFrame) -> pl.DataFrame:
+    """Let each change stay where it is."""
+    return numbered(turns.filter(pl.col("name") != "revert"))
+
+
+def with_crashes(turns: pl.DataFrame) -> pl.DataFrame:
+    """Let the tool itself fail, in the same way for all orders."""
+    return add_fingerprints(turns.with_columns(error=pl.lit("KeyError: 'email' at crm.py:14")))
+
+
 HEALTHY: dict[str, tuple[str, Fault]] = {
     "polling with a changing status": ('deploy_status(web)->"{n}0 %" x9', SameCall()),
     "polling that waits and completes": (
@@ -135,6 +145,18 @@ HEALTHY: dict[str, tuple[str, Fault]] = {
     "polling that backs off": (
         " ".join(f"~{2**n} job_status(7)->pending" for n in range(6)),
         in_haste,
+    ),
+    "a look by a clock at what has not come": (
+        '(~10 say("Look {n} at the mail.") inbox(bank)->empty) x30',
+        in_haste,
+    ),
+    "orders that are not eligible": (
+        'check_refund(order {n})->!"the order is not eligible for a refund" x20',
+        with_crashes,
+    ),
+    "a mutation test": (
+        '(edit(cart.py, {n})->ok test()->!"expected 42, got 41" revert()->ok) x9',
+        without_reverting,
     ),
     "one call for each part of the work, with recorded progress": (
         "(migrate()->ok progress(markers=1)) x9",

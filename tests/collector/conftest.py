@@ -15,7 +15,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports.zstd import compress as pack_zstd
 
-__all__ = ["Json", "Write", "attributes", "line", "pack_zstd", "request", "span"]
+__all__ = ["Json", "Write", "attributes", "line", "pack_zstd", "prefixed", "request", "span"]
 
 Json: TypeAlias = dict[str, Any]
 Write: TypeAlias = Callable[[str, bytes], str]
@@ -50,6 +50,11 @@ def request(*spans: Any) -> Json:
 def line(*spans: Any) -> bytes:
     """Return an export request as one line, as the collector's file exporter writes it."""
     return json.dumps(request(*spans), separators=(",", ":")).encode() + b"\n"
+
+
+def prefixed(*messages: bytes) -> bytes:
+    """Return messages as the collector's file exporter writes them."""
+    return b"".join(len(message).to_bytes(4, "big") + message for message in messages)
 
 
 @pytest.fixture

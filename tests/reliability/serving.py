@@ -140,7 +140,7 @@ def until(holds: Callable[[], Any], most_s: float = DEADLINE_S) -> Any:
     deadline_s = time.monotonic() + most_s
     while not (found := holds()):
         assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+        time.sleep(0.02)
     return found
 
 

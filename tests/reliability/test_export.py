@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http.server import ThreadingHTTPServer
@@ -36,6 +36,7 @@ from looptrace.collector.store.reader import open_gates, read_turns
 from looptrace.collector.store.writer import ingest
 from tests.http_threads import QuietHandler, answering
 from tests.otlp import decoded_rows
+from tests.reliability.serving import until
 
 LOOP = "examples/traces/nightly_migration_loop.jsonl"
 EXAMPLES = "examples/traces"
@@ -96,16 +97,6 @@ def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(ingested: Path, tmp_path: Path) -> Path:
     """Copy the store, from which nothing was sent yet."""
     return shutil.copytree(ingested, tmp_path / "store")
-
-
-def until(holds: Callable[[], bool]) -> bool:
-    """Wait until something holds."""
-    waiting = threading.Event()
-    for _ in range(int(WAIT_S / 0.02)):
-        if holds():
-            return True
-        waiting.wait(0.02)
-    return False
 
 
 def test_gates_are_spans_in_the_agents_trace(backend: Backend, store: Path) -> None:

@@ -10,7 +10,7 @@ import random
 import socket
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Event
@@ -28,6 +28,7 @@ from looptrace.rules.contract import SettingError
 from tests.collector.conftest import pack_zstd
 from tests.otlp import as_json
 from tests.reliability.receivers import JSON, PROTO, Receiver, intake, running, sample
+from tests.reliability.serving import until
 from tests.reliability.test_fuzz import LOGS, LOGS_PATH, TRACES_PATH, post
 
 BODY = sample("call").SerializeToString()
@@ -293,11 +294,11 @@ def test_grpc_waits_for_room_and_then_says_when() -> None:
             yield b""
 
         first = stalled.future(never(), timeout=20)  # It takes the only room there is to read.
-        wait_until(first.running)
+        until(first.running)
         second = export.future(BODY, timeout=20)
-        wait_until(second.done)
+        until(second.done)
         # They end together: the second gets the room, or has itself waited for too long.
-        wait_until(first.done)
+        until(first.done)
         assert first.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         assert second.code() in (grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE)
         assert export(BODY, timeout=20) == b"", "there is room again"
@@ -342,17 +343,9 @@ def test_a_client_that_goes_away_leaves_nothing() -> None:
     with running() as receiver:
         with connected(receiver) as client:
             client.sendall(HEAD + b"content-length: 1000000\r\n\r\n" + b" " * 100_000)
-            wait_until(lambda: receiver.pipeline.in_flight.bytes_held == 100_000)
-        wait_until(lambda: receiver.pipeline.in_flight.bytes_held == 0)
-        wait_until(lambda: receiver.counted == {"refused_client_gone": 1})
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait for something that another thread does."""
-    stop = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < stop
-        time.sleep(0.01)
+            until(lambda: receiver.pipeline.in_flight.bytes_held == 100_000)
+        until(lambda: receiver.pipeline.in_flight.bytes_held == 0)
+        until(lambda: receiver.counted == {"refused_client_gone": 1})
 
 
 def test_all_requests_together_are_limited() -> None:
@@ -360,7 +353,7 @@ def test_all_requests_together_are_limited() -> None:
     with running(Limits(in_flight_bytes_max=100 * KIB, retry_after_s=9)) as receiver:
         with connected(receiver) as first:
             first.sendall(HEAD + b"content-length: 1000000\r\n\r\n" + b" " * 90 * KIB)
-            wait_until(lambda: receiver.pipeline.in_flight.bytes_held == 90 * KIB)
+            until(lambda: receiver.pipeline.in_flight.bytes_held == 90 * KIB)
             second = http.client.HTTPConnection(receiver.http.removeprefix("http://"))
             second.request("POST", "/v1/traces", b" " * 11 * KIB, {"content-type": JSON})
             answer = second.getresponse()
@@ -369,7 +362,7 @@ def test_all_requests_together_are_limited() -> None:
             second.request("POST", "/v1/traces", b"{}", {"content-type": JSON})
             assert second.getresponse().status == 200
             second.close()
-        wait_until(lambda: receiver.pipeline.in_flight.bytes_held == 0)
+        until(lambda: receiver.pipeline.in_flight.bytes_held == 0)
 
 
 def test_counts_have_names_of_our_own() -> None:

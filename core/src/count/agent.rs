@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::codes::UNKNOWN;
+use super::codes::{UNKNOWN, pair};
 use super::how::{Counting, NS_PER_S};
 use super::row::Row;
 use super::search::{Asked, Searches};
@@ -16,8 +16,17 @@ const CALLS_COMPARED: usize = 40;
 const ASKED_AGAIN_NS: i64 = 300 * NS_PER_S;
 // Back-offs usually double the pause; the time of the calls themselves makes it look less.
 const BACK_OFF: f64 = 1.5;
+// Whoever looks again by a clock stands still as long each time, give or take a part of it. A queue
+// stops a task for less.
+const STILL_NS_MIN: i64 = 8 * NS_PER_S;
+const PACE_PARTS: i64 = 20;
 // A wait is overdue after so many times the longest one before it with the same tool.
 const OVER_USUAL: i64 = 2;
+
+// So many names in a row may be tried, as other words of a search may.
+const GUESSES_FREE: i64 = 2;
+// With the tool, the signature of the guesses after these.
+const GUESSED: i64 = 1;
 
 /// A call of an agent, as far as later ones are compared with it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,6 +36,11 @@ struct Seen {
     end_ns: i64,
     /// Since the call before it, if that is equal; else 0.
     gap_ns: i64,
+    /// How long the task had stood still up to it, and how long of that since an equal call.
+    #[serde(default)]
+    still_ns: i64,
+    #[serde(default)]
+    pace_ns: i64,
     /// Calls of the agent that did more than look, up to it.
     doing: i64,
     waits_seen: i64,
@@ -45,6 +59,9 @@ pub struct Agent {
     doing: i64,
     /// Whether its last turn is a response.
     spoke: bool,
+    /// How long the task stood still since the reset, but for moments.
+    #[serde(default)]
+    still_ns: i64,
     /// The end of its last call that did or showed something new.
     since_ns: Option<i64>,
     /// The tool of its last call.
@@ -53,6 +70,9 @@ pub struct Agent {
     waits_ns: Option<i64>,
     /// In a box, because most agents have none.
     searches: Option<Box<Searches>>,
+    /// Its last calls in a row that quote what is not known.
+    #[serde(default)]
+    guesses: i64,
     /// Its last calls since the reset, the newest first; copies of the counts share them.
     calls: VecDeque<Arc<Seen>>,
 }
@@ -74,16 +94,28 @@ impl Agent {
         row.search_result = searches.thing(asked, row.search_result, row.call);
     }
 
+    /// Count guesses in a row: after some, the next is as wrong as the last, whatever it names.
+    pub fn guess(&mut self, row: &mut Row) {
+        if !row.is("tool") {
+            return;
+        }
+        self.guesses = if row.guesses { self.guesses + 1 } else { 0 };
+        if self.guesses > GUESSES_FREE {
+            row.signature = pair(row.name, GUESSED);
+        }
+    }
+
     /// Count waits, and say whether the turn is a poll.
     ///
     /// A call is quiet if it only looks at something or shows what goes on, if it does not fail and
     /// equals a call shortly before, or if it looks, after a pause, at something that is missing. A
     /// quiet call that equals an earlier one, with only quiet calls since, is a poll if its task
     /// waited in between: the task stood still, a call waited, a look took long, what goes on was
-    /// looked at again after a moment, or the time between looks grows.
+    /// looked at again after a moment, or the time between looks grows or is that of a clock.
     pub fn wait(&mut self, row: &mut Row, start_ns: i64, waits: Waits, how: &Counting) {
         if self.epoch != row.epoch {
             (self.epoch, self.waits_ns, self.searches) = (row.epoch, None, None);
+            self.guesses = 0;
             self.calls.clear();
         }
         let is_call = row.is("tool") && !row.pauses;
@@ -91,7 +123,9 @@ impl Agent {
         if row.is("model") && self.spoke && asked_again {
             self.since_ns = None;
         }
-        self.spoke = row.is("model");
+        let spoke = std::mem::replace(&mut self.spoke, row.is("model"));
+        let still_ns = waits.idle_ns.filter(|ns| *ns >= STILL_NS_MIN);
+        self.still_ns = self.still_ns.saturating_add(still_ns.unwrap_or(0));
         row.relapses = is_call && row.failed && self.went_well_before(row);
         let stood_still = waits.idle_ns.is_some_and(|ns| ns >= how.poll_wait_ns);
         let mut waited = row.pauses || stood_still;
@@ -116,6 +150,9 @@ impl Agent {
             let least_ns = (BACK_OFF * one.gap_ns as f64).max(NS_PER_S as f64);
             let grows = one.gap_ns > 0 && between_ns as f64 >= least_ns;
             waited |= looks && grows && place == Some(0);
+            // Without a response before the call, the pause may be that of a model that thinks.
+            let still_ns = self.still_ns - one.still_ns;
+            waited |= spoke && !row.changes && keeps_pace(still_ns, one.pace_ns);
         }
         *waits.seen += i64::from(waited);
         row.waits_seen = *waits.seen;
@@ -129,7 +166,7 @@ impl Agent {
             self.since_ns = Some(row.end_ns);
         }
         let since_ns = self.since_ns.unwrap_or(row.end_ns);
-        if row.polls && row.is("tool") {
+        if row.polls && row.is("tool") && !row.well {
             let usual_ns = waits.usual_ns.get(&row.name).copied().unwrap_or(0);
             let over_ns = row.end_ns.saturating_sub(since_ns);
             row.overdue_ns = over_ns
@@ -142,7 +179,8 @@ impl Agent {
             self.tool = row.name;
             // The pauses of a back-off lie between calls in a row.
             let gap_ns = if place == Some(0) { between_ns } else { 0 };
-            self.keep(row, gap_ns);
+            let pace_ns = place.map_or(0, |at| self.still_ns - self.calls[at].still_ns);
+            self.keep(row, gap_ns, pace_ns);
         }
     }
 
@@ -172,19 +210,27 @@ impl Agent {
         }
     }
 
-    fn keep(&mut self, row: &Row, gap_ns: i64) {
+    fn keep(&mut self, row: &Row, gap_ns: i64, pace_ns: i64) {
         self.calls.truncate(CALLS_COMPARED - 1);
         self.calls.push_front(Arc::new(Seen {
             call: row.call,
             outcome: row.outcome,
             end_ns: row.end_ns,
             gap_ns,
+            still_ns: self.still_ns,
+            pace_ns,
             doing: self.doing,
             waits_seen: row.waits_seen,
             tool: row.name,
             failed: row.failed,
         }));
     }
+}
+
+/// Whether a task stood still as long as before, as a clock makes it.
+fn keeps_pace(still_ns: i64, before_ns: i64) -> bool {
+    still_ns.min(before_ns) >= STILL_NS_MIN
+        && (still_ns - before_ns).abs() <= before_ns / PACE_PARTS
 }
 
 // Figures that are not known are not above zero.

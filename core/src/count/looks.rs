@@ -3,29 +3,44 @@
 use std::sync::LazyLock;
 
 use super::codes::{UNKNOWN, code, pair};
+use super::marks::Tool;
 use super::row::Row;
+use super::turn::Turn;
 use crate::patterns::Pattern;
-use crate::same::text::head;
+use crate::same::text::{head, is_longer};
 use crate::same::waits;
-use crate::tables::MARKS;
+use crate::tables::{FAILURES, MARKS};
 
 static OUTPUTLESS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["outputless"]));
 static HOSTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["hosts"]));
+static ADDRESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["addresses"]));
+static OF_THING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_thing"]));
+static OF_REQUEST: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_request"]));
+static SAYS_NO: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["says_no"]));
 
 // The characters of what a step on the way somewhere shows, which is no news and need be none.
 const ON_THE_WAY: i64 = -1;
+/// Stands for the characters of a result that the trace does not show.
+pub const UNSHOWN: i64 = -2;
+
 // Shorter texts are words.
 const BLANK_BYTES_MIN: usize = 32;
 // What is longer than a page of a terminal is not the same of two machines.
 const ALIKE_CHARS_MAX: i64 = 500;
+// A longer failure tells of more than one thing.
+const THING_CHARS_MAX: usize = 300;
+// The name of one of many things has no more words.
+const THING_WORDS_MAX: usize = 4;
 // A machine is named at the beginning of a command.
 const NAMED_CHARS: usize = 500;
 
 /// Set how much a call shows, and tell apart what it shows of several machines.
-pub fn mark_look(row: &mut Row, arguments: &str, shown: &str, leads: bool) {
-    row.look_chars = if leads {
+pub fn mark_look(row: &mut Row, arguments: &str, shown: &str, tool: Tool) {
+    let is_of_many = !(row.failed || tool.shows_state || tool.checker.shell)
+        && (tool.assesses || is_one_thing(arguments) && !ADDRESSES.is_match(arguments));
+    row.look_chars = if tool.leads {
         ON_THE_WAY
-    } else if is_blank(shown) || OUTPUTLESS.is_match(&waits::ends_of(shown)) {
+    } else if is_of_many || is_blank(shown) || OUTPUTLESS.is_match(&waits::ends_of(shown)) {
         0
     } else {
         shown.chars().count() as i64
@@ -44,6 +59,34 @@ pub fn mark_look(row: &mut Row, arguments: &str, shown: &str, leads: bool) {
     }
 }
 
+/// Whether arguments are so short that they name one of many things.
+#[must_use]
+pub fn is_one_thing(arguments: &str) -> bool {
+    arguments.split_whitespace().count() <= THING_WORDS_MAX
+}
+
+/// Whether a failure is an answer: the thing that was asked for is not there, or not as hoped.
+///
+/// Such an answer says nothing of the next thing. One on a path or a page is none, because whoever
+/// looks in a wrong place has to look in another.
+#[must_use]
+pub fn answers(turn: &Turn, tool: Tool, shown: &str) -> bool {
+    let told = || is_longer(shown, THING_CHARS_MAX) || OF_REQUEST.is_match(shown);
+    if tool.checker.shell || tool.checker.tells || told() {
+        return false;
+    }
+    let arguments = turn.arguments.unwrap_or_default();
+    // Of an address that is checked, that it is not there is what was asked.
+    let is_place = || ADDRESSES.is_match(arguments) && !(tool.checker.checks && tool.reads);
+    let is_named = || is_one_thing(arguments) && !is_place();
+    let says_no = || match turn.error_kind {
+        Some("not_found") => true,
+        Some("unknown" | "untold") => SAYS_NO.is_match(shown),
+        _ => false,
+    };
+    OF_THING.is_match(shown) || (!tool.changes && is_named() && says_no())
+}
+
 /// Whether a text is one sign again and again, such as the zeros of an empty disk.
 fn is_blank(text: &str) -> bool {
     if text.len() < BLANK_BYTES_MIN {
@@ -59,11 +102,16 @@ mod tests {
     use super::*;
 
     fn look(arguments: &str, shown: &str, leads: bool) -> Row {
+        let tool = Tool {
+            leads,
+            shows_state: true,
+            ..Tool::default()
+        };
         let mut row = Row {
             outcome: 7,
             ..Row::default()
         };
-        mark_look(&mut row, arguments, shown, leads);
+        mark_look(&mut row, arguments, shown, tool);
         row
     }
 

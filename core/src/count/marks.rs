@@ -10,24 +10,29 @@ use super::chants::{CHANT_BYTES_MIN, chant_of};
 use super::checks::Checker;
 use super::codes::{UNKNOWN, code, code_of, pair};
 use super::how::{Counting, Metric};
-use super::looks::mark_look;
+use super::looks::{UNSHOWN, answers, is_one_thing, mark_look};
 use super::row::{CUTS, KINDS, Row, STATUSES, place};
-use super::search::{Asked, asks_help, found, is_common};
+use super::search::{Asked, asks_help, found, is_command, is_common};
 use super::turn::{Price, Turn};
+use super::undone::{edit_codes, undoes, undoes_by_command};
 use crate::fields::said::SILENCE;
 use crate::patterns::{Pattern, pattern};
 use crate::same::kinds::{EXTERNAL, kind_in};
-use crate::same::made::makes;
+use crate::same::made::{makes, tells_figures};
 use crate::same::tools;
 use crate::same::waits;
-use crate::tables::{FAILURES, MARKS};
+use crate::tables::{FAILURES, MARKS, ROUNDS};
 
+static REPORTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["reports"]));
+static ASSESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["assesses"]));
+static SHOWS_STATE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["shows_state"]));
 static OWN_NOTES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["own_notes"]));
 static MOVES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moves"]));
 static MOVE_ARGUMENTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["move_arguments"]));
 static MOVED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moved"]));
 static EXISTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exists"]));
 static OF_CALL: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_call"]));
+static GUESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["guesses"]));
 static DRAINED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["drained"]));
 static WAYS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["ways"]));
 static PLANS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["plans"]));
@@ -43,6 +48,8 @@ static SLEEPS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["sleeps"
 static LOG_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["log_file"]));
 static OWN_SERVER: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["own_server"]));
 static BRIEF: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["brief"]));
+static REJECTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&ROUNDS["rejects"]));
+static COURTESY: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["courtesy"]));
 static UNTESTED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["untested"]));
 
 // A limit of fewer tokens is meant: for a yes, a no, or the name of a class.
@@ -55,8 +62,12 @@ const MISSING: &str = "not_found";
 const UNTOLD: &str = "untold";
 // The agent may mend these by its own edits: a login, a missing module.
 const MENDABLE: [&str; 2] = ["authentication", "dependency"];
-// The name of one of many things has no more words.
-const THING_WORDS_MAX: usize = 4;
+// A longer text says more.
+const COURTESY_BYTES_MAX: usize = 500;
+// The message that all courtesies are.
+const COURTESIES: &str = "courtesy";
+// The arguments of a call without any.
+const EMPTY: &str = "{}";
 // There are few tools, and what their names say is kept.
 const NAMES_KEPT_MAX: usize = 1_000;
 
@@ -77,12 +88,18 @@ pub struct Tool {
     pub moves: bool,
     /// It leads to what is new, and shows nothing new itself.
     pub leads: bool,
+    /// It shows the state of one thing, whatever it is given.
+    pub shows_state: bool,
+    /// It says of each thing in which class it is.
+    pub assesses: bool,
     /// Its result is a matter of chance.
     pub chance: bool,
     /// It shows what the agent itself wrote down.
     pub notes: bool,
     /// It writes a plan as a whole.
     pub plans: bool,
+    /// It puts back what was changed.
+    pub undoes: bool,
     /// A person answers it.
     pub asks: bool,
     /// How its answers are checked; a tool that changes something checks nothing.
@@ -103,7 +120,10 @@ impl Tool {
             chance: CHANCE.is_match(name),
             notes: OWN_NOTES.is_match(name),
             plans: PLANS.is_match(name),
+            undoes: undoes(name),
             asks: ASKS.is_match(name),
+            shows_state: SHOWS_STATE.is_match(name),
+            assesses: ASSESSES.is_match(name),
             checker: if changes {
                 Checker::default()
             } else {
@@ -136,10 +156,16 @@ pub fn tool(name: Option<&str>) -> Tool {
     })
 }
 
-/// Whether an answer is a sentence or two, without code.
+/// Whether an answer to a message is a sentence or two without code, or another one to a program
+/// that could not use the last one.
 #[must_use]
-pub fn is_brief(answer: &str) -> bool {
-    BRIEF.is_match(answer)
+pub fn is_brief(answer: &str, message: Option<&str>) -> bool {
+    BRIEF.is_match(answer) || message.is_some_and(|text| REJECTS.is_match(&waits::ends_of(text)))
+}
+
+/// Whether a text is thanks, a farewell or an offer to wait, and nothing else.
+fn is_courtesy(text: &str) -> bool {
+    text.len() <= COURTESY_BYTES_MAX && COURTESY.is_match(text)
 }
 
 /// What counting needs of a turn beside its columns.
@@ -296,7 +322,10 @@ fn mark_response(row: &mut Row, turn: &Turn) {
         // Who counts does not talk.
         row.talks_on = UNKNOWN;
     }
-    row.brief = is_brief(text);
+    row.brief = is_brief(text, turn.arguments);
+    if is_courtesy(text) && turn.arguments.is_some_and(is_courtesy) {
+        row.reminded = code(COURTESIES);
+    }
     if text.len() >= CHANT_BYTES_MIN {
         (row.chant_times, row.chant_chars) = chant_of(text);
     }
@@ -309,7 +338,8 @@ fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
     row.pauses = tool.pauses || SLEEPS.is_match(arguments);
     let waits = tool.watches || (!tool.changes && waits::waits(arguments));
     let watches = waits && !row.pauses;
-    if !row.failed || watches || row.pauses || STATE_COMMANDS.is_match(arguments) {
+    let is_held = || shown.is_some_and(waits::is_locked);
+    if !row.failed || watches || row.pauses || STATE_COMMANDS.is_match(arguments) || is_held() {
         // A wait that timed out may exit with an error, and so may a state that is not final.
         let says_nothing = shown.is_some_and(|text| text.trim().is_empty());
         let ran_out = (turn.error_kind == Some(RAN_OUT) || (row.failed && says_nothing))
@@ -317,13 +347,19 @@ fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
         row.unfinished = ran_out || shown.is_some_and(|text| goes_on(text, arguments, tool));
     }
     let failed = row.failed && !row.unfinished;
+    row.well = !row.unfinished && shown.is_some_and(waits::is_well);
     let fine = !failed;
     let helps = failed && asks_help(arguments);
     row.watches = watches && fine;
-    let is_brief = arguments.split_whitespace().count() <= THING_WORDS_MAX;
-    row.one_thing = is_brief && !(tool.changes || tool.checker.checks);
+    row.one_thing = is_one_thing(arguments) && !(tool.changes || tool.checker.checks);
     row.changes = fine && (tool.changes || tools::installs(arguments));
     row.asks = tool.asks;
+    row.undoes = tool.undoes || undoes_by_command(arguments);
+    if tool.changes
+        && let Some(codes) = edit_codes(arguments)
+    {
+        (row.edit, row.edit_back) = codes;
+    }
     row.only_reads = fine && tool.reads;
     let looks_only = || tool.reads || tools::reads_by_command(arguments);
     row.missing = failed && turn.error_kind == Some(MISSING) && looks_only();
@@ -337,7 +373,8 @@ fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
     let own_limit = failed && has_number && shown.is_some_and(is_too_much);
     let of_one = failed && shown.is_some_and(|text| OF_CALL.is_match(&waits::ends_of(text)));
     let lost = failed && turn.error_kind == Some(MISSING) && FILE_ADDRESSES.is_match(arguments);
-    let of_call = gone_alone || own_limit || of_one || lost;
+    let has_answer = failed && !row.external && shown.is_some_and(|text| answers(turn, tool, text));
+    let of_call = gone_alone || own_limit || of_one || lost || has_answer;
     if helps || of_call {
         if row.call != UNKNOWN && row.signature != UNKNOWN {
             row.signature = pair(row.signature, row.call);
@@ -349,6 +386,8 @@ fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
         let way = code(&arguments[way]);
         (row.signature, row.outcome) = (pair(row.signature, way), pair(row.outcome, way));
     }
+    let guesses = |text: &str| guesses(arguments, text);
+    row.guesses = failed && !of_call && is_command(turn, tool) && shown.is_some_and(guesses);
     let is_hidden = |text: &str| {
         moves_on(arguments, text, tool) || UNSEEN.is_match(text) || DRAINED.is_match(text)
     };
@@ -357,7 +396,8 @@ fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
         (row.outcome, row.signature) = (UNKNOWN, UNKNOWN);
     }
     mark_failure(row, turn, looks || of_call);
-    row.own = failed && !row.external && !gone;
+    let is_own = failed && !row.external && !gone && !has_answer;
+    row.own = is_own && !REPORTS.is_match(arguments);
     // A look that fails, such as at a page that is not there, tries nothing that gets further.
     let only_looks = tool.reads && (row.missing || !tool.checker.checks);
     row.tries = row.own && !(only_looks || watches || helps || own_limit || lost);
@@ -375,11 +415,15 @@ fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
     if !row.failed && tool.plans {
         row.search_result = pair(row.name, row.outcome);
     }
+    let may_go_on = waits || row.pauses || turn.name.is_some_and(tells_figures);
+    if shown.is_none() && fine && !may_go_on && is_look_back(arguments, tool) {
+        row.look_chars = UNSHOWN;
+    }
     if !tool.changes
         && let Some(text) = shown
         && !makes(turn.name, turn.arguments)
     {
-        mark_look(row, arguments, text, tool.leads);
+        mark_look(row, arguments, text, tool);
     }
 }
 
@@ -409,6 +453,11 @@ fn names_given(arguments: &str, error: &str) -> bool {
     words.any(|word| error.contains(word.as_str()))
 }
 
+/// Whether a failure quotes a name or a part of what its call was given, which could be any other.
+fn guesses(arguments: &str, error: &str) -> bool {
+    GUESSES.is_match(&waits::ends_of(error)) && names_given(arguments, error)
+}
+
 /// Whether a call removes what is gone already, or makes what is there already.
 fn is_gone(turn: &Turn, arguments: &str) -> bool {
     let says = || kind_in(turn.result.unwrap_or_default()) == Some(MISSING);
@@ -428,6 +477,13 @@ fn goes_on(shown: &str, arguments: &str, tool: Tool) -> bool {
 /// Whether a call moves on, such as by scrolling, and does not show where it is now.
 fn moves_on(arguments: &str, shown: &str, tool: Tool) -> bool {
     (tool.moves || MOVE_ARGUMENTS.is_match(arguments)) && MOVED.is_match(shown)
+}
+
+/// Whether a call would be the same again without its result: it names what it is for, and moves
+/// nothing on.
+fn is_look_back(arguments: &str, tool: Tool) -> bool {
+    let moves = tool.moves || tool.chance || tool.asks || tool.changes;
+    !moves && arguments.len() > EMPTY.len() && !MOVE_ARGUMENTS.is_match(arguments)
 }
 
 fn is_mendable(turn: &Turn) -> bool {

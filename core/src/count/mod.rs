@@ -19,3 +19,4 @@ pub mod task;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod turn;
+pub mod undone;

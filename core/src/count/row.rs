@@ -165,11 +165,11 @@ columns! {
     }
     other_codes {
         turn speaker reset input_tokens_sum input_tokens_total output_tokens_sum
-        output_tokens_total
+        output_tokens_total edit edit_back
     }
     other_flags {
         own tries changes only_reads missing unfinished watches pauses brief one_thing
-        unheard asks
+        unheard asks well undoes guesses
     }
 }
 

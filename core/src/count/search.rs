@@ -17,7 +17,9 @@ use crate::tables::MARKS;
 
 static ASKS_HELP: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["asks_help"]));
 static QUERIES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["queries"]));
-static SEARCHING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["searching_command"]));
+static SEARCHING: LazyLock<Pattern> = LazyLock::new(|| {
+    Pattern::any(&[&MARKS["searching_command"][..], &MARKS["asking_statement"]].concat())
+});
 static LOOKING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["looking_command"]));
 static CHANGES_FOUND: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["changes_found"]));
 static NOTHING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["nothing"]));
@@ -61,7 +63,8 @@ pub fn is_common(turn: &Turn, tool: Tool, search_result: i64) -> bool {
 }
 
 /// Whether a search is a command or a query, whose words have places.
-fn is_command(turn: &Turn, tool: Tool) -> bool {
+#[must_use]
+pub fn is_command(turn: &Turn, tool: Tool) -> bool {
     !tool.searches || turn.name.is_some_and(|name| QUERIES.is_match(name))
 }
 
@@ -80,6 +83,9 @@ pub fn found(turn: &Turn, tool: Tool, row: &Row) -> i64 {
     let arguments = turn.arguments.unwrap_or_default();
     let changes = || tool.changes || CHANGES_FOUND.is_match(arguments);
     let by_command = || !failed && SEARCHING.is_match(arguments) && !changes();
+    let waits = row.pauses || row.watches || row.unfinished;
+    let looks = is_command(turn, tool) && !waits && !failed;
+    let by_look = || looks && LOOKING.is_match(arguments) && !changes();
     let Some(result) = turn.error.or(turn.result) else {
         return UNKNOWN;
     };
@@ -88,13 +94,13 @@ pub fn found(turn: &Turn, tool: Tool, row: &Row) -> i64 {
     }
     let searches = (tool.searches && !(failed && tool.changes)) || by_command();
     let is_short = !is_longer(result, NOTHING_CHARS_MAX);
-    if searches && is_short && (NOTHING.is_match(result) || answers_no(result)) {
+    let says_nothing = || is_short && (NOTHING.is_match(result) || answers_no(result));
+    if says_nothing() && (searches || by_look()) {
         return NOTHING_FOUND;
     }
     let shows = || {
         if is_command(turn, tool) {
-            let waits = row.pauses || row.watches || row.unfinished;
-            !waits && (by_command() || (LOOKING.is_match(arguments) && !changes()))
+            !waits && (by_command() || by_look())
         } else {
             searches
         }
@@ -324,28 +330,38 @@ fn parts_like(one: &[(i64, Vec<i64>)], two: &[(i64, Vec<i64>)]) -> bool {
     one.iter().any(|a| two.iter().any(|b| share(&a.1, &b.1)))
 }
 
-/// The last searches of an agent that had one short answer, such as none.
+/// The last searches of an agent that had a short answer, such as none.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Searches {
+pub struct Searches(VecDeque<Searched>);
+
+/// A search: its answer, what it asked for, and the code of the thing that it was for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Searched {
     answer: i64,
-    asked: VecDeque<Asked>,
-    /// The code of the thing that is searched for.
+    asked: Asked,
     thing: i64,
 }
 
 impl Searches {
-    /// Return the code of a search with this answer: that of the search before it, or another if
-    /// none of the last ones may be for the same thing.
+    /// Return the code of a search with this answer: that of the last one with it, or another if
+    /// none of those with it may be for the same thing.
     pub fn thing(&mut self, asked: Asked, answer: i64, call: i64) -> i64 {
-        if self.asked.is_empty() || self.answer != answer {
-            self.asked.clear();
-            (self.answer, self.thing) = (answer, answer);
-        } else if !self.asked.iter().any(|one| asked.is_again(one, answer)) {
-            self.thing = pair(answer, call);
-        }
-        self.asked.truncate(SEARCHES_KEPT - 1);
-        self.asked.push_front(asked);
-        self.thing
+        let mut alike = self.0.iter().filter(|one| one.answer == answer).peekable();
+        let thing = match alike.peek() {
+            None => answer,
+            Some(last) => {
+                let last = last.thing;
+                let again = alike.any(|one| asked.is_again(&one.asked, answer));
+                if again { last } else { pair(answer, call) }
+            }
+        };
+        self.0.truncate(SEARCHES_KEPT - 1);
+        self.0.push_front(Searched {
+            answer,
+            asked,
+            thing,
+        });
+        thing
     }
 }
 
@@ -373,6 +389,10 @@ mod tests {
         assert_eq!(found_by(Some("search"), None, "0 rows"), NOTHING_FOUND);
         assert_eq!(found_by(Some("bash"), grep, ""), NOTHING_FOUND);
         assert_eq!(found_by(Some("bash"), grep, "a.py"), code("bash") ^ 7);
+        let look = |command| found_by(Some("bash"), Some(command), "");
+        assert_eq!(look("df -m /a | awk 'NR==9'"), NOTHING_FOUND);
+        assert_eq!(look("df -m /a > b.txt"), UNKNOWN);
+        assert_eq!(look("find a -exec rm {} +"), UNKNOWN);
         let select = Some(r#"{"sql":"select a from b"}"#);
         assert_eq!(
             found_by(Some("sql_query"), select, "3"),
@@ -402,6 +422,27 @@ mod tests {
         assert!(!asked(r#"{"command":"ls lib | wc -l | cut -c 1"}"#).is_near(&count));
         let there = asked(r#"{"command":"ls src | wc -l","cwd":"/a"}"#);
         assert!(!asked(r#"{"command":"ls src | wc -l | cut -c 1","cwd":"/b"}"#).is_near(&there));
+    }
+
+    #[test]
+    fn an_answer_is_of_the_thing_that_was_asked_before_with_it() {
+        let mut searches = Searches::default();
+        let mut thing = |command: &str, answer| {
+            let turn = Turn {
+                name: Some("bash"),
+                arguments: Some(command),
+                ..Turn::default()
+            };
+            let asked = Asked::of(&turn, tool(turn.name));
+            searches.thing(asked, answer, code(command))
+        };
+        assert_eq!(thing("grep refund src", NOTHING_FOUND), NOTHING_FOUND);
+        assert_eq!(thing("wc -l a.csv", 7), 7);
+        // Another answer in between changes nothing.
+        assert_eq!(thing("grep refunds src", NOTHING_FOUND), NOTHING_FOUND);
+        assert_eq!(thing("wc -l a.csv | cut -f 1", 7), 7);
+        assert_ne!(thing("wc -l b.csv", 7), 7);
+        assert_ne!(thing("grep hello src", NOTHING_FOUND), NOTHING_FOUND);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::marks::{Marked, mark};
 use super::row::{RESETS, Row, SPEAKERS, STATUSES, place};
 use super::steps::Steps;
 use super::turn::Turn;
+use super::undone::Trials;
 
 /// What is needed of the turn before.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -45,6 +46,8 @@ pub struct Task {
     /// The longest wait with each tool.
     usual_ns: BTreeMap<i64, i64>,
     steps: Steps,
+    #[serde(default)]
+    trials: Trials,
     epoch: Epoch,
 }
 
@@ -65,6 +68,7 @@ impl Task {
             self.epoch.work(&one.row, one.start_ns, before.end_ns);
         }
         self.number(&mut one);
+        self.trials.mark(&mut one.row);
         let idle_ns = self.idle_ns(one.start_ns);
         let agent = self.agents.entry(one.row.agent).or_default();
         let waits = Waits {
@@ -73,6 +77,7 @@ impl Task {
             usual_ns: &mut self.usual_ns,
         };
         agent.wait(&mut one.row, one.start_ns, waits, how);
+        agent.guess(&mut one.row);
         if let Some(asked) = one.asked.take() {
             agent.search(&mut one.row, *asked);
         }
@@ -100,7 +105,7 @@ impl Task {
     /// Set the author of a message.
     fn speak(&mut self, one: &mut Marked, how: &Counting) {
         let row = &mut one.row;
-        if row.brief {
+        if row.brief && row.reminded == UNKNOWN {
             row.reminded = self.before.as_ref().map_or(UNKNOWN, |turn| turn.repeated);
         }
         if !row.is("user") {

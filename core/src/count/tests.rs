@@ -189,9 +189,32 @@ fn a_look_again_after_a_wait_is_a_poll() {
 #[test]
 fn a_growing_pause_between_looks_is_a_wait() {
     let look = |second| call(second, "job_status", "42");
-    let turns = [look(0), look(2), look(6), look(14), look(22)];
+    let turns = [look(0), look(2), look(6), look(14), look(20)];
     let polls = each(&turns, |row| row.polls);
     assert_eq!(polls, [false, false, true, true, false]);
+}
+
+#[test]
+fn a_look_again_by_a_clock_is_a_wait() {
+    let look = |second| call(second, "read_door", "closed");
+    let polls = |turns: &[Turn]| -> Vec<bool> {
+        let rows = counted(turns, &counting());
+        let calls = rows.iter().filter(|row| row.is("tool"));
+        calls.map(|row| row.polls).collect()
+    };
+    let asked = |seconds: [i64; 4]| -> Vec<bool> {
+        let turns = seconds.map(|second| [at(second, "model"), look(second)]);
+        polls(turns.as_flattened())
+    };
+    assert_eq!(asked([0, 12, 24, 36]), [false, false, true, true]);
+    assert_eq!(asked([0, 12, 29, 41]), [false; 4]);
+    assert_eq!(asked([0, 5, 10, 15]), [false; 4]);
+    // Where no response is recorded, the pause may be that of a model.
+    assert_eq!(polls(&[0, 12, 24, 36].map(look)), [false; 4]);
+    // What goes well is nothing to wait for.
+    let well = |second| call(second, "check_disk", r#"{"status":"ok","used":41}"#);
+    let overdue = each(&[well(0), well(40), well(80)], |row| row.overdue_ns);
+    assert_eq!(overdue, [0, 0, 0]);
 }
 
 #[test]
@@ -213,6 +236,34 @@ fn a_call_relapses_where_it_went_well_before() {
     let fine = call(0, "run", "ok");
     let turns = [fine, failure(1, "boom"), failure(2, "boom")];
     assert_eq!(each(&turns, |row| row.relapses), [false, true, false]);
+}
+
+#[test]
+fn more_than_two_unknown_names_in_a_row_are_one_failure() {
+    let asks = |second, arguments, said| Turn {
+        name: Some("sql"),
+        arguments: Some(arguments),
+        ..failure(second, said)
+    };
+    let signatures = |turns: &[Turn]| each(turns, |row| row.signature);
+    let turns = [
+        asks(0, "select a from orders", "no such table: orders"),
+        asks(1, "select a from order_log", "no such table: order_log"),
+        asks(2, "select price from items", "no such column: price"),
+        asks(3, "select cost from items", "near \"cost\": syntax error"),
+    ];
+    let [_, second, third, fourth] = signatures(&turns)[..] else {
+        panic!("a turn is missing");
+    };
+    assert_ne!(second, third);
+    assert_eq!(third, fourth);
+    // The name is not the call's own, and another failure ends the row.
+    let other = asks(2, "select a from view_7", "no such table: orders");
+    let too_much = asks(2, "select a from view_7", "too many rows in view_7");
+    for between in [other, too_much] {
+        let [first, second, _, last] = turns.clone();
+        assert_ne!(signatures(&[first, second, between, last])[3], fourth);
+    }
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn only_text<'v>(part: &'v Value<'_>) -> Option<&'v str> {
 
 /// The parts of what a message says, of those keys that have something.
 pub fn said_in<'m, 'a>(item: &'m Map<'a>) -> impl Iterator<Item = &'m Value<'a>> {
-    let keys = ["content", "contents", "parts"].into_iter();
+    let keys = ["content", "contents", "parts", "blocks"].into_iter();
     keys.filter_map(|key| some_in(item, key))
         .flat_map(|value| match value {
             Value::List(parts) => parts.as_slice(),

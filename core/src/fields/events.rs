@@ -4,7 +4,7 @@ use foldhash::HashSet;
 use std::borrow::Cow;
 
 use super::payloads::{Held, arguments_of, owned, parsed};
-use super::plain::{is_true, some_in, true_in};
+use super::plain::{has_only, is_true, some_in, true_in};
 use super::results::result_of;
 use crate::wire::span::Event;
 use crate::wire::value::{Map, Value};
@@ -34,6 +34,16 @@ const DIRECTIONS: [(&str, &str, &str); 2] = [
         "gen_ai.output.messages",
         "gen_ai.tool.call.result",
     ),
+];
+
+// The attributes of events of messages.
+const EVENT_KEYS: &[&str] = &[
+    "content",
+    "message",
+    "role",
+    "id",
+    "finish_reason",
+    "tool.result",
 ];
 
 /// Attributes of a span, and what its events add to them. The first of a key counts.
@@ -152,6 +162,17 @@ fn message_in<'a>(said: &Said<'a>, role: &'static str) -> Option<Map<'a>> {
         message.put("tool_call_id".into(), id.clone());
     }
     message.put("role".into(), Value::Text(role.into()));
+    // Google's ADK writes the model's messages and results as a user's too.
+    let inner = match message.get("content") {
+        Some(Value::Map(inner)) if inner.get("parts").is_some() => inner.fields().to_vec(),
+        _ => Vec::new(),
+    };
+    if !inner.is_empty() {
+        message.put("content".into(), Value::None);
+    }
+    for (key, value) in inner {
+        message.put(key, value);
+    }
     (!parts.is_empty() || id.is_some()).then_some(message)
 }
 
@@ -172,8 +193,16 @@ fn both<'a>(said: &Said<'a>) -> Entries<'a> {
         let inner = messages.iter().flat_map(unwrapped).collect();
         found.push((Cow::Borrowed(key), Held::Made(Value::List(inner))));
         if let [Value::Map(only)] = messages.as_slice() {
-            let content = only.get("content").cloned().unwrap_or_default();
-            found.push((Cow::Borrowed(tool_key), Held::Made(content)));
+            let content = only.get("content").map(|content| owned(&parsed(content)));
+            let inner = match &content {
+                Some(Value::Map(content)) => said_within(content).cloned(),
+                _ => None,
+            };
+            let content = inner.or_else(|| only.get("content").cloned());
+            found.push((
+                Cow::Borrowed(tool_key),
+                Held::Made(content.unwrap_or_default()),
+            ));
         }
     }
     found
@@ -189,15 +218,26 @@ fn unwrapped(message: &Value<'static>) -> Vec<Value<'static>> {
         |item: &Value<'_>| matches!(item, Value::Map(map) if map.get("role").is_some());
     match content {
         Some(Value::List(items)) if items.iter().all(is_message) => items,
-        Some(Value::Map(content)) if content.get("content").is_some() => {
-            let mut made = map.clone();
-            for (key, value) in content.fields() {
-                made.put(key.clone(), value.clone());
+        Some(Value::Map(content)) => match said_within(&content) {
+            Some(said) => {
+                let mut made = map.clone();
+                let named = content.fields().iter();
+                for (key, value) in named.filter(|(key, _)| key != "message") {
+                    made.put(key.clone(), value.clone());
+                }
+                made.put("content".into(), owned(&parsed(said)));
+                vec![Value::Map(made)]
             }
-            vec![Value::Map(made)]
-        }
+            None => vec![message.clone()],
+        },
         _ => vec![message.clone()],
     }
+}
+
+/// What is said in the attributes of an event, which ADOT writes as the content of a message.
+fn said_within<'m, 'a>(content: &'m Map<'a>) -> Option<&'m Value<'a>> {
+    let said = content.get("content").or_else(|| content.get("message"));
+    said.filter(|_| has_only(content, EVENT_KEYS))
 }
 
 /// The arguments of a call, its result, and whether that says that the call failed.

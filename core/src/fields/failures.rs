@@ -25,6 +25,7 @@ const TYPES_THAT_SAY_NOTHING: &[&str] = &[
     "Exception",
     "Error",
     "tool_error",
+    "tool_execution_error",
 ];
 const TRACEBACK: &str = "Traceback (most recent call last)";
 static TYPED: LazyLock<Regex> = LazyLock::new(|| {

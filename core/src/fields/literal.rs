@@ -16,7 +16,13 @@ const DEPTH_MAX: usize = 200;
 /// The value of a text that is a literal of Python; `None` if it is none.
 #[must_use]
 pub fn literal(text: &str) -> Option<Value<'static>> {
-    if is_longer(text, LITERAL_CHARS_MAX) || text.contains('\0') {
+    literal_within(text, LITERAL_CHARS_MAX)
+}
+
+/// The same of a text of at most so many characters.
+#[must_use]
+pub fn literal_within(text: &str, chars_max: usize) -> Option<Value<'static>> {
+    if is_longer(text, chars_max) || text.contains('\0') {
         return None;
     }
     let mut reader = Reader { text, at: 0 };

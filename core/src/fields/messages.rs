@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::envelopes::{held_in, is_definition, said_in};
 use super::message::{Message, ToolResult};
 use super::parts::{Sorted, call_in, is_part, is_thought, tells_type, text_in};
-use super::payloads::{is_text, parsed, parsed_text};
+use super::payloads::{is_text, parsed_or_literal, parsed_text};
 use super::plain::{as_text, canonical_object, has_any, true_in};
 use super::results::result_of;
 use crate::same::errors::is_redacted;
@@ -21,7 +21,7 @@ const ROLES: [(&str, &str); 5] = [
 ];
 // What has none of these keys is no message, but what a message says.
 const SAID_KEYS: &[&str] = &[
-    "role", "type", "content", "contents", "text", "parts", "message", "choices",
+    "role", "type", "content", "contents", "text", "parts", "blocks", "message", "choices",
 ];
 // A response that begins so may be its calls, written as a text.
 const CALLS_BEGIN: &str = "[";
@@ -32,7 +32,7 @@ const CALLS_BEGIN: &str = "[";
 #[must_use]
 pub fn messages_of(value: &Value<'_>, role: &str) -> Vec<Message> {
     let mut found = Vec::new();
-    add_items(&parsed(value), role, &mut found);
+    add_items(&parsed_or_literal(value), role, &mut found);
     found
 }
 
@@ -169,11 +169,17 @@ fn alone(sorted: Sorted) -> Message {
 fn answered_by<'m>(item: &'m Map<'_>) -> Option<Cow<'m, str>> {
     // The id of an event that has the message of a tool is that of the call.
     let in_event = || item.get("event.name").and_then(|_| true_in(item, "id"));
-    true_in(item, "tool_call_id").or_else(in_event).map(as_text)
+    let beside = || match item.get("additional_kwargs") {
+        Some(Value::Map(beside)) => true_in(beside, "tool_call_id"),
+        _ => None,
+    };
+    let id = true_in(item, "tool_call_id").or_else(in_event);
+    id.or_else(beside).map(as_text)
 }
 
 fn result_for(call_id: Cow<'_, str>, item: &Map<'_>) -> ToolResult {
-    let content = item.get("content").or_else(|| item.get("text"));
+    let content = ["content", "text", "blocks"];
+    let content = content.iter().find_map(|key| item.get(key));
     let (text, failed) = content.map(result_of).unwrap_or_default();
     let says_failed = is_text(item, "status", "error").then_some(true);
     ToolResult {
@@ -194,7 +200,7 @@ fn sort_parts(item: &Map<'_>, role: &str, sorted: &mut Sorted) {
             None => sorted.add(said),
         }
     }
-    if let Some(parts) = item.get("parts") {
+    if let Some(parts) = item.get("parts").or_else(|| item.get("blocks")) {
         sorted.add(parts);
     }
     if true_in(item, "function_call_name").is_some() {
@@ -245,7 +251,7 @@ fn add_beside(item: &Map<'_>, sorted: &mut Sorted) {
 
 /// Whether a message without a text shows that it has none.
 fn is_silent(item: &Map<'_>) -> bool {
-    let has_said = ["content", "contents", "parts"]
+    let has_said = ["content", "contents", "parts", "blocks"]
         .iter()
         .any(|key| item.get(key).is_some_and(|value| *value != Value::None));
     has_said
@@ -302,6 +308,8 @@ mod tests {
             r#"{"role": "assistant", "content": null, "additional_kwargs": {"tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{\"a\":1}"}}]}}"#,
             r#"{"role": "assistant", "tool_calls": [{"id": "c", "name": "f", "arguments": "{\"a\": 1}"}]}"#,
             r#"{"role": "assistant", "content": "[{\"id\": \"c\", \"function\": {\"name\": \"f\", \"arguments\": {\"a\": 1}}}]"}"#,
+            r#"[{"role": "assistant", "blocks": [{"block_type": "tool_call", "tool_call_id": "c", "tool_name": "f", "tool_kwargs": "{\"a\": 1}"}]}]"#,
+            r#"[{'role': 'assistant', 'content': None, 'tool_calls': [{'id': 'c', 'function': {'name': 'f', 'arguments': '{"a": 1}'}}]}]"#,
         ] {
             let messages = read(text, "assistant");
             assert_eq!(messages.len(), 1, "{text}");
@@ -328,6 +336,8 @@ mod tests {
             r#"[{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "no", "is_error": true}]}]"#,
             r#"[{"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": {"error": "no"}}]}]"#,
             r#"[{"type": "function_call_output", "call_id": "c", "output": "no", "error": 1}]"#,
+            r#"[{"role": "user", "content": [{"type": "tool_output", "id": "c", "result": {"error": "no"}}]}]"#,
+            r#"[{"role": "tool", "additional_kwargs": {"tool_call_id": "c"}, "status": "error", "blocks": [{"block_type": "text", "text": "no"}]}]"#,
         ] {
             let messages = read(text, "user");
             assert_eq!(messages.len(), 1, "{text}");

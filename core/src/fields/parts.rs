@@ -20,6 +20,7 @@ const RESULT_TYPES: &[&str] = &[
     "tool-result",
     "tool_result",
     "function_call_output",
+    "tool_output",
 ];
 const CALL_WRAPPERS: [&str; 5] = [
     "toolUse",
@@ -100,6 +101,7 @@ const ARGUMENT_KEYS: &[&str] = &[
     "input",
     "function_call_arguments_json",
     "tool.args",
+    "tool_kwargs",
 ];
 const RESULT_KEYS: &[&str] = &["response", "result", "output", "content"];
 // A part of a message with one of these keys holds a picture, a sound or a file.
@@ -112,7 +114,9 @@ const MEDIA_KEYS: &[&str] = &[
     "source",
     "inline_data",
 ];
-const REASONING: &[&str] = &["reasoning", "thinking"];
+const REASONING: &[&str] = &["reasoning", "thinking", "thought"];
+// LlamaIndex names the type of a part by the second.
+const TYPE_KEYS: [&str; 2] = ["type", "block_type"];
 // OpenInference writes this, also instead of a large picture.
 const REDACTED: &str = "__REDACTED__";
 
@@ -182,7 +186,9 @@ pub fn is_part(value: &Value<'_>) -> bool {
     match value {
         Value::Map(map) => {
             !has_any(map, &["role", "message", "lc"])
-                && (map.get("text").is_some() || has_any(map, PART_KEYS))
+                && (map.get("text").is_some()
+                    || map.get("block_type").is_some()
+                    || has_any(map, PART_KEYS))
         }
         _ => false,
     }
@@ -195,7 +201,9 @@ pub fn tells_type(part: &Map<'_>) -> bool {
 }
 
 fn has_type(part: &Map<'_>, types: &[&str]) -> bool {
-    matches!(part.get("type"), Some(Value::Text(kind)) if types.contains(&&**kind))
+    let is_one =
+        |key: &&str| matches!(part.get(key), Some(Value::Text(kind)) if types.contains(&&**kind));
+    TYPE_KEYS.iter().any(is_one)
 }
 
 fn is_typed(part: &Map<'_>) -> bool {

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 
 use super::json::parse;
-use super::literal::literal;
+use super::literal::{literal, literal_within};
 use super::plain::{as_text, canonical, has_only, some_in, true_in};
 use crate::patterns::pattern;
 use crate::same::errors::is_redacted;
@@ -23,6 +23,8 @@ static ESCAPES: LazyLock<Regex> = LazyLock::new(|| {
 const HALF_CHARS: usize = 6;
 // How an object begins that Python or JSON wrote as a text.
 const DICT_BEGINS: [&str; 2] = ["{'", "{\""];
+// Longer histories of messages stay texts.
+const OBJECTS_CHARS_MAX: usize = 1_000_000;
 // OpenLLMetry's keys around the query of a LangChain retriever.
 const RETRIEVER_KEYS: &[&str] = &["query", "tags", "metadata", "kwargs"];
 /// A value of a span, or one that was made of it.
@@ -52,6 +54,23 @@ pub fn parsed<'a>(value: &'a Value<'a>) -> Held<'a> {
         Value::Text(text) => parsed_text(text).map_or(Held::Given(value), Held::Made),
         _ => Held::Given(value),
     }
+}
+
+/// The value of a string that is JSON or objects of Python, and any other value as it is.
+#[must_use]
+pub fn parsed_or_literal<'a>(value: &'a Value<'a>) -> Held<'a> {
+    match parsed(value) {
+        Held::Given(Value::Text(text)) => objects_in(text).map_or(Held::Given(value), Held::Made),
+        read => read,
+    }
+}
+
+/// An object of Python, or a list of them, that is written as a text; else `None`.
+#[must_use]
+pub fn objects_in(text: &str) -> Option<Value<'static>> {
+    let first = text.strip_prefix('[').unwrap_or(text);
+    let is_object = DICT_BEGINS.iter().any(|begin| first.starts_with(begin));
+    is_object.then(|| literal_within(text, OBJECTS_CHARS_MAX))?
 }
 
 /// The value of a text that is JSON, or the text without escapes that no reader accepts; else

@@ -8,7 +8,7 @@ use super::flat::{Gathered, Item, built};
 use super::glob::Glob;
 use super::json::parse_cut;
 use super::names::Field;
-use super::payloads::{Held, owned, parsed, parsed_text};
+use super::payloads::{Held, objects_in, owned, parsed_or_literal, parsed_text};
 use super::plain::{as_text, bounded_name};
 use super::table::{Asked, Key, Part, Table};
 use super::table_rows::{Kind, Row};
@@ -95,7 +95,9 @@ impl<'a> Seen<'a> {
     fn parsed(&self, place: usize) -> &Value<'a> {
         let value = &self.entries[place].1;
         let read = self.parsed[place].get_or_init(|| match value {
-            Held::Given(Value::Text(text)) => parsed_text(text).or_else(|| cut_object(text)),
+            Held::Given(Value::Text(text)) => parsed_text(text)
+                .or_else(|| objects_in(text))
+                .or_else(|| cut_object(text)),
             Held::Made(Value::Text(text)) => parsed_text(text).map(|value| owned(&value)),
             _ => None,
         });
@@ -112,7 +114,9 @@ impl<'a> Seen<'a> {
         let mut settled: Vec<usize> = Vec::new();
         for place in self.asked.rows() {
             let row = &self.table.rows[place];
-            if settled.contains(&row.dialect) || !row.is_named(name, scope) || !self.fits(row) {
+            let has_other = row.lacks.is_some_and(|slot| self.place(slot).is_some());
+            let fits = !has_other && row.is_named(name, scope) && self.fits(row);
+            if settled.contains(&row.dialect) || !fits {
                 continue;
             }
             if row.kind != Kind::Structure {
@@ -285,7 +289,7 @@ fn deeper<'s>(value: &'s Value<'s>, path: &str, depth: usize) -> Option<Held<'s>
     if depth >= DEPTH_MAX {
         return None;
     }
-    match parsed(value) {
+    match parsed_or_literal(value) {
         Held::Given(value) => part_of(value, path, depth + 1),
         Held::Made(value) => {
             part_of(&value, path, depth + 1).map(|found| Held::Made(owned(&found)))

@@ -78,6 +78,7 @@ pub(super) struct One<'s, 'a> {
     pub(super) seen: &'s Seen<'a>,
     pub(super) span: Given<'s>,
     said: Option<Kind>,
+    is_lone: bool,
     pub(super) dialect: Option<usize>,
     kind: Option<Role>,
 }
@@ -91,12 +92,13 @@ impl<'s, 'a> One<'s, 'a> {
             Some(Kind::Tool | Kind::Part | Kind::Step) => Some(Role::Tool),
             Some(Kind::Model) => Some(Role::Model),
             Some(Kind::Agent) => Some(Role::Agent),
-            Some(Kind::Structure) | None => None,
+            Some(Kind::Structure | Kind::Frame) | None => None,
         };
         Self {
             seen,
             span,
             said,
+            is_lone: said == Some(Kind::Step) || row.is_some_and(|row| row.lone),
             dialect: row.map(|row| row.dialect),
             kind,
         }
@@ -166,6 +168,7 @@ impl<'s, 'a> One<'s, 'a> {
             tokens: if is_model { apart(tokens()) } else { None },
             is_part: self.said == Some(Kind::Part),
             is_open: self.span.attributes.get(OPEN) == Some(&Value::Bool(true)),
+            is_common: self.dialect.is_some_and(|at| self.seen.table.common[at]),
             ..SpanFields::default()
         }
     }
@@ -244,7 +247,9 @@ impl<'s, 'a> One<'s, 'a> {
             .dialect
             .is_some_and(|place| self.seen.table.named_by_span[place]);
         let by_span = || (is_named && kind == Some(Role::Agent)).then(|| name.to_owned());
-        self.named(Field::Agent).or_else(by_span)
+        let is_somebody = |name: &String| !self.seen.table.nobody.contains(name);
+        let named = self.named(Field::Agent).filter(is_somebody);
+        named.or_else(by_span)
     }
 
     fn of_call(&self) -> Payloads {
@@ -321,7 +326,7 @@ impl<'s, 'a> One<'s, 'a> {
     }
 
     fn shape(&self, kind: Option<Role>) -> Option<Shape> {
-        (kind.is_none() || self.said == Some(Kind::Step)).then(|| Shape {
+        (kind.is_none() || self.is_lone).then(|| Shape {
             scope: self.span.scope.map(bounded_name),
             name: bounded_name(self.span.name),
             keys: self.seen.keys(),

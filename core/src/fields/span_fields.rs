@@ -129,9 +129,17 @@ pub struct SpanFields {
     pub tokens: Option<Box<Tokens>>,
     pub is_part: bool,
     pub is_open: bool,
+    /// Whether programs write such spans also within calls.
+    pub is_common: bool,
 }
 
 impl SpanFields {
+    /// Whether the span is structure if a known one lies within it.
+    #[must_use]
+    pub fn is_lone(&self) -> bool {
+        self.kind.is_some() && self.shape.is_some()
+    }
+
     /// What few spans say.
     #[must_use]
     pub fn rare(&self) -> &Rare {

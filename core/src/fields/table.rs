@@ -75,6 +75,10 @@ pub struct Table {
     pub dialects: Vec<String>,
     /// By dialect, whether an agent has the name of its span.
     pub named_by_span: Vec<bool>,
+    /// By dialect, whether programs write such spans also within calls.
+    pub common: Vec<bool>,
+    /// What stands for an agent's name and is none.
+    pub nobody: HashSet<String>,
     /// What spans are.
     pub rows: Vec<Row<Kind>>,
     /// Of which spans the producer counts parts beside the whole.
@@ -125,6 +129,8 @@ impl Table {
                 .iter()
                 .map(|dialect| dialect.named_by_span)
                 .collect(),
+            common: dialects.iter().map(|dialect| dialect.common).collect(),
+            nobody: dialects.iter().flat_map(|d| d.nobody.clone()).collect(),
             rows: Vec::new(),
             beside: Vec::new(),
             prefixes: Vec::new(),
@@ -322,6 +328,8 @@ impl Table {
             values: given.is.globs(),
             name: given.name.globs(),
             scope: given.scope.globs(),
+            lacks: (!given.lacks.is_empty()).then(|| self.slot_of(&given.lacks)),
+            lone: given.lone,
         }
     }
 }

@@ -22,6 +22,8 @@ pub enum Kind {
     Step,
     /// Known, and no turn by itself.
     Structure,
+    /// Known, and no turn, whatever other dialects say.
+    Frame,
     /// It only tells more about the call around it, whatever other dialects say.
     Part,
 }
@@ -48,6 +50,10 @@ pub struct Row<K> {
     pub(super) values: Vec<Glob>,
     pub(super) name: Vec<Glob>,
     pub(super) scope: Vec<Glob>,
+    // The number of the attribute that must not be there.
+    pub(super) lacks: Option<usize>,
+    /// Whether a span around known ones is structure.
+    pub lone: bool,
 }
 
 #[derive(Deserialize)]
@@ -68,6 +74,8 @@ pub(super) struct Dialect {
     pub(super) name_prefixes: Vec<String>,
     pub(super) name_suffixes: Vec<String>,
     pub(super) own_keys: bool,
+    pub(super) common: bool,
+    pub(super) nobody: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -82,6 +90,10 @@ pub(super) struct Given<K> {
     pub(super) name: Listed,
     #[serde(default)]
     pub(super) scope: Listed,
+    #[serde(default)]
+    pub(super) lacks: String,
+    #[serde(default)]
+    pub(super) lone: bool,
 }
 
 #[derive(Debug, Deserialize)]

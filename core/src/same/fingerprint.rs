@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::policy::Sameness;
-use super::request::request;
+use super::request::{request, without_names};
 use super::signature::{Known, signature};
 use super::text::{digest, sha256};
 use super::traces::{Place, is_hash, place_of};
@@ -162,12 +162,12 @@ fn answer(turn: &Turn<'_>, error: Option<&str>, sameness: &Sameness) -> Option<S
         .is_some_and(|name| tools::reads(name) || tools::searches(name));
     // Only a look at something tells by nothing; other calls have nothing to return.
     let given = given.filter(|&text| text != NOTHING || (looks && turn.arguments != Some("{}")));
-    let result = given.or_else(nothing)?;
+    let result = without_names(given.or_else(nothing)?, turn);
     let makes = turn.kind == "tool" && made::makes(turn.name, turn.arguments);
     let result = if makes {
-        Cow::Owned(made::made_result(result, &sameness.results))
+        Cow::Owned(made::made_result(&result, &sameness.results))
     } else {
-        Cow::Borrowed(result)
+        result
     };
     let calls = !turn.name.is_some_and(made::tells_figures);
     // A look that tells of attempts is one at something that goes on.

@@ -18,7 +18,13 @@ const TYPE_CHARS_MAX: usize = 200;
 // quotes, such as the code of an edit that it refuses.
 const LINE_CHARS_MAX: usize = 300;
 /// The kinds of failure that the agent does not cause.
-pub const EXTERNAL: [&str; 4] = ["rate_limit", "authentication", "network", "dependency"];
+pub const EXTERNAL: [&str; 5] = [
+    "rate_limit",
+    "contention",
+    "authentication",
+    "network",
+    "dependency",
+];
 
 static HEAD: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["failure_head"]));
 static EXIT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["failure_exit"]));

@@ -11,8 +11,9 @@ use regex::Regex;
 use serde_json::{Map, Number, Value};
 
 use super::json::{canonical, parsed};
+use super::masks::FRESH;
 use super::policy::{Sameness, Tool};
-use super::tools::{changes, hands_over};
+use super::tools::{changes, hands_over, spawns};
 use super::turn::Turn;
 use crate::patterns::{pattern, replaced};
 use crate::tables::{TOOL_KINDS, any_of};
@@ -44,22 +45,77 @@ const REASON_KEYS: [&str; 6] = [
     "notes",
     "explanation",
 ];
+// What a caller names a run of another agent; the last one is its request, unless that has a key.
+const NAMING_KEYS: [&str; 8] = [
+    "name",
+    "agent_name",
+    "agent_id",
+    "id",
+    "label",
+    "title",
+    "nickname",
+    "description",
+];
+// A shorter name may be a part of any word.
+const NAME_BYTES_MIN: usize = 4;
+const REQUEST_KEY: &str = "\"prompt\":";
+// A shorter answer only says that the agent has begun, and there may be many of them.
+const FINDING_WORDS_MIN: usize = 8;
+static PLAIN_WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"[^\W\d_]+"));
 // Without leading zeros, which codes have, and short enough that no JSON reader rounds them.
 const WHOLE_NUMBER_DIGITS_MAX: usize = 15;
 static VERSIONS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&TOOL_KINDS["versions"])));
+static REPLIES: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&TOOL_KINDS["replies"])));
 static MAY_BE_LOOSE: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#":\s*(?:null|""|\[\]|\{\}|"-?(?:0|[1-9][0-9]{0,14})")"#));
 
 /// The arguments of a turn as they are compared. What is no JSON object stays as it is.
 ///
-/// A file that is written as its next version, with the same content, is the same file.
+/// A file that is written as its next version, with the same content, is the same file, and an
+/// answer to an answer has the same subject.
 #[must_use]
 pub fn request<'a>(turn: &Turn<'a>, sameness: &Sameness) -> Option<Cow<'a, str>> {
     let asked = asked(turn, sameness)?;
-    if turn.kind != "tool" || !turn.name.is_some_and(changes) {
+    if turn.kind != "tool" {
+        return Some(asked);
+    }
+    let asked = replaced(asked, &REPLIES, "$1");
+    if !turn.name.is_some_and(changes) {
         return Some(asked);
     }
     Some(replaced(asked, &VERSIONS, "$1.$2"))
+}
+
+/// The keys by which a call names an agent that it begins anew, where that agent found something.
+fn naming_keys(turn: &Turn<'_>) -> &'static [&'static str] {
+    let found = |text: &str| {
+        PLAIN_WORD
+            .find_iter(text)
+            .nth(FINDING_WORDS_MIN - 1)
+            .is_some()
+    };
+    let is_run = turn.name.is_some_and(spawns) && turn.result.or(turn.error).is_some_and(found);
+    match turn.arguments {
+        Some(asked) if is_run && asked.contains(REQUEST_KEY) => &NAMING_KEYS,
+        Some(_) if is_run => &NAMING_KEYS[..NAMING_KEYS.len() - 1],
+        _ => &[],
+    }
+}
+
+/// What an agent found that was begun by a call, without the name that the call gave it.
+#[must_use]
+pub fn without_names<'a>(found: &'a str, turn: &Turn<'_>) -> Cow<'a, str> {
+    let keys = naming_keys(turn);
+    let Some(Value::Object(given)) = turn.arguments.filter(|_| !keys.is_empty()).and_then(parsed)
+    else {
+        return Cow::Borrowed(found);
+    };
+    let names = keys.iter().filter_map(|key| given.get(*key)?.as_str());
+    names
+        .filter(|name| name.len() >= NAME_BYTES_MIN)
+        .fold(Cow::Borrowed(found), |found, name| {
+            Cow::Owned(found.replace(name, FRESH))
+        })
 }
 
 fn asked<'a>(turn: &Turn<'a>, sameness: &Sameness) -> Option<Cow<'a, str>> {
@@ -70,17 +126,20 @@ fn asked<'a>(turn: &Turn<'a>, sameness: &Sameness) -> Option<Cow<'a, str>> {
     let tool = turn.name.and_then(|name| sameness.tools.get(name));
     let is_declared =
         tool.is_some_and(|tool| !tool.volatile_keys.is_empty() || !tool.same_call.is_empty());
-    let gives_reasons = !is_declared && turn.name.is_some_and(hands_over);
+    let unsaid_keys = match turn.name {
+        _ if is_declared => &[],
+        Some(name) if hands_over(name) => &REASON_KEYS[..],
+        _ => naming_keys(turn),
+    };
     if !(is_declared
-        || gives_reasons
+        || !unsaid_keys.is_empty()
         || MAY_BE_VOLATILE.is_match(arguments)
         || MAY_BE_LOOSE.is_match(arguments))
     {
         return Some(Cow::Borrowed(arguments));
     }
-    let keys = if gives_reasons { &REASON_KEYS[..] } else { &[] };
     let unsaid = Tool {
-        volatile_keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+        volatile_keys: unsaid_keys.iter().map(|key| (*key).to_owned()).collect(),
         ..Tool::default()
     };
     Some(reduced(arguments, tool.unwrap_or(&unsaid)).map_or(Cow::Borrowed(arguments), Cow::Owned))

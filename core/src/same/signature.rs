@@ -12,7 +12,8 @@ use super::failed_tests::failed_tests;
 use super::text::{digest, head, is_longer, joined, slug};
 use super::turn::Turn;
 use super::{masks, tools};
-use crate::patterns::pattern;
+use crate::patterns::{Pattern, pattern};
+use crate::tables::FAILURES;
 
 /// What is known of a turn before its signature is written.
 pub struct Known<'a> {
@@ -56,6 +57,10 @@ const GIST_CHARS_MAX: usize = 40;
 // A head is written from at most this much of a text.
 const READ_CHARS: usize = 200;
 
+// A longer answer shows what was done.
+const UNCHANGED_CHARS_MAX: usize = 300;
+
+static UNCHANGED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["unchanged"]));
 // Arguments that say what was changed and where, and what was searched for.
 static CHANGED_FILE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -102,6 +107,11 @@ pub fn signature(known: &Known<'_>) -> Option<String> {
         return written(of_error(known), FORM_CHARS_MAX);
     }
     let name = known.turn.name.filter(|_| known.turn.kind == "tool")?;
+    if tools::changes(name)
+        && let Some(answer) = known.answer.filter(|answer| is_unchanged(answer))
+    {
+        return written(of_no_change(name, known.request?, answer), FORM_CHARS_MAX);
+    }
     let (head, chars_max) = if tools::changes(name) {
         (of_change(known.request?), FORM_CHARS_MAX)
     } else if tools::searches(name) {
@@ -204,6 +214,21 @@ fn of_change(request: &str) -> String {
     let gist = first(&CHANGE, request).map(slug);
     let gist = gist.as_deref().map(|words| head(words, GIST_CHARS_MAX));
     format!("file:{}", joined(":", [Some(file), gist]))
+}
+
+/// Compare the file and the answer, because no other text was found there either.
+fn of_no_change(name: &str, request: &str, answer: &str) -> Parts {
+    let path = first(&CHANGED_FILE, request).unwrap_or(request);
+    let file = first(&FILE_NAME, path).unwrap_or(path);
+    Parts {
+        head: Some(format!("file:{}:unchanged", slug(file))),
+        whole: Some(format!("{name}\n{path}\n{answer}")),
+        says_all: false,
+    }
+}
+
+fn is_unchanged(answer: &str) -> bool {
+    !is_longer(answer, UNCHANGED_CHARS_MAX) && UNCHANGED.is_match(answer)
 }
 
 fn of_search(request: &str) -> String {

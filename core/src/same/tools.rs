@@ -15,6 +15,7 @@ static READING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["readi
 static LOOK: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["file_look"]));
 static INSTALLS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["installs"]));
 static HANDS_OVER: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["hands_over"]));
+static SPAWNS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["spawns"]));
 static ANSWERING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["answering_command"]));
 
 /// Whether a tool changes something, by its name.
@@ -69,6 +70,12 @@ pub fn answers_by_code(arguments: &str) -> bool {
 #[must_use]
 pub fn installs(arguments: &str) -> bool {
     INSTALLS.found(line(arguments))
+}
+
+/// Whether a tool begins another agent, and returns what that one found, by its name.
+#[must_use]
+pub fn spawns(name: &str) -> bool {
+    SPAWNS.found(line(name))
 }
 
 /// Whether a tool hands over to another agent, by its name.

@@ -18,8 +18,10 @@ static PAUSES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["pauses"])
 static WATCHES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["watches"]));
 static ARGUMENTS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["arguments"]));
 static SILENCE: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["silence"]));
-static UNFINISHED: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["unfinished"]));
-static LAST_LINES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["last_lines"]));
+static UNFINISHED: LazyLock<Forms> =
+    LazyLock::new(|| Forms::new(&[&WAITING["unfinished"][..], &WAITING["last_lines"]].concat()));
+static LOCKED: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["locked"]));
+static WELL: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["well"]));
 static COUNTS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["counts"])));
 static COUNTED: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["counted"])));
 
@@ -51,7 +53,19 @@ pub fn is_silence(message: &str) -> bool {
 #[must_use]
 pub fn is_unfinished(result: &str) -> bool {
     let text = ends_of(result);
-    UNFINISHED.found(&text) || LAST_LINES.found(&text) || has_more_to_count(&text)
+    UNFINISHED.found(&text) || LOCKED.found(&text) || has_more_to_count(&text)
+}
+
+/// Whether a result says that another holds a lock that the call needs.
+#[must_use]
+pub fn is_locked(result: &str) -> bool {
+    LOCKED.found(&ends_of(result))
+}
+
+/// Whether a result says that what was looked at is well, so that nothing is waited for.
+#[must_use]
+pub fn is_well(result: &str) -> bool {
+    WELL.found(&ends_of(result))
 }
 
 /// The beginning and the end of a result, which speak of the call itself.

@@ -185,7 +185,8 @@ fn is_later_message<'a>(
     }
     let text = model.answered.fields.text();
     follows_answer(model.heard.fields.heard())
-        || (text.as_deref().is_some_and(is_brief) && model.heard.comes_again().is_some())
+        || (text.is_some_and(|text| is_brief(&text, model.message()))
+            && model.heard.comes_again().is_some())
 }
 
 /// Whether the last message is from outside; one without any text is none.

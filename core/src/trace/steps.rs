@@ -1,7 +1,7 @@
 //! Steps of programs, which are calls where nothing is done within them that is known.
 //!
 //! A decorator around a function says neither whether a model called it, nor whether it only frames
-//! calls and responses.
+//! calls and responses. An activity of a workflow and a request without a name are alike.
 
 use super::span::Span;
 use super::tree::ANCESTORS_MAX;
@@ -11,7 +11,7 @@ use crate::fields::span_fields::Role;
 #[must_use]
 pub fn settled_kinds(spans: &[&Span], parents: &[Option<u32>]) -> Vec<Option<Role>> {
     let mut kinds: Vec<_> = spans.iter().map(|span| span.fields.kind).collect();
-    if !spans.iter().any(|span| is_step(span)) {
+    if !spans.iter().any(|span| span.fields.is_lone()) {
         return kinds;
     }
     for start in (0..spans.len()).filter(|place| is_known(spans[*place])) {
@@ -23,7 +23,7 @@ pub fn settled_kinds(spans: &[&Span], parents: &[Option<u32>]) -> Vec<Option<Rol
             if parent == start {
                 break;
             }
-            if is_step(spans[parent]) {
+            if spans[parent].fields.is_lone() {
                 kinds[parent] = None;
                 break; // It marks those around itself, as all that is known does.
             }
@@ -36,11 +36,8 @@ pub fn settled_kinds(spans: &[&Span], parents: &[Option<u32>]) -> Vec<Option<Rol
     kinds
 }
 
-/// Whether a span is a call only if no known span lies within it.
-fn is_step(span: &Span) -> bool {
-    span.fields.kind == Some(Role::Tool) && span.fields.shape.is_some()
-}
-
+/// Whether a span is known, and not one that calls have within them too, such as a request.
 fn is_known(span: &Span) -> bool {
-    span.fields.kind.is_some() || span.fields.shape.as_ref().is_some_and(|shape| shape.known)
+    let is_known = || span.fields.shape.as_ref().is_some_and(|shape| shape.known);
+    span.fields.kind.is_some() || (!span.fields.is_common && is_known())
 }

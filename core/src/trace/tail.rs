@@ -76,13 +76,12 @@ impl Tail {
         let mut past = first
             .into_iter()
             .flat_map(|model| model.heard.fields.heard());
-        let is_step = |span: &SpanFields| span.kind == Some(Role::Tool) && span.shape.is_some();
         let service = spans().next()?.service.clone();
         // Which session pays, and when a request was given up, depend on spans all over the trace.
         let is_odd = tree.circle().is_some()
             || spans().any(|fields| fields.service != service || fields.is_open)
             || made.models.iter().any(|model| !model.is_answered())
-            || spans().any(is_step)
+            || spans().any(SpanFields::is_lone)
             || past.any(|message| !message.calls.is_empty())
             || calls.adopted < calls.tools.len()
             || draft.views.len() < tree.ended
@@ -304,8 +303,9 @@ impl Tail {
     fn may_follow(&self, span: &Span) -> bool {
         let fields = &span.fields;
         let user = told(fields.user.as_ref());
-        let is_call = fields.kind == Some(Role::Tool) && fields.shape.is_none() && !fields.is_part;
+        let is_call = fields.kind == Some(Role::Tool) && !fields.is_part;
         (is_call || fields.kind == Some(Role::Model))
+            && !fields.is_lone()
             && !span.tells_of_turns(None)
             && fields.service == self.service
             && !fields.is_open

@@ -99,25 +99,36 @@ fn is_same_call(outer: Place, inner: Place, tree: &Tree<'_>) -> bool {
     is_longer && (inner.arguments.is_none() || inner.arguments == outer.arguments)
 }
 
-/// The twins among calls that lost their parents: the inner is the same call, and shorter.
+/// The twins among calls and responses that lost their parents: the inner is shorter, and the same
+/// call, a part of it, or the other half of a response.
 fn without_parents(tree: &Tree<'_>) -> Vec<(Place, Place)> {
     let is_lost = |place: &Place| {
-        tree.kinds[*place] == Some(Role::Tool) && tree.fields(*place).parent_span_id.is_none()
+        matches!(tree.kinds[*place], Some(Role::Tool | Role::Model))
+            && tree.fields(*place).parent_span_id.is_none()
     };
     let mut lost: Vec<Place> = (0..tree.ended).filter(is_lost).collect();
     let times = |place: Place| (tree.fields(place).start_ns, tree.fields(place).end_ns);
     lost.sort_by_key(|place| (times(*place).0, Reverse(times(*place).1)));
-    let mut found = Vec::new();
+    let mut found: Vec<(Place, Place)> = Vec::new();
     // The calls around the one that is looked at, the innermost last.
     let mut around: Vec<Place> = Vec::new();
     for place in lost {
         let (start_ns, end_ns) = times(place);
         around.retain(|outer| times(*outer).1 > start_ns);
         let is_outer = |outer: &Place| {
-            times(*outer).0 < start_ns
-                && end_ns < times(*outer).1
-                && tree.fields(place).arguments.is_some()
-                && does_same(*outer, place, tree)
+            let is_within = times(*outer).0 < start_ns && end_ns < times(*outer).1;
+            let may_be = end_ns <= times(*outer).1 && tree.kinds[*outer] == tree.kinds[place];
+            may_be
+                && match tree.kinds[place] {
+                    Some(Role::Model) => {
+                        let is_taken = found.iter().any(|(_, taken)| taken == outer);
+                        is_within && !is_taken && are_halves(*outer, place, tree)
+                    }
+                    _ => {
+                        let is_same = is_within && is_again(*outer, place, tree);
+                        is_same || is_part_of(*outer, place, tree)
+                    }
+                }
         };
         if let Some(outer) = around.iter().rev().copied().find(is_outer) {
             found.push((place, outer));
@@ -129,6 +140,35 @@ fn without_parents(tree: &Tree<'_>) -> Vec<(Place, Place)> {
         }
     }
     found
+}
+
+fn is_again(outer: Place, inner: Place, tree: &Tree<'_>) -> bool {
+    tree.fields(inner).arguments.is_some() && does_same(outer, inner, tree)
+}
+
+fn is_part_of(outer: Place, inner: Place, tree: &Tree<'_>) -> bool {
+    let (outer, inner) = (tree.fields(outer), tree.fields(inner));
+    inner.is_part && told(inner.call_id.as_ref()).is_some() && inner.call_id == outer.call_id
+}
+
+/// Whether one of two spans of models counts tokens, and the other has an answer: the only one, or
+/// the same.
+fn are_halves(outer: Place, inner: Place, tree: &Tree<'_>) -> bool {
+    let counts = |place: Place| {
+        let tokens = tree.fields(place).tokens();
+        tokens.input.is_some() || tokens.output.is_some()
+    };
+    let said = |place: Place| {
+        let answer = tree.fields(place).answer.as_ref();
+        answer.filter(|said| !said.is_empty())
+    };
+    let (counting, telling) = if counts(inner) {
+        (inner, outer)
+    } else {
+        (outer, inner)
+    };
+    let is_one = said(counting).is_none_or(|said_too| said(telling) == Some(said_too));
+    counts(counting) && !counts(telling) && said(telling).is_some() && is_one
 }
 
 // Kind, name and arguments of spans of one time.

@@ -23,7 +23,7 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, span_rows
 from looptrace.analyzer.schema.turns import TOKEN_COLUMNS
 from looptrace.collector.content.policy import with_content
-from tests.analyzer.normalize.test_turn_builder import span, turns
+from tests.analyzer.normalize.span_rows import span, turns
 
 KEY = b"k" * 32
 TABLE = files("looptrace.analyzer.fields").joinpath("dialects.toml").read_text("utf-8")

@@ -74,7 +74,7 @@ LOOPS = (
         "a failure with such a word", 5, "bash", shell("python a.py"), "Error: still running", True
     ),
     Look("a search", 3, "search", '{"query":"x"}', "No matches found"),
-    Look("an answer", 8, "get_weather", '{"city":"Rome"}', "Sunny, 20 degrees"),
+    Look("an answer", 6, "get_weather", '{"city":"Rome"}', "Sunny, 20 degrees"),
     Look("what cannot come", 5, "bash", shell("kubectl wait pod/web"), '"web" not found', True),
     Look("an edit", 4, "edit", '{"file_path":"a.py","new_string":"x"}', "a.py is up to date"),
     Look("what is up", 4, "list_services", "{}", "web: up\ndb: up"),

@@ -17,8 +17,8 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.text.session_names import session_name
 from looptrace.collector.content.policy import with_content
 from tests.analyzer.engine.test_arrivals import assert_comes_to_batch
+from tests.analyzer.normalize.span_rows import rules, span, tool
 from tests.analyzer.normalize.test_trace_buffer import assert_comes_to_all_at_once
-from tests.analyzer.normalize.test_turn_builder import rules, span, tool
 from tests.seeds import seeds
 
 Row = dict[str, object]

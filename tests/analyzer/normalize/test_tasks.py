@@ -11,7 +11,7 @@ from looptrace.analyzer.detect.counters import Counting, add_counters
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.testing.notation import turns_in
-from tests.analyzer.normalize.test_turn_builder import SECOND, kind, span, tool, turns
+from tests.analyzer.normalize.span_rows import SECOND, kind, span, tool, turns
 
 requirement = pytest.mark.requirement
 SESSION = {"gen_ai.conversation.id": "talk"}

@@ -1,7 +1,7 @@
 """Oddities of frameworks of which no trace is at hand are read right, from a file onwards.
 
-`tests/test_frameworks.py` has the oddities that recorded traces show. The shapes here were checked
-against traces that the frameworks wrote; tasks, tools and words are our own.
+`tests/test_framework_traps.py` has the oddities that recorded traces show. The shapes here were
+checked against traces that the frameworks wrote; tasks, tools and words are our own.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ import polars as pl
 
 from examples import dialects
 from examples.dialects import Attributes, Message
-from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.collector.files.reader import read_spans
-from tests.otlp import CLIENT, Trace, exception, tool_call
+from tests.otlp import CLIENT, Trace
 
 Requests: TypeAlias = list[dict[str, Any]]
 Row: TypeAlias = tuple[Any, ...]
 
 SCHEMA = '{"type": "object", "properties": {"level": {"type": "integer"}}}'
-LANGGRAPH_STEPS_PER_TURN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,6 @@ class Reading:
     """What came of a trap's requests."""
 
     turns: pl.DataFrame
-    findings: tuple[Finding, ...]
 
     def of(self, kind: str, task: str, *columns: str) -> list[Row]:
         """Return columns of a task's turns of one kind, in order; arguments as Python values."""
@@ -69,7 +66,7 @@ def reading(folder: Path, requests: Requests) -> Reading:
     read = read_spans([str(path)])
     analysis = analyse(read.spans, read.skipped)
     assert analysis.skipped == ()
-    return Reading(analysis.turns, analysis.findings)
+    return Reading(analysis.turns)
 
 
 def _openinference(
@@ -83,12 +80,6 @@ def _openinference(
         "input.mime_type": "application/json",
         "output.value": output,
     }
-
-
-def _execute_tool(name: str, call_id: str, **attributes: str) -> Attributes:
-    return tool_call(name, call_id=call_id) | (
-        {f"gen_ai.tool.call.{key}": value for key, value in attributes.items()}
-    )
 
 
 def _call_part(call_id: str, name: str, arguments: object) -> Message:
@@ -146,166 +137,6 @@ def _tool_message(content: str, call_id: str) -> str:
     path = ["langchain", "schema", "messages", "ToolMessage"]
     output = {"lc": 1, "type": "constructor", "id": path, "kwargs": message}
     return json.dumps({"output": output, "kwargs": {"color": "green"}})
-
-
-def openllmetry_wrapped_input() -> Requests:
-    """LangChain with OpenLLMetry: the arguments lie inside of what the callback was given."""
-    key = "traceloop.association.properties.session_id"
-    trace = Trace("wrapped", session_key=key)
-    for index in range(3):
-        step = LANGGRAPH_STEPS_PER_TURN * (index + 1)
-        metadata = {"langgraph_step": step, "checkpoint_ns": f"tools:{index}"}
-        run = {"color": "green", "name": "count_rows", "tool_call_id": f"call_{index}"}
-        given = {
-            "input_str": "{'table': 'orders'}",
-            "tags": ["seq:step:1"],
-            "metadata": metadata,
-            "inputs": {"table": "orders"},
-            "kwargs": run,
-        }
-        told = _tool_message("0 rows", f"call_{index}")
-        tool = tool_call("count_rows", json.dumps(given), result=told) | {
-            "traceloop.span.kind": "tool",
-            "traceloop.entity.name": "count_rows",
-            "traceloop.association.properties.lc_agent_name": "helper",
-            "traceloop.entity.input": json.dumps(given),
-            "traceloop.entity.output": told,
-            "gen_ai.task.status": "success",
-        }
-        trace.span("execute_tool count_rows", None, tool)
-    return trace.requests()
-
-
-def test_openllmetry_wrapped_input(tmp_path: Path) -> None:
-    """What a callback adds differs with every step, what the tool was given does not."""
-    read = reading(tmp_path, openllmetry_wrapped_input())
-
-    assert read.calls("wrapped") == [("count_rows", {"table": "orders"}, "0 rows", False)] * 3
-    assert read.kinds("wrapped") == {"tool"}
-    assert read.agents("wrapped") == {"helper"}
-
-
-def argument_wrappers() -> Requests:
-    """Return calls whose arguments decorators and classes wrap, each in a way of its own."""
-    arguments = {"room": "blue", "day": "monday"}
-    wrapped = json.dumps({"args": [], "kwargs": arguments})
-    sanitized = {"args": [], "sanitize_inputs_outputs": True, "kwargs": arguments}
-    shapes: dict[str, tuple[str, str, Attributes]] = {
-        "traceloop": (
-            "traceloop.association.properties.session_id",
-            "book_room.tool",
-            {
-                "traceloop.span.kind": "tool",
-                "traceloop.entity.name": "book_room",
-                "gen_ai.tool.name": "book_room",
-                "traceloop.entity.input": wrapped,
-                "traceloop.entity.output": '"booked"',
-            },
-        ),
-        "langfuse": (
-            "session.id",
-            "book_room",
-            {
-                "langfuse.observation.type": "tool",
-                "langfuse.observation.input": wrapped,
-                "langfuse.observation.output": "booked",
-            },
-        ),
-        "smolagents": (
-            "session.id",
-            "SimpleTool",
-            _openinference("book_room", sanitized, "booked", SCHEMA),
-        ),
-        "llamaindex": (
-            "session.id",
-            "FunctionTool.acall",
-            _openinference("book_room", {"kwargs": arguments}, "booked", SCHEMA),
-        ),
-    }
-    requests: Requests = []
-    for session, (key, name, attributes) in shapes.items():
-        trace = Trace(session, session_key=key)
-        trace.span(name, None, attributes)
-        requests += trace.requests()
-    return requests
-
-
-def test_argument_wrappers(tmp_path: Path) -> None:
-    """The same call is the same whatever decorator wrapped its arguments."""
-    read = reading(tmp_path, argument_wrappers())
-    booked = ("book_room", {"room": "blue", "day": "monday"}, "booked", False)
-
-    for session in ("traceloop", "langfuse", "smolagents", "llamaindex"):
-        assert read.calls(session) == [booked], session
-        assert read.kinds(session) == {"tool"}
-    assert read.turns["call"].n_unique() == 1
-
-
-def redacted_errors() -> Requests:
-    """OpenAI Agents redacts errors: different failures have the same words."""
-    trace = Trace("redacted", session_key="session.id")
-    agent = {"openinference.span.kind": "AGENT", "agent.name": "helper"}
-    root = trace.span("helper", None, agent, status="ok", seconds=0)
-    said = "An error occurred while running the tool. Please try again."
-    redacted = (
-        "{'tool_name': 'get_rate', 'error': 'Tool execution failed. Error details are redacted.'}"
-    )
-    for currency in ("USD", "GBP", "JPY", "CHF"):
-        tool = _openinference("get_rate", {"pair": f"EUR/{currency}"}, said, SCHEMA)
-        message = f"Error running tool (non-fatal): {redacted}"
-        trace.span("get_rate", root, tool, status="error", message=message)
-    return trace.requests()
-
-
-def test_redacted_errors(tmp_path: Path) -> None:
-    """A text that stands in for every error proves no two failures the same."""
-    read = reading(tmp_path, redacted_errors())
-    said = "An error occurred while running the tool. Please try again."
-    signatures = {signature for (signature,) in read.of("tool", "redacted", "signature")}
-
-    assert read.calls("redacted") == [
-        ("get_rate", {"pair": f"EUR/{currency}"}, said, True)
-        for currency in ("USD", "GBP", "JPY", "CHF")
-    ]
-    assert len(signatures) == 4
-    assert read.findings == ()
-    assert read.agents("redacted") == {"helper"}
-    assert read.kinds("redacted") == {"tool"}
-
-
-def nested_tools() -> Requests:
-    """AutoGen with OpenInference nests tool spans; each exception stands in a span twice."""
-    trace = Trace("nested", session_key="session.id")
-    kind = {"openinference.span.kind": "AGENT", "graph.node.id": "ringer"}
-    root = trace.span("ringer.on_messages_stream", None, kind, status="ok", seconds=0)
-    for number in range(2):
-        bell = {"bell": "east"}
-        outer = _openinference("ring_bell", bell, "rope is torn", json.dumps(bell))
-        parent = trace.span("ringer.ring_bell", root, outer, status="ok", seconds=0)
-        _torn(trace, parent, f"call_{number}")
-    return trace.requests()
-
-
-def _torn(trace: Trace, parent: str, call_id: str) -> None:
-    error = exception("ValueError", "rope is torn")
-    trace.span(
-        "execute_tool ring_bell",
-        parent,
-        {**_execute_tool("ring_bell", call_id), "error.type": "ValueError"},
-        [error, error],
-        status="error",
-        message="ValueError: rope is torn",
-    )
-
-
-def test_nested_tools(tmp_path: Path) -> None:
-    """A span within its twin is one call, with the result of one and the error of the other."""
-    read = reading(tmp_path, nested_tools())
-
-    assert read.calls("nested") == [("ring_bell", {"bell": "east"}, "rope is torn", True)] * 2
-    assert read.of("tool", "nested", "error_type", "error") == [("ValueError", "rope is torn")] * 2
-    assert read.agents("nested") == {"ringer"}
-    assert read.kinds("nested") == {"tool"}
 
 
 def llamaindex_doubles() -> Requests:

@@ -193,3 +193,73 @@ def test_one_call_is_counted_once(write: Callable[[Trace, str], None], calls: in
     assert turns_of(spans)[0].filter(pl.col("kind") == "tool").height == 4 * calls
     for order in (spans.sort("end_ns"), spans, spans.reverse(), spans.sample(shuffle=True, seed=4)):
         assert_comes_to_all_at_once(order, 1)
+
+
+def _half(of: str) -> Attributes:
+    """Return one half of a response: what was said, or the tokens."""
+    if of == "messages":
+        said = '[{"role": "assistant", "parts": [{"type": "text", "content": "Open."}]}]'
+        return {"gen_ai.operation.name": "chat", "gen_ai.output.messages": said}
+    counts = {"gen_ai.usage.input_tokens": 9, "gen_ai.usage.output_tokens": 2}
+    return {"gen_ai.operation.name": "chat", **counts}
+
+
+@pytest.mark.parametrize(
+    ("inner", "within", "responses"),
+    [("tokens", True, 1), ("tokens", False, 2), ("messages", True, 2)],
+)
+def test_a_response_whose_spans_lost_their_parents(
+    inner: str, within: bool, responses: int
+) -> None:
+    """LiveKit has the messages on one span and the tokens on one within it."""
+    trace = Trace("s")
+    trace.span("llm_node", None, _half("messages"), start_s=0, end_s=4)
+    at = (1, 3) if within else (1, 5)
+    trace.span("llm_request", None, _half(inner), start_s=at[0], end_s=at[1])
+    turns, _ = turns_of(spans_of(trace))
+    assert turns.height == responses
+    assert_comes_to_all_at_once(spans_of(trace), 1)
+
+
+def test_a_part_that_lost_its_call() -> None:
+    """The id says of which call it is."""
+    trace = Trace("s", session_key="session.id")
+    call = {"tool.name": "open", "tool.call_id": "c1"}
+    trace.span("runtime.tool.call", None, call, start_s=0, end_s=4)
+    trace.span("runtime.tool.handler", None, call, status="error", start_s=1, end_s=3)
+    turns, _ = turns_of(spans_of(trace))
+    assert turns["failed"].to_list() == [True]
+
+
+@pytest.mark.parametrize(
+    ("within", "names"),
+    [
+        (None, ["open"]),
+        ({"http.request.method": "GET"}, ["open"]),
+        (_half("messages"), ["inner"]),
+        (_tool("close"), ["close"]),
+    ],
+)
+def test_an_activity_is_a_call_unless_it_frames_one(
+    within: Attributes | None, names: list[str]
+) -> None:
+    """Programs send requests within calls too."""
+    trace = Trace("s", session_key="temporalWorkflowID")
+    around = trace.span("RunActivity:open", None, {"temporalActivityID": "1"})
+    if within is not None:
+        trace.span("inner", around, within)
+    turns, _ = turns_of(spans_of(trace))
+    assert turns["name"].to_list() == names
+
+
+def test_an_activity_of_dapr_is_no_call_and_names_no_agent() -> None:
+    """It has the conventions' name of an operation, as the call within it."""
+    trace = Trace("s", scope="dapr_agents.observability.instrumentor")
+    activity = {"workflow.activity": "run_tool", "agent.name": "Porter"}
+    for parent in (True, False):
+        around = trace.span("Porter.run_tool", None, activity | tool_call("open"))
+        named = {"agent.name": "AgentToolExecutor", "openinference.span.kind": "TOOL"}
+        trace.span("execute_tool open", around if parent else None, tool_call("open") | named)
+    turns, _ = turns_of(spans_of(trace))
+    assert turns["name"].to_list() == ["open", "open"]
+    assert "AgentToolExecutor" not in set(turns["agent"])

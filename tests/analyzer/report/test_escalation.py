@@ -80,8 +80,8 @@ def test_report_says_what_a_person_needs() -> None:
     """Pattern, signature, turns with the repeats marked, failures, cost and three options."""
     found = escalated(LOOP)
 
-    assert found.gate.reason == "one failure came back 3 times in the task, first in" + (
-        " run_tests(cart.py), turns 2–6"
+    assert found.gate.reason == (
+        "the failure of run_tests(cart.py) came 3 times in the task, turns 2–6"
     )
     assert found.gate.signature.startswith("error:Error-expected")
     assert found.goal == "Mend the cart."

@@ -19,11 +19,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from looptrace.analyzer.engine.span_spool import SpanSpool
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA
+from looptrace.analyzer.schema.spans import SPAN_SCHEMA, Skipped
 from looptrace.collector.files import reader, sources
 from looptrace.collector.files.reader import SpansRead, read_spans, spool_spans
 from looptrace.collector.otlp import protobuf
-from tests.collector.conftest import TRACE_ID, Write, line, pack_zstd, request, span
+from tests.collector.conftest import TRACE_ID, Write, line, pack_zstd, prefixed, request, span
 from tests.paths import SHARED
 
 REAL = {
@@ -62,11 +62,6 @@ def proto(*numbers: int) -> bytes:
     return bytes(data.SerializeToString())
 
 
-def prefixed(*messages: bytes) -> bytes:
-    """Return messages as the collector's file exporter writes them."""
-    return b"".join(len(message).to_bytes(4, "big") + message for message in messages)
-
-
 def numbers(found: SpansRead) -> list[int]:
     """Return the numbers of the spans that were read."""
     assert found.spans.schema == SPAN_SCHEMA
@@ -86,6 +81,9 @@ FORMS = {
     "protobuf": proto(1, 2, 3),
     "prefixed protobuf": prefixed(proto(1), proto(2, 3)),
     "prefixed zstd protobuf": prefixed(pack_zstd(proto(1)), pack_zstd(proto(2, 3))),
+    "prefixed gzip JSON": prefixed(
+        gzip.compress(line(span(1), span(2))), gzip.compress(line(span(3)))
+    ),
     "prefixed zstd JSON": prefixed(pack_zstd(line(span(1))), pack_zstd(line(span(2), span(3)))),
 }
 PACKINGS: dict[str, Callable[[bytes], bytes]] = {
@@ -184,10 +182,12 @@ def test_cut_off_request_is_read_up_to_the_cut(
     assert set(alone) == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, pack_zstd], ids=["gzip", "zstd"])
-def test_cut_off_packing_is_one_line(write: Write, pack: object) -> None:
+packed_both_ways = pytest.mark.parametrize("pack", [gzip.compress, pack_zstd], ids=["gzip", "zstd"])
+
+
+@packed_both_ways
+def test_cut_off_packing_is_one_line(write: Write, pack: Callable[[bytes], bytes]) -> None:
     """The packing and the last line are cut off together: one fault, and the prefix is read."""
-    assert callable(pack)
     random = Random(5)
     data = b"".join(line(span(n, name=random.randbytes(400).hex())) for n in range(1, 2000))
     packed = pack(data)
@@ -199,14 +199,17 @@ def test_cut_off_packing_is_one_line(write: Write, pack: object) -> None:
     assert found.skipped[0].where == f"a.jsonl:{len(numbers(found)) + 1}"
 
 
-def test_decompression_bomb_is_one_line(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+@packed_both_ways
+def test_decompression_bomb_is_one_line(
+    write: Write, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
+) -> None:
     """Data before the bomb is read, and so are other files."""
     monkeypatch.setattr(sources, "TRUSTED_BYTES", 1 << 20)
-    bomb = gzip.compress(line(span(1)) + b"{" * (64 << 20))
-    found = read_spans([write("bomb.gz", bomb), write("b.json", line(span(2)))])
+    bomb = pack(line(span(1)) + b"{" * (64 << 20))
+    found = read_spans([write("bomb", bomb), write("b.json", line(span(2)))])
 
     assert numbers(found) == [1, 2]
-    assert [part.where for part in found.skipped] == ["bomb.gz:2"]
+    assert [part.where for part in found.skipped] == ["bomb:2"]
     assert "decompression bomb" in found.skipped[0].why
 
 
@@ -237,14 +240,16 @@ def test_nothing_named_gives_an_empty_table() -> None:
     assert numbers(read_spans([])) == []
 
 
-@pytest.mark.parametrize("text", [LINE, b""])
+@pytest.mark.parametrize("text", [LINE + b"x\n", gzip.compress(LINE + b"x\n"), b""])
 def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
-    """Its lines are named like those of files."""
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text + b"x\n" * bool(text))))
+    """Its lines are named like those of files; `cat traces.gz | looptrace analyze -` is enough."""
+    stdin = io.TextIOWrapper(io.BytesIO(text))
+    monkeypatch.setattr(sys, "stdin", stdin)
     found = read_spans(["-"])
 
     assert numbers(found) == (ALL if text else [])
     assert [part.where for part in found.skipped] == ["<stdin>:2" if text else "<stdin>"]
+    assert not stdin.closed
 
 
 def test_spans_are_distinct_and_keep_their_order(write: Write) -> None:
@@ -291,7 +296,9 @@ def test_progress_passes_what_cannot_be_read(write: Write, monkeypatch: pytest.M
     found = read_spans([path], lambda done, of: told.append((done, of)))
 
     assert told == [(len(LINE), len(LINE))]
-    assert [part.where for part in found.skipped] == ["a.json"]
+    assert found.skipped == (
+        Skipped("a.json", "permission denied; make it readable for this user"),
+    )
 
 
 @pytest.mark.parametrize("is_valid", [True, False])

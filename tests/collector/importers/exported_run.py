@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -123,3 +124,49 @@ def genai(span: Span) -> Fields:
             "gen_ai.conversation.id": SESSION,
         }
     return {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": AGENT}
+
+
+def models_of(run: Sequence[Span]) -> list[Span]:
+    """Return the responses of a run."""
+    return [span for span in run if span.kind == "model"]
+
+
+def anthropic_messages(messages: list[Fields]) -> Any:
+    """Return messages as Anthropic's API has them."""
+    out = []
+    for m in messages:
+        if m["role"] == "tool":
+            out.append(
+                {
+                    "role": "user",
+                    "content": [
+                        {
+                            "type": "tool_result",
+                            "tool_use_id": m["tool_call_id"],
+                            "content": m["content"],
+                            **({"is_error": True} if m["content"].startswith("Error") else {}),
+                        }
+                    ],
+                }
+            )
+        elif m["role"] == "assistant":
+            out.append(
+                {
+                    "role": "assistant",
+                    "content": (
+                        [{"type": "text", "text": m["content"]}] if m.get("content") else []
+                    )
+                    + [
+                        {
+                            "type": "tool_use",
+                            "id": c["id"],
+                            "name": c["function"]["name"],
+                            "input": json.loads(c["function"]["arguments"]),
+                        }
+                        for c in m.get("tool_calls", ())
+                    ],
+                }
+            )
+        else:
+            out.append({"role": "user", "content": m["content"]})
+    return out

@@ -9,7 +9,7 @@ import pytest
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
-from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
+from looptrace.collector.otlp.span_rows import DecodedSpans
 from tests.collector.conftest import TRACE_ID, Json, attributes, request, span
 from tests.otlp import decoded_rows
 
@@ -305,15 +305,6 @@ def test_deep_nesting_costs_only_the_deep_part() -> None:
     assert "nested too deep" in out.problems[0].why
 
 
-def test_half_surrogates_are_no_error() -> None:
-    """JavaScript cuts strings between the halves of an emoji, and writes valid JSON."""
-    text = json.dumps(request(span(1, name="HALF"), span(2)))
-    first, second = rows(text.replace("HALF", "\\ud83d"))
-
-    assert first["name"] == "\ufffd"
-    assert second["name"] == "call 2"
-
-
 def test_array_holds_requests() -> None:
     """An invalid request is named by its place in the array."""
     out = decoded([request(span(1)), {"a": 1}, 5, request(span(2))])
@@ -365,17 +356,6 @@ def test_broken_json_is_explained(text: str, expected: str) -> None:
 
     assert problem.where == "t.json:7"
     assert problem.why.startswith(expected)
-
-
-def test_known_problem_is_told_once() -> None:
-    """A file that is cut off also ends in broken JSON: that is one fault."""
-    text = json.dumps(request(span(1), span(2))).encode()[:-40]
-    out = decode_document("t.json", Frame(1, text, "the gzip data is cut off"))
-
-    assert len(decoded_rows(out)) == 1
-    assert [
-        Problem("t.json:1", "the gzip data is cut off; complete spans read from it: 1")
-    ] == out.problems
 
 
 @pytest.mark.parametrize("between", ["", "\n", " , "])

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from looptrace._core import CUT_OFF, with_whole_escapes
+from looptrace._core import with_whole_escapes
 from looptrace.collector.otlp import json_documents
-from looptrace.collector.otlp.frames import DamagedError, Frame
+from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json_documents import documents
 from tests.collector.conftest import Json, request, span
 
@@ -92,26 +92,6 @@ def test_any_objects_are_cut_apart(
     assert [value for value, _ in values] == [
         json.loads(frame.data) for frame in framed(text, chunk_bytes)
     ]
-
-
-def test_cut_off_document_is_marked() -> None:
-    """Its spans are read, and the report says that there were more."""
-    found = framed(PRETTY_A[:-40])
-
-    assert [Frame(1, PRETTY_A[:-40].encode(), CUT_OFF)] == found
-
-
-def test_damage_marks_the_last_document() -> None:
-    """One fault, the broken packing, is one line, though the JSON is cut off too."""
-
-    def chunks() -> object:
-        yield LINE_A.encode() + b"\n" + LINE_B.encode()[:50]
-        raise DamagedError("broken")
-
-    found = list(documents(chunks()))  # type: ignore[arg-type]
-
-    assert [frame.problem for frame in found] == [None, "broken"]
-    assert [frame.number for frame in found] == [1, 2]
 
 
 @pytest.mark.parametrize("text", [LINE_B, PRETTY_B])

@@ -22,7 +22,7 @@ from looptrace.collector.otlp.protobuf import (
     prefixed_messages,
     whole_message,
 )
-from tests.collector.conftest import pack_zstd
+from tests.collector.conftest import pack_zstd, prefixed
 from tests.otlp import as_json, decoded_rows
 
 SPANS = 3
@@ -52,11 +52,6 @@ def names(request: bytes) -> list[str]:
     out = decode_message("t.pb", Frame(0, request))
     assert out.problems == []
     return [row[3] for row in decoded_rows(out)]
-
-
-def prefixed(*messages: bytes) -> bytes:
-    """Return messages as the collector's file exporter writes them."""
-    return b"".join(len(message).to_bytes(4, "big") + message for message in messages)
 
 
 def test_both_encodings_give_the_same_rows() -> None:

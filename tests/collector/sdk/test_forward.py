@@ -39,6 +39,7 @@ from looptrace.collector.sdk.processor import QueueLimits
 from looptrace.collector.sdk.server_watch import ServerWatch
 from tests.collector.sdk.test_processor import AGENT, Setup, actions
 from tests.http_threads import QuietHandler, answering
+from tests.reliability.serving import until
 
 requirement = pytest.mark.requirement
 WAIT_S = 60.0
@@ -168,14 +169,6 @@ def stream_of(setup: Setup) -> GateStream:
     engine: Any = setup.processor._engine
     stream: GateStream = engine._streams[0]
     return stream
-
-
-def until(holds: Any) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @requirement("F1")

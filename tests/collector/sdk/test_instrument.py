@@ -23,6 +23,18 @@ with agent("fixer", session="talk"):
     processor.force_flush()
 print(processor.gate("talk").check().open, processor.counts.dropped | processor.counts.errors)
 """
+WRONG = """
+import os, looptrace
+protocol = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h", "OTEL_EXPORTER_OTLP_PROTOCOL": "http2"}
+for wrong in (protocol, {"LOOPTRACE_ENDPOINT": "host"}):
+    os.environ.update(wrong)
+    try:
+        looptrace.instrument()
+    except ValueError as error:
+        print(error)
+    for variable in wrong:
+        del os.environ[variable]
+"""
 
 
 def run(script: str, **environment: str) -> str:
@@ -73,7 +85,7 @@ def test_a_sdk_that_is_disabled_is_left_alone(fake: Fake) -> None:
 
 def test_a_wrong_variable_is_named() -> None:
     """The error comes at the start, in one line."""
-    wrong = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h", "OTEL_EXPORTER_OTLP_PROTOCOL": "http2"}
+    protocol, address = run(WRONG).splitlines()
 
-    assert "'http2' is not a protocol" in run(LOOPING, **wrong)
-    assert "'host' is not an address" in run(LOOPING, LOOPTRACE_ENDPOINT="host")
+    assert "'http2' is not a protocol" in protocol
+    assert "'host' is not an address" in address

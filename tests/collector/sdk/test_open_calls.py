@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 
 import pytest
 from opentelemetry import trace
@@ -17,6 +16,7 @@ from looptrace.collector.sdk.open_spans import OpenSpans
 from looptrace.collector.sdk.processor import QueueLimits
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.otlp import tool_call
+from tests.reliability.serving import until
 
 AGENT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "fixer"}
 WAIT_S = 60.0
@@ -63,14 +63,6 @@ class Run:
         message = {"role": "assistant", "parts": [call]}
         span.set_attribute("gen_ai.output.messages", json.dumps([message]))
         span.end(self.now_ns - (ago_s - 1) * NS_PER_S)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    deadline_s = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
 
 
 def watched(report_s: float) -> tuple[Run, LoopSpanProcessor, list[GateState]]:

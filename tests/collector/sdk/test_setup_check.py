@@ -186,11 +186,13 @@ FOLDERS = (framework_table.DIALECTS, framework_table.OWN, TRACES)
 # failure, a step lies around known spans, a call is the end of a run, or a span has an attempt's
 # status. None of it makes a span one that nobody understands.
 BY_FIELDS = (
+    "burr",
     "claude_code",
     "codex",
     "docker_agent",
     "honeyhive",
     "looptrace-own",
+    "mirascope",
     "smolagents",
     "traceloop",
 )

@@ -74,11 +74,13 @@ FIELDS = {
 WRITTEN = ("calls", "results", "messages", "tokens", "errors", "session", "agent")
 # A span of this kind is known, and no turn by itself.
 STRUCTURE = "structure"
+# A span of this kind is no turn, whatever other dialects say.
+FRAME = "frame"
 # A call if no known span lies within it, else structure.
 STEP = "step"
 # A span of this kind only tells more about the call around it, whatever other dialects say.
 PART = "part"
-KINDS = ("tool", "model", "agent", STEP, STRUCTURE, PART)
+KINDS = ("tool", "model", "agent", STEP, STRUCTURE, FRAME, PART)
 # What a producer may count parts of beside it: then it is without them.
 WHOLES = ("input", "output")
 # The dialect of a user's own keys, and the kinds of spans that a name makes them.
@@ -102,6 +104,8 @@ class KindRow:
     values: tuple[str, ...] = ()  # patterns of the attribute or the part; none if any may be
     name: tuple[str, ...] = ()  # patterns of the span's name, as in shells
     scope: tuple[str, ...] = ()  # patterns of its instrumentation scope
+    lacks: str = ""  # an attribute that is not there
+    lone: bool = False  # structure instead, where a known span lies within it
 
     @property
     def condition(self) -> str:
@@ -110,7 +114,8 @@ class KindRow:
         of_key = [f"`{key}`" + (f" = {_words(self.values)}" if self.values else "")]
         patterns = (("name", self.name), ("scope", self.scope))
         of_names = [f"{name} {_words(given)}" for name, given in patterns if given]
-        return ", ".join((of_key if key else []) + of_names)
+        lacks = [f"no `{self.lacks}`"] if self.lacks else []
+        return ", ".join((of_key if key else []) + lacks + of_names)
 
     @property
     def given(self) -> dict[str, Any]:
@@ -126,6 +131,8 @@ class KindRow:
 
     def fits(self, attributes: Mapping[str, Any]) -> bool:
         """Return whether the condition on the attributes holds."""
+        if self.lacks in attributes:
+            return False
         if not self.key:
             return True
         value = attributes.get(self.key)
@@ -153,6 +160,8 @@ class Dialect:
     unread: tuple[str, ...] = ()  # of `WRITTEN`, what it writes and looptrace does not read
     beside: tuple[KindRow, ...] = ()  # of which of `WHOLES` parts are counted beside it
     own_keys: bool = False  # its keys are common words, and are read from its own spans alone
+    common: bool = False  # programs write such spans also within calls
+    nobody: tuple[str, ...] = ()  # what stands for an agent's name and is none
 
 
 class DialectTable:
@@ -277,7 +286,9 @@ def _first(rows: _Rows, attributes: Mapping[str, Any]) -> tuple[KindRow | None, 
 
 
 def _kind(row: KindRow | None) -> SpanKind | None:
-    return None if row is None or row.kind == STRUCTURE else cast("SpanKind", row.kind)
+    if row is None or row.kind in (STRUCTURE, FRAME):
+        return None
+    return cast("SpanKind", STEP if row.lone else row.kind)
 
 
 def _part(value: object, path: str) -> object:
@@ -299,7 +310,8 @@ def kind_row(given: Mapping[str, Any], kinds: Sequence[str] = KINDS) -> KindRow:
         raise ValueError(f"no such kind: {given['kind']}; there are {', '.join(kinds)}")
     key, _, part = given.get("key", "").partition("#")
     values, name, scope = (_listed(given.get(k, [])) for k in ("is", "name", "scope"))
-    return KindRow(given["kind"], key, part, values, name, scope)
+    lacks, lone = given.get("lacks", ""), given.get("lone", False)
+    return KindRow(given["kind"], key, part, values, name, scope, lacks, lone)
 
 
 def _listed(given: object) -> tuple[str, ...]:
@@ -316,7 +328,7 @@ def _fits(text: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _dialect(given: dict[str, Any]) -> Dialect:
-    lists = ("source", "name_prefixes", "name_suffixes", "writes", "unread")
+    lists = ("source", "name_prefixes", "name_suffixes", "writes", "unread", "nobody")
     fields = {name: tuple(keys) for name, keys in given.pop("fields", {}).items()}
     if unknown := fields.keys() - set(FIELDS):
         raise ValueError(f"dialect {given['name']}: no such fields: {', '.join(sorted(unknown))}")

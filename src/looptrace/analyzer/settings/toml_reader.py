@@ -151,7 +151,8 @@ def read(data: bytes, name: str) -> Node:
         column = f", column {place['column']}" if place and place["column"] else ""
         why = plain(_SYNTAX_PLACE.sub("", str(error)), _WHY_LENGTH_MAX)
         line = line or text.count("\n") + 1  # The parser gives no line at the end.
-        raise SettingsError(f"{name}:{line}: is not TOML: {why}{column}.") from error
+        quotes = "; a text needs quotes" if why.startswith("Invalid value") else ""
+        raise SettingsError(f"{name}:{line}: is not TOML: {why}{column}{quotes}.") from error
 
 
 def shown(value: object) -> str:

@@ -10,9 +10,10 @@ _WORD_LENGTH_MAX = 60
 
 
 def did_you_mean(name: object, names: Iterable[str]) -> str:
-    """Return the hint for an unknown name: a near one, and the known ones."""
-    shown = list(names)
+    """Return the hint for an unknown name: the nearest one, else all known ones."""
+    known = list(names)
     word = name[:_WORD_LENGTH_MAX] if isinstance(name, str) else ""
-    close = get_close_matches(word, shown, n=1)
-    meant = f"Did you mean {close[0]}? " if close else ""
-    return f"{meant}Known: {', '.join(shown)}." if shown else "Known: none."
+    close = get_close_matches(word, known, n=1)
+    if close:
+        return f"Did you mean {close[0]}?"
+    return f"Known: {', '.join(known) or 'none'}."

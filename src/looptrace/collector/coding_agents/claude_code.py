@@ -48,7 +48,11 @@ def is_line(names: Collection[str]) -> bool:
     is_message = "type" in fields and bool(fields & {"sessionId", "leafUuid"})
     is_message &= "traceId" not in fields  # An observation of Langfuse has the others.
     is_snapshot = {"type", "messageId", "snapshot"} <= fields
-    return is_message or is_snapshot or {"version", "entries"} <= fields or "agentType" in fields
+    is_index = {
+        "version",
+        "entries",
+    } <= fields and "creator" not in fields  # An HTTP archive has it.
+    return is_message or is_snapshot or is_index or "agentType" in fields
 
 
 class ClaudeCodeLog:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.collector.otlp.frames import (
@@ -28,15 +28,17 @@ from looptrace.collector.otlp.frames import (
     too_long,
 )
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
     from looptrace.collector.importers.apis import ApiAddress
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+    PackedStream = io.BufferedReader[Any] | gzip.GzipFile | zstd.ZstdFile
 
 # The names that a folder is searched for; a file that is named itself may have any ending.
 TRACE_ENDINGS = (".json", ".jsonl", ".ndjson", ".pb", ".binpb", ".otlp", ".bin", ".traj")
@@ -53,7 +55,10 @@ TRUSTED_BYTES = 64 << 20
 # The ids alone keep real traces below 100; gzip ends at 1032.
 UNPACKED_RATIO_MAX = 500
 
+# A file that was packed again by its upload is packed twice.
+PACKINGS_MAX = 3
 _MAGIC_BYTES = 4
+_PLAIN = "plain"
 
 _TRACE_NAME = re.compile(
     "[^.].*({})({})?".format(
@@ -234,9 +239,10 @@ def _open(source: Source) -> AbstractContextManager[IO[bytes]]:
 def _unpacked(stream: IO[bytes], on_read: Callable[[int], None]) -> Iterator[bytes]:
     """Yield the unpacked bytes of a stream in chunks; raises DamagedError where they break off."""
     packed = _CountedReader(stream)
-    reader, kind = _reader(io.BufferedReader(packed, READ_BYTES))
-    bytes_done = 0
+    source = io.BufferedReader(packed, READ_BYTES)
+    bytes_done, kind = 0, _kind(source)
     try:
+        reader = _reader(source)
         while chunk := reader.read1(CHUNK_BYTES):
             bytes_done += len(chunk)
             if bytes_done > max(TRUSTED_BYTES, UNPACKED_RATIO_MAX * packed.bytes_read):
@@ -252,14 +258,25 @@ def _unpacked(stream: IO[bytes], on_read: Callable[[int], None]) -> Iterator[byt
         raise DamagedError(f"the {kind} data is damaged; copy or export the file again") from error
 
 
-def _reader(packed: io.BufferedReader) -> tuple[io.BufferedIOBase, str]:
-    """Return the reader that unpacks a stream, chosen by how it begins, and the packing's name."""
-    magic = packed.peek(_MAGIC_BYTES)
+def _reader(packed: io.BufferedReader[Any]) -> PackedStream:
+    """Return the reader that unpacks a stream, chosen by how it begins, also if packed again."""
+    reader: PackedStream = packed
+    for _ in range(PACKINGS_MAX):
+        kind = _kind(reader)
+        if kind == _PLAIN:
+            break
+        reader = (
+            gzip.GzipFile(fileobj=reader, mode="rb") if kind == "gzip" else zstd.ZstdFile(reader)
+        )
+    return reader
+
+
+def _kind(stream: PackedStream) -> str:
+    """Return the name of a stream's packing, by its first bytes."""
+    magic = stream.peek(_MAGIC_BYTES)
     if magic.startswith(GZIP_MAGIC):
-        return gzip.GzipFile(fileobj=packed), "gzip"
-    if magic.startswith(ZSTD_MAGIC):
-        return zstd.ZstdFile(packed), "zstd"
-    return packed, "plain"
+        return "gzip"
+    return "zstd" if magic.startswith(ZSTD_MAGIC) else _PLAIN
 
 
 def _trouble(error: OSError) -> str:

@@ -19,16 +19,20 @@ from looptrace.collector.importers.records import (
     ENVELOPES,
     LEVELS_MAX,
     RECORD_ERRORS,
+    TRIED_MAX,
     Reader,
     UnreadList,
+    envelopes,
     records_in,
     wrong,
 )
+from looptrace.collector.importers.rows.answer_tables import is_table, rows_of
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import DATA_ERRORS, MEND, decode_document
 from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 
 if TYPE_CHECKING:
+    from looptrace.analyzer.schema.spans import SpanRow
     from looptrace.collector.importers.forms import RecordForm
 
 
@@ -41,6 +45,9 @@ _EMPTY_EXPORT = re.compile(
 )
 _NO_NUMBER = re.compile(rb'("(?:[^"\\]|\\.)*+"?)|-?(?:NaN|Infinity)\b', re.DOTALL)
 
+_ERRORS = re.compile(rb'\{\s*"(?:errors?|data|message|status|code)"\s*:')
+_REFUSED = "the answer is an error, {!r:.80}; ask again for it"
+
 _EMPTY_VALUES = {b"[]": "an empty list", b"{}": "an empty object"}
 # The first field of an export request says what it holds.
 _LOGS = re.compile(rb'"resource(?:L|_l)ogs"\s*:')
@@ -52,7 +59,10 @@ _OTHER_SIGNALS = {
     b"profiles": "profiles without spans",
 }
 
+_OPENING = (b"{", b"[")
+
 _decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_items = msgspec.json.Decoder(list[Raw]).decode
 
@@ -62,21 +72,47 @@ def decoded_documents(name: str, documents: Iterable[Frame]) -> Iterator[Decoded
 
     Documents of no known form are reported; the first of a known form decides for the source.
     """
-    form: RecordForm | None = None
-    reader: Reader | None = None
+    readers: _SourceReaders | None = None
     is_otlp = False
     for document in documents:
-        if form is None and not is_otlp and (form := _form_of_document(document)):
-            reader = form.reader()
-        if form is not None and reader is not None:
-            yield from _decoded_records(name, document, form, reader)
+        if readers is None and not is_otlp and (form := _form_of_document(document)):
+            readers = _SourceReaders(form)
+        if readers is not None:
+            yield from _decoded_records(name, document, readers)
             continue
         is_first = not is_otlp
         for decoded in _decoded_request(name, document, is_first=is_first):
             is_otlp = is_otlp or decoded.is_any
             yield decoded
-    if reader is not None:
-        yield DecodedSpans(reader.rest())
+    if readers is not None:
+        yield DecodedSpans(readers.rest())
+
+
+class _SourceReaders:
+    """The readers of the records of one source, of which most have one form.
+
+    Records of another form have a reader of their own where the fields of both forms are exact.
+    """
+
+    def __init__(self, form: RecordForm) -> None:
+        self.form = form
+        self._readers = {form.name: form.reader()}
+
+    def of(self, record: Any) -> tuple[RecordForm, Reader]:
+        """Return the form of a record, and its reader."""
+        form = self.form
+        if form.is_exact and isinstance(record, dict) and not form.is_record(record):
+            from looptrace.collector.importers.forms import form_of  # noqa: PLC0415 - as below
+
+            other = form_of(record)
+            form = other if other is not None and other.is_exact else form
+        if form.name not in self._readers:
+            self._readers[form.name] = form.reader()
+        return form, self._readers[form.name]
+
+    def rest(self) -> list[SpanRow]:
+        """Return the rows that the end of the source completes."""
+        return [row for reader in self._readers.values() for row in reader.rest()]
 
 
 def empty_text(head: bytes) -> str:
@@ -101,7 +137,24 @@ def _decoded_request(name: str, document: Frame, *, is_first: bool) -> Iterator[
         why = f"the export is empty: `{held['name'].decode()}` holds nothing; export again"
         yield DecodedSpans(problems=[Problem(where, why)])
         return
+    elif is_first and (refusal := _refusal_of(document.data)) is not None:
+        yield DecodedSpans(problems=[Problem(where, _REFUSED.format(refusal))])
+        return
     yield decode_document(name, document)
+
+
+def _refusal_of(data: bytes) -> str | None:
+    """Return the message of an API's answer that is an error; None for anything else."""
+    if not _ERRORS.match(data):
+        return None
+    try:
+        told = _decode(data)
+    except DATA_ERRORS:
+        return None
+    errors = told.get("errors") or told.get("error")
+    first = errors[0] if isinstance(errors, list) and errors else errors
+    message = first.get("message") if isinstance(first, dict) else first
+    return None if any(told.get(name) for name in ENVELOPES) or not message else str(message)
 
 
 def _form_of_document(document: Frame) -> RecordForm | None:
@@ -114,11 +167,18 @@ def _form_of_document(document: Frame) -> RecordForm | None:
         return None
 
 
-def _form_within(data: bytes | Raw, levels: int, *, is_inner: bool = False) -> RecordForm | None:
+def _form_within(
+    data: bytes | Raw, levels: int, *, is_inner: bool = False, is_guess: bool = False
+) -> RecordForm | None:
+    """Return the form of the first record within a document.
+
+    With `is_guess` the record is under a name that may mean anything: then messages that stand
+    alone there need not belong together.
+    """
     first = bytes(memoryview(data)[:1])
     if first == b"[" and levels:
-        items = _decode_items(data)
-        return _form_within(items[0], levels - 1, is_inner=is_inner) if items else None
+        items = _decode_items(data)[:TRIED_MAX]
+        return _form_of_any(items, levels, is_inner=is_inner, is_guess=is_guess)
     if first != b"{":
         return None
     fields = _decode_fields(data)
@@ -129,9 +189,24 @@ def _form_within(data: bytes | Raw, levels: int, *, is_inner: bool = False) -> R
         from looptrace.collector.importers.forms import form_of  # noqa: PLC0415
 
         if form := form_of(fields):
-            return form
-    held = next((fields[name] for name in ENVELOPES if name in fields), None)
-    return None if held is None or not levels else _form_within(held, levels - 1, is_inner=True)
+            return None if is_guess and form.is_fragment(fields) else form
+    if not levels or is_request:
+        return None
+    if is_table(fields) and (rows := rows_of(_decode(data))) is not None:
+        return _form_of_any([Raw(_encode(row)) for row in rows[:1]], levels, is_inner=True)
+    containers = [name for name, raw in fields.items() if bytes(memoryview(raw)[:1]) in _OPENING]
+    names = envelopes(fields, containers)
+    is_guess = is_guess or set(ENVELOPES).isdisjoint(names)
+    held = [fields[name] for name in names]
+    return _form_of_any(held, levels, is_inner=True, is_guess=is_guess)
+
+
+def _form_of_any(
+    held: list[Raw], levels: int, *, is_inner: bool, is_guess: bool = False
+) -> RecordForm | None:
+    """Return the form of the first of some records that has one."""
+    forms = (_form_within(each, levels - 1, is_inner=is_inner, is_guess=is_guess) for each in held)
+    return next((form for form in forms if form is not None), None)
 
 
 def readable(document: bytes) -> bytes:
@@ -145,10 +220,8 @@ def readable(document: bytes) -> bytes:
     return _NO_NUMBER.sub(lambda match: match[1] or b"null", document)
 
 
-def _decoded_records(
-    name: str, document: Frame, form: RecordForm, reader: Reader
-) -> Iterator[DecodedSpans]:
-    where = f"{name}:{document.number}"
+def _decoded_records(name: str, document: Frame, readers: _SourceReaders) -> Iterator[DecodedSpans]:
+    where, form = f"{name}:{document.number}", readers.form
     try:
         value = _decode(readable(document.data))
     except DATA_ERRORS as error:
@@ -157,7 +230,7 @@ def _decoded_records(
         yield DecodedSpans(problems=[Problem(where, why, foreign=is_text)])
         return
     for place, record in records_in(value, where, form.is_record, form.nesting):
-        yield decoded_record(place, record, form, reader)
+        yield decoded_record(place, record, *readers.of(record))
     if document.problem is not None:
         yield DecodedSpans(problems=[Problem(where, document.problem)])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -18,6 +19,7 @@ from looptrace.collector.coding_agents import (
     codex,
     codex_events,
     copilot_cli,
+    cursor_cli,
     gemini_cli,
     openhands,
     swe_agent,
@@ -43,7 +45,6 @@ from looptrace.collector.importers.platforms import (
     honeycomb,
     logs,
     opensearch,
-    signoz,
     xray,
 )
 from looptrace.collector.importers.platforms.spans_and_logs import reader_of
@@ -55,8 +56,11 @@ from looptrace.collector.importers.records import (
     RecordReader,
     spans_of,
 )
+from looptrace.collector.importers.rows.field_maps import FieldMap, UnreadForm, field_maps
+from looptrace.collector.importers.rows.requests import RequestReader
 from looptrace.collector.importers.services import (
     ai_devtools,
+    assistants,
     clickhouse,
     conversations,
     datadog,
@@ -65,8 +69,9 @@ from looptrace.collector.importers.services import (
     opencode,
     opik,
     posthog,
+    temporal,
 )
-from looptrace.collector.otlp.span_rows import DecodedSpans
+from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 
 
 class Log(Protocol):
@@ -87,6 +92,8 @@ class RecordForm:
     is_record: IsRecord
     reader: Callable[[], Reader]
     nesting: Nesting | None = None  # None: a record holds no others
+    is_exact: bool = False  # Its fields tell it from all others, also within one source.
+    is_fragment: IsRecord = lambda _names: False  # A record of these fields is a part of one.
 
 
 class _LogReader:
@@ -106,10 +113,37 @@ def _log(make: Callable[[], Log]) -> Callable[[], Reader]:
     return lambda: _LogReader(make())
 
 
+class _UnreadReader:
+    """The reader of records that cannot be read, which says what to do."""
+
+    def __init__(self, form: UnreadForm) -> None:
+        self._form = form
+
+    def read(self, _record: dict[str, Any], where: str) -> DecodedSpans:
+        return DecodedSpans(problems=[Problem(where, self._form.why, foreign=True)])
+
+    def rest(self) -> list[SpanRow]:
+        return []
+
+
+def _mapped(form: FieldMap) -> RecordForm:
+    """Return the form of a row of `rows/forms.toml`."""
+    trace, span, parent = form.nesting or ("", "", "")
+    nesting = Nesting(trace, span, parent) if form.nesting else None
+    reader = partial(RequestReader, form) if form.is_linked else spans_of(form.row_of)
+    return RecordForm(form.name, form.is_record, reader, nesting, is_exact=True)
+
+
+def _unread(form: UnreadForm) -> RecordForm:
+    return RecordForm(form.name, form.is_record, partial(_UnreadReader, form), is_exact=True)
+
+
+_MAPS, _UNREAD = field_maps()
 # Forms are tried in this order.
 FORMS = (
     RecordForm("line of a session log", claude_code.is_line, _log(claude_code.ClaudeCodeLog)),
     RecordForm("line of a session log", codex.is_line, _log(codex.CodexLog)),
+    RecordForm("event of a stream", cursor_cli.is_line, _log(cursor_cli.CursorStream)),
     RecordForm("event of a stream", claude_stream.is_line, _log(claude_stream.ClaudeStream)),
     RecordForm("event of a stream", codex_events.is_line, _log(codex_events.CodexEvents)),
     RecordForm("event of a session", copilot_cli.is_line, _log(copilot_cli.CopilotSession)),
@@ -135,19 +169,22 @@ FORMS = (
         lambda: RecordReader(mlflow.parts),
         Nesting(lists=("spans",)),
     ),
+    *map(_mapped, _MAPS),
+    RecordForm("event of Temporal", temporal.is_record, temporal.TemporalReader),
+    RecordForm(
+        "step of an assistant", assistants.is_record, lambda: RecordReader(assistants.parts)
+    ),
     RecordForm("log of Inspect", inspect_logs.is_record, inspect_logs.InspectReader),
     RecordForm("event of PostHog", posthog.is_record, spans_of(posthog.row_of), NO_NESTING),
     RecordForm("span of Datadog", datadog.is_record, spans_of(datadog.row_of), NO_NESTING),
-    RecordForm("span of Datadog", datadog.is_event, spans_of(datadog.row_of_event), NO_NESTING),
+    RecordForm("event of Datadog", datadog.is_event, datadog.DatadogEventReader, NO_NESTING),
     RecordForm("row of ClickHouse", clickhouse.is_record, spans_of(clickhouse.row_of), NO_NESTING),
-    RecordForm("row of SigNoz", signoz.is_record, spans_of(signoz.row_of)),
     RecordForm("document of OpenSearch", opensearch.is_record, spans_of(opensearch.row_of)),
     RecordForm("document of Elastic", elastic.is_record, reader_of(elastic.told_by)),
     RecordForm("row of Azure Monitor", azure_monitor.is_record, azure_monitor.AzureReader),
     RecordForm("event of CloudWatch", cloudwatch.is_record, cloudwatch.CloudWatchReader),
     RecordForm("log record", logs.is_record, logs.LogReader),
     RecordForm("event of Honeycomb", honeycomb.is_record, reader_of(honeycomb.told_by)),
-    RecordForm("trace of X-Ray", xray.is_record, lambda: RecordReader(xray.parts)),
     RecordForm(
         "trace of Cloud Trace", cloud_trace.is_record, lambda: RecordReader(cloud_trace.parts)
     ),
@@ -177,9 +214,16 @@ FORMS = (
         Nesting("trace_id", "id", "parent_id"),
     ),
     RecordForm("span of Braintrust", braintrust.is_record, spans_of(braintrust.row_of), NO_NESTING),
+    RecordForm("trace of X-Ray", xray.is_record, lambda: RecordReader(xray.parts)),
+    *map(_unread, _UNREAD),
     RecordForm("printed record", printed.is_record, printed.PrintedReader, NO_NESTING),
     RecordForm("span of Zipkin", zipkin.is_record, spans_of(zipkin.row_of), NO_NESTING),
-    RecordForm("conversation", conversations.is_record, conversations.ConversationReader),
+    RecordForm(
+        "conversation",
+        conversations.is_record,
+        conversations.ConversationReader,
+        is_fragment=conversations.is_message,
+    ),
 )
 
 

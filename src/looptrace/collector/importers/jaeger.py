@@ -2,7 +2,9 @@
 
 Elasticsearch has a document for each span (jaegertracing/jaeger@aa62de0
 internal/storage/elasticsearch/dbmodel/model.go). Times are microseconds. Tags and the fields of
-logs are lists of `{key, type, value}`; they include what OTLP calls status, scope and resource.
+logs are lists of `{key, type, value}`; they include what OTLP calls status, scope and resource. The
+API of gRPC has other names and forms of times and values in JSON (jaegertracing/jaeger-idl@74be563
+proto/api_v2/model.proto).
 """
 
 from __future__ import annotations
@@ -13,26 +15,35 @@ from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.records import Part
-from looptrace.collector.importers.spans import NS_PER_US, foreign_row, span_id, trace_id
+from looptrace.collector.importers.spans import (
+    NS_PER_US,
+    foreign_row,
+    mapping,
+    span_id,
+    time_ns,
+    trace_id,
+)
 from looptrace.collector.otlp.span_rows import SERVICE_NAME
 
 _SCOPES = ("otel.scope.name", "otel.library.name")
 _STATUS, _MESSAGE, _ERROR = "otel.status_code", "otel.status_description", "error"
 _FAILED = {"ERROR": True, "OK": False}
 _CHILD = "CHILD_OF"
+_US_PER_S = 1_000_000
 
 
 def is_record(names: Collection[str]) -> bool:
     """Return whether these field names are those of a trace, or of a span in Elasticsearch."""
     fields = set(names)
     is_document = {"traceID", "spanID", "operationName", "process"} <= fields
+    is_document |= {"traceId", "spanId", "operationName", "startTime"} <= fields
     return is_document or {"traceID", "spans", "processes"} <= fields
 
 
 def parts(trace: dict[str, Any]) -> Iterator[Part]:
     """Yield the spans of a trace, each with its place."""
     if "spans" not in trace:
-        yield "", partial(_row, trace, {})
+        yield "", partial(_row, _of_page(trace) if "traceId" in trace else trace, {})
         return
     processes = trace["processes"] or {}
     for index, span in enumerate(trace["spans"] or ()):
@@ -62,6 +73,44 @@ def _row(span: dict[str, Any], processes: dict[str, Any]) -> SpanRow:
         events=[_event(log) for log in span.get("logs") or ()],
         links=[(trace_id(each["traceID"]), span_id(each["spanID"])) for each in others],
     )
+
+
+def _of_page(span: dict[str, Any]) -> dict[str, Any]:
+    """Return a span of the API of gRPC as the page has it."""
+    process = mapping(span.get("process"))
+    return {
+        "traceID": span["traceId"],
+        "spanID": span["spanId"],
+        "operationName": span.get("operationName"),
+        "references": [
+            {
+                "refType": each.get("refType", _CHILD),
+                "traceID": each.get("traceId"),
+                "spanID": each.get("spanId"),
+            }
+            for each in span.get("references") or ()
+        ],
+        "startTime": time_ns(span["startTime"]) // NS_PER_US,
+        "duration": round(float(str(span.get("duration") or "0").removesuffix("s")) * _US_PER_S),
+        "tags": _tags(span),
+        "logs": [
+            {"timestamp": time_ns(log["timestamp"]) // NS_PER_US, "fields": _tags(log, "fields")}
+            for log in span.get("logs") or ()
+        ],
+        "process": {"serviceName": process.get("serviceName"), "tags": _tags(process)},
+    }
+
+
+def _tags(held: dict[str, Any], name: str = "tags") -> list[dict[str, Any]]:
+    """Return values of the API of gRPC, each of which stands under the name of its type."""
+    return [
+        {
+            "key": tag["key"],
+            "type": str(tag.get("vType") or "").lower(),
+            "value": next((tag[n] for n in tag if n not in ("key", "vType")), ""),
+        }
+        for tag in held.get(name) or ()
+    ]
 
 
 def _event(log: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:

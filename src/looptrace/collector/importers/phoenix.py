@@ -1,7 +1,8 @@
 """Spans of Phoenix and Arize: answers of Phoenix's APIs, and rows of data frames of spans.
 
 The API nests the ids in `context`; the data frame has a column `context.span_id`, and one for each
-attribute, `attributes.llm.input_messages`, with lists in it that OpenInference writes flat.
+attribute, `attributes.llm.input_messages`, with lists in it that OpenInference writes flat. GraphQL
+has names like `spanKind`, and attributes as JSON (Arize-ai/phoenix@9478f95 js/app/schema.graphql).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.payloads import parsed
+from looptrace.collector.importers.records import snake_case
 from looptrace.collector.importers.spans import flat_attributes, foreign_row, mapping, time_ns
 
 _KIND = "openinference.span.kind"
@@ -22,21 +24,26 @@ _WHOLE = {"metadata", "llm.prompt_template.variables"}
 
 def is_record(names: Collection[str]) -> bool:
     """Return whether these field names are those of a span."""
-    has_ids = "context" in names or "context.span_id" in names
-    has_kind = "span_kind" in names or f"{_ATTRIBUTES}{_KIND}" in names
-    return has_ids and has_kind and "start_time" in names
+    fields = set(map(snake_case, names))
+    has_ids = not fields.isdisjoint(("context", "context.span_id", "trace"))
+    has_kind = "span_kind" in fields or f"{_ATTRIBUTES}{_KIND}" in fields
+    is_whole = "attributes" in fields or "spanKind" not in names
+    return has_ids and has_kind and is_whole and "start_time" in fields
 
 
 def row_of(span: dict[str, Any]) -> SpanRow:
     """Return the row of a span."""
+    span = {snake_case(name): value for name, value in span.items()}
     context = mapping(span.get("context")) or _columns(span, _CONTEXT)
+    context = {snake_case(name): value for name, value in context.items()}
+    trace = mapping(span.get("trace")).get("traceId")
     held = mapping(span.get("attributes")) or _columns(span, _ATTRIBUTES)
     attributes = dict(flat_attributes(held, _WHOLE))
     # Arize has it with the other attributes alone.
     kind = {_KIND: str(span["span_kind"]).upper()} if "span_kind" in span else {}
     return foreign_row(
-        trace=context["trace_id"],
-        span=context["span_id"],
+        trace=trace or context["trace_id"],
+        span=span.get("span_id") or context["span_id"],
         parent=span.get("parent_id"),
         name=span.get("name"),
         start_ns=time_ns(span["start_time"]),
@@ -45,10 +52,16 @@ def row_of(span: dict[str, Any]) -> SpanRow:
         error=span.get("status_message"),
         attributes=kind | attributes,
         events=[
-            (str(event["name"]), time_ns(event.get("timestamp")), mapping(event.get("attributes")))
+            (str(event["name"]), time_ns(event.get("timestamp")), _event_attributes(event))
             for event in parsed(span.get("events")) or ()
         ],
     )
+
+
+def _event_attributes(event: dict[str, Any]) -> dict[str, Any]:
+    message = event.get("message")  # of GraphQL, which has no attributes
+    told = mapping(event.get("attributes"))
+    return told | ({"exception.message": message} if message else {})
 
 
 def _columns(span: dict[str, Any], prefix: str) -> dict[str, Any]:

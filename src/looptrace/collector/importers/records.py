@@ -8,11 +8,12 @@ LangSmith. A list of what seems to be records and is not read is reported with i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from looptrace.analyzer.schema.spans import SpanRow
+from looptrace.collector.importers.rows.answer_tables import is_table, rows_of
 from looptrace.collector.otlp.json import DATA_ERRORS, MEND, words
 from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 
@@ -21,8 +22,17 @@ ENVELOPES = (
     *("data", "result", "results", "traces", "spans", "observations", "runs", "calls", "events"),
     *("items", "rows", "objects", "trace", "hits", "_source", "Traces"),
 )
-# The most arrays and envelopes around a record; Zipkin's API has two.
-LEVELS_MAX = 4
+# Names that hold records only in some answers.
+_OTHER_ENVELOPES = (
+    *("tables", "frames", "series", "list", "edges", "span", "node", "Tables", "entries"),
+    "content",
+)
+# The most arrays and envelopes around a record; answers of GraphQL have ten.
+LEVELS_MAX = 12
+# So many records of a list are tried for a known form.
+TRIED_MAX = 20
+# What an export request without spans holds.
+_SIGNALS = frozenset({"resourceLogs", "resource_logs", "resourceMetrics", "resource_metrics"})
 # The most records within each other.
 DEPTH_MAX = 100
 
@@ -144,10 +154,16 @@ def _records(
             yield from _records(item, f"{where}[{index}]", is_record, nesting, levels - 1)
         return
     if isinstance(value, dict) and levels and not is_record(value):
-        held = envelope(value)
-        if held is not None:
-            yield from _records(value[held], f"{where}.{held}", is_record, nesting, levels - 1)
-            others = {name: each for name, each in value.items() if name != held}
+        if is_table(value) and (rows := rows_of(value)) is not None:
+            yield from _records(rows, where, is_record, nesting, levels - 1)
+            return
+        held = envelopes(value, _containers(value))
+        if not any(_holds_record(value[name], is_record, levels - 1) for name in held):
+            held = [name for name in held if name in ENVELOPES]
+        for name in held:
+            yield from _records(value[name], f"{where}.{name}", is_record, nesting, levels - 1)
+        if held:
+            others = {name: each for name, each in value.items() if name not in held}
             if nesting is not None:
                 yield from _within(others, where, is_record, nesting, DEPTH_MAX)
             return
@@ -203,9 +219,34 @@ def snake_case(name: str) -> str:
     return _CAPITAL.sub(r"_\1", name).lower()
 
 
-def envelope(fields: dict[str, Any]) -> str | None:
-    """Return the name of the field that holds the records of an object, or None."""
-    return next((name for name in ENVELOPES if isinstance(fields.get(name), dict | list)), None)
+def envelopes(names: Collection[str], containers: Sequence[str]) -> Sequence[str]:
+    """Return the names of the fields that hold the records of an object, which may be none.
+
+    It is a general name, else the only object or list, as GraphQL answers under names of the query,
+    or all fields, as Grafana answers several queries. `containers` are objects and lists.
+    """
+    known = (*ENVELOPES, *_OTHER_ENVELOPES)
+    general = next((name for name in known if name in containers), None)
+    if general is not None:
+        return (general,)
+    is_only = len(containers) in (1, len(names)) and _SIGNALS.isdisjoint(names)
+    return containers if is_only else ()
+
+
+def _containers(value: dict[str, Any]) -> list[str]:
+    return [name for name, each in value.items() if isinstance(each, dict | list)]
+
+
+def _holds_record(value: Any, is_record: IsRecord, levels: int) -> bool:
+    if isinstance(value, list):
+        return levels > 0 and any(
+            _holds_record(each, is_record, levels - 1) for each in value[:TRIED_MAX]
+        )
+    if not isinstance(value, dict) or not levels:
+        return False
+    held = envelopes(value, _containers(value))
+    is_held = is_record(value) or is_table(value)
+    return is_held or any(_holds_record(value[name], is_record, levels - 1) for name in held)
 
 
 def wrong(error: Exception) -> str:

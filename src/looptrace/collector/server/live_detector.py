@@ -1,36 +1,25 @@
-"""The live engine of a server: it runs the rules on committed spans, and records events.
-
-It is long because a restart takes the same steps for the backlog.
-"""
+"""The live engine of a server: it runs the rules on committed spans, and records events."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import polars as pl
 
-from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.engine.live import Fed
-from looptrace.analyzer.engine.live_outages import OutageWatch
 from looptrace.analyzer.engine.live_spans import LiveSpans
-from looptrace.analyzer.engine.live_task import HORIZON_S, LATENESS_S
-from looptrace.analyzer.gates.events import GateEvent, with_service_versions
+from looptrace.analyzer.engine.live_task import HORIZON_S
+from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.resolutions import resolution_turns, with_decisions
-from looptrace.analyzer.gates.silences import Inhibition
 from looptrace.analyzer.gates.state_machine import TaskState
-from looptrace.analyzer.normalize.understanding import NOTHING_SEEN, Understood
-from looptrace.analyzer.report.wording import outage_text
-from looptrace.analyzer.schema.service_versions import versions_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.schema.turns import AT, TURN_SCHEMA, TurnTuple
+from looptrace.analyzer.schema.turns import TURN_SCHEMA, TurnTuple
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.server.detection.backlog import (
     BACKLOG_SPANS,
     Backlog,
@@ -38,13 +27,16 @@ from looptrace.collector.server.detection.backlog import (
     logged_names,
     names_of,
 )
+from looptrace.collector.server.detection.counts import DetectorCounts, Shown
+from looptrace.collector.server.detection.event_records import EventRecords
+from looptrace.collector.server.detection.outage_notices import OutageNotices
+from looptrace.collector.server.detection.shared_budgets import SharedBudgets
 from looptrace.collector.server.detection.stored_tasks import StoredTasks
 from looptrace.collector.server.detection.unended import UnendedTraces
 from looptrace.collector.server.ingest_log import IngestLog, Logged
-from looptrace.collector.server.receiver.receiver_metrics import Durations, number
 from looptrace.collector.server.shards.spending import SpendingNews
 from looptrace.collector.store import reader
-from looptrace.collector.store.buckets.spending import hear, stored_spending
+from looptrace.collector.store.buckets.spending import stored_spending
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import DamagedFileError, StoreError
 from looptrace.collector.store.unanswered import attend
@@ -69,46 +61,8 @@ FORGET_EVERY_S = 3_600
 MEND_SHARE_MAX = 0.1
 # How often it is counted how much of the spans was understood.
 UNDERSTOOD_EVERY_S = 2.0
-# The bounds of the histogram of detections: from the next look at the log to minutes of lag.
-DETECTED_BOUNDS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
 # A trace that was active this long before a start may go on after it.
 TRACES_GO_ON_S = 3_600
-# Traces of which the version of the service is held.
-TRACES_MAX = 20_000
-
-
-@dataclass(slots=True)
-class DetectorCounts:
-    """Counts of the detector, which other threads read for metrics and for trimming the log."""
-
-    # All decisions up to this row are committed.
-    seq: int = number("Row of the log up to which the rules have run.", "gauge")
-    spans: int = number("Spans on which the rules have run.")
-    turns: int = number("Turns on which the rules have run.")
-    events: int = number("Recorded warnings, pivots, gates and resets.")
-    failed: int = number("Failures of the rules on requests.")
-    late: int = number("Turns that came too late for live detection.")
-    outages: int = number("Logged outages.")
-    tasks: int = number("Tasks in memory.", "gauge")
-    tasks_evicted: int = number("Tasks evicted because there were too many.")
-    traces: int = number("Unfinished traces in memory.", "gauge")
-    traces_dropped: int = number("Traces dropped because there were too many.")
-    events_alone: int = number("Events of log records whose spans did not come in time.")
-    backlog_spans: int = number(
-        "Spans from before the start on which the rules have not run yet.",
-        "gauge",
-    )
-    is_current: int = number(
-        "1 when the rules have run on the spans from before the start.", "gauge"
-    )
-
-
-@dataclass(slots=True)
-class Shown:
-    """How much of the spans was understood, and how long detection took; other threads read it."""
-
-    understood: Understood = NOTHING_SEEN
-    detected: Durations = field(default_factory=partial(Durations, DETECTED_BOUNDS_S))
 
 
 class LiveDetector:
@@ -218,36 +172,32 @@ class _Detection:
         self._dir = store_dir
         self._log, self._gates, self._counts = log, gates, counts
         self._shown, self._shown_s = shown, 0.0
-        self._pause, self._on_events = pause, on_events
+        self._on_events = on_events
         tasks_max = settings.server.tasks_max
         self._sameness, self._dialects = settings.policy.sameness, settings.policy.dialects
         self._live = LiveSpans(settings.policy, self._recall, tasks_max)
-        self._news, ledger, limits = news, self._live.engine.ledger, settings.policy.budgets.limits
-        self._own_shares = ledger.keep_shares() if settings.shards.urls and limits else None
-        self._heard_seq = hear(ledger, gates, 0) if limits else 0
-        if limits:
+        ledger = self._live.engine.ledger
+        self._budgets = None
+        if settings.policy.budgets.limits:
+            is_shared = bool(settings.shards.urls)
+            self._budgets = SharedBudgets(ledger, gates, news, is_shared=is_shared)
             ledger.take(stored_spending(store_dir))
         self._live.traces.join(gates.session_names())
-        self._renamed: dict[str, str] = {}  # sessions whose names are not yet recorded
-        self._outages = OutageWatch(settings.outages)
-        self._outages_emitted: dict[str, int] = {}  # by id, the time at which it was known
-        self._stood: BoundedDict[str, TaskState] = BoundedDict(tasks_max)
+        self._records = EventRecords(gates, counts, tasks_max, pause, on_events)
         decided, pending = gates.resolutions(), gates.pending()
         # Decisions that the stored findings do not include.
         self._pending = [each for each in decided if each.trace_id in pending]
         self._seen = {each.id for each in decided if each.trace_id not in pending}
-        self._later: list[Fed] = []  # of tasks with more spans in the backlog
         self._replayed = TasksOfTraces()  # until it has caught up
         now_ns = time.time_ns()
         goes_on_s = settings.policy.rule_set.counting.idle_s + HORIZON_S
         self._stored = StoredTasks(store_dir, now_ns - goes_on_s * NS_PER_S)
+        self._outages = OutageNotices(settings.outages, self._stored, gates, counts)
         self._stored_until_ns = now_ns + goes_on_s * NS_PER_S
         self._traces_since_ns = now_ns - TRACES_GO_ON_S * NS_PER_S
         self._touched: set[str] = set()  # the traces of which all turns are in the backlog
         self._replayed_traces: Collection[str] = ()  # while turns of these are made again
         self._opened_by = dict(gates.tasks_and_traces())
-        # The versions of services, by trace and service.
-        self._versions: BoundedDict[tuple[str, str], str] = BoundedDict(TRACES_MAX)
         self._forget_s = time.monotonic() + FORGET_EVERY_S
         self._mend_s = time.monotonic()  # not before this
         self._unended = UnendedTraces(self._dialects, settings.server.unended_s)
@@ -289,8 +239,10 @@ class _Detection:
                 self._counts.backlog_spans = backlog.spans_left
                 yield
             piece = self._log.read(read_seq, BACKLOG_SPANS, end_seq)
-        self._record_later()
-        self._record_left()
+        self._records.add_later()
+        # A server that was killed before recorded gates of tasks that the replay does not have.
+        self._records.withdraw(self._replayed.left(self._gates.tasks_and_traces()))
+        self._replayed = TasksOfTraces()
         # The others are of tasks that were quiet for long, and are evaluated as new ones.
         self._seen.update(each.id for each in self._pending if each.trace_id in self._touched)
         self._counts.seq = max(read_seq, self._counts.seq)
@@ -324,10 +276,12 @@ class _Detection:
         spans = self._stored.spans(ties.filter(pl.col("end_ns") > self._traces_since_ns))
         self._stored.note_read(ties)
         with self._replaying(set(turns["trace_id"])):
-            self._note(self._live.feed(with_decisions(turns, decided, self._sameness)).states)
+            self._records.note_states(
+                self._live.feed(with_decisions(turns, decided, self._sameness)).states
+            )
         if not self._counts.is_current:
             self._replayed.add(turns)
-        self._versions |= versions_of(spans)
+        self._records.note_versions(spans)
         self._live.know(spans)
 
     @contextmanager
@@ -342,13 +296,13 @@ class _Detection:
         """Process some of the backlog, with all known turns of its tasks, and then new spans."""
         new = came.spans if came else SPAN_SCHEMA.to_frame()
         spans = backlog.take(SPANS_A_TICK, new).sort("end_ns")
-        self._versions |= versions_of(spans)
+        self._records.note_versions(spans)
         self._unended.note(spans, time.monotonic())
         with self._failing(self._counts.seq), self._replaying(self._touched):
             rows = self._live.replay(spans.iter_slices(SPANS_A_TICK))
             turns = pl.DataFrame(rows, TURN_SCHEMA, orient="row")
             fed = self._live.feed(with_decisions(turns, self._gates.resolutions(), self._sameness))
-            self._tell_outages(rows)
+            self._outages.take(rows)
             self._note_fed(len(rows), fed, is_whole=is_last)
             self._replayed.replace(turns)
         with self._failing(self._counts.seq):
@@ -369,10 +323,9 @@ class _Detection:
     def tick(self) -> bool:
         """Process the waiting spans; return whether there are more than fit in one step."""
         self._attend()
-        self._hear_spending()
-        silences = self._unended.due(time.monotonic())
-        if silences.height:
-            self._log.put(silences, _note_put)
+        if self._budgets and self._budgets.hear():
+            self._note_fed(0, self._live.feed(TURN_SCHEMA.to_frame()))
+        self._unended.put_due(self._log, time.monotonic())
         said = [each for each in self._gates.resolutions() if each.id not in self._seen]
         logged = self._log.read(self._counts.seq, SPANS_A_TICK)
         if said:
@@ -395,23 +348,11 @@ class _Detection:
             self._live.forget(time.time_ns())
             if time.time_ns() > self._stored_until_ns:
                 self._stored.forget()
-            self._forget_outages(time.time_ns())
+            self._outages.forget(time.time_ns())
             self._forget_s = time.monotonic() + FORGET_EVERY_S
-        self._tell_spending()
+        if self._budgets:
+            self._budgets.tell()
         return logged is not None and logged.has_more
-
-    def _hear_spending(self) -> None:
-        """Count what other servers have spent, and gate the tasks of which the budget is spent."""
-        if self._own_shares is None:
-            return
-        seq = hear(self._live.engine.ledger, self._gates, self._heard_seq)
-        if seq > self._heard_seq:
-            self._heard_seq = seq
-            self._note_fed(0, self._live.feed(TURN_SCHEMA.to_frame()))
-
-    def _tell_spending(self) -> None:
-        if self._own_shares and self._news.tell and (shares := self._own_shares.take()):
-            self._news.tell(shares)
 
     def _take(self, logged: Logged) -> None:
         with self._failing(logged.seq):
@@ -436,125 +377,20 @@ class _Detection:
         self._unended.note(spans, time.monotonic())
         if self._stored.has_more:
             self._read_stored(names_of(spans, self._dialects))
-        self._versions |= versions_of(spans)
+        self._records.note_versions(spans)
         turns, fed = self._live.take(spans)
-        self._tell_outages(turns)
+        self._outages.take(turns)
         self._note_fed(len(turns), fed)
         return turns
 
     def _note_fed(self, turns: int, fed: Fed, *, is_whole: bool = True) -> None:
         """Record the events of turns, and later those of incomplete tasks."""
-        changed = self._note(fed.states)
-        if not is_whole:
-            self._later.append(replace(fed, states=changed))
-        elif fed.events or fed.moved or changed or self._names_anew():
-            self._record(fed, changed)
+        self._records.add(fed, self._live.traces.joined_anew(), is_whole=is_whole)
         self._counts.turns += turns
         self._show()
-
-    def _record_later(self) -> None:
-        """Record the events of tasks that were incomplete before."""
-        later, self._later = self._later, []
-        for fed in later:
-            self._record(fed, [self._stood.get(state.task, state) for state in fed.states])
-
-    def _record_left(self) -> None:
-        """Withdraw the gates of tasks whose turns the backlog moved to others.
-
-        A server that was killed before recorded such gates, and the replay has no such tasks.
-        """
-        left = self._replayed.left(self._gates.tasks_and_traces())
-        self._replayed = TasksOfTraces()
-        if left:
-            states = [TaskState(task) for task in sorted(left)]
-            self._stood.update((state.task, state) for state in states)
-            self._record(Fed([], [], []), states)
-
-    def _record(self, fed: Fed, states: list[TaskState]) -> None:
-        """Record events until it works: the engine does not repeat them.
-
-        Raises:
-            StoreError: if it does not work and the server ends; the log still has the spans.
-        """
-        seq = self._gates.last_seq()
-        events = with_service_versions([*fed.moved, *fed.events], self._versions)
-        while True:
-            try:
-                self._gates.add_session_names(self._names_anew())
-                new = self._gates.record(events, states, time.time_ns(), fed.openings)
-                break
-            except StoreError as error:
-                if self._pause(LOOK_EVERY_S):
-                    raise
-                _logger.warning("%s", error)
-        self._renamed.clear()
-        self._counts.events += len(new)
-        if self._gates.last_seq() > seq:  # Gates may have been withdrawn beside what is new.
-            self._on_events(new)
-
-    def _names_anew(self) -> Mapping[str, str]:
-        self._renamed |= self._live.traces.joined_anew()
-        return self._renamed
-
-    def _tell_outages(self, turns: Sequence[TurnTuple]) -> None:
-        """Log each outage once; tasks get the events of their own failures as usual.
-
-        Those that go on hold back the pages of the gates that they cause.
-        """
-        failed = [turn for turn in turns if turn[AT["failed"]]]
-        if not failed:
-            return
-        failures = pl.DataFrame(failed, TURN_SCHEMA, orient="row")
-        stored = self._stored.take_failures(failures["signature"].drop_nulls().unique())
-        known = self._outages.feed(stored)  # Their events were recorded before.
-        self._outages_emitted |= {outage.id: outage.known_ns for outage in known}
-        for outage in self._outages.feed(failures):
-            if outage.id not in self._outages_emitted:
-                self._outages_emitted[outage.id] = outage.known_ns
-                self._counts.outages += 1
-                about = (len(outage.sessions), outage.id, outage.error_kind)
-                # The text of the failure is content, and stays in the store.
-                _logger.warning("an outage in %d sessions at once: %s, %s", *about)
-        if self._outages.settings.inhibits:
-            self._gates.note_outages(self._inhibitions(), time.time_ns())
-
-    def _inhibitions(self) -> list[Inhibition]:
-        """Return the outages that go on."""
-        lasts_ns = (self._outages.settings.within_s + LATENESS_S) * NS_PER_S
-        return [
-            Inhibition(
-                outage.id,
-                outage.signature,
-                frozenset(outage.sessions),
-                outage.last_ns + lasts_ns,
-                outage_text(outage),
-            )
-            for outage in self._outages.held
-            if outage.last_ns + lasts_ns > time.time_ns()
-        ]
-
-    def _forget_outages(self, now_ns: int) -> None:
-        self._outages.forget(now_ns)
-        since_ns = now_ns - DAY_S * NS_PER_S
-        self._outages_emitted = {o: at for o, at in self._outages_emitted.items() if at > since_ns}
-
-    def _note(self, states: Iterable[TaskState]) -> list[TaskState]:
-        """Return the states that differ from the recorded ones."""
-        changed = []
-        for state in states:
-            before = self._stood.pop(state.task, None) or self._gates.state(state.task)
-            if state != before:
-                changed.append(state)
-            self._stood[state.task] = state
-        return changed
 
     def _show(self) -> None:
         counts, live, traces = self._counts, self._live.engine, self._live.traces
         counts.late, counts.tasks, counts.tasks_evicted = live.late, len(live), live.evicted
         counts.traces, counts.traces_dropped = len(traces), traces.dropped
         counts.events_alone = self._live.log_events.lost
-
-
-def _note_put(error: Exception | None) -> None:
-    if error is not None:
-        _logger.warning("silences of runs without an end were not noted: %s", error)

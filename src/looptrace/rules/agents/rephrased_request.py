@@ -26,8 +26,10 @@ _DONE = re.compile(r"\[x\]|[✓✔✅☑]")
 # Words that only mark or join the things of a list.
 _JOINING = frozenset({"x", "and"})
 
-# A name before what it holds, such as a question and its answer.
-_LABEL = re.compile(r"(?<![\w/.])([^\W\d]\w{2,19}):(?=\s)")
+# A name before what it holds, such as a question and its answer; in JSON or in XML, too.
+_LABEL = re.compile(
+    r"(?<![\w/.])([^\W\d]\w{2,19}):(?=\s)|\"(\w{2,30})\" ?:|<(?!/)([^\W\d][\w-]{1,29})>"
+)
 # What has fewer words tells nothing of how new it is.
 _HELD_MIN = 3
 
@@ -162,9 +164,12 @@ def _request(text: str | None, asked: int) -> _Request:
 
 
 def _parts(text: str) -> tuple[tuple[str, frozenset[str]], ...]:
-    _, *labelled = _LABEL.split(text)
-    held = (frozenset(_WORD.findall(each)) for each in labelled[1::2])
-    return tuple(zip(labelled[::2], held, strict=True))
+    labels = list(_LABEL.finditer(text))
+    ends = [*(label.start() for label in labels[1:]), len(text)]
+    return tuple(
+        (label[label.lastindex or 0], frozenset(_WORD.findall(text[label.end() : end])))
+        for label, end in zip(labels, ends, strict=False)
+    )
 
 
 def _fills_in(request: _Request, before: Sequence[_Request]) -> bool:

@@ -8,36 +8,48 @@ import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, setting
 from looptrace.rules.needs import again
-from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
-from looptrace.rules.vocabulary import own, pair, same_among
+from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec
+from looptrace.rules.vocabulary import own, pair, same_among, streak
 
 PERCENT = 100
 # The repeated results are of several kinds in no order, so a call need not repeat the one before
 # it: two calls without news count as one round.
 ROUND = 2
+# A step on the way to what is new, and a result that the trace does not show, as `look_chars`.
+ON_THE_WAY = -1
+UNSHOWN = -2
 
 
 @dataclass(frozen=True, slots=True)
 class NoNews(Rule):
     """Most of the last calls of an agent bring nothing new.
 
-    A call brings nothing new if the same call had the same result shortly before, or if any
-    call had the same long result: a page, a listing, an error. Short results, such as "ok", and
-    those of tools whose name says that they make changes, are normal for different calls. Other
-    rules find repeats in a row or a fixed order sooner; this one finds them in any order, and
-    only warns.
+    A call brings nothing new if the same call had the same result shortly before, if any call
+    had the same long result (a page, what a command shows, an error), or if a search found what
+    one for the same thing had found, as [same_result](same_result.md) compares them. Short results,
+    such as "ok", and those of tools that make changes or answer about one of many things, are
+    normal for different calls. Other rules find repeats in a row or a fixed order sooner; this one
+    finds them in any order, and only warns. Calls whose results the trace does not show count if
+    nothing but such calls, all made before, come in a row.
 
     ## Looping
     - `(look(page)->same act({n})->"result {n}") x8`
     - `click(button {n})->"the page with the order form, and nothing in its basket yet" x8`
-    - `commit(message {n})->"On branch main: nothing to commit, the working tree is clean" x8`
+    - `git(commit -m {n})->"On branch main: nothing to commit, the working tree is clean" x8`
+    - `(grep(refund {n})->"" grep(refund {n} in all)->"a.py" open(a.py, {n})->"line {n}") x8`
+    - `search(refunds)->? x6`
 
     ## Not looping
     - `click(button {n})->"the page with the order form, and {n} things in its basket now" x20`
     - `click(button {n})->"the page with the order form, and nothing in its basket yet" x6`
+    - `search(refunds)->? x5`
+    - `(test(all)->? fix({n})->?) x20`
     - `edit(part {n})->"The file was changed as it was asked for; nothing else was touched." x20`
     - `(edit(a, {n})->ok build(a)->"The whole app was built, and there is nothing to say.") x20`
     - `send(mail {n})->sent x20`: too short to tell.
+    - `rate(comment {n})->"It is friendly, has no insults in it, and may be shown." x20`: many.
+    - `(grep(refund {n})->"" edit(a.py, {n})->ok) x20`: it looks after each edit whether it is gone.
+    - `(lookup({n}@a.example)->"[]" lookup({n}@b.example)->"1 row") x20`: many customers.
     - `python(step {n})->"The code was executed successfully, with no output." x20`: nor does this.
     - `(open(offer {n})->"Offer {n}" go_back()->"The list of offers, sorted by price") x20`: ways.
     - `(look(page)->same act({n})->"a {n}" act(b{n})->"b {n}" act(c{n})->"c {n}") x8`: many are new.
@@ -50,7 +62,7 @@ class NoNews(Rule):
     name = "no_news"
     lane = LaneSpec(by="agent", kinds=("tool",))
     learns_limit = True
-    needs = again("outcome")
+    needs = again("outcome") | again("search_result") | again("call")
     exact = False
     actions = ("warn",)
 
@@ -76,14 +88,29 @@ class NoNews(Rule):
         changes = np.where(fine, lane.turns.changes_seen[lane.rows] + 1, 1)
         same = own(lane, pair(pair(lane.call, lane.outcome), changes))
         alike = own(lane, pair(np.where(shows, lane.outcome, UNKNOWN), changes))
-        done, shown = (same_among(lane, codes, self.window) for codes in (same, alike))
+        # What a search finds after a change may be a check of it; searches at once are one.
+        alone = np.where(lane.turns.twin_search[lane.rows], UNKNOWN, lane.search_result)
+        found = own(lane, pair(alone, lane.changes_seen + 1))
+        counts = [same_among(lane, codes, self.window) for codes in (same, alike, found)]
         # A hand-over and a way back lead to what is new.
-        leads = lane.turns.look_chars[lane.rows] < 0
-        old = np.where(((done > 1) | (shown > 1)) & ~lane.polls & ~leads, 1, UNKNOWN)
-        reached = same_among(lane, old, self.window) * old // ROUND
+        leads = lane.turns.look_chars[lane.rows] == ON_THE_WAY
+        old = np.where((np.maximum.reduce(counts) > 1) & ~lane.polls & ~leads, 1, UNKNOWN)
+        unseen = np.minimum(self._unseen(lane), self.window)
+        reached = np.maximum(same_among(lane, old, self.window) * old, unseen) // ROUND
+        old = np.where(unseen > 0, 1, old)
         needed = -(-self.window * self.old_percent // (ROUND * PERCENT))  # rounded up
         length = np.minimum(self.window, lane.position) + 1
         return Evaluation(reached, needed, np.full_like(old, ROUND), length, old, spans="same")
+
+    def _unseen(self, lane: Lane) -> Codes:
+        """Count the calls in a row without a shown result, of which all but the first came before.
+
+        It is 0 where less than two of them stand in a row.
+        """
+        untold = lane.turns.look_chars[lane.rows] == UNSHOWN
+        call = own(lane, pair(np.where(untold, lane.call, UNKNOWN), lane.waits_seen + 1))
+        again = streak(lane, same_among(lane, call, self.window) > 1)
+        return np.where(again > 0, again + 1, 0)
 
     def say(self, loop: Loop) -> str:
         """Name the first call."""

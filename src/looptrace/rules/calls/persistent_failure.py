@@ -40,6 +40,7 @@ class PersistentFailure(WindowRule):
     - `(test()->!"expected 42" test()->ok edit(cart.py, {n})->ok) x9`: it fails at times.
     - `(test()->!"expected 42" edit(cart.py, {n})->ok progress(coverage={n}0)) x8`: coverage rises.
     - `(test()->!? edit(cart.py, {n})->ok) x4`: the error is unknown.
+    - `(edit(cart.py, {n})->ok test()->!"expected 42" revert()->ok) x9`: a mutation test.
     """
 
     name = "persistent_failure"
@@ -74,4 +75,4 @@ class PersistentFailure(WindowRule):
 
     def say(self, loop: Loop) -> str:
         """Name the first call with this failure."""
-        return f"one failure persists after {loop.attempts} attempts, first in {loop.labels[0]}"
+        return f"the failure of {loop.labels[0]} persists after {loop.attempts} attempts"

@@ -62,4 +62,4 @@ class RepeatedFailure(WindowRule):
 
     def say(self, loop: Loop) -> str:
         """Name the first call with this failure."""
-        return f"one failure came back {loop.attempts} times in the task, first in {loop.labels[0]}"
+        return f"the failure of {loop.labels[0]} came {loop.attempts} times in the task"

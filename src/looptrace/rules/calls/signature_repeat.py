@@ -18,11 +18,13 @@ class SignatureRepeat(RowRule):
     A signature is a short, canonical description of what a call did or how it failed: an error
     by type, message and file; a test run by the number and names of its failures; a change by
     its file and content; a search by its query. So this rule finds one error under different
-    arguments, which `repeated_call` does not.
+    arguments, which `repeated_call` does not. Names that a database or an interface does not know,
+    one after the other, are one error from the third on.
 
     ## Looping
     - `load(users_{n}.csv)->!"KeyError: 'email' at schema.py:14" x3`
     - `run_tests(tests/{n})->"2 failed: test_login, test_logout" x3`
+    - `sql(select price_{n} from a)->!"no such column: price_{n}" x5`
 
     ## Not looping
     - `load(users_{n}.csv)->!"KeyError: 'email' at schema.py:14" x2`: two is a legitimate retry.
@@ -30,6 +32,7 @@ class SignatureRepeat(RowRule):
     - `run_tests()->"3 failed" run_tests()->"2 failed" run_tests()->"1 failed"`: fewer failures.
     - `say("All five.") [load(a)->!"no permit" load(b)->!"no permit" load(c)->!"no permit"]`: calls
       of one response are one try.
+    - `sql(select price_{n} from a)->!"no such column: price_{n}" x4`: it tries some names.
     - `load(users_{n}.csv)->!? x4`: the error is unknown.
     - `load(users_{n}.csv)->!"connection refused" x4`: the failure is external.
     - `load(users_{n}.csv)->!"An error occurred. Please try again." x4`: a text that says nothing.
@@ -51,5 +54,5 @@ class SignatureRepeat(RowRule):
 
     def say(self, loop: Loop) -> str:
         """Name the first call, and whether a failure or another outcome repeats."""
-        became = "one failure came back" if loop.failed else "one outcome came back"
-        return f"{became} {loop.attempts} times, first from {loop.labels[0]}"
+        what = "failure" if loop.failed else "outcome"
+        return f"the {what} of {loop.labels[0]} came {loop.attempts} times in a row"

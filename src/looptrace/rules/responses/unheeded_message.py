@@ -21,13 +21,16 @@ class UnheededMessage(RowRule):
     row.
 
     Messages of fewer than five words do not count, because a person may say “Go on.” each time; nor
-    do long answers, which may be the parts of one text.
+    do long answers, which may be the parts of one text, unless the message says that the last one
+    could not be used. All thanks, farewells and offers to wait are one message.
 
     ## Looping
     - `(remind("The tests have not been run, attempt {n}.") say("All done, {n}.")) x3`
     - `(remind("[goal {n}f] Keep on until the goal is met.") say("It is met {n}.")) x3`
 
     ## Not looping
+    - `say("You're welcome! Goodbye!", given="Thanks again! Take care!") x2`
+    - `say("You're welcome! The total is {n}.", given="Thanks again! Take care!") x9`: it tells.
     - `(remind("The tests have not been run, attempt {n}.") say("All done, {n}.")) x2`: only twice.
     - `(remind("The tests have not been run.") say("I run {n}.") run_tests({n})->"{n} passed") x9`:
       it acts.

@@ -1,8 +1,9 @@
 """Events of CloudWatch Logs whose messages are spans or log records, as those of AgentCore are.
 
 Spans are in the log group `aws/spans`, a span of OTLP each; what agents log is in their own group
-(docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch-Transaction-Search.html). Events
-are those of `aws logs filter-log-events` and `get-log-events`, or results of Logs Insights.
+(docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch-Transaction-Search.html); Bedrock
+logs requests to models. Events are those of `aws logs filter-log-events` and `get-log-events`, or
+results of Logs Insights.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from looptrace.analyzer.text.payloads import parsed
 from looptrace.collector.importers.console.printed import PrintedReader
 from looptrace.collector.importers.console.printed import is_record as is_printed
 from looptrace.collector.importers.records import RECORD_ERRORS, wrong
+from looptrace.collector.importers.rows.requests import LoggedReader
 from looptrace.collector.otlp.json import MEND
 from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 
@@ -33,6 +35,7 @@ class CloudWatchReader:
 
     def __init__(self) -> None:
         self._printed = PrintedReader()
+        self._logged = LoggedReader()
 
     def read(self, record: dict[str, Any], where: str) -> DecodedSpans:
         """Return the rows of the messages of a record. Raises one of RECORD_ERRORS."""
@@ -55,8 +58,8 @@ class CloudWatchReader:
         held = parsed(message)
         if isinstance(held, dict) and is_printed(held):
             return self._printed.read(held, where)
-        return DecodedSpans()
+        return self._logged.read(held, where) if isinstance(held, dict) else DecodedSpans()
 
     def rest(self) -> list[SpanRow]:
-        """Return nothing, because no row waits for another record."""
-        return []
+        """Return the rows of requests to models."""
+        return self._logged.rest()

@@ -3,7 +3,8 @@
 The server of APM writes attributes as labels, with underscores for dots and at most 1,024
 characters (elastic/apm-data@0012afd input/otlp/traces.go); exceptions are documents of their own.
 The Collector's exporter in its mode `otel` keeps the names (open-telemetry/
-opentelemetry-collector-contrib exporter/elasticsearchexporter/internal/serializer/otelserializer).
+opentelemetry-collector-contrib@16f72c9 exporter/elasticsearchexporter/internal/serializer/
+otelserializer/traces.go).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Events of Honeycomb, a span or an event of a span each, as JSON, lines or CSV.
 
 What the fields mean is in docs.honeycomb.io, send-data/opentelemetry and its shared/husky
-(honeycombio/husky otlp/traces.go): attributes keep their names, beside those of the span.
+(honeycombio/husky@21a0eae otlp/traces.go): attributes keep their names, beside those of the span.
 """
 
 from __future__ import annotations

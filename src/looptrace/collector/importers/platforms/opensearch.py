@@ -1,6 +1,6 @@
 """Documents of OpenSearch's Data Prepper, from its index `otel-v1-apm-span`.
 
-The fields are those of opensearch-project/data-prepper docs/schemas/trace-analytics/
+The fields are those of opensearch-project/data-prepper@0bcc113 docs/schemas/trace-analytics/
 otel-v1-apm-span-index-template.md. Attributes are fields of their own, with `@` for the dots in
 their names, as `span.attributes.gen_ai@tool@name`.
 """

@@ -1,4 +1,4 @@
-"""Traces of AWS X-Ray, as `aws xray batch-get-traces` prints them.
+"""Traces of AWS X-Ray, as `aws xray batch-get-traces` prints them, and segment documents alone.
 
 The fields are those of segment documents (docs.aws.amazon.com/xray/latest/devguide/
 xray-api-segmentdocuments.html). The Collector's exporter keeps the names of attributes in
@@ -18,16 +18,20 @@ from looptrace.collector.importers.records import Part
 from looptrace.collector.importers.spans import foreign_row, mapping, time_ns
 from looptrace.collector.otlp.span_rows import SERVICE_NAME
 
+_DOCUMENT = {"id", "name", "trace_id", "start_time"}
 _RESOURCE = f"otel.resource.{SERVICE_NAME}"
 
 
 def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a trace."""
-    return {"Id", "Segments"} <= set(names)
+    """Return whether these field names are those of a trace, or of a segment."""
+    return {"Id", "Segments"} <= set(names) or set(names) >= _DOCUMENT
 
 
 def parts(trace: dict[str, Any]) -> Iterator[Part]:
     """Yield the segments of a trace and those below them, each with its place."""
+    if "Segments" not in trace:
+        yield from _segments("", trace, trace["trace_id"], trace.get("parent_id"))
+        return
     for index, held in enumerate(trace["Segments"]):
         segment = mapping(held["Document"])
         whole = segment.get("trace_id") or trace["Id"]
@@ -37,7 +41,8 @@ def parts(trace: dict[str, Any]) -> Iterator[Part]:
 def _segments(place: str, segment: dict[str, Any], trace: object, parent: object) -> Iterator[Part]:
     yield place, partial(_row, segment, trace, parent)
     for index, below in enumerate(segment.get("subsegments") or ()):
-        yield from _segments(f"{place}.subsegments[{index}]", below, trace, segment.get("id"))
+        where = f"{place}.subsegments[{index}]".lstrip(".")
+        yield from _segments(where, below, trace, segment.get("id"))
 
 
 def _row(segment: dict[str, Any], trace: object, parent: object) -> SpanRow:

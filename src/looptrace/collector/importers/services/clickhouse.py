@@ -1,6 +1,6 @@
 """Rows of the table `otel_traces`, into which the Collector's ClickHouse exporter writes.
 
-The columns are those of open-telemetry/opentelemetry-collector-contrib
+The columns are those of open-telemetry/opentelemetry-collector-contrib@2bf6b9e
 exporter/clickhouseexporter/internal/sqltemplates/traces_table.sql; the values of attributes are
 texts, and a span's events stand in three columns.
 """

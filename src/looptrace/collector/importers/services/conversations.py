@@ -14,8 +14,14 @@ from typing import Any
 from looptrace import semconv
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.digests import digest
-from looptrace.analyzer.text.payloads import canonical
+from looptrace.analyzer.text.payloads import canonical, parsed
 from looptrace.collector.coding_agents.session_spans import times_in_order
+from looptrace.collector.importers.rows.messages import ApiMessage, whole_input_tokens
+from looptrace.collector.importers.services.chats import (
+    inner_message,
+    kiro_messages,
+    training_messages,
+)
 from looptrace.collector.importers.spans import (
     NS_PER_MS,
     foreign_row,
@@ -36,16 +42,46 @@ _TIMES = ("ts", "timestamp", "created_at", "created")
 _SAID = frozenset({"content", "tool_calls", _ASKED, "parts"})
 # Where an object has its messages; `traj` is that of tau-bench.
 _HOLDERS = ("messages", "traj")
+_KIRO, _TRAINING = ({"conversation_id", "history"}, {"conversations"})
+# A record around a message names its thread.
+_INNER = ({"role", "message"}, {"threadId", "message"})
+_SESSIONS = ("conversation_id", "session_id", "sessionId", "thread_id", "threadId")
+# The id of a thread of Amp (noamsto/houston docs/AMP_AGENT_SUPPORT.md).
+_AMP = "T-"
 
-ApiMessage = dict[str, Any]
+_TOKENS = {
+    semconv.GEN_AI_USAGE_INPUT_TOKENS: (
+        *(
+            "prompt",
+            "totalInputTokens",
+            "inputTokens",
+            "promptTokens",
+            "input_tokens",
+            "prompt_tokens",
+        ),
+    ),
+    semconv.GEN_AI_USAGE_OUTPUT_TOKENS: (
+        *("completion", "outputTokens", "completionTokens", "output_tokens", "completion_tokens"),
+    ),
+    semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: (
+        *("cached", "cachedInputTokens", "cacheReadInputTokens", "cache_read_input_tokens"),
+    ),
+}
 
 
 def is_record(names: Collection[str]) -> bool:
     """Return whether these field names are those of a message, or of an object with some."""
     fields = set(names)
+    is_chat = fields >= _KIRO or fields >= _TRAINING or any(each <= fields for each in _INNER)
+    return is_chat or is_message(fields) or not fields.isdisjoint(_HOLDERS)
+
+
+def is_message(names: Collection[str]) -> bool:
+    """Return whether these field names are those of a message that stands alone."""
+    fields = set(names)
     is_item = {"type", "call_id"} <= fields and not fields.isdisjoint({"arguments", "output"})
-    is_message = "role" in fields and not fields.isdisjoint(_SAID)
-    return is_item or is_message or not fields.isdisjoint(_HOLDERS)
+    is_said = "role" in fields and not fields.isdisjoint(_SAID)
+    return (is_item or is_said) and fields.isdisjoint(_HOLDERS)
 
 
 def _checked(messages: object) -> list[ApiMessage]:
@@ -57,23 +93,42 @@ def _checked(messages: object) -> list[ApiMessage]:
 
 
 class ConversationReader:
-    """The reader of conversations; messages that stand alone in a source are one."""
+    """The reader of conversations; messages that stand alone are one for each thread."""
 
     def __init__(self) -> None:
-        self._messages: list[ApiMessage] = []
+        self._messages: dict[str | None, list[ApiMessage]] = {}
 
     def read(self, record: dict[str, Any], _where: str) -> DecodedSpans:
         """Return the rows of an object with messages. Raises one of RECORD_ERRORS."""
-        held = next((record[name] for name in _HOLDERS if name in record), None)
+        session = _session_of(record)
+        if record.keys() >= _KIRO:
+            held: object = list(kiro_messages(record["history"]))
+        elif record.keys() >= _TRAINING:
+            held = list(training_messages(record["conversations"]))
+        else:
+            held = next((parsed(record[name]) for name in _HOLDERS if name in record), None)
         if held is None:
-            self._messages += _checked([record])
+            is_inner = any(each <= record.keys() for each in _INNER)
+            message = inner_message(record) if is_inner else record
+            self._messages.setdefault(session, []).extend(_checked([message]))
             return DecodedSpans()
-        rows = conversation_rows(_checked(held), model=record.get("model"))
+        rows = conversation_rows(_checked(held), model=record.get("model"), session=session)
         return DecodedSpans(list(rows))
 
     def rest(self) -> list[SpanRow]:
         """Return the rows of the messages that stood alone."""
-        return list(conversation_rows(self._messages))
+        threads = self._messages.items()
+        return [
+            row for session, told in threads for row in conversation_rows(told, session=session)
+        ]
+
+
+def _session_of(record: dict[str, Any]) -> str | None:
+    named = next((record[name] for name in _SESSIONS if record.get(name)), None)
+    own = record.get("id")
+    if named is None and isinstance(own, str) and own.startswith(_AMP):
+        named = own
+    return None if named is None else str(named)
 
 
 def conversation_rows(
@@ -82,7 +137,7 @@ def conversation_rows(
     """Yield a row for each response: what came since the one before, and what it says."""
     trace = digest(canonical(messages), size_bytes=16)
     times = times_in_order([_time_ns(message) for message in messages], _STEP_NS)
-    plain = list(map(_Numbers().numbered, messages))
+    plain = list(map(CallNumbers().numbered, messages))
     responses = list(_responses(messages))
     first = 0
     for number, (start, end) in enumerate(responses):
@@ -90,7 +145,7 @@ def conversation_rows(
         named = next((name for name in map(_model, said) if name), model)
         # No later response was given what came after the last one.
         stop = len(plain) if number == len(responses) - 1 else end
-        tokens = mapping(mapping(said[-1].get("metrics")).get("tokens"))
+        usage = _usage(said[-1])
         yield foreign_row(
             trace=trace,
             span=f"{trace} {number}",
@@ -105,9 +160,8 @@ def conversation_rows(
                 semconv.GEN_AI_REQUEST_MODEL: named if isinstance(named, str) else None,
                 semconv.GEN_AI_INPUT_MESSAGES: text_of(plain[first:start]),
                 semconv.GEN_AI_OUTPUT_MESSAGES: text_of(plain[start:stop]),
-                semconv.GEN_AI_USAGE_INPUT_TOKENS: tokens.get("prompt"),
-                semconv.GEN_AI_USAGE_OUTPUT_TOKENS: tokens.get("completion"),
-                semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: tokens.get("cached"),
+                semconv.GEN_AI_AGENT_NAME: next((m["agent"] for m in said if "agent" in m), None),
+                **usage,
                 **session_attributes(session),
             },
         )
@@ -136,11 +190,23 @@ def _model(message: ApiMessage) -> object:
     return message.get("model") or mapping(message.get("modelInfo")).get("modelId")
 
 
+def _usage(message: ApiMessage) -> dict[str, Any]:
+    """Return the tokens of a response, which Cline, Amp and the AI SDK name each otherwise."""
+    told = mapping(mapping(message.get("metrics")).get("tokens")) or mapping(message.get("usage"))
+    found = {
+        key: next((told[name] for name in names if told.get(name) is not None), None)
+        for key, names in _TOKENS.items()
+    }
+    if "cache_read_input_tokens" in told:  # Anthropic counts it beside the rest of the input.
+        found[semconv.GEN_AI_USAGE_INPUT_TOKENS] = whole_input_tokens(told)
+    return found
+
+
 def _time_ns(message: ApiMessage) -> int | None:
     return next((time_ns(message[name]) for name in _TIMES if message.get(name)), None)
 
 
-class _Numbers:
+class CallNumbers:
     """Gives numbers to calls without an id, and their results, whose order is that of the calls."""
 
     def __init__(self) -> None:
@@ -173,6 +239,8 @@ class _Numbers:
             return {"type": "tool_call", "id": part.get("id"), **call}
         if kind == "toolResponse":
             return _goose_result(part)
+        if kind == "tool_result" and "toolUseID" in part:
+            return _amp_result(part)
         for name, number in (("functionCall", self._ask), ("functionResponse", self._answer)):
             told = mapping(part.get(name))
             if told and not told.get("id"):
@@ -191,6 +259,17 @@ class _Numbers:
             return None
         self._open.remove(found)
         return found[1]
+
+
+def _amp_result(part: dict[str, Any]) -> dict[str, Any]:
+    run = mapping(part.get("run")) or part
+    error = run.get("error")
+    return {
+        "type": "tool_result",
+        "tool_use_id": part["toolUseID"],
+        "content": text_of(run.get("result", run.get("output")) if error is None else error),
+        "is_error": error is not None or run.get("status") == "error",
+    }
 
 
 def _goose_result(part: dict[str, Any]) -> dict[str, Any]:

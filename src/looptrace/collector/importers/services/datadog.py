@@ -1,16 +1,19 @@
-"""Spans of Datadog: of LLM Observability, as its SDK and its API have them, and of APM.
+"""Spans of Datadog: of LLM Observability, as its SDK and its API have them, and of APM; its logs.
 
 The fields are those of `LLMObsSpanEvent` in ddtrace 3.12.0 ddtrace/llmobs/_llmobs.py, and those of
-`LLMObsSpanAttributes` and `SpansAttributes` in datadog-api-client 2 (datadog_api_client/v2/model).
+`LLMObsSpanAttributes`, `SpansAttributes` and `LogAttributes` in datadog-api-client 2
+(datadog_api_client/v2/model, also `LLMObsSpanMessage` with calls and results).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.payloads import parsed
+from looptrace.collector.importers.console.printed import PrintedReader
+from looptrace.collector.importers.platforms.spans_and_logs import LogOf
 from looptrace.collector.importers.spans import (
     flat_attributes,
     foreign_row,
@@ -19,10 +22,12 @@ from looptrace.collector.importers.spans import (
     text_of,
     time_ns,
 )
+from looptrace.collector.otlp.span_rows import SERVICE_NAME, DecodedSpans
 
 _KINDS = {"tool": "TOOL", "retrieval": "RETRIEVER", "llm": "LLM", "agent": "AGENT"}
 _NO_PARENTS = ("undefined", "0")
 _SESSION = "session_id:"
+_LOG = "log"
 
 
 def is_record(names: Collection[str]) -> bool:
@@ -32,8 +37,33 @@ def is_record(names: Collection[str]) -> bool:
 
 
 def is_event(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a span as an API wraps it."""
+    """Return whether these field names are those of a span or a log record that an API wraps."""
     return {"id", "type", "attributes"} == set(names)
+
+
+class DatadogEventReader:
+    """The reader of what an API wraps: spans, and log records."""
+
+    def __init__(self) -> None:
+        self._printed = PrintedReader()
+
+    def read(self, record: dict[str, Any], where: str) -> DecodedSpans:
+        """Return the rows of a record. Raises one of RECORD_ERRORS."""
+        if record["type"] == _LOG:
+            return self._printed.read(_log_of(mapping(record["attributes"])).record, where)
+        return DecodedSpans([row_of_event(record)])
+
+    def rest(self) -> list[SpanRow]:
+        """Return nothing, because no row waits for another record."""
+        return []
+
+
+def _log_of(log: dict[str, Any]) -> LogOf:
+    """Return a log record, whose attributes are nested by their dots."""
+    held = dict(flat_attributes(mapping(log.get("attributes"))))
+    at_ns = time_ns(held.get("otel.timestamp") or log["timestamp"])
+    ids = {name: held.get(f"otel.{name}_id") for name in ("trace", "span")}
+    return LogOf(at_ns, log.get("message"), held, {SERVICE_NAME: log.get("service")}, **ids)
 
 
 def row_of_event(event: dict[str, Any]) -> SpanRow:
@@ -50,7 +80,8 @@ def row_of_event(event: dict[str, Any]) -> SpanRow:
 
 def _apm_row(span: dict[str, Any]) -> SpanRow:
     """Return the row of a span of APM, whose attributes are nested by their dots."""
-    held = dict(flat_attributes(mapping(span.get("custom"))))
+    told = {**mapping(span.get("attributes")), **mapping(span.get("custom"))}
+    held = dict(flat_attributes(told))
     failed = span.get("status") == "error" or held.get("error.message") is not None
     return foreign_row(
         trace=span["trace_id"],
@@ -80,6 +111,29 @@ def _parent_of(span: dict[str, Any]) -> object:
     return None if parent in _NO_PARENTS else parent
 
 
+def _messages(held: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return messages as OpenAI has them; Datadog's calls and results have fields of their own."""
+    return [plain for message in held.get("messages") or () for plain in _plain(mapping(message))]
+
+
+def _plain(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    calls = [_call(mapping(call)) for call in message.get("tool_calls") or ()]
+    results = [mapping(result) for result in message.get("tool_results") or ()]
+    rest = {name: v for name, v in message.items() if name not in ("tool_calls", "tool_results")}
+    if calls or not results or rest.get("content"):
+        yield rest | ({"tool_calls": calls} if calls else {})
+    for result in results:
+        call_id, content = result.get("tool_id"), result.get("result")
+        yield {"role": "tool", "tool_call_id": call_id, "content": text_of(content)}
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    if "function" in call:
+        return call
+    told = {"name": call.get("name"), "arguments": text_of(call.get("arguments"))}
+    return {"id": call.get("tool_id"), "type": "function", "function": told}
+
+
 def row_of(span: dict[str, Any]) -> SpanRow:
     """Return the row of a span."""
     meta, metrics = mapping(span["meta"]), mapping(span.get("metrics"))
@@ -101,9 +155,9 @@ def row_of(span: dict[str, Any]) -> SpanRow:
             "openinference.span.kind": kind,
             "agent.name": span.get("name") if kind == "AGENT" else None,
             "tool.name": span.get("name") if kind == "TOOL" else None,
-            "input.value": text_of(given.get("messages") or given.get("value")),
+            "input.value": text_of(_messages(given) or given.get("value")),
             "output.value": text_of(
-                answer.get("messages") or answer.get("documents") or answer.get("value")
+                _messages(answer) or answer.get("documents") or answer.get("value")
             ),
             "error.type": meta.get("error.type"),
             "llm.model_name": meta.get("model_name"),

@@ -10,7 +10,8 @@ from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.importers.services.conversations import ApiMessage, conversation_rows
+from looptrace.collector.importers.rows.messages import ApiMessage
+from looptrace.collector.importers.services.conversations import conversation_rows
 from looptrace.collector.importers.spans import mapping
 from looptrace.collector.otlp.span_rows import DecodedSpans
 

@@ -1,7 +1,7 @@
 """Events of PostHog's LLM analytics, `$ai_generation` and `$ai_span`, as its API exports them.
 
-The properties are those of posthog/ai/langchain/callbacks.py and posthog/ai/utils.py. An event is
-sent at the end of what it tells.
+The properties are those of PostHog/posthog-python@c55c9b2 posthog/ai/langchain/callbacks.py,
+posthog/ai/openai_agents/processor.py and posthog/ai/utils.py. An event is sent at the end.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from looptrace.collector.importers.spans import (
     time_ns,
 )
 
-# A span is a chain or a call, and says nowhere which.
+# A span may say what it is; else it is a chain or a call.
 _KINDS = {"$ai_generation": "LLM", "$ai_span": "CHAIN", "$ai_trace": "CHAIN"}
+_SPAN_TYPES = {"tool": "TOOL", "agent": "AGENT", "guardrail": "GUARDRAIL"}
+_CACHED = ("$ai_cache_read_input_tokens", "$ai_cache_creation_input_tokens")
 
 
 def is_record(names: Collection[str]) -> bool:
@@ -34,6 +36,7 @@ def row_of(event: dict[str, Any]) -> SpanRow | None:
     if kind is None:
         return None
     told = mapping(event["properties"])
+    kind = _SPAN_TYPES.get(str(told.get("$ai_span_type")), kind)
     end_ns = time_ns(event["timestamp"])
     trace = told["$ai_trace_id"]
     name = told.get("$ai_span_name")
@@ -52,8 +55,20 @@ def row_of(event: dict[str, Any]) -> SpanRow | None:
             "input.value": text_of(told.get("$ai_input", told.get("$ai_input_state"))),
             "output.value": text_of(told.get("$ai_output_choices", told.get("$ai_output_state"))),
             "llm.model_name": told.get("$ai_model"),
-            "llm.token_count.prompt": told.get("$ai_input_tokens"),
+            "agent.name": name if kind == "AGENT" else None,
+            "tool.name": name if kind == "TOOL" else None,
+            "llm.token_count.prompt": _input_tokens(told),
+            "llm.token_count.prompt_details.cache_read": told.get(_CACHED[0]),
+            "llm.token_count.prompt_details.cache_write": told.get(_CACHED[1]),
             "llm.token_count.completion": told.get("$ai_output_tokens"),
             **session_attributes(told.get("$ai_session_id")),
         },
     )
+
+
+def _input_tokens(told: dict[str, Any]) -> Any:
+    """Return the tokens of the input, also those that were cached and counted beside it."""
+    tokens = told.get("$ai_input_tokens")
+    if tokens is None or told.get("$ai_cache_reporting_exclusive") not in (True, "true"):
+        return tokens
+    return int(tokens) + sum(int(told.get(name) or 0) for name in _CACHED)

@@ -174,7 +174,9 @@
     if (!choice) return false;
     choice.checked = true;
     prepare(form);
-    choice.focus();
+    choice.focus({ preventScroll: true });
+    // Whoever chooses by a key sees all that is chosen from, the note and the button.
+    form.scrollIntoView({ block: "nearest" });
     return true;
   }
 

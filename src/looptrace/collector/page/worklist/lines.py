@@ -31,7 +31,7 @@ SORTS: Mapping[str, str] = {
 }
 # The states of agents, as the list names them.
 WAITS: Mapping[str, str] = {
-    "waits": "an agent waits",
+    "waits": "waits",
     "unknown": "not known",
     "went_on": "went on",
     "ended": "ended",

@@ -1,1 +1,1 @@
-"""What the detector reads at a start: spans of the log, and stored tasks."""
+"""What the detector reads, counts and records beside the engine."""

@@ -7,6 +7,7 @@ settings say after how long.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,7 +18,10 @@ from looptrace import semconv
 from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.schema.spans import LOGGED, NO_ITEMS, SPAN_SCHEMA, SpanRow, span_rows
 from looptrace.bounded_dict import BoundedDict
+from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.rules.vocabulary import NS_PER_S
+
+_logger = logging.getLogger(__name__)
 
 # Traces that may go on; of more, those touched longest ago are forgotten.
 TRACES_MAX = 20_000
@@ -64,6 +68,12 @@ class UnendedTraces:
                 trace.seen_s = now_s
                 self._traces[row[0]] = trace
 
+    def put_due(self, log: IngestLog, now_s: float) -> None:
+        """Put the spans that are due into `log`."""
+        silences = self.due(now_s)
+        if silences.height:
+            log.put(silences, _note_put)
+
     def due(self, now_s: float) -> pl.DataFrame:
         """Return spans of the silences that began or ended since the last call."""
         rows, self._rows = self._rows, []
@@ -98,6 +108,11 @@ class UnendedTraces:
             ties = {key: value for key, value in attributes.items() if key in self._ties}
             trace.call = (*row[:10], msgspec.json.encode(ties).decode(), NO_ITEMS, NO_ITEMS)
         trace.last_ns = max(trace.last_ns, row[5])
+
+
+def _note_put(error: Exception | None) -> None:
+    if error is not None:
+        _logger.warning("silences of runs without an end were not noted: %s", error)
 
 
 def _silence(call: SpanRow, since_ns: int, seconds: float) -> SpanRow:

@@ -1,0 +1,103 @@
+"""Chats of programs that keep messages in a form of their own, as messages of a model's API.
+
+Kiro, before it Amazon Q, saves a conversation (aws/amazon-q-developer-cli@15cc8f3 crates/chat-cli/
+src/cli/chat/conversation.rs and message.rs); data for training has `from` and `value` (hiyouga/
+LLaMA-Factory@ff6d4d1 data/README.md), also with calls in tags (NousResearch/Hermes-Function-
+Calling). A message of Cursor's transcripts and of Convex's agents (get-convex/agent@fd0b791
+src/component/schema.ts) is within its record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from looptrace.analyzer.text.payloads import parsed
+from looptrace.collector.importers.rows.messages import ApiMessage
+from looptrace.collector.importers.spans import mapping, text_of
+
+_ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bing": "assistant"}
+_RESULTS = ("observation", "tool", "function_response")
+_CALL = "function_call"
+_CALLS = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+_RESPONSE = re.compile(r"<tool_response>\s*(.*?)\s*</tool_response>", re.DOTALL)
+_SUCCESS = "success"
+
+
+def kiro_messages(history: list[Any]) -> Iterator[ApiMessage]:
+    """Yield the messages of a conversation that Kiro saves."""
+    for entry in map(mapping, history):
+        user, about = mapping(entry.get("user")), mapping(entry.get("request_metadata"))
+        _, said = _variant(entry.get("assistant"))
+        _, given = _variant(user.get("content"))
+        prompt, at = given.get("prompt"), user.get("timestamp")
+        if prompt:
+            yield {"role": "user", "content": prompt, "timestamp": at}
+        for result in map(mapping, given.get("tool_use_results") or ()):
+            yield {"role": "user", "timestamp": at, "content": [_kiro_result(result)]}
+        calls = [
+            {"type": "tool_use", "id": call.get("id"), "name": call["name"], "input": call["args"]}
+            for call in said.get("tool_uses") or ()
+        ]
+        text = [{"type": "text", "text": said["content"]}] if said.get("content") else []
+        yield {
+            "role": "assistant",
+            "content": [*text, *calls],
+            "model": about.get("model_id"),
+            "timestamp": about.get("stream_end_timestamp_ms"),
+        }
+
+
+def _kiro_result(result: dict[str, Any]) -> ApiMessage:
+    parts = [_variant(part) for part in result.get("content") or ()]
+    texts = [each if isinstance(each, str) else text_of(each) or "" for _, each in parts]
+    failed = str(result.get("status")).lower() != _SUCCESS
+    call_id = result.get("tool_use_id")
+    content = "\n".join(texts)
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content, "is_error": failed}
+
+
+def _variant(value: Any) -> tuple[str, Any]:
+    """Return the name and the content of a variant, as Rust's serde writes it."""
+    return next(iter(mapping(value).items()), ("", {}))
+
+
+def training_messages(turns: list[Any]) -> Iterator[ApiMessage]:
+    """Yield the messages of a conversation of training data, whose calls have no ids.
+
+    Results are in the order of the calls.
+    """
+    count, waiting = 0, list[str]()
+    for turn in map(mapping, turns):
+        role, value = str(turn.get("from")), str(turn.get("value") or "")
+        calls = [value] if role == _CALL else _CALLS.findall(value)
+        if role in _RESULTS:
+            for text in _RESPONSE.findall(value) or [value]:
+                call_id = waiting.pop(0) if waiting else None
+                yield {"role": "tool", "tool_call_id": call_id, "content": text}
+            continue
+        if not calls:
+            yield {"role": _ROLES.get(role, role), "content": value}
+            continue
+        made = []
+        for call in (each for text in calls for each in _objects(text)):
+            count += 1
+            waiting.append(f"call-{count}")
+            told = {"name": call.get("name"), "arguments": text_of(call.get("arguments"))}
+            made.append({"id": waiting[-1], "type": "function", "function": told})
+        text = "" if role == _CALL else _CALLS.sub("", value).strip()
+        yield {"role": "assistant", "content": text or None, "tool_calls": made}
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    value = parsed(text)
+    return [each for each in (value if isinstance(value, list) else [value]) if mapping(each)]
+
+
+def inner_message(record: dict[str, Any]) -> ApiMessage:
+    """Return the message within a record, with what the record tells of it."""
+    about = {"timestamp": record.get("_creationTime"), "agent": record.get("agentName")}
+    told = {"role": record.get("role"), "model": record.get("model"), "usage": record.get("usage")}
+    known = {name: value for name, value in {**told, **about}.items() if value is not None}
+    return {**known, **mapping(record["message"])}
