@@ -277,12 +277,13 @@ release-notes:
 release: release-notes $(VENV)/installed-dev build/tools/installed ## build wheel and sdist into dist/ with SBOMs and sums, check and use both
 	rm -rf dist $(RELEASE)
 	$(BIN)/zizmor --offline --quiet action.yml
-	$(BIN)/python -m build
+	RUSTFLAGS="$(NO_PATHS)" $(BIN)/python -m build
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/check-wheel-contents --toplevel looptrace --package src/looptrace dist/*.whl
 	$(BIN)/python -m zipfile --list dist/*.whl | grep 'dist-info/licenses/LICENSE'
 	tar --list --file dist/*.tar.gz | grep --line-regexp 'looptrace-[^/]*/LICENSE'
 	$(MAKE) $(RELEASE)/sdist $(RELEASE)/wheel sbom
+	! grep --quiet --recursive --fixed-strings '$(CRATES)' $(RELEASE)/wheel/lib/python*/site-packages/looptrace
 	cd dist && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS && sha256sum --check --quiet SHA256SUMS
 
 $(RELEASE)/sdist: FILE = $(wildcard dist/*.tar.gz)
@@ -316,8 +317,8 @@ build/tools/installed: pyproject.toml $(VENV)/installed-dev
 # alone: for another, its standard library of Rust has to be added as well.
 WHEELS := build/wheels
 # A panic names its place; where the wheel was built is nobody's business.
-NO_PATHS = --remap-path-prefix=$(CURDIR)=looptrace \
-	--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)/registry/src=crates
+CRATES = $(or $(CARGO_HOME),$(HOME)/.cargo)/registry/src
+NO_PATHS = --remap-path-prefix=$(CURDIR)=looptrace --remap-path-prefix=$(CRATES)=crates
 ARCHITECTURE := $(shell uname -m)
 wheels: $(VENV)/installed-dev ## manylinux and musllinux wheels into dist/, and the first is used; needs rustup
 	rustup target add $(ARCHITECTURE)-unknown-linux-gnu $(ARCHITECTURE)-unknown-linux-musl

@@ -123,7 +123,6 @@ MARKS = {
         "tests/analyzer/detect/test_budget_ties.py",
         "tests/analyzer/detect/test_shared_budgets.py",
         "tests/collector/server/shards/test_spending.py",
-        "tests/analyzer/detect/test_overrides.py::test_a_file_overrides_for_a_phase_and_for_an_agent",
         "tests/analyzer/detect/test_overrides.py::test_a_rule_is_off_where_an_override_says_so",
         "tests/analyzer/detect/test_overrides.py::test_an_iterative_phase_is_flagged_when_it_stops_getting_better",
         "tests/analyzer/detect/test_overrides.py::test_each_selector_chooses_its_turns",

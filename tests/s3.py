@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +20,8 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-HOST = "127.0.0.1"
+from tests.ports import HOST, free_ports
+
 BUCKET = "loops"
 OPEN_BUCKET = "open"  # Everybody may write to it, without a signature.
 KEY_ID, SECRET = "AKIALOOPTRACE", "not-a-secret-of-anyone"
@@ -86,7 +86,7 @@ def s3_server(folder: Path) -> Iterator[S3Server]:
     config = folder / "s3.json"
     config.write_text(json.dumps({"identities": identities}), encoding="utf-8")
     (folder / "data").mkdir()
-    ports = _free_ports(2 * len(_PARTS))
+    ports = free_ports(2 * len(_PARTS))
     used = tuple(ports)
     options = [f"-{part}.port={ports.pop()}" for part in _PARTS]
     options += [f"-{part}.port.grpc={ports.pop()}" for part in _PARTS]
@@ -109,14 +109,6 @@ def s3_server(folder: Path) -> Iterator[S3Server]:
             file for port in used for file in _SOCKETS.glob(f"seaweedfs-*-{port}.sock")
         ):
             socket_file.unlink()
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        listening = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in listening:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in listening]
 
 
 def _await(server: S3Server, log: Path) -> None:

@@ -11,7 +11,7 @@ from threading import Lock
 from urllib.parse import urlsplit
 
 from tests.http_threads import QuietHandler, answering
-from tests.s3 import HOST
+from tests.ports import HOST
 
 # What an answer becomes, by the method and path of its request: None ends the connection.
 Change = Callable[[str, str, bytes], bytes | None]

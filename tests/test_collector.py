@@ -18,9 +18,9 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.paths import ROOT
+from tests.ports import free_ports
 from tests.producers.recorder import BUILD, TRACES, spans_of, tapped
 from tests.reliability.serving import DEADLINE_S, Served, served, until
-from tests.reliability.sharding import free_ports
 
 COLLECTOR = BUILD / "collector" / "build" / "otelcol"
 SHOWN = "a-token-for-the-collector-0123456789abcdef"

@@ -32,8 +32,8 @@ from benchmarks.container import patched
 from looptrace.analyzer.settings.sections import load
 from looptrace.cli.services.serve import serve
 from tests.paths import ROOT
+from tests.ports import free_ports
 from tests.reliability.serving import DEADLINE_S, served, until
-from tests.reliability.sharding import free_ports
 
 DEPLOY = ROOT / "deploy"
 

@@ -7,11 +7,11 @@ import pkgutil
 
 import click
 import pytest
-from click.testing import CliRunner
 
 import looptrace
 from looptrace.cli.main import main
 from looptrace.errors import InputError
+from tests.commands import run
 
 
 def test_every_error_has_the_base() -> None:
@@ -42,7 +42,7 @@ def test_command_line_shows_an_error_in_one_line(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setitem(main.commands, "broken", broken)
 
-    result = CliRunner().invoke(main, ["broken"])
+    result = run("broken")
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("Error: the file")

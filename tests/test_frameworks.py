@@ -57,6 +57,17 @@ USERS_AND_TIERS = {
 OF_PLATFORMS = {
     *(f"confident.{part}" for part in ("span.name", "span.retrieval_context", "trace.user_id")),
     *("langwatch.rag_contexts#value", "subagent.name"),
+    *("openclaw.errorCode", "trpc.go.agent.runner.user_id", "gen_ai.request.messages"),
+    *(f"anthropic.{part}" for part in ("request.service_tier", "session.id")),
+    *(f"ai.observability.mcp.{part}" for part in ("tool_name", "input_arguments")),
+    *(f"ai.observability.mcp.output_{part}" for part in ("content", "is_error")),
+    *(f"ai.observability.reranking.{part}" for part in ("query_text", "output_context_texts")),
+    *(f"ai.observability.retrieval.{part}" for part in ("query_text", "retrieved_contexts")),
+    "ai.observability.call.kwargs.messages",
+    *(f"ai.observability.cost.num_{part}tokens" for part in ("", "reasoning_")),
+    *(f"{name}.usage.cache_creation_input_tokens" for name in ("agentscope", "judgment")),
+    *(f"gen_ai.usage.input_tokens.cache_{part}" for part in ("creation", "read", "write")),
+    "gen_ai.usage.output_tokens.reasoning",
 }
 NOT_SHOWN = OF_PLATFORMS | (
     USAGE_OF_AN_API
@@ -71,8 +82,6 @@ NOT_SHOWN = OF_PLATFORMS | (
         "exception.message",  # of events of an older BeeAI, each a span
         "exception.type",
         "gen_ai.conversation.compacted",
-        "gen_ai.input.messages.*",  # of a collector that flattens, as tests of messages write it
-        "gen_ai.output.messages.*",
         "gen_ai.tool.call.arguments.**",
         "gen_ai.tool.call.result.**",
         "honeyhive_user_id",

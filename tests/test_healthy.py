@@ -150,6 +150,10 @@ HEALTHY: dict[str, tuple[str, Fault]] = {
         '(~10 say("Look {n} at the mail.") inbox(bank)->empty) x30',
         in_haste,
     ),
+    "a look each five seconds at a state": (
+        '(~5 say("Look {n} at it.") get_job(7)->"rows 0") x30',
+        in_haste,
+    ),
     "orders that are not eligible": (
         'check_refund(order {n})->!"the order is not eligible for a refund" x20',
         with_crashes,

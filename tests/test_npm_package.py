@@ -147,10 +147,8 @@ def asking(package: Path) -> Iterator[Callable[..., dict[str, str]]]:
 
 def decide(server: Served, decision: str, note: str) -> None:
     """Resolve the gate that is open."""
-    _, listed = server.ask("GET", "/v1/gates?status=open")
-    (gate,) = listed["gates"]
-    body = json.dumps({"decision": decision, "note": note}).encode()
-    assert server.ask("POST", f"/v1/gates/{gate['id']}/resolve", body)[0] == OK
+    (gate,) = server.gates("status=open")
+    server.resolve(gate["id"], decision, note=note)
 
 
 def test_what_a_session_is_told(package: Path, tmp_path: Path) -> None:

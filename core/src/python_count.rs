@@ -404,7 +404,7 @@ pub fn code_of(text: &str) -> i64 {
 /// How often a text says its last words, and how many characters these repeats have.
 #[pyfunction]
 pub fn chant_of(text: &str) -> PyResult<(i64, i64)> {
-    guarded(|| crate::count::chants::chant_of(text))
+    guarded(|| crate::count::marks::chants::chant_of(text))
 }
 
 /// Add the names of columns to the module, and those whose places are codes.

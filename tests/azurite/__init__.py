@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -24,7 +23,8 @@ from pathlib import Path
 from obstore.store import AzureStore
 
 from tests.paths import ROOT
-from tests.s3 import BUCKET, HOST
+from tests.ports import HOST, free_ports
+from tests.s3 import BUCKET
 
 ACCOUNT = "looptrace"
 KEY = base64.b64encode(b"not-a-secret-of-anyone").decode()
@@ -75,9 +75,7 @@ class AzureServer:
 def azure_server(folder: Path) -> Iterator[AzureServer]:
     """Run a server with one container, whose blobs are in a folder, until the context ends."""
     assert _NODE, WHY_NOT
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     at = [f"--blobHost={HOST}", f"--blobPort={port}", f"--location={folder}"]
     command = [_NODE, str(PROGRAM), *at, "--silent", "--disableTelemetry"]
     environment = {**os.environ, "AZURITE_ACCOUNTS": f"{ACCOUNT}:{KEY}"}

@@ -4,43 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from looptrace.analyzer.text.session_names import bounded_name
-from looptrace.cli.main import main
 from looptrace.rules.contract import ACTIONS
 from tests.analyzer.report.contents import HOSTILE
+from tests.commands import json_of, run
 from tests.otlp import Trace, tool_call
-from tests.paths import ROOT
+from tests.paths import HEALTHY, LOOPING, ROOT, TRACES
 
-TRACES = ROOT / "examples" / "traces"
-LOOPING = str(TRACES / "nightly_migration_loop.jsonl")
-HEALTHY = str(TRACES / "checkout_fix_healthy.jsonl")
 PRICES = str(ROOT / "examples" / "prices.toml")
 
 
-def run(
-    *arguments: str,
-    stdin: bytes | None = None,
-    width: int = 80,
-    environment: Mapping[str, str] | None = None,
-) -> Result:
-    """Run the command; a traceback would be an exception of its own."""
-    env = {"COLUMNS": str(width), **(environment or {})}
-    found = CliRunner().invoke(main, ["backtest", *arguments], input=stdin, env=env)
-    if not isinstance(found.exception, SystemExit | None):
-        raise found.exception
-    return found
-
-
-def as_json(*arguments: str, environment: Mapping[str, str] | None = None) -> Any:
-    """Compare and parse the JSON."""
-    return json.loads(run("--format", "json", *arguments, environment=environment).stdout)
+backtest = partial(run, "backtest", COLUMNS="80")
+as_json = partial(json_of, "backtest")
 
 
 def turns_of_gates(report: Any) -> list[tuple[int | None, ...]]:
@@ -59,7 +40,7 @@ def looping(task: str, error: str = "no file") -> Trace:
 
 def test_two_profiles_stand_side_by_side() -> None:
     """One line has the turn of either gate, A at the left and B at the right."""
-    found = run(LOOPING, "--a", "conservative", "--b", "balanced", "--prices", PRICES)
+    found = backtest(LOOPING, "--a", "conservative", "--b", "balanced", "--prices", PRICES)
 
     assert found.exit_code == 0
     assert re.search(r"A: conservative {2,}B: balanced\n", found.stdout)
@@ -72,20 +53,15 @@ def test_two_profiles_stand_side_by_side() -> None:
 @pytest.mark.parametrize("width", [40, 80, 160])
 def test_the_table_keeps_to_the_width(width: int) -> None:
     """Nothing is wider than the terminal, and no line ends in spaces."""
-    lines = run(str(TRACES), "--b", "aggressive", width=width).stdout.splitlines()
+    lines = backtest(str(TRACES), "--b", "aggressive", COLUMNS=str(width)).stdout.splitlines()
 
     assert lines
     assert all(len(line) <= width and line == line.rstrip() for line in lines)
 
 
-def test_what_is_piped_is_not_padded_to_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_piped_is_not_padded_to_its_width() -> None:
     """A pipe has no width, and lines must stay such as a person can read."""
-    monkeypatch.delenv("COLUMNS", raising=False)
-    printed = (
-        CliRunner()
-        .invoke(main, ["backtest", LOOPING, "--a", "conservative", "--b", "balanced"])
-        .stdout
-    )
+    printed = run("backtest", LOOPING, "--a", "conservative", "--b", "balanced").stdout
     assert "gate at turn" in printed
     assert max(map(len, printed.splitlines())) < 300
 
@@ -100,7 +76,7 @@ def test_a_is_what_is_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert turns_of_gates(report) == [(14, 10)]
     assert report["a"]["settings"] == "the settings in force"
 
-    report = as_json(LOOPING, "--b", "balanced", environment={"LOOPTRACE_LOOP_THRESHOLD": "9"})
+    report = as_json(LOOPING, "--b", "balanced", LOOPTRACE_LOOP_THRESHOLD="9")
     assert turns_of_gates(report) == [(None, 10)]
 
 
@@ -118,19 +94,19 @@ def test_a_file_is_as_good_as_a_profile(tmp_path: Path) -> None:
 def test_a_store_files_and_standard_input_agree(tmp_path: Path) -> None:
     """The turns of a store are compared as those of the files that are in it."""
     store = str(tmp_path / "store")
-    CliRunner().invoke(main, ["ingest", str(TRACES), "--store", store])
+    run("ingest", TRACES, "--store", store)
     sides = ("--a", "conservative", "--b", "aggressive", "--prices", PRICES)
 
     assert as_json(store, *sides) == as_json(str(TRACES), *sides)
     stdin = Path(LOOPING).read_bytes()
-    piped = json.loads(run("-", *sides, "--format", "json", stdin=stdin).stdout)
+    piped = json.loads(backtest("-", *sides, "--format", "json", stdin=stdin).stdout)
     assert piped == as_json(LOOPING, *sides)
 
 
 def test_a_side_without_gates_says_so() -> None:
     """In a task and in all, so that an empty column is no riddle."""
     cycle = str(TRACES / "release_notes_cycle_loop.jsonl")
-    lines = run(cycle, "--a", "conservative", "--b", "balanced").stdout.splitlines()
+    lines = backtest(cycle, "--a", "conservative", "--b", "balanced").stdout.splitlines()
 
     assert [line.split("  ")[1] for line in lines if line.startswith("  no gate")] == [
         "no gate"
@@ -139,7 +115,7 @@ def test_a_side_without_gates_says_so() -> None:
 
 def test_silence_is_one_sentence() -> None:
     """A reader must not have to search for gates where there are none."""
-    found = run(HEALTHY, "--a", "conservative", "--b", "balanced").stdout
+    found = backtest(HEALTHY, "--a", "conservative", "--b", "balanced").stdout
 
     assert "Neither would have opened a gate." in found
     assert "the most that it would" not in found
@@ -152,7 +128,7 @@ def test_nothing_to_judge_is_said(tmp_path: Path) -> None:
     path = tmp_path / "health.jsonl"
     path.write_text(trace.lines(), encoding="utf-8")
 
-    assert run(str(path), "--b", "balanced").stdout.strip() == "No turns to analyse."
+    assert backtest(str(path), "--b", "balanced").stdout.strip() == "No turns to analyse."
     report = as_json(str(path), "--b", "balanced")
     assert (report["tasks"], report["turns"], report["gates"]) == (0, 0, [])
 
@@ -161,7 +137,7 @@ def test_unreadable_parts_end_with_2(tmp_path: Path) -> None:
     """The answer is incomplete, and the rest of it is there."""
     path = tmp_path / "cut.jsonl"
     path.write_text(looping("t").lines() + '{"resourceSpans": [{"sc', encoding="utf-8")
-    found = run(str(path), "--b", "balanced")
+    found = backtest(str(path), "--b", "balanced")
 
     assert found.exit_code == 2
     assert "gate at turn 3" in found.stdout
@@ -178,7 +154,7 @@ def test_unreadable_parts_end_with_2(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_compared_is_one_line(arguments: list[str], said: str) -> None:
     """What, where, and what there is."""
-    found = run(LOOPING, *arguments)
+    found = backtest(LOOPING, *arguments)
 
     assert found.exit_code == 2
     assert said in found.stderr
@@ -190,8 +166,8 @@ def test_what_is_wrong_in_a_file_is_said_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text('profile = "balanced"\nprofil = 1\n', encoding="utf-8")
 
-    assert f"Error: {path}:2: there is no 'profil'." in run(LOOPING, "--b", str(path)).stderr
-    said = run(LOOPING, "--b", "balanced", "--prices", str(path)).stderr
+    assert f"Error: {path}:2: there is no 'profil'." in backtest(LOOPING, "--b", str(path)).stderr
+    said = backtest(LOOPING, "--b", "balanced", "--prices", str(path)).stderr
     assert f"Error: {path}:1: there is no 'profile'." in said
 
 
@@ -202,13 +178,11 @@ def test_what_has_no_price_is_named(tmp_path: Path) -> None:
         'currency = "EUR"\n[models.other]\ninput_per_million = 1\noutput_per_million = 1\n',
         encoding="utf-8",
     )
-    told = " ".join(
-        run(LOOPING, "--b", "balanced", "--prices", str(path), width=200).stdout.split()
-    )
+    told = backtest(LOOPING, "--b", "balanced", "--prices", path, COLUMNS=None).stdout
 
     assert "EUR 0.00, plus models without a price" in told
     assert re.search(r"No price for gpt-4\.1-mini \(\d+ responses\)\.", told)
-    assert "Costs in money need prices" in run(LOOPING, "--b", "balanced").stdout
+    assert "Costs in money need prices" in backtest(LOOPING, "--b", "balanced").stdout
 
 
 @pytest.mark.parametrize("hostile", [text for text in HOSTILE if "\ud800" not in text])
@@ -216,7 +190,7 @@ def test_the_report_obeys_no_trace(hostile: str, tmp_path: Path) -> None:
     """Names and reasons of a trace are shown, and act on nothing."""
     path = tmp_path / "hostile.jsonl"
     path.write_text(looping(hostile[:1000], hostile[:1000]).lines(), encoding="utf-8")
-    text = run(str(path), "--b", "balanced").stdout
+    text = backtest(str(path), "--b", "balanced").stdout
 
     assert "gate at turn 3" in text
     assert all(line.isprintable() and len(line) <= 80 for line in text.splitlines())
@@ -234,7 +208,7 @@ def test_a_reason_obeys_no_trace(tmp_path: Path) -> None:
         trace.span("execute_tool work", None, call, status="ok")
     path = tmp_path / "phases.jsonl"
     path.write_text(trace.lines(), encoding="utf-8")
-    text = run(str(path), "--b", "balanced").stdout
+    text = backtest(str(path), "--b", "balanced").stdout
 
     assert "gate at turn" in text
     assert all(line.isprintable() for line in text.splitlines())
@@ -274,4 +248,4 @@ def test_the_same_input_gives_the_same_bytes() -> None:
     """A report can be kept and compared."""
     command = (str(TRACES), "--b", "aggressive", "--prices", PRICES, "--format", "json")
 
-    assert run(*command).stdout == run(*command).stdout
+    assert backtest(*command).stdout == backtest(*command).stdout

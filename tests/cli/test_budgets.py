@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from looptrace.collector.store import writer
-from tests.cli.test_gates import listed, run
+from tests.cli.test_gates import listed
 from tests.collector.page.conftest import Browser
 from tests.collector.store.stored import looping, spans_of
+from tests.commands import json_of, printed, run
 from tests.otlp import Trace
 from tests.paths import ROOT
-from tests.reliability.serving import DEADLINE_S, OK, Served, served, until
+from tests.reliability.serving import DEADLINE_S, OK, served, until
 
 SETTINGS = 'prices = "genai-prices"\n[budgets]\nsession_money = 0.05\n'
 NOTE = "Of the money of session s1 0.02 more may be spent by all tasks together."
@@ -65,12 +66,10 @@ def test_files_a_store_and_a_backtest_say_the_same(folder: Path) -> None:
     run("ingest", folder / "traces.jsonl", "--store", folder / "s")
 
     for source in ("traces.jsonl", "s"):
-        report = json.loads(run("analyze", folder / source, "--format", "json").stdout)
+        report = json_of("analyze", folder / source)
         events = [each for each in report["events"] if each["type"] == "gate_opened"]
         assert sorted((event["task"], event["turn"]) for event in events) == gated
-        compared = json.loads(
-            run("backtest", folder / source, "--b", "balanced", "--format", "json").stdout
-        )
+        compared = json_of("backtest", folder / source, "--b", "balanced")
         assert [(each["task"], each["a"]["turn"]) for each in compared["gates"]] == gated
         assert [each["b"] for each in compared["gates"]] == [None, None]
     assert sorted(gate["task"] for gate in listed(folder / "s")) == ["task-a", "task-b"]
@@ -82,16 +81,15 @@ def test_files_a_store_and_a_backtest_say_the_same(folder: Path) -> None:
 
 def rows_of(*query: str) -> list[dict[str, Any]]:
     """Return the rows of a query on the store."""
-    found = run("query", *query, "--store", "s", "--format", "json")
-    assert found.exit_code == 0, found.output
-    rows: list[dict[str, Any]] = json.loads(found.stdout)
+    found = printed("query", *query, "--store", "s", "--format", "json")
+    rows: list[dict[str, Any]] = json.loads(found)
     return rows
 
 
 def test_queries_say_the_same_money_as_reports(folder: Path) -> None:
     """By the prices of the settings, or those that are given; without any, money is empty."""
     run("ingest", folder / "traces.jsonl", "--store", "s")
-    report = json.loads(run("analyze", "s", "--format", "json").stdout)
+    report = json_of("analyze", "s")
     in_loops = sum(finding["cost"]["money"] for finding in report["findings"])
     assert in_loops == pytest.approx(6 * 0.006)
 
@@ -154,12 +152,6 @@ def test_an_amount_is_more_than_nothing(folder: Path, amount: str) -> None:
     assert len(listed(folder / "s")) == 2
 
 
-def gates_of(server: Served) -> list[dict[str, Any]]:
-    """Return the gates of a server."""
-    gates: list[dict[str, Any]] = server.ask("GET", "/v1/gates")[1]["gates"]
-    return gates
-
-
 def test_a_server_knows_after_a_kill_what_was_spent(folder: Path) -> None:
     """Neither what it stored nor what is only in its log counts twice, or not at all."""
     now_s = time.time()
@@ -169,20 +161,19 @@ def test_a_server_knows_after_a_kill_what_was_spent(folder: Path) -> None:
     with served(folder / "s", *options) as server:
         assert {server.send(request) for request in spending(8, at=early)} == {OK}
         until(lambda: server.number("looptrace_detection_spans_total") == 8)
-        assert gates_of(server) == []
+        assert server.gates() == []
         server.kill()
     with served(folder / "s", *options) as server:
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        until(server.is_ready)
         assert {server.send(request) for request in spending(1, name="2", at=late)} == {OK}
-        until(lambda: gates_of(server))
-        (gate,) = gates_of(server)
+        until(server.gates)
+        (gate,) = server.gates()
         assert gate["reason"].startswith("money of session s1: 0.05 of 0.05 USD are spent (108 %)")
 
-        body = json.dumps({"decision": "continue", "add": 0.02, "who": "Ada"}).encode()
-        status, answer = server.ask("POST", f"/v1/gates/{gate['id']}/resolve", body)
+        decided = server.resolve(gate["id"], "continue", add=0.02, who="Ada")
 
-        assert (status, answer["gate"]["note"]) == (OK, NOTE)
-        until(lambda: gates_of(server)[0]["status"] == "resolved")
+        assert decided["note"] == NOTE
+        until(lambda: server.gates()[0]["status"] == "resolved")
 
 
 def test_a_burst_over_three_processes_is_stopped_live_and_found_in_batch(folder: Path) -> None:
@@ -197,7 +188,7 @@ def test_a_burst_over_three_processes_is_stopped_live_and_found_in_batch(folder:
             for task in tasks
         ]
         responses = [int(each.communicate(timeout=3 * DEADLINE_S)[0]) for each in agents]
-        opened = gates_of(server)
+        opened = server.gates()
         until(server.has_stored)
     assert sum(responses) * 1_000 >= 60_000
     assert max(responses) < 2_000
@@ -205,7 +196,7 @@ def test_a_burst_over_three_processes_is_stopped_live_and_found_in_batch(folder:
     title = "tokens a minute of service api"
     assert {gate["signature"] for gate in opened} == {title}
 
-    report = json.loads(run("analyze", folder / "s", "--format", "json").stdout)
+    report = json_of("analyze", folder / "s")
 
     events = [event for event in report["events"] if event["type"] == "gate_opened"]
     # A response that came late may open a gate of another task a turn sooner here.
@@ -219,8 +210,8 @@ def test_the_page_shows_money_and_takes_an_amount(folder: Path) -> None:
     options = ("--config", str(folder / "looptrace.toml"))
     with served(folder / "s", *options) as server, Browser(server.address) as browser:
         assert {server.send(request) for request in spending(12, at=now)} == {OK}
-        until(lambda: len(gates_of(server)) == 2)
-        gate = gates_of(server)[0]["id"]
+        until(lambda: len(server.gates()) == 2)
+        gate = server.gates()[0]["id"]
         until(lambda: "USD 0.02, 9.0 s in the loop" in browser.get(f"/gates/{gate}").text)
         assert "12.6 k, USD 0.04" in browser.get("/task?id=task-a").text
         assert '<td class="number">0.04' in browser.get("/overview").text
@@ -229,8 +220,8 @@ def test_the_page_shows_money_and_takes_an_amount(folder: Path) -> None:
         page, action = f"/gates/{gate}", f"/gates/{gate}/resolve"
 
         browser.submit(page, action, decision="continue", add="2 dollars")
-        assert {gate["decision"] for gate in gates_of(server)} == {None}
+        assert {gate["decision"] for gate in server.gates()} == {None}
         browser.submit(page, action, decision="continue", add="0.02", who="Ada")
 
-        until(lambda: {gate["status"] for gate in gates_of(server)} == {"resolved"})
-        assert {gate["note"] for gate in gates_of(server)} == {NOTE}
+        until(lambda: {gate["status"] for gate in server.gates()} == {"resolved"})
+        assert {gate["note"] for gate in server.gates()} == {NOTE}

@@ -4,37 +4,33 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from click.testing import CliRunner, Result
 
-from looptrace.cli.main import main
 from looptrace.rules.registry import RULES
-from tests.paths import ROOT
+from tests.commands import printed, refused, run
+from tests.paths import LOOPING, ROOT, TRACES
 from tests.pipeline_schemas import JENKINS_XSD, jenkins_conflicts, junit_conflicts, sarif_conflicts
 
-TRACES = ROOT / "examples/traces"
-LOOPING = str(TRACES / "nightly_migration_loop.jsonl")
 OTHER = str(TRACES / "research_two_agents_loop.json")
 HEALTHY = str(TRACES / "bulk_rename_healthy.jsonl")
 
 
-def run(*arguments: str) -> Result:
-    """Run `looptrace analyze`."""
-    return CliRunner().invoke(main, ["analyze", *arguments])
+analyze = partial(run, "analyze")
 
 
 def junit_of(*arguments: str) -> ET.Element:
     """Return the JUnit report that `looptrace analyze` prints."""
-    text = run(*arguments, "--format", "junit").stdout
+    text = analyze(*arguments, "--format", "junit").stdout
     return ET.fromstring(text.encode())  # noqa: S314 - our own report
 
 
 def test_sarif() -> None:
     """Each result names a rule of the list, and the file that was analysed."""
-    log = json.loads(run(LOOPING, "--format", "sarif").stdout)
+    log = json.loads(analyze(LOOPING, "--format", "sarif").stdout)
     assert sarif_conflicts(log) == []
     (sarif_run,) = log["runs"]
     (result,) = sarif_run["results"]
@@ -43,12 +39,12 @@ def test_sarif() -> None:
     assert location["artifactLocation"]["uri"].endswith("nightly_migration_loop.jsonl")
     assert location["region"] == {"startLine": 1}
     assert (result["level"], "baselineState" in result) == ("error", False)
-    again = json.loads(run(LOOPING, OTHER, "--format", "sarif").stdout)["runs"][0]["results"]
+    again = json.loads(analyze(LOOPING, OTHER, "--format", "sarif").stdout)["runs"][0]["results"]
     places = [each["locations"][0]["physicalLocation"]["artifactLocation"] for each in again]
     assert {place["uri"].rpartition("/examples/")[2] for place in places} == {"traces"}
     prints = [each["partialFingerprints"]["primaryLocationLineHash"] for each in again]
     assert prints.count(result["partialFingerprints"]["primaryLocationLineHash"]) == 1
-    assert json.loads(run(HEALTHY, "--format", "sarif").stdout)["runs"][0]["results"] == []
+    assert json.loads(analyze(HEALTHY, "--format", "sarif").stdout)["runs"][0]["results"] == []
 
 
 @pytest.fixture(params=["nightly_migration_loop.jsonl", ".", "a broken one"])
@@ -62,9 +58,9 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def test_sarif_fits_its_schema(path: str, tmp_path: Path) -> None:
     """With a baseline as without; the address of a file with a blank is still one."""
     baseline = tmp_path / "known.json"
-    baseline.write_text(run(LOOPING, "--format", "json").stdout)
-    plain = json.loads(run(path, "--format", "sarif").stdout)
-    known = json.loads(run(path, "--format", "sarif", "--baseline", str(baseline)).stdout)
+    baseline.write_text(analyze(LOOPING, "--format", "json").stdout)
+    plain = json.loads(analyze(path, "--format", "sarif").stdout)
+    known = json.loads(analyze(path, "--format", "sarif", "--baseline", str(baseline)).stdout)
     assert (sarif_conflicts(plain), sarif_conflicts(known)) == ([], [])
     location = {"physicalLocation": {"artifactLocation": {"uri": "a broken one"}}}
     plain["runs"][0]["results"] = [{"message": {}, "level": "bad", "locations": [location]}]
@@ -73,7 +69,7 @@ def test_sarif_fits_its_schema(path: str, tmp_path: Path) -> None:
 
 def test_junit_is_what_its_readers_take(path: str) -> None:
     """Attributes and elements that one of them does not know make it refuse the file."""
-    report = run(path, "--format", "junit").stdout
+    report = analyze(path, "--format", "junit").stdout
     assert junit_conflicts(report) == []
     assert len(junit_conflicts(report.replace(' name="looptrace"', ' called="looptrace"'))) == 2
 
@@ -81,7 +77,7 @@ def test_junit_is_what_its_readers_take(path: str) -> None:
 @pytest.mark.skipif(not JENKINS_XSD.exists(), reason="needs Jenkins' schema: make npm-exporters")
 def test_junit_fits_the_schema_of_jenkins(path: str) -> None:
     """The schema by which the JUnit team tests its own reports."""
-    report = run(path, "--format", "junit").stdout
+    report = analyze(path, "--format", "junit").stdout
     assert jenkins_conflicts(report) == []
     assert len(jenkins_conflicts(report.replace(' name="looptrace"', ' called="looptrace"'))) == 2
 
@@ -91,7 +87,7 @@ def test_junit(tmp_path: Path, *, stored: bool) -> None:
     """The counts are those of the cases, and a task that loops is one that fails."""
     if stored:
         into = ["--store", str(tmp_path / "store")]
-        assert CliRunner().invoke(main, ["ingest", str(TRACES), *into]).exit_code == 0
+        assert run("ingest", TRACES, *into).exit_code == 0
     suites = junit_of(str(tmp_path / "store" if stored else TRACES))
     cases = suites.findall("testsuite/testcase")
     failed = [case.get("name") for case in cases if case.find("failure") is not None]
@@ -111,7 +107,7 @@ FORMATS = ("terminal", "json", "html", "junit", "sarif", "github", "markdown")
 def test_each_format_fails_on_the_loop_and_passes_without(form: str) -> None:
     """Whatever the log looks like, the exit code is what a pipeline goes by."""
     for path, code in ((LOOPING, 1), (HEALTHY, 0)):
-        ran = run(path, "--format", form, "--fail-on", "finding")
+        ran = analyze(path, "--format", form, "--fail-on", "finding")
         assert ran.exit_code == code, ran.output
         assert ("repeated_call" in ran.stdout) == bool(code)
 
@@ -121,23 +117,25 @@ def test_what_was_not_read_is_an_error(tmp_path: Path) -> None:
     broken = tmp_path / "broken.jsonl"
     broken.write_text('{"resourceSpans": [')
     assert junit_of(str(broken)).get("errors") == "1"
-    assert run(str(broken), "--format", "junit").exit_code == 2
-    log = json.loads(run(str(broken), "--format", "sarif").stdout)
+    assert analyze(str(broken), "--format", "junit").exit_code == 2
+    log = json.loads(analyze(str(broken), "--format", "sarif").stdout)
     assert log["runs"][0]["invocations"][0]["executionSuccessful"] is False
-    assert "::error title=looptrace::" in run(str(broken), "--format", "github").stdout
-    assert "Skipped: " in run(str(broken), "--format", "markdown").stdout
-    terminal = run(str(broken))
+    assert "::error title=looptrace::" in analyze(str(broken), "--format", "github").stdout
+    assert "Skipped: " in analyze(str(broken), "--format", "markdown").stdout
+    terminal = analyze(str(broken))
     assert "broken.jsonl" in terminal.stderr
     assert "broken.jsonl" not in terminal.stdout
 
 
 def test_github_and_markdown() -> None:
     """One annotation, or one row, for each loop."""
-    lines = run(LOOPING, "--format", "github").stdout.splitlines()
+    lines = analyze(LOOPING, "--format", "github").stdout.splitlines()
     assert lines[0].startswith("::error title=looptrace%3A repeated_call::task migrations")
     assert lines[-1] == "1 loop in 1 of 1 task; 1 gate open."
     rows = [
-        row for row in run(LOOPING, "--format", "markdown").stdout.splitlines() if "gate |" in row
+        row
+        for row in analyze(LOOPING, "--format", "markdown").stdout.splitlines()
+        if "gate |" in row
     ]
     assert len(rows) == 1
     assert "`migrations-2026-03-14@nightly-jobs`" in rows[0]
@@ -147,20 +145,22 @@ def test_github_and_markdown() -> None:
 def test_a_baseline_lets_known_loops_pass(tmp_path: Path, fail_on: str) -> None:
     """And no other: what is new fails, and its form says which it is."""
     baseline = str(tmp_path / "known.json")
-    run(LOOPING, "--format", "json", "--output", baseline)
+    analyze(LOOPING, "--format", "json", "--output", baseline)
 
-    known = run(LOOPING, "--baseline", baseline, "--fail-on", fail_on)
+    known = analyze(LOOPING, "--baseline", baseline, "--fail-on", fail_on)
     assert known.exit_code == 0
     assert "1 of 1 loops are in the baseline" in known.stderr
-    assert run(LOOPING, "--fail-on", fail_on).exit_code == 1
+    assert analyze(LOOPING, "--fail-on", fail_on).exit_code == 1
 
-    both = run(LOOPING, OTHER, "--baseline", baseline, "--fail-on", fail_on, "--format", "sarif")
+    both = analyze(
+        LOOPING, OTHER, "--baseline", baseline, "--fail-on", fail_on, "--format", "sarif"
+    )
     assert both.exit_code == 1
     results = json.loads(both.stdout)["runs"][0]["results"]
     assert sorted(result["baselineState"] for result in results) == ["new", "unchanged"]
-    junit = run(LOOPING, "--baseline", baseline, "--format", "junit").stdout
+    junit = analyze(LOOPING, "--baseline", baseline, "--format", "junit").stdout
     assert "<failure" not in junit
-    assert "::notice" in run(LOOPING, "--baseline", baseline, "--format", "github").stdout
+    assert "::notice" in analyze(LOOPING, "--baseline", baseline, "--format", "github").stdout
 
 
 def test_many_loops_fit_where_people_read(tmp_path: Path) -> None:
@@ -171,29 +171,27 @@ def test_many_loops_fit_where_people_read(tmp_path: Path) -> None:
         traces = traces.replace("release-v2.4.0", f"release-{number}")
         (tmp_path / f"{number}.jsonl").write_text(traces, "utf-8")
         (tmp_path / f"{number}.broken.jsonl").write_text('{"no": "request"}')
-    markdown = run(str(tmp_path), "--format", "markdown").stdout
+    markdown = analyze(str(tmp_path), "--format", "markdown").stdout
     assert markdown.count("repeated 4 times") == 100
     assert "and 20 more loops: all are in `--format json`" in markdown
     assert markdown.count("Skipped: ") == 20
     assert "and 100 more parts skipped" in markdown
-    github = run(str(tmp_path), "--format", "github").stdout
+    github = analyze(str(tmp_path), "--format", "github").stdout
     assert github.count("cycle::") == 10
-    assert len(run(str(tmp_path), "--format", "junit").stdout.split("<failure")) == 121
+    assert len(analyze(str(tmp_path), "--format", "junit").stdout.split("<failure")) == 121
 
 
 def test_a_baseline_that_is_none(tmp_path: Path) -> None:
     """It is named, with the way to write one."""
     wrong = tmp_path / "known.json"
     wrong.write_text("{}")
-    result = run(LOOPING, "--baseline", str(wrong))
-    assert result.exit_code == 2
-    assert "--format json" in str(result.stderr)
-    assert run(LOOPING, "--baseline", str(tmp_path / "none")).exit_code == 2
+    assert "--format json" in refused("analyze", LOOPING, "--baseline", str(wrong))
+    assert analyze(LOOPING, "--baseline", str(tmp_path / "none")).exit_code == 2
 
 
 def rules_of(*arguments: str) -> set[str]:
     """Return the rules of the findings."""
-    report = json.loads(run(LOOPING, "--format", "json", *arguments).stdout)
+    report = json.loads(analyze(LOOPING, "--format", "json", *arguments).stdout)
     return {finding["rule"] for finding in report["findings"]}
 
 
@@ -209,9 +207,7 @@ def test_rules_are_selected_and_ignored(tmp_path: Path) -> None:
     )
     assert rules_of("--config", str(file), "--select", "repeated_call") == {"repeated_call"}
 
-    wrong = run(LOOPING, "--select", "repeated_cal")
-    assert wrong.exit_code == 2
-    assert "Did you mean repeated_call?" in wrong.stderr
+    assert "Did you mean repeated_call?" in refused("analyze", LOOPING, "--select", "repeated_cal")
 
 
 def spans_of(name: str, scope: str) -> str:
@@ -244,18 +240,16 @@ def test_nothing_that_could_be_checked_is_no_success(
     (tmp_path / "traces.json").write_text(text)
     command = (str(tmp_path), "--format", form)
     for fail_on in ("finding", "gate"):
-        failed = run(*command, "--fail-on", fail_on)
-        assert failed.exit_code == 2
-        assert "Error: Nothing was checked: " in failed.stderr
-        assert what in failed.stderr
-    shown = run(*command)
-    assert shown.exit_code == 0
-    assert "Nothing was checked: " in shown.stdout
-    assert what in " ".join(shown.stdout.split())  # A terminal has lines of some width.
+        failed = refused("analyze", *command, "--fail-on", fail_on)
+        assert "Error: Nothing was checked: " in failed
+        assert what in failed
+    shown = printed("analyze", *command)
+    assert "Nothing was checked: " in shown
+    assert what in " ".join(shown.split())  # A terminal has lines of some width.
     if form == "junit":
-        assert ET.fromstring(shown.stdout.encode()).get("errors") == "1"  # noqa: S314 - our own
+        assert ET.fromstring(shown.encode()).get("errors") == "1"  # noqa: S314 - our own
     if form == "sarif":
-        (invocation,) = json.loads(shown.stdout)["runs"][0]["invocations"]
+        (invocation,) = json.loads(shown)["runs"][0]["invocations"]
         assert not invocation["executionSuccessful"]
 
 
@@ -264,36 +258,33 @@ def test_a_store_without_turns_is_no_success(name: str, tmp_path: Path) -> None:
     """Also where its spans came from a server."""
     (tmp_path / "traces.json").write_text(WITHOUT_TURNS[name][0])
     store = str(tmp_path / "store")
-    CliRunner().invoke(main, ["ingest", str(tmp_path / "traces.json"), "--store", store])
+    run("ingest", tmp_path / "traces.json", "--store", store)
 
-    failed = run(store, "--fail-on", "finding")
-    assert failed.exit_code == 2
+    failed = refused("analyze", store, "--fail-on", "finding")
     what = "GET /users (scope http, 3 spans; no attributes)"
-    assert (what in failed.stderr) == (name == "requests")
-    assert run(store).exit_code == 0
+    assert (what in failed) == (name == "requests")
+    assert analyze(store).exit_code == 0
 
 
 def test_standard_input_without_a_turn_is_no_success() -> None:
     """A pipe whose first program found nothing."""
     for text in ("", "[]"):
         command = ["analyze", "-", "--fail-on", "finding"]
-        assert CliRunner().invoke(main, command, input=text).exit_code == 2
+        assert run(*command, stdin=text).exit_code == 2
 
 
 def test_no_rule_is_no_success() -> None:
     """Options that leave no rule find nothing in a loop."""
     every = [word for rule in RULES for word in ("--ignore", rule.name)]
     for off in (every, ["--select", "chant", "--ignore", "chant"]):
-        failed = run(LOOPING, "--fail-on", "finding", *off)
-        assert failed.exit_code == 2
-        assert "no rule is left" in failed.stderr
+        assert "no rule is left" in refused("analyze", LOOPING, "--fail-on", "finding", *off)
 
 
 def test_some_turns_are_enough(tmp_path: Path) -> None:
     """The spans of other programs are in every export."""
     (tmp_path / "metrics.json").write_text(WITHOUT_TURNS["metrics"][0])
     (tmp_path / "requests.json").write_text(WITHOUT_TURNS["requests"][0])
-    assert run(str(tmp_path), HEALTHY, "--fail-on", "finding").exit_code == 0
+    assert analyze(str(tmp_path), HEALTHY, "--fail-on", "finding").exit_code == 0
 
 
 @pytest.mark.parametrize("form", FORMATS[:-1])
@@ -308,16 +299,16 @@ def test_prices_are_in_every_form_that_shows_costs(
     path = LOOPING
     if is_stored:
         path = str(tmp_path / "store")
-        CliRunner().invoke(main, ["ingest", LOOPING, "--store", path])
-    priced = run(path, "--format", form, "--prices", str(tmp_path / "p.toml")).stdout
+        run("ingest", LOOPING, "--store", path)
+    priced = analyze(path, "--format", form, "--prices", str(tmp_path / "p.toml")).stdout
 
     assert "XAU" in priced
     assert re.search(r"XAU 1,145\.40|1145\.4\b", priced)
-    assert "XAU" not in run(path, "--format", form).stdout
+    assert "XAU" not in analyze(path, "--format", form).stdout
 
 
 def test_prices_are_refused_where_no_costs_are_shown() -> None:
     """An option that does nothing is a mistake."""
-    refused = run(LOOPING, "--format", "markdown", "--prices", str(ROOT / "examples/prices.toml"))
-    assert refused.exit_code == 2
-    assert "--prices changes nothing: --format markdown shows no costs" in refused.stderr
+    prices = ("--prices", str(ROOT / "examples/prices.toml"))
+    said = refused("analyze", LOOPING, "--format", "markdown", *prices)
+    assert "--prices changes nothing: --format markdown shows no costs" in said

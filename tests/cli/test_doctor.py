@@ -8,18 +8,13 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from looptrace.cli.main import main
 from looptrace.collector.store import writer
 from looptrace.rules.registry import RULES
 from tests.collector.store.stored import looping, spans_of
+from tests.commands import printed, refused, run
 from tests.http_threads import QuietHandler, answering
-
-
-def run(*arguments: str) -> Result:
-    """Run looptrace."""
-    return CliRunner().invoke(main, arguments)
+from tests.ports import closed_port
 
 
 class _Clock(QuietHandler):
@@ -50,10 +45,9 @@ def test_an_endpoint_that_answers_and_its_clock(
 ) -> None:
     """A clock that is off makes loops of other lengths; it fails."""
     monkeypatch.setenv("LOOPTRACE_ENDPOINT", address)
-    good = run("doctor")
-    assert good.exit_code == 0, good.output
-    assert "ok    LOOPTRACE_ENDPOINT" in good.stdout
-    assert "ok    clock" in good.stdout
+    good = printed("doctor")
+    assert "ok    LOOPTRACE_ENDPOINT" in good
+    assert "ok    clock" in good
 
     monkeypatch.setattr(_Clock, "date", "Sat, 01 Jan 2000 00:00:00 GMT")
     off = run("doctor")
@@ -66,9 +60,7 @@ def test_an_endpoint_that_answers_and_its_clock(
 
 def test_an_endpoint_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The address is shown without what a user put in front of it."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
+    with closed_port() as port:
         monkeypatch.setenv("LOOPTRACE_ENDPOINT", f"http://me:hidden@127.0.0.1:{port}")
         result = run("doctor")
     assert result.exit_code == 2
@@ -98,36 +90,30 @@ def test_a_port_that_is_taken() -> None:
 
 def test_a_store_that_is_none_fails(tmp_path: Path) -> None:
     """And a store says what it holds."""
-    assert "FAIL  store" in run("doctor", "--store", str(tmp_path)).stdout
+    assert "FAIL  store" in run("doctor", "--store", tmp_path).stdout
     writer.ingest(spans_of(looping("s1")), tmp_path / "s")
-    result = run("doctor", "--store", str(tmp_path / "s"))
-    assert result.exit_code == 0
-    assert "1 session," in result.stdout
+    assert "1 session," in printed("doctor", "--store", tmp_path / "s")
 
 
 def test_demo_needs_no_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The traces come with the package; settings that lie about change nothing."""
     monkeypatch.chdir(tmp_path)
     Path("looptrace.toml").write_text("enabled = false\n")
-    result = run("demo")
-    assert result.exit_code == 0
-    assert "5 loops in 5 of 10 tasks" in result.stdout
+    assert "5 loops in 5 of 10 tasks" in printed("demo")
 
 
 def test_rule_shows_the_settings_in_force(tmp_path: Path) -> None:
     """As the file changes them, not as the rule ships."""
     file = tmp_path / "mine.toml"
     file.write_text("[rules.repeated_call]\nattempts_min = 4\n[rules.stutter]\nenabled = false\n")
-    result = run("rule", "repeated_call", "--config", str(file))
+    result = run("rule", "repeated_call", "--config", file)
     assert "The same call gets the same result" in result.stdout
     assert "attempts_min = 4 (2 to 100)" in result.stdout
-    assert "The rule is off" in run("rule", "stutter", "--config", str(file)).stdout
+    assert "The rule is off" in run("rule", "stutter", "--config", file).stdout
 
 
 def test_rule_lists_all_and_knows_near_names() -> None:
     """A name that was mistyped is asked back."""
     listed = run("rule").stdout
     assert all(f"{rule.name}" in listed for rule in RULES)
-    wrong = run("rule", "repeted_call")
-    assert wrong.exit_code == 2
-    assert "Did you mean repeated_call?" in wrong.stderr
+    assert "Did you mean repeated_call?" in refused("rule", "repeted_call")

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from looptrace.cli.main import main
 from looptrace.collector.server.access import Access
 from looptrace.collector.store import writer
 from looptrace.collector.store.locks import StoreError
 from tests.collector.store.stored import call, looping, spans_of
+from tests.commands import json_of, printed, refused, run
 from tests.otlp import Trace
 from tests.reliability.test_access import guarded
 
@@ -21,18 +20,9 @@ requirement = pytest.mark.requirement
 HOSTILE = "task \x1b[31m[red]\u202e"
 
 
-def run(*arguments: str | Path) -> Result:
-    """Run looptrace, which may never end with a traceback."""
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit)
-    return result
-
-
 def listed(folder: Path, *more: str) -> list[dict[str, Any]]:
     """Return the listed gates."""
-    result = run("gates", "list", "--store", folder, "--format", "json", *more)
-    assert result.exit_code == 0
-    found: list[dict[str, Any]] = json.loads(result.stdout)
+    found: list[dict[str, Any]] = json_of("gates", "list", "--store", folder, *more)
     return found
 
 
@@ -53,7 +43,7 @@ def test_a_person_finds_reads_and_resolves_a_gate(folder: Path) -> None:
     assert "LADDER" in shown
     assert "notes that worked" not in shown
 
-    resolved = run(
+    resolved = printed(
         "gates",
         "resolve",
         "--store",
@@ -64,8 +54,7 @@ def test_a_person_finds_reads_and_resolves_a_gate(folder: Path) -> None:
         "--note",
         "Ask Ada.",
     )
-    assert resolved.exit_code == 0
-    assert "next `looptrace ingest`" in resolved.stdout
+    assert "next `looptrace ingest`" in resolved
     assert "No gate is open" in run("gates", "list", "--store", folder).stdout
     assert listed(folder) == []
     for command in (("list", "--all"), ("show", str(gate["id"]))):
@@ -78,9 +67,7 @@ def test_a_person_finds_reads_and_resolves_a_gate(folder: Path) -> None:
     assert later["task"] == "s2"
     assert [one["status"] for one in listed(folder, "--all")] == ["open", "resolved"]
     assert "Ask Ada." in run("gates", "show", "--store", folder, later["id"]).stdout
-    details = json.loads(
-        run("gates", "show", "--store", folder, later["id"], "--format", "json").stdout
-    )
+    details = json_of("gates", "show", "--store", folder, later["id"])
     assert [note["note"] for note in details["notes"]] == ["Ask Ada."]
     assert "Ask Ada." in run("escalation", folder, "--gate", later["id"]).stdout
     assert len(details["event"]["history"]) == 3
@@ -99,13 +86,11 @@ def test_what_cannot_be_done_is_one_line(folder: Path, tmp_path: Path) -> None:
         (("list", "--store", tmp_path), "is not a store"),
         (("metrics", "--store", tmp_path), "is not a store"),
     ):
-        result = run("gates", *arguments)
-        assert result.exit_code == 2
-        assert words in result.stderr
-        assert len(result.stderr.splitlines()) == 1
-    result = run("gates", "resolve", "--store", folder, gate["id"], "--decision", "forget")
-    assert result.exit_code == 2
-    assert "not_a_loop" in result.stderr
+        result = refused("gates", *arguments)
+        assert words in result
+        assert len(result.splitlines()) == 1
+    result = refused("gates", "resolve", "--store", folder, gate["id"], "--decision", "forget")
+    assert "not_a_loop" in result
 
 
 def test_the_beginning_of_an_id_is_enough(tmp_path: Path) -> None:
@@ -122,10 +107,9 @@ def test_the_beginning_of_an_id_is_enough(tmp_path: Path) -> None:
         ("gates", "resolve", "--store", tmp_path / "s", shared, "--decision", "continue"),
         ("escalation", tmp_path / "s", "--gate", shared),
     ):
-        several = run(*command)
-        assert several.exit_code == 2
-        assert first in several.stderr
-        assert second in several.stderr
+        several = refused(*command)
+        assert first in several
+        assert second in several
 
     for enough in (first[:12], first):
         assert f"gate {first}" in run("gates", "show", "--store", tmp_path / "s", enough).stdout
@@ -146,10 +130,9 @@ def test_a_wrong_token_says_so(token: str | None, words: str) -> None:
         url = f"http://127.0.0.1:{port}"
         for arguments in (("gates", "list"), ("gates", "show", "4c7c"), ("watch",)):
             command = [*arguments, "--server", url]
-            result = CliRunner().invoke(main, command, env={"LOOPTRACE_TOKEN": token})
-            assert result.exit_code == 2
-            assert f"{url} {words}; set LOOPTRACE_TOKEN" in result.stderr
-            assert len(result.stderr.splitlines()) == 1
+            result = refused(*command, LOOPTRACE_TOKEN=token)
+            assert f"{url} {words}; set LOOPTRACE_TOKEN" in result
+            assert len(result.splitlines()) == 1
 
 
 def test_nothing_is_cut_in_a_pipe(folder: Path) -> None:
@@ -157,11 +140,11 @@ def test_nothing_is_cut_in_a_pipe(folder: Path) -> None:
     long = "SELECT repeat('ab ', 90) AS words, task FROM gates"
     for columns, is_whole in ((None, True), ("80", False)):
         arguments = ["query", "--store", str(folder), "--sql", long]
-        shown = CliRunner().invoke(main, arguments, env={"COLUMNS": columns}).stdout
+        shown = run(*arguments, COLUMNS=columns).stdout
         assert ("ab " * 89 in shown) == is_whole
         assert ("…" in shown) != is_whole
     arguments = ["gates", "show", "--store", str(folder), listed(folder)[0]["id"]]
-    shown = CliRunner().invoke(main, arguments, env={"COLUMNS": None}).stdout
+    shown = run(*arguments).stdout
     assert max(map(len, shown.splitlines())) > 100
 
 
@@ -214,7 +197,7 @@ def test_hostile_names_stay_on_their_line(tmp_path: Path) -> None:
 @requirement("A15")
 def test_metrics_are_printed(folder: Path) -> None:
     """In words, and as JSON."""
-    found = json.loads(run("gates", "metrics", "--store", folder, "--format", "json").stdout)
+    found = json_of("gates", "metrics", "--store", folder)
     assert (found["tasks"], found["loop_detection_rate"], found["gates_open"]) == (1, 1.0, 1)
     shown = run("gates", "metrics", "--store", folder).stdout
     assert "loop detection rate" in shown

@@ -12,8 +12,8 @@ import pytest
 
 from looptrace.analyzer.settings.sections import load
 from looptrace.collector.store import writer
-from tests.cli.test_gates import run
 from tests.collector.store.stored import looping, spans_of
+from tests.commands import json_of, run
 from tests.paths import ROOT
 from tests.reliability.serving import looping as served_looping
 from tests.reliability.serving import served, until
@@ -36,9 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 def listed(*where: str | Path) -> list[dict[str, Any]]:
     """Return the listed incidents."""
-    found: list[dict[str, Any]] = json.loads(
-        run("incidents", "list", "--all", *where, "--format", "json").stdout
-    )
+    found: list[dict[str, Any]] = json_of("incidents", "list", "--all", *where)
     return found
 
 
@@ -90,7 +88,7 @@ def test_incidents_of_a_server(tmp_path: Path) -> None:
     with served(tmp_path / "s") as server:
         for task in ("s1", "s2"):
             assert server.send(served_looping(task, 6, version="1.4.2").request()) == 200
-        until(lambda: len(server.ask("GET", "/v1/gates")[1]["gates"]) == 2)
+        until(lambda: len(server.gates()) == 2)
         at = ("--server", f"http://{server.address}")
         (incident,) = listed(*at)
         path = f"/v1/incidents/{incident['id']}"
@@ -115,9 +113,9 @@ def test_incidents_of_a_server(tmp_path: Path) -> None:
         assert [e["said_by"] for e in listed(*at, "--state", "acknowledged")] == ["Ada"]
         done = run("incidents", "decide", incident["id"], *at, "--decision", "reviewed")
         assert done.stdout == "2 gates resolved: reviewed. The agents receive it now.\n"
-        until(lambda: len(server.ask("GET", "/v1/gates?status=resolved")[1]["gates"]) == 2)
+        until(lambda: len(server.gates("status=resolved")) == 2)
         assert [each["state"] for each in listed(*at)] == ["resolved"]
-        gates = server.ask("GET", "/v1/gates")[1]["gates"]
+        gates = server.gates()
         assert {gate["incident"] for gate in gates} == {incident["id"]}
         now = datetime.now(UTC).isoformat()
         assert server.send(served_looping("s3", 6, at=now, version="1.5.0").request()) == 200
@@ -132,7 +130,7 @@ def silenced_and_not(*at: str | Path) -> None:
     given = ("--tool", "run_tests", "--agent", "scout", "--hours", "2", "--why", "we know")
     made = run("silences", "add", *at, *given, "--by", "Ada").stdout
     assert re.match(r"Silence \w+: tool run_tests, agent scout, until 20\d\d-", made)
-    (one,) = json.loads(run("silences", "list", *at, "--format", "json").stdout)
+    (one,) = json_of("silences", "list", *at)
     assert (one["matchers"]["tool"], one["why"], one["who"]) == ("run_tests", "we know", "Ada")
     assert "0 gates held back" in run("silences", "list", *at).stdout
     assert run("silences", "end", one["id"], *at).stdout.endswith("has ended.\n")
@@ -192,9 +190,7 @@ def test_an_incident_has_money_where_there_are_prices(tmp_path: Path) -> None:
         f"EUR {incident['money']:.2f}, "
         in run("incidents", "list", "--store", tmp_path / "s").stdout
     )
-    (asked,) = json.loads(
-        run("query", "incidents", "--store", tmp_path / "s", "--format", "json").stdout
-    )
+    (asked,) = json_of("query", "incidents", "--store", tmp_path / "s")
     assert asked["money"] == incident["money"]
     both = listed("--store", tmp_path / "s", "--store", tmp_path / "free")
     assert [(each["gates"], each["money"]) for each in both] == [(2, incident["money"])]

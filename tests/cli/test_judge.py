@@ -8,22 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from looptrace.cli.main import main
-from tests.collector.judge.test_chat_completions import ANSWER, GOOD, KEY, Endpoint, Reply, said
+from tests.analyzer.test_llm_judge import ANSWER
+from tests.cli.test_analyze import ALIKE
+from tests.collector.judge.test_chat_completions import GOOD, KEY, Endpoint, Reply, said
+from tests.commands import json_of, printed, run
 from tests.http_threads import answering
-from tests.paths import ROOT
+from tests.paths import TALK
 from tests.reliability.serving import OK, served, until
-
-TALK = str(ROOT / "examples/traces/support_bot_same_answer_loop.jsonl")
-# Settings by which talk alone opens a gate, so that there is something to ask about.
-ALIKE = """[rules.response_repeat]
-enabled = false
-[rules.monologue]
-attempts_min = 4
-ladder = [{ attempts = 4, action = "gate" }]
-"""
 
 
 @pytest.fixture
@@ -38,11 +31,6 @@ def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoi
         server.stopping.set()
 
 
-def run(*arguments: str) -> Result:
-    """Run a command that asks the judge `chat`."""
-    return CliRunner().invoke(main, [*arguments, "--judge", "chat"])
-
-
 def gates(result: Result) -> list[dict[str, Any]]:
     """Return the gates that a report in JSON shows."""
     return [event for event in json.loads(result.stdout)["events"] if event["gate"]]
@@ -54,14 +42,14 @@ def test_a_model_behind_an_endpoint_is_asked(
 ) -> None:
     """One command, two variables and a key: the report shows the opinion beside the gate."""
     monkeypatch.setenv("LOOPTRACE_JUDGE_KEY", KEY)
-    (gate,) = gates(run("analyze", TALK, "--format", "json"))
+    (gate,) = gates(run("analyze", TALK, "--format", "json", "--judge", "chat"))
     (request,) = endpoint.requests
 
     assert gate["opinion"]["reasoning"] == "It only announces."
     assert request["path"] == "/v1/chat/completions"
     assert request["headers"]["Authorization"] == f"Bearer {KEY}"
     assert request["body"]["model"] == "small"
-    assert "It only announces." in run("escalation", TALK).stdout
+    assert "It only announces." in run("escalation", TALK, "--judge", "chat").stdout
 
 
 @pytest.mark.usefixtures("endpoint")
@@ -80,7 +68,7 @@ def test_a_variable_that_cannot_be_is_named(
 ) -> None:
     """The command stops before it reads anything, and says which variable to set."""
     monkeypatch.setenv(variable, value)
-    result = run("analyze", TALK)
+    result = run("analyze", TALK, "--judge", "chat")
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"the judge chat cannot be used: {message}" in result.stderr
@@ -93,7 +81,7 @@ def test_an_endpoint_that_is_away_is_no_error(
     monkeypatch.setenv("LOOPTRACE_JUDGE_TRIES", "1")
     endpoint.shutdown()
     endpoint.server_close()
-    result = run("analyze", TALK, "--format", "json")
+    result = run("analyze", TALK, "--format", "json", "--judge", "chat")
 
     assert result.exit_code == 0
     assert "no connection" in gates(result)[0]["opinion"]["no_opinion"]
@@ -119,22 +107,15 @@ def configured(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Endpoint:
     return endpoint
 
 
-def looptrace(*arguments: str) -> Result:
-    """Run a command that names no judge."""
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 0, result.output
-    return result
-
-
 @pytest.mark.requirement("A13")
 def test_the_settings_name_a_judge(configured: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command asks it, unless none is wanted; the environment wins over the file."""
-    (gate,) = gates(looptrace("analyze", TALK, "--format", "json"))
+    (gate,) = gates(run("analyze", TALK, "--format", "json"))
     assert gate["opinion"]["reasoning"] == "It only announces."
-    assert "It only announces." in looptrace("escalation", TALK).stdout
+    assert "It only announces." in printed("escalation", TALK)
     monkeypatch.setenv("LOOPTRACE_JUDGE_MODEL", "small")
-    looptrace("analyze", TALK)
-    looptrace("analyze", TALK, "--judge", "none")
+    printed("analyze", TALK)
+    printed("analyze", TALK, "--judge", "none")
 
     assert [asked["body"]["model"] for asked in configured.requests] == ["other", "other", "small"]
     assert configured.requests[0]["headers"]["Authorization"] == f"Bearer {KEY}"
@@ -144,25 +125,20 @@ def test_the_settings_name_a_judge(configured: Endpoint, monkeypatch: pytest.Mon
 def test_a_judge_that_decides_lets_the_agent_go_on(configured: Endpoint) -> None:
     """Its verdict is recorded: batch over the same store has the same, and asks no judge again."""
     configured.script = [PROGRESS]
-    done = looptrace("ingest", TALK, "--store", "store")
-    assert "gates opened 1, open 0" in done.output
+    assert "gates opened 1, open 0" in printed("ingest", TALK, "--store", "store")
     assert len(configured.requests) == 1
     configured.shutdown()
 
-    (gate,) = json.loads(
-        looptrace("gates", "list", "--store", "store", "--all", "--format", "json").stdout
-    )
+    (gate,) = json_of("gates", "list", "--store", "store", "--all")
     assert (gate["status"], gate["decision"]) == ("resolved", "progress")
     assert gate["note"] == "It gets on."
     for judge in ("none", "chat"):
-        report = json.loads(
-            looptrace("analyze", "store", "--format", "json", "--judge", judge).stdout
-        )
+        report = json_of("analyze", "store", "--judge", judge)
         opened, resolved = (e for e in report["events"] if e["type"].startswith("gate_"))
         assert opened["opinion"]["reasoning"] == "It gets on."
         assert (resolved["type"], resolved["decision"]) == ("gate_resolved", "progress")
         assert "The judge finds that task" in resolved["directive"]
-    assert "gates opened 0, open 0" in looptrace("ingest", TALK, "--store", "store").output
+    assert "gates opened 0, open 0" in printed("ingest", TALK, "--store", "store")
 
 
 @pytest.mark.parametrize(
@@ -176,13 +152,11 @@ def test_a_judge_that_sees_no_progress_or_may_not_decide_leaves_the_gate(
     Path("looptrace.toml").write_text(ALIKE + JUDGED.format(url=configured.url, decides=decides))
     configured.script = [reply]
     for _ in range(2):
-        assert ", open 1" in looptrace("ingest", TALK, "--store", "store").output
+        assert ", open 1" in printed("ingest", TALK, "--store", "store")
     assert len(configured.requests) == 1
-    (gate,) = gates(looptrace("analyze", "store", "--format", "json"))
+    (gate,) = gates(run("analyze", "store", "--format", "json"))
     assert gate["opinion"] is not None
-    done = CliRunner().invoke(
-        main, ["gates", "resolve", "--store", "store", gate["gate"], "--decision", "progress"]
-    )
+    done = run("gates", "resolve", "--store", "store", gate["gate"], "--decision", "progress")
     assert done.exit_code == 2
 
 
@@ -197,7 +171,7 @@ def test_a_server_puts_gates_to_the_judge(configured: Endpoint, tmp_path: Path) 
         assert [server.send(request) for request in requests] == [OK] * len(requests)
 
         def resolved() -> Any:
-            listed = server.ask("GET", "/v1/gates?status=resolved")[1]["gates"]
+            listed = server.gates("status=resolved")
             return listed and listed[0]
 
         gate = until(resolved)

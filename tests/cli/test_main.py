@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -136,6 +137,12 @@ def test_the_help_has_each_command_once_and_names_completion() -> None:
 
     assert sorted(grouped) == sorted(COMMANDS)
     assert "_LOOPTRACE_COMPLETE=bash_source" in shown
+
+
+@pytest.mark.parametrize("name", ["config", "gates", "hook", "incidents", "tokens", "webhooks"])
+def test_the_help_of_a_group_cuts_no_sentence(name: str) -> None:
+    """The end of a sentence may be what tells two commands apart."""
+    assert not re.search(r"\w\.\.\.", CliRunner().invoke(main, [name, "--help"]).stdout)
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from looptrace.cli.main import main
 from looptrace.collector.trace_store import open as open_store
-from tests.paths import ROOT
+from tests.commands import json_of, printed
+from tests.paths import LOOPING, TRACES
 
-TRACES = ROOT / "examples" / "traces"
-LOOPING = str(TRACES / "nightly_migration_loop.jsonl")
 TIMES = 7
 COST = {"seconds": 37.812, "input_tokens": 11_454, "output_tokens": 448}
 HEADLINE = "apply_migration(billing, 0042_split_invoice_address.sql) failed the same way 7 times"
@@ -24,34 +20,27 @@ HEADLINE = "apply_migration(billing, 0042_split_invoice_address.sql) failed the 
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a store of the trace."""
     folder = str(tmp_path_factory.mktemp("one") / "store")
-    run("ingest", LOOPING, "--store", folder)
+    printed("ingest", LOOPING, "--store", folder)
     return folder
-
-
-def run(*arguments: str) -> str:
-    """Return the output of a command."""
-    result = CliRunner().invoke(main, list(arguments))
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def row_of(store: str, name: str) -> dict[str, Any]:
     """Return the first row of a query."""
-    row: dict[str, Any] = json.loads(run("query", name, "--store", store, "--format", "json"))[0]
+    row: dict[str, Any] = json_of("query", name, "--store", store)[0]
     return row
 
 
 def test_reports_name_one_loop_and_one_number() -> None:
     """The events beside it say at which time they came, and not how often again."""
-    text = " ".join(run("analyze", LOOPING).split())
+    text = " ".join(printed("analyze", LOOPING).split())
 
     assert f"{HEADLINE}, turns 6–18" in text
     assert "1 loop in 1 of 1 task" in text
     assert "turn 10: gate by repeated_failure, at the 3rd time: " in text
     assert "loop count" not in text
     for form in ("markdown", "junit", "github", "sarif"):
-        assert run("analyze", LOOPING, "--format", form).count(HEADLINE) >= 1
-    report = json.loads(run("analyze", LOOPING, "--format", "json"))
+        assert printed("analyze", LOOPING, "--format", form).count(HEADLINE) >= 1
+    report = json_of("analyze", LOOPING)
     (loop,) = {finding["loop"] for finding in report["findings"]}
     (lead,) = [finding for finding in report["findings"] if finding["id"] == loop]
     cost = COST | {"money": None}
@@ -73,22 +62,22 @@ def test_queries_count_it_once(store: str) -> None:
 
 def test_gates_say_when_they_opened(store: str) -> None:
     """A gate is older than the loop is long, so its words are those of its opening."""
-    listed = run("gates", "list", "--store", store)
+    listed = printed("gates", "list", "--store", store)
     assert "when it opened: the failure of" in listed
     assert "came 3 times" in listed
-    shown = run("gates", "show", "--store", store, listed.partition(",")[0])
+    shown = printed("gates", "show", "--store", store, listed.partition(",")[0])
     assert "at the 3rd time" in shown
     assert "loop count" not in shown
-    metrics = json.loads(run("gates", "metrics", "--store", store, "--format", "json"))
+    metrics = json_of("gates", "metrics", "--store", store)
     assert (metrics["loops_per_task"], metrics["agents"][0]["loops"]) == (1.0, 1)
 
 
 def test_several_rules_with_events_are_one_loop(tmp_path: Path) -> None:
     """Two rules warn of the cycle of another trace, and it is still one loop."""
     folder = str(tmp_path / "store")
-    run("ingest", str(TRACES / "release_notes_cycle_loop.jsonl"), "--store", folder)
+    printed("ingest", TRACES / "release_notes_cycle_loop.jsonl", "--store", folder)
     warned = open_store(folder).sql("SELECT count(DISTINCT finding) AS findings FROM events")
 
     assert warned["findings"].item() > 1
-    metrics = json.loads(run("gates", "metrics", "--store", folder, "--format", "json"))
+    metrics = json_of("gates", "metrics", "--store", folder)
     assert (metrics["loops_per_task"], metrics["cycles_detected"]) == (1.0, 1)

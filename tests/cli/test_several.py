@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from socket import socket
 
 import pytest
-from click.testing import CliRunner
 
 from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.settings.sections import default
-from looptrace.cli.main import main
 from looptrace.cli.shared.gate_sources import GatesOnDisk, source_of
 from looptrace.cli.shared.several_sources import GatesOfSeveral
 from looptrace.collector.store import writer
 from looptrace.errors import UnavailableError
 from tests.collector.store.stored import looping, spans_of
+from tests.commands import json_of, printed, refused
+from tests.ports import closed_port
 
 SESSIONS = ("s1", "s2", "s3", "s4")
 
@@ -35,13 +33,6 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return folders
 
 
-def run(*command: str) -> str:
-    """Run looptrace; returns what it prints."""
-    done = CliRunner().invoke(main, command)
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
 def named(stores: Sequence[Path]) -> list[str]:
     """Name stores as a command takes them."""
     return [word for store in stores for word in ("--store", str(store))]
@@ -52,8 +43,7 @@ def test_gates_and_metrics_are_those_of_one_store(stores: list[Path]) -> None:
     whole, *parts = stores
     for command in ("list", "metrics"):
         one, several = (
-            json.loads(run("gates", command, *place, "--format", "json"))
-            for place in (named([whole]), named(parts))
+            json_of("gates", command, *place) for place in (named([whole]), named(parts))
         )
         if command == "list":
             one, several = (sorted(gates, key=lambda gate: gate["id"]) for gates in (one, several))
@@ -83,9 +73,8 @@ def test_a_source_that_is_away_is_named_and_hinders_no_decision_elsewhere(
 ) -> None:
     """At night one server may be down, and the gate be on another; a short id may be on either."""
     parts = [Path(shutil.copytree(store, tmp_path / store.name)) for store in stores[1:]]
-    with socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # Nobody listens.
-        away = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    with closed_port() as port:
+        away = f"http://127.0.0.1:{port}"
         several = source_of(parts, [away], default())
         with pytest.raises(UnavailableError, match=f"{away}.*Without it in the list"):
             several.gates("open")
@@ -101,11 +90,8 @@ def test_a_source_that_is_away_is_named_and_hinders_no_decision_elsewhere(
 
 def test_stores_in_one_option_of_a_query_are_told_apart(stores: list[Path]) -> None:
     """Whoever writes a comma, as in other programs, is told how stores are given."""
-    done = CliRunner().invoke(
-        main, ["query", "agents_that_loop", "--store", ",".join(map(str, stores))]
-    )
-    assert done.exit_code == 2
-    assert "give each store a --store of its own" in done.output
+    done = refused("query", "agents_that_loop", "--store", ",".join(map(str, stores)))
+    assert "give each store a --store of its own" in done
 
 
 def test_watch_begins_with_the_open_gates_of_all(stores: list[Path]) -> None:
@@ -128,6 +114,6 @@ def test_a_query_over_stores_is_that_over_one(sql: str, stores: list[Path]) -> N
     """Turns, and what was decided."""
     whole, *parts = stores
     several = [option for store in parts for option in ("--store", str(store))]
-    one = run("query", "--store", str(whole), "--sql", sql, "--format", "csv")
-    assert run("query", *several, "--sql", sql, "--format", "csv") == one
+    one = printed("query", "--store", whole, "--sql", sql, "--format", "csv")
+    assert printed("query", *several, "--sql", sql, "--format", "csv") == one
     assert one.count("\n") > len(SESSIONS)

@@ -7,16 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import looptrace
 from looptrace.analyzer.settings.sections import default
 from looptrace.analyzer.text.session_names import SeveralServicesError
 from looptrace.analyzer.text.task_lookup import NoTaskError
-from looptrace.cli.main import main
 from looptrace.collector.mcp_server import _Tools
 from looptrace.collector.store import writer
 from tests.collector.store.stored import call, spans_of
+from tests.commands import run
 from tests.otlp import Trace
 
 ONCE, TWICE, NONE = "night", "desk", "nigth"
@@ -39,16 +38,16 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(*words: str) -> Callable[[Path, str], str]:
     """Return a function that runs a command for a task, and raises its error."""
 
-    def run(store: Path, task: str) -> str:
+    def ask(store: Path, task: str) -> str:
         filled = [word.format(store=store, task=task) for word in words]
-        done = CliRunner().invoke(main, filled)
+        done = run(*filled)
         if done.exit_code:
             assert done.exit_code == 2
             is_several = "several services" in done.stderr
             raise (SeveralServicesError if is_several else NoTaskError)(done.stderr)
         return done.stdout
 
-    return run
+    return ask
 
 
 WAYS: dict[str, Callable[[Path, str], str]] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_gates import run
+from tests.commands import run
 from tests.reliability.serving import looping
 
 CALLS = 400  # a second each

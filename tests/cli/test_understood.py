@@ -12,9 +12,10 @@ import pytest
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.normalize.understanding import NOTHING_SEEN
 from looptrace.analyzer.report.verdict import understood_lines, warning_text
-from tests.cli.test_analyze import LOOPING, run
 from tests.collector.store.stored import spans_of
+from tests.commands import json_of, run
 from tests.otlp import Trace, tool_call
+from tests.paths import LOOPING
 
 TOOL = tool_call("dig", '{"at": "garden"}', result="stones")
 OWN = {"acme.tool": "dig", "acme.args": "garden"}
@@ -106,9 +107,7 @@ def test_a_store_says_the_same(tmp_path: Path) -> None:
     file, store = written(trace, tmp_path), str(tmp_path / "store")
     run("ingest", file, "--store", store)
 
-    of_file, of_store = (
-        json.loads(run("analyze", path, "--format", "json").stdout) for path in (file, store)
-    )
+    of_file, of_store = (json_of("analyze", path) for path in (file, store))
 
     assert of_file["understood"] == of_store["understood"]
     assert of_file["unknown"] == of_store["unknown"]

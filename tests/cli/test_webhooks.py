@@ -14,7 +14,7 @@ from standardwebhooks import Webhook as Verifier
 from looptrace.collector.store import layout, reader
 from looptrace.collector.store.outbox import Outbox
 from looptrace.installation import how_to_install
-from tests.cli.test_gates import run
+from tests.commands import run
 from tests.paths import ROOT
 from tests.reliability.test_webhook_network import Server, answering, serving
 

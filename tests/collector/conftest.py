@@ -69,3 +69,9 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
         return name
 
     return write_file
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Name a store."""
+    return tmp_path / "gates.db"

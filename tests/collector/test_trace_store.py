@@ -18,9 +18,8 @@ from looptrace.collector.files import read_spans
 from looptrace.collector.store import writer
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from looptrace.errors import InputError
-from tests.paths import ROOT
+from tests.paths import ROOT, TRACES
 
-TRACES = ROOT / "examples/traces"
 LOOP = TRACES / "flaky_import_loop.jsonl"
 NOTEBOOK = ROOT / "examples/notebook.ipynb"
 

@@ -7,11 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner, Result
-
 from looptrace import queries
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
-from looptrace.cli.main import main
 from looptrace.collector.store import writer
 from looptrace.collector.store.sql import ask, ask_typed
 from tests.collector.store.stored import spans_of
@@ -84,10 +81,3 @@ def typed(folder: Path, sql: str) -> list[tuple[Any, ...]]:
     """Run SQL as a person would type it."""
     with ask_typed(folder, sql) as answer:
         return [row for batch in answer.batches for row in batch]
-
-
-def run(*arguments: str) -> Result:
-    """Run the command, which may never end with a traceback."""
-    result = CliRunner().invoke(main, ["query", *arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit)
-    return result

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -21,10 +22,13 @@ from looptrace import queries
 from looptrace.collector.store import sql
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.sql import QueryError, connect
-from tests.queries.stores import add, rows_of, run, trace, typed
+from tests.commands import refused, run
+from tests.queries.stores import add, rows_of, trace, typed
 
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
 
+
+query = partial(run, "query")
 
 HOSTILE = "'; DROP VIEW turns; -- \" [red]$task[/red] \x1b[31m\u202e %s {0}"
 
@@ -44,11 +48,11 @@ def test_hostile_values_are_only_values(tmp_path: Path) -> None:
     add(tmp_path, hostile)
     rows = rows_of(tmp_path, "turns_of_task", {"task": task})
     assert [row["name"] for row in rows if row["kind"] == "tool"] == [HOSTILE] * 3
-    shown = run("turns_of_task", "--store", str(tmp_path), "--param", f"task={task}").output
+    shown = query("turns_of_task", "--store", str(tmp_path), "--param", f"task={task}").output
     assert "\x1b" not in shown
     assert "\u202e" not in shown
-    assert "[red]" in run("--sql", "SELECT '[red]x[/red]'", "--store", str(tmp_path)).output
-    whole = run(
+    assert "[red]" in query("--sql", "SELECT '[red]x[/red]'", "--store", str(tmp_path)).output
+    whole = query(
         "turns_of_task", "--store", str(tmp_path), "--param", f"task={task}", "--format", "json"
     )
     assert {row["name"] for row in json.loads(whole.output)} == {HOSTILE, "small-1"}
@@ -140,7 +144,7 @@ def test_a_mistake_in_sql_is_explained_in_one_line(
     folder: Path, sql: str, words: list[str]
 ) -> None:
     """DuckDB knows what is wrong, and a traceback would hide it."""
-    result = run("--sql", sql, "--store", str(folder))
+    result = query("--sql", sql, "--store", str(folder))
     assert result.exit_code == 2
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
@@ -194,11 +198,11 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 def test_the_list_names_every_query_with_purpose_and_parameters() -> None:
     """It is the only place where a user sees what there is."""
-    shown = run().output
-    for query in map(queries.load, queries.names()):
-        assert query.name in shown
-        assert query.purpose in shown
-        assert all(f"--param {p.name}=" in shown for p in query.parameters)
+    shown = query().output
+    for each in map(queries.load, queries.names()):
+        assert each.name in shown
+        assert each.purpose in shown
+        assert all(f"--param {p.name}=" in shown for p in each.parameters)
 
 
 @pytest.mark.parametrize(
@@ -216,17 +220,14 @@ def test_the_list_names_every_query_with_purpose_and_parameters() -> None:
 )
 def test_wrong_use_says_what_there_is(folder: Path, arguments: list[str], words: list[str]) -> None:
     """Nobody remembers the names of queries and parameters."""
-    result = run(*arguments, "--store", str(folder))
-    assert result.exit_code == 2
-    assert all(word in result.stderr for word in words)
+    said = refused("query", *arguments, "--store", str(folder))
+    assert all(word in said for word in words)
 
 
 def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
     """An empty answer would look like good news."""
-    result = run("recurring_failures", "--store", str(tmp_path))
-    assert result.exit_code == 2
-    assert "is not a store" in result.stderr
-    assert "--store" in run("recurring_failures").stderr
+    assert "is not a store" in refused("query", "recurring_failures", "--store", str(tmp_path))
+    assert "--store" in query("recurring_failures").stderr
 
 
 def test_rows_come_as_table_json_and_csv(folder: Path) -> None:
@@ -236,7 +237,7 @@ def test_rows_come_as_table_json_and_csv(folder: Path) -> None:
             'NaN'::DOUBLE AS nan, day
         FROM turns GROUP BY task, day ORDER BY task LIMIT 2
     """
-    told = {form: run("--sql", sql, "--store", str(folder), "--format", form) for form in FORMS}
+    told = {form: query("--sql", sql, "--store", str(folder), "--format", form) for form in FORMS}
     assert [result.exit_code for result in told.values()] == [0, 0, 0]
     assert all(word in told["table"].output for word in ("task", "fine-1", "fine-2", 'a,"b"'))
     expected = {"task": "fine-1", "turns": 8, "list": [1, 2], "text": 'a,"b"', "nothing": None}
@@ -245,7 +246,7 @@ def test_rows_come_as_table_json_and_csv(folder: Path) -> None:
     assert header == ["task", "turns", "list", "text", "nothing", "nan", "day"]
     assert first == ["fine-1", "8", "[1, 2]", 'a,"b"', "", "nan", "2026-03-02"]
     assert second[0] == "fine-2"
-    nothing = run("--sql", "FROM turns LIMIT 0", "--store", str(folder), "--format", "json")
+    nothing = query("--sql", "FROM turns LIMIT 0", "--store", str(folder), "--format", "json")
     assert json.loads(nothing.output) == []
 
 
@@ -255,7 +256,7 @@ FORMS = ("table", "json", "csv")
 def test_a_long_table_is_cut_and_says_so(folder: Path) -> None:
     """Nobody reads a terminal that scrolls for a minute, and silence about a cut would mislead."""
     sql = ["--sql", "SELECT range AS n FROM range(1001)", "--store", str(folder)]
-    table, whole = run(*sql), run(*sql, "--format", "csv")
+    table, whole = query(*sql), query(*sql, "--format", "csv")
     assert "999" in table.stdout
     assert " 1000" not in table.stdout
     assert "Only the first 1000 rows" in table.stderr

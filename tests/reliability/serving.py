@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
@@ -73,24 +73,37 @@ class Served:
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, Any]:
         """Ask the server; returns the status and the JSON of the answer."""
-        connection = http.client.HTTPConnection(self.address, timeout=DEADLINE_S)
-        try:
-            headers = {"Content-Type": "application/json"}
-            connection.request(method, path, body, headers)
+        with closing(http.client.HTTPConnection(self.address, timeout=DEADLINE_S)) as connection:
+            connection.request(method, path, body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read() or b"null")
-        finally:
-            connection.close()
+
+    def gates(self, query: str = "") -> list[dict[str, Any]]:
+        """Return the gates that it lists, by a query such as `status=open`."""
+        status, answer = self.ask("GET", f"/v1/gates?{query}")
+        assert status == OK, answer
+        return list(answer["gates"])
+
+    def resolve(self, gate_id: str, decision: str, **said: object) -> dict[str, Any]:
+        """Decide on a gate; return it."""
+        body = json.dumps({"decision": decision, **said}).encode()
+        status, answer = self.ask("POST", f"/v1/gates/{gate_id}/resolve", body)
+        assert status == OK, answer
+        return dict(answer["gate"])
+
+    def page(self, path: str) -> str:
+        """Return the text of a page."""
+        with closing(http.client.HTTPConnection(self.address, timeout=DEADLINE_S)) as connection:
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
+
+    def is_ready(self) -> bool:
+        """Return whether all of its parts work."""
+        return self.ask("GET", "/readyz")[0] == OK
 
     def number(self, name: str) -> float:
         """Read a number of its metrics that has no labels."""
-        connection = http.client.HTTPConnection(self.address, timeout=DEADLINE_S)
-        try:
-            connection.request("GET", "/metrics")
-            page = connection.getresponse().read().decode()
-        finally:
-            connection.close()
-        found = re.search(rf"^{name} (\S+)", page, re.MULTILINE)
+        found = re.search(rf"^{name} (\S+)", self.page("/metrics"), re.MULTILINE)
         assert found, name
         return float(found[1])
 
@@ -171,7 +184,7 @@ def looping(
 def stored(store_dir: Path) -> pl.DataFrame:
     """Return the ids of all spans of a store without a server; the log is ingested first."""
     with served(store_dir) as server:
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        until(server.is_ready)
         until(server.has_stored)
     ids = [spans.select("trace_id", "span_id") for spans in reader.read_spans(store_dir)]
     return pl.concat(ids) if ids else pl.DataFrame(schema={"trace_id": str, "span_id": str})

@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import json
 import random
-import socket
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.request import urlopen
 
 import msgspec
 
 from looptrace.collector.server.shards.ring import Ring
 from looptrace.collector.store import reader
 from looptrace.collector.store.sql import ask
-from tests.reliability.serving import DEADLINE_S, OK, Served, until
+from tests.ports import free_ports
+from tests.reliability.serving import OK, Served, until
 
 SERVERS = 3
 KEY = "looptrace-store.key"
@@ -115,7 +114,7 @@ class Cluster:
             float(line.rpartition(" ")[2])
             for server in self.servers
             if server.process.poll() is None
-            for line in metrics(server).splitlines()
+            for line in server.page("/metrics").splitlines()
             if line.startswith((f"{name} ", f"{name}{{"))
         )
 
@@ -145,20 +144,6 @@ class Cluster:
         self.quiet()
         for server in self.servers:
             server.stop()
-
-
-def metrics(server: Served) -> str:
-    """Return the page of metrics."""
-    with urlopen(f"http://{server.address}/metrics", timeout=DEADLINE_S) as answer:
-        page: str = answer.read().decode()
-        return page
-
-
-def free_ports(count: int) -> list[int]:
-    """Return free ports."""
-    with ExitStack() as stack:
-        opened = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in opened]
 
 
 @contextmanager

@@ -20,11 +20,9 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 import httpx
 import pytest
-from click.testing import CliRunner
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
 from looptrace.analyzer.gates.decisions import GateError
-from looptrace.cli.main import main
 from looptrace.collector.gates_client import RemoteGates
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.sdk.server_watch import reason_of
@@ -48,6 +46,7 @@ from looptrace.collector.server.tokens.token_file import (
     revoke_token,
 )
 from looptrace.collector.store.locks import StoreError
+from tests.commands import printed, run
 from tests.reliability.asgi import serving
 from tests.reliability.serving import SERVE, served, until
 
@@ -260,7 +259,7 @@ def test_gates_are_asked_for_with_the_certificates_of_the_exporters(
         connection, answer = server.request("GET", "/v1/gates")
         with closing(connection):
             assert answer.read() == b"/v1/gates"
-        asked = CliRunner().invoke(main, ["doctor"], env={"LOOPTRACE_ENDPOINT": server.url})
+        asked = run("doctor", LOOPTRACE_ENDPOINT=server.url)
         assert "https://localhost answers" in asked.output
         trusting(CERTIFICATE="absent.pem")
         with pytest.raises(OSError, match=r"absent.pem: cannot be used \(No such file"):
@@ -431,7 +430,7 @@ def test_a_proxy_in_front_names_who_asks(tmp_path: Path) -> None:
                 sent = client.post("/v1/traces", headers=named, json={})
                 assert "this token is that of a decider" in sent.text
     for options in (header[:2], ("--user-header-from", "10.0.0.1"), (*header, "nowhere")):
-        refused = CliRunner().invoke(main, ["serve", "--store", str(tmp_path / "x"), *options])
+        refused = run("serve", "--store", tmp_path / "x", *options)
         assert refused.exit_code == 2, refused.output
 
 
@@ -461,14 +460,13 @@ def test_a_token_ends_on_its_day_and_by_a_command(tmp_path: Path) -> None:
 def test_tokens_are_made_listed_and_revoked_by_commands(tmp_path: Path) -> None:
     """P18: the token is printed once, and the file has its hash."""
     file = tmp_path / "tokens"
-    of_file, run = ("--token-file", str(file)), CliRunner().invoke
-    made = run(main, ["tokens", "add", "Ada Lovelace", "--role", "decider", *of_file])
+    of_file = ("--token-file", file)
+    made = run("tokens", "add", "Ada Lovelace", "--role", "decider", *of_file)
     token = made.stdout.strip()
     assert is_allowed([f"Bearer {token}"], Access(tokens=tuple(read_tokens(file, {}))))
     assert HASHED in file.read_text()
-    listed = run(main, ["tokens", "list", *of_file]).stdout
-    assert listed == "Ada Lovelace: decider, without an end\n"
-    assert run(main, ["tokens", "revoke", "Ada Lovelace", *of_file]).exit_code == 0
+    assert printed("tokens", "list", *of_file) == "Ada Lovelace: decider, without an end\n"
+    printed("tokens", "revoke", "Ada Lovelace", *of_file)
     assert file.read_text() == ""
 
 

@@ -10,12 +10,11 @@ import threading
 import time
 from typing import Any
 
-from click.testing import CliRunner
 from opentelemetry import trace
 
-from looptrace.cli.main import main
 from looptrace.collector.sdk.agent_gate import AgentGate
-from tests.reliability.serving import OK, Served, served, until
+from tests.commands import run
+from tests.reliability.serving import Served, served, until
 from tests.reliability.watching import CALL, ROOT, Watch, Watched
 
 HOST = socket.gethostname()
@@ -41,8 +40,7 @@ def waits_at(gate: AgentGate) -> threading.Thread:
 
 def resolve(server: Served, gate_id: str, waiter: threading.Thread) -> None:
     """Decide on a gate, which ends the wait of its agent."""
-    path = f"/v1/gates/{gate_id}/resolve"
-    assert server.ask("POST", path, b'{"decision": "reviewed"}')[0] == OK
+    server.resolve(gate_id, "reviewed")
     waiter.join(60.0)
     assert not waiter.is_alive()
 
@@ -67,7 +65,7 @@ def test_an_agent_that_waits_is_shown_everywhere(watch: Watch) -> None:
     for command in (["list"], ["show"]):
         ids = [at.gate()["id"]] if command == ["show"] else []
         where = ["--server", f"http://{at.server.address}"]
-        shown = CliRunner().invoke(main, ["gates", *command, *where, *ids])
+        shown = run("gates", *command, *where, *ids)
         assert said in shown.output
 
     resolve(at.server, at.gate()["id"], waiter)
@@ -87,7 +85,7 @@ def test_a_wait_is_said_again_after_a_restart(watch: Watch) -> None:
     with served(at.server.store_dir, "--http-port", port) as server:
         again = until_state(Watched(server, at.receiver, at.tracer), "waits")
         assert abs(again["since_ns"] - before["since_ns"]) < 5_000_000_000
-        (gate_id,) = (each["id"] for each in server.ask("GET", "/v1/gates")[1]["gates"])
+        (gate_id,) = (each["id"] for each in server.gates())
         resolve(server, gate_id, waiter)
         processor.shutdown()
 
@@ -136,10 +134,10 @@ def test_gates_for_which_an_agent_waits_come_first(watch: Watch) -> None:
     waiter = waits_at(processor.gate("waiting"))
     until_state(at, "waits")
     first.loop({**ROOT, "gen_ai.conversation.id": "alone"})
-    until(lambda: len(at.server.ask("GET", "/v1/gates")[1]["gates"]) == 2)
+    until(lambda: len(at.server.gates()) == 2)
     page = until(lambda: "alone@shop" in (text := at.page("/")[1]) and text)
     assert page.index("waiting@shop") < page.index("alone@shop")
-    gates = at.server.ask("GET", "/v1/gates")[1]["gates"]
+    gates = at.server.gates()
     waiting = next(each["id"] for each in gates if each["task"] == "waiting@shop")
     resolve(at.server, waiting, waiter)
     processor.shutdown()

@@ -73,7 +73,7 @@ def test_all_agents_of_one_address_are_served(
         close(agents)
 
     with served(tmp_path / "store", "--no-grpc") as server:
-        until(lambda: server.ask("GET", "/readyz")[0] == 200)
+        until(server.is_ready)
         # The time of its processor, because other tests run beside this one.
         before_s = server.cpu_s
         asyncio.run(go(server))
@@ -105,8 +105,8 @@ def test_strangers_make_room_for_agents(
         close(silent + late + too_many + again)
 
     with served(tmp_path / "store", "--no-grpc", "--config", str(config)) as server:
-        until(lambda: server.ask("GET", "/readyz")[0] == 200)
+        until(server.is_ready)
         asyncio.run(go(server))
-        until(lambda: server.ask("GET", "/readyz")[0] == 200)
+        until(server.is_ready)
     said = capfd.readouterr().err
     assert said.count("it had no accepted request (see server.connections_max)") == 1

@@ -9,13 +9,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.cli.main import main
 from looptrace.collector.content.policy import CONTENTS, TEXT_BYTES_MAX, with_content
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.server.ingest_log import IngestLog
@@ -25,6 +23,7 @@ from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import open_gates
 from looptrace.collector.store.writer import ingest
 from tests.collector.store.stored import spans_of
+from tests.commands import run
 from tests.otlp import Event, Trace, Value, tool_call
 from tests.reliability.serving import OK, looping, served, until
 from tests.reliability.test_webhook_network import serving
@@ -152,7 +151,7 @@ def test_no_secret_reaches_reports(spans: pl.DataFrame, tmp_path: Path) -> None:
     ingest(spans, store, content="redacted")
 
     for form in ("json", "html", "terminal"):
-        told = CliRunner().invoke(main, ["analyze", str(store), "--format", form])
+        told = run("analyze", store, "--format", form)
         assert found(told.output) == set(), form
 
 
@@ -193,15 +192,14 @@ def test_no_secret_of_a_person_is_kept_or_sent(
             for name in ("one", "two", "three"):
                 assert server.send(looping(name, 6).request()) == OK
             until(lambda: server.ask("GET", "/v1/gates?status=open")[1]["total"] == 3)
-            first, *others = [gate["id"] for gate in server.ask("GET", "/v1/gates")[1]["gates"]]
-            body = json.dumps({"decision": "continue", "note": written(0), "who": written(1)})
-            assert server.ask("POST", f"/v1/gates/{first}/resolve", body.encode())[0] == OK
+            first, *others = [gate["id"] for gate in server.gates()]
+            server.resolve(first, "continue", note=written(0), who=written(1))
             at_server = ("--server", f"http://{server.address}")
             for number, place in ((2, at_server), (4, ("--store", str(store)))):
                 words = ["--note", written(number), "--by", written(number + 1)]
                 gate = others.pop()
                 options = ["gates", "resolve", *place, gate, "--decision", "continue", *words]
-                assert CliRunner().invoke(main, options).exit_code == 0
+                assert run(*options).exit_code == 0
             until(lambda: len(receiver.hits) == 6)
             listed = json.dumps(server.ask("GET", "/v1/gates")[1])
         sent = "".join(body.decode() for body, _ in receiver.requests)
@@ -231,7 +229,7 @@ def test_ingest_redacts_unless_told_otherwise(tmp_path: Path) -> None:
     path, store = tmp_path / "traces.jsonl", tmp_path / "store"
     path.write_text(trace.lines(), encoding="utf-8")
 
-    done = CliRunner().invoke(main, ["ingest", str(path), "--store", str(store)])
+    done = run("ingest", path, "--store", store)
 
     assert done.exit_code == 0
     assert secret(0) not in all_of(store)

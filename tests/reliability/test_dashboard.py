@@ -14,22 +14,13 @@ import pytest
 
 from looptrace.collector.api_paths import STREAM_PATH
 from tests.paths import ROOT
-from tests.reliability.serving import OK, Served, looping, served, until
+from tests.reliability.serving import OK, looping, served, until
 
 DASHBOARD = ROOT / "deploy/grafana/looptrace.json"
 ALERTS = ROOT / "deploy/alerts.yml"
 _NAME = re.compile(r"\blooptrace_\w+")
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
-
-
-def scraped(server: Served) -> str:
-    """Read what Prometheus reads."""
-    connection = http.client.HTTPConnection(server.address, timeout=30)
-    connection.request("GET", "/metrics")
-    page = connection.getresponse().read().decode()
-    connection.close()
-    return page
 
 
 def queries() -> list[str]:
@@ -42,15 +33,14 @@ def test_a_gate_is_in_the_numbers_until_it_is_resolved(tmp_path: Path) -> None:
     """What the dashboard and the alerts name is shown, and says what happened to a gate."""
     with served(tmp_path / "store") as server:
         assert server.send(looping("s1", 6).request()) == OK
-        (gate,) = until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
-        page = scraped(server)
+        (gate,) = until(server.gates)
+        page = server.page("/metrics")
         assert "looptrace_gates_open 1.0" in page
         assert re.search(r'looptrace_loops_events_total\{action="gate",rule="\w+"\} 1\.0', page)
         assert server.number("looptrace_gates_oldest_open_seconds") > 0
-        decided = json.dumps({"decision": "not_a_loop"}).encode()
-        assert server.ask("POST", f"/v1/gates/{gate['id']}/resolve", decided)[0] == OK
-        until(lambda: "looptrace_gates_open 0.0" in scraped(server))
-        page = scraped(server)
+        server.resolve(gate["id"], "not_a_loop")
+        until(lambda: "looptrace_gates_open 0.0" in server.page("/metrics"))
+        page = server.page("/metrics")
 
     assert 'looptrace_gates_resolved_total{decision="not_a_loop"} 1.0' in page
     assert 'looptrace_gates_resolution_seconds_bucket{le="+Inf"} 1.0' in page
@@ -118,7 +108,7 @@ def test_promtool_takes_the_alerts_and_the_queries(tmp_path: Path) -> None:
 def test_promtool_takes_the_numbers(tmp_path: Path) -> None:
     """The page of a server is one that Prometheus reads, with the histogram in it."""
     with served(tmp_path / "store") as server:
-        page = scraped(server)
+        page = server.page("/metrics")
     done = subprocess.run(
         [PROMTOOL or "", "check", "metrics"],
         input=page,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-import json
 import random
 import resource
 import shutil
@@ -16,14 +15,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
-from looptrace.cli.main import main
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import read_spans
 from looptrace.collector.store.writer import ingest
+from tests.commands import run
 from tests.otlp import Trace, spans_in
 from tests.reliability.serving import DEADLINE_S, OK, SERVE, Served, looping, served, stored, until
 
@@ -55,7 +53,7 @@ def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (UNLIMITED, UNLIMITED))
         trace = looping("s1", 6)
         until(lambda: server.send(trace.request()) == OK)
-        until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
+        until(server.gates)
     assert set(acknowledged) <= set(stored(tmp_path / "store")["trace_id"])
 
 
@@ -93,8 +91,8 @@ def test_a_full_file_system_refuses_and_recovers(tmp_path: Path) -> None:
         assert UNAVAILABLE in is_ready
         ballast.unlink()
         until(lambda: server.send(looping("s1", 6).request()) == OK)
-        until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        until(server.gates)
+        until(server.is_ready)
         until(server.has_stored)
         kept = {trace for part in read_spans(inside / "store") for trace in part["trace_id"]}
         assert set(acknowledged) <= kept
@@ -134,7 +132,7 @@ def test_a_server_starts_on_a_full_file_system(disk: Path, *, is_killed: bool) -
     server = Served(folder, "--no-grpc")
     try:
         assert server.send(looping("s1", 6).request()) == OK
-        until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
+        until(server.gates)
     finally:
         server.kill() if is_killed else server.stop()
     ballast = fill(disk)
@@ -142,20 +140,19 @@ def test_a_server_starts_on_a_full_file_system(disk: Path, *, is_killed: bool) -
         status, ready = server.ask("GET", "/readyz")
         assert (status, ready["checks"]["log"]) == (UNAVAILABLE, False)
         assert server.send(looping("s2", 6).request()) == UNAVAILABLE
-        (gate,) = server.ask("GET", "/v1/gates")[1]["gates"]
-        listed = CliRunner().invoke(main, ["gates", "list", "--store", str(folder)])
+        (gate,) = server.gates()
+        listed = run("gates", "list", "--store", folder)
         assert gate["id"] in listed.output
         for path in ("/", "/tasks", "/overview", "/health"):
             with closing(http.client.HTTPConnection(server.address, timeout=DEADLINE_S)) as asked:
                 asked.request("GET", path)
                 assert asked.getresponse().status == OK, path
-        body = json.dumps({"decision": "continue"}).encode()
-        assert server.ask("POST", f"/v1/gates/{gate['id']}/resolve", body)[0] == OK
+        server.resolve(gate["id"], "continue")
         assert server.ask("GET", "/readyz")[0] == UNAVAILABLE
         ballast.unlink()
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        until(server.is_ready)
         assert server.send(looping("s2", 6).request()) == OK
-        until(lambda: server.ask("GET", "/v1/gates?task=s2")[1]["gates"])
+        until(lambda: server.gates("task=s2"))
 
 
 @pytest.fixture(scope="module")
@@ -229,12 +226,12 @@ def test_whoever_reads_a_store_is_told_what_is_only_in_the_log(tmp_path: Path) -
     ingest(_spans(), tmp_path)
     query = ["query", "--store", str(tmp_path), "--sql", "SELECT count(*) AS n FROM spans"]
     commands = [[*query, "--format", "csv"], ["analyze", str(tmp_path), "--format", "json"]]
-    before = [CliRunner().invoke(main, command) for command in commands]
+    before = [run(*command) for command in commands]
     log = IngestLog(tmp_path / LOG_FILE, BYTES_MAX)
     _commit(log, _spans())
     log.close()
     for command, past in zip(commands, before, strict=True):
-        now = CliRunner().invoke(main, command)
+        now = run(*command)
         assert past.stderr == ""
         assert f"a server received {_spans().height} spans that are not stored yet" in now.stderr
         assert now.stdout == past.stdout

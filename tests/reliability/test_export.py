@@ -14,13 +14,11 @@ from pathlib import Path
 import grpc  # type: ignore[import-untyped]
 import polars as pl
 import pytest
-from click.testing import CliRunner
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.cli.main import main
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.gate_exporter import (
     LINKS_MAX,
@@ -34,6 +32,7 @@ from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.protobuf import decode_message
 from looptrace.collector.store.reader import open_gates, read_turns
 from looptrace.collector.store.writer import ingest
+from tests.commands import run
 from tests.http_threads import QuietHandler, answering
 from tests.otlp import decoded_rows
 from tests.reliability.serving import until
@@ -263,11 +262,9 @@ def test_it_speaks_grpc(store: Path) -> None:
 
 def test_the_command_sends_and_says_so(backend: Backend, store: Path) -> None:
     """A person sends the gates of a store, and reads in one line what came of it."""
-    sent = CliRunner().invoke(main, ["export", "--store", str(store), "--to", backend.url])
+    sent = run("export", "--store", store, "--to", backend.url)
     backend.status = 400
-    refused = CliRunner().invoke(
-        main, ["export", "--store", str(store), "--to", backend.url, "--again"]
-    )
+    refused = run("export", "--store", store, "--to", backend.url, "--again")
 
     assert (sent.exit_code, "spans sent 1" in sent.output) == (0, True)
     assert backend.spans().height == 1
@@ -277,7 +274,7 @@ def test_the_command_sends_and_says_so(backend: Backend, store: Path) -> None:
 @pytest.mark.parametrize("url", ["localhost:4318", "ftp://localhost", "http://", "secret-word"])
 def test_a_wrong_address_is_told(url: str, tmp_path: Path) -> None:
     """The message says what an address looks like."""
-    told = CliRunner().invoke(main, ["export", "--store", str(tmp_path), "--to", url])
+    told = run("export", "--store", tmp_path, "--to", url)
 
     assert told.exit_code == 2
     assert "not one of OTLP; it begins with http://, https://, grpc://, grpcs://" in told.output

@@ -30,7 +30,7 @@ def with_a_gate(store_dir: Path) -> None:
     with served(store_dir, "--no-grpc") as server:
         trace = looping("s1", 6, at=datetime.now(UTC).isoformat())
         assert server.send(trace.request()) == OK
-        until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
+        until(server.gates)
         until(server.has_stored)
 
 
@@ -44,12 +44,12 @@ def test_a_damaged_file_is_set_aside_named_and_counted(tmp_path: Path, table: st
     largest.write_bytes(b"PAR1" + bytes(1_000))
     with served(store_dir, "--no-grpc") as server:
         until(lambda: server.number("looptrace_storing_damaged_files_total") == 1)
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
-        (gate,) = server.ask("GET", "/v1/gates")[1]["gates"]
+        until(server.is_ready)
+        (gate,) = server.gates()
         assert gate["status"] == "open"
         trace = looping("s2", 6, at=datetime.now(UTC).isoformat())
         assert server.send(trace.request()) == OK
-        until(lambda: server.ask("GET", "/v1/gates?task=s2")[1]["gates"])
+        until(lambda: server.gates("task=s2"))
     assert largest.with_name("data.parquet.damaged").exists()
 
 
@@ -65,7 +65,7 @@ def test_a_file_that_is_damaged_while_a_server_runs_is_set_aside(tmp_path: Path,
         for session in ("s1", "s2"):
             trace = looping(session, 6, at=datetime.now(UTC).isoformat())
             assert server.send(trace.request()) == OK
-            until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
+            until(server.gates)
         until(server.has_stored)
         next(tmp_path.glob("turns/day=2*/*/data.parquet")).write_bytes(b"PAR1" + bytes(1_000))
         assert status(server, path) == UNAVAILABLE
@@ -79,7 +79,7 @@ def test_a_server_starts_on_a_full_disk_and_says_so(tmp_path: Path) -> None:
     with_a_gate(store_dir)
     server = Served(store_dir, "--no-grpc", command=FULL)
     try:
-        (gate,) = server.ask("GET", "/v1/gates")[1]["gates"]
+        (gate,) = server.gates()
         assert gate["status"] == "open"
         trace = looping("s2", 6, at=datetime.now(UTC).isoformat())
         answers = {server.send(large(number).request()) for number in range(5)}
@@ -88,7 +88,7 @@ def test_a_server_starts_on_a_full_disk_and_says_so(tmp_path: Path) -> None:
         assert server.number("looptrace_log_is_blocked") == 1
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (UNLIMITED, UNLIMITED))
         until(lambda: server.send(trace.request()) == OK)
-        until(lambda: server.ask("GET", "/v1/gates?task=s2")[1]["gates"])
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        until(lambda: server.gates("task=s2"))
+        until(server.is_ready)
     finally:
         server.stop()

@@ -24,7 +24,8 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.coding_agents.claude_code import ClaudeCodeLog
 from looptrace.collector.coding_agents.hook.doing import span_of
 from looptrace.collector.coding_agents.hook.programs import HOOK_FILE
-from tests.reliability.serving import OK, Served, served, until
+from tests.ports import free_ports
+from tests.reliability.serving import Served, served, until
 
 PROGRAMS = ["claude-code", "codex", "gemini-cli", "opencode"]
 # A second, on a crowded machine.
@@ -102,9 +103,9 @@ def fail_until_gate(server: Served, session: Session) -> None:
         if session.before():  # The gate opened a moment after the rules had seen the call.
             break
         fail(server, session)
-        if gates(server):
+        if server.gates("status=open"):
             break
-    assert gates(server)
+    assert server.gates("status=open")
 
 
 def fail(server: Served, session: Session) -> dict[str, Any]:
@@ -113,13 +114,6 @@ def fail(server: Served, session: Session) -> dict[str, Any]:
     answer = session.after()
     until(lambda: server.number("looptrace_detection_spans_total") > count)
     return answer
-
-
-def gates(server: Served) -> list[dict[str, Any]]:
-    """Return the open gates."""
-    status, answer = server.ask("GET", "/v1/gates?status=open")
-    assert status == OK
-    return list(answer["gates"])
 
 
 @pytest.fixture(scope="module")
@@ -144,13 +138,12 @@ def test_a_session_is_stopped_at_a_gate_until_a_person_decides(
     assert ("continue" in refused) == (program != "codex")  # Codex refuses it here.
     if program == "claude-code":
         assert session.ask("batch", tool_calls=[])["continue"] is False
-    (gate,) = gates(server)
+    (gate,) = server.gates("status=open")
     assert gate["id"] in session.ask("stop")["systemMessage"]
     assert session.before() == refused
 
-    body = json.dumps({"decision": "continue", "note": "Pin the seed."}).encode()
-    assert server.ask("POST", f"/v1/gates/{gate['id']}/resolve", body)[0] == OK
-    until(lambda: not gates(server))
+    server.resolve(gate["id"], "continue", note="Pin the seed.")
+    until(lambda: not server.gates("status=open"))
     said = session.before() or session.after()
     assert "Pin the seed." in said["hookSpecificOutput"]["additionalContext"]
     assert session.before() == {}
@@ -197,7 +190,8 @@ def test_a_warning_is_told_once_and_the_call_is_made(
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_without_a_server_calls_are_made_or_not_as_set(program: str, tmp_path: Path) -> None:
     """P10: a person is told, once for each prompt."""
-    session = Session(program, f"http://127.0.0.1:{free_port()}", tmp_path)
+    (port,) = free_ports(1)  # Nobody listens there now.
+    session = Session(program, f"http://127.0.0.1:{port}", tmp_path)
     assert session.before() == session.after() == session.ask("start") == {}
     assert "nothing stops a loop" in session.ask("prompt", prompt="Go.")["systemMessage"]
 
@@ -332,12 +326,6 @@ def test_a_call_has_the_id_that_the_reader_of_the_log_gives_it() -> None:
     }
     span = span_of("claude-code", call, 1, is_prompt=False)["scopeSpans"][0]["spans"][0]
     assert (span["traceId"], span["spanId"]) == (fields["trace_id"], fields["span_id"])
-
-
-def free_port() -> int:
-    """Return a port at which nobody listens."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        return int(listener.getsockname()[1])
 
 
 @contextmanager

@@ -34,11 +34,11 @@ def test_a_restart_comes_between(
         assert server.send(requests[0][1], requests[0][0]) == ANSWERED
         if is_stored:
             until(lambda: server.number("looptrace_storing_seq") >= 1)
-        assert server.ask("GET", "/v1/gates")[1]["gates"] == []
+        assert server.gates() == []
         (server.kill if is_killed else server.stop)()
     with served(tmp_path) as server:
         assert server.send(requests[1][1], requests[1][0]) == ANSWERED
-        gates = until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
+        gates = until(server.gates)
         assert {gate["task"] for gate in gates} == {TASK}
         assert server.number("looptrace_receiver_events_total") == (
             0 if first == "logs" else len(said) + len(healthy[1])

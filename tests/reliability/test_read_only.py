@@ -37,7 +37,7 @@ def make(store: Path, made_by: str) -> None:
     else:
         with served(store, "--no-grpc") as server:
             assert server.send(looping("s1", 6).request()) == OK
-            until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
+            until(server.gates)
             server.kill()
 
 
@@ -66,7 +66,7 @@ def test_a_store_on_a_read_only_mount_is_served(
     make(tmp_path / "store", made_by)
     capfd.readouterr()
     with mounted(tmp_path / "store", tmp_path / "fixed") as fixed, served(fixed) as server:
-        gate, *_ = server.ask("GET", "/v1/gates")[1]["gates"]
+        gate, *_ = server.gates()
         path = f"/v1/gates/{gate['id']}"
         assert server.ask("GET", "/v1/tasks")[1]["tasks"]
         pages = [*PAGES, f"/gates/{gate['id']}"]

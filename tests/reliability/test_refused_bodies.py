@@ -63,7 +63,7 @@ def server(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOOPTRACE_TOKENS", request.param)
         with served(tmp_path_factory.mktemp("store")) as one:
-            until(lambda: one.ask("GET", "/readyz")[0] == 200)
+            until(one.is_ready)
             assert send(one, JSON, "identity", b"{", has_length=True) == 400
             yield one
 

@@ -97,10 +97,10 @@ def test_a_restart_after_a_kill_is_ready_in_seconds(tmp_path: Path) -> None:
     assert server.send(trace.request()) == OK
     taken_s = time.monotonic() - began_s
     assert server.ask("GET", "/readyz")[1]["backlog_spans"] >= 0
-    until(lambda: server.ask("GET", "/readyz")[0] == OK)
+    until(server.is_ready)
     ready_s, used_s = time.monotonic() - began_s, server.cpu_s
     assert server.ask("GET", "/readyz")[1]["backlog_spans"] == 0
-    until(lambda: server.ask("GET", "/v1/gates?task=new")[1]["gates"])
+    until(lambda: server.gates("task=new"))
     server.stop()
 
     told_now = events_of(store_dir)
@@ -125,13 +125,13 @@ def test_a_gate_outlasts_a_restart_that_catches_up(tmp_path: Path) -> None:
         until(lambda: server.ask("GET", "/v1/tasks/s1")[0] == OK)
         for request in rest:
             assert server.send(request) == OK
-        until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
+        until(server.gates)
         until(lambda: server.number("looptrace_detection_spans_total") == 9)
         server.kill()
     told = events_of(store_dir)
     with served(store_dir, "--no-grpc") as server:
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
-        (gate,) = server.ask("GET", "/v1/gates")[1]["gates"]
+        until(server.is_ready)
+        (gate,) = server.gates()
     assert gate["status"] == "open"
     assert events_of(store_dir) == told
 
@@ -151,13 +151,13 @@ def test_what_is_stored_is_read_when_more_of_it_comes(tmp_path: Path) -> None:
                 sent.append(json.dumps(request).encode())
         until(lambda: server.number("looptrace_storing_spans_total") == 8)
     with served(store_dir, *options) as server:
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        until(server.is_ready)
         assert server.number("looptrace_detection_tasks") == 0
         assert server.number("looptrace_detection_traces") == 0
         for request in sessions[1][2:]:
             assert server.send(request) == OK
             sent.append(json.dumps(request).encode())
-        until(lambda: server.ask("GET", "/v1/gates?task=s1")[1]["gates"])
+        until(lambda: server.gates("task=s1"))
         assert server.number("looptrace_detection_tasks") == 1
         assert server.number("looptrace_detection_traces") == 1
         until(lambda: server.number("looptrace_detection_spans_total") == 7)

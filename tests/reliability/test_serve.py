@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from opentelemetry.sdk.trace import TracerProvider
 
 from looptrace.analyzer.gates.notice import GateNotice
-from looptrace.cli.main import main
 from looptrace.collector import GateOpenError, LoopSpanProcessor
 from looptrace.collector.sdk.gate_stream import GateStream, Server
 from looptrace.collector.sdk.server_watch import ServerWatch
 from looptrace.collector.store import reader
 from tests.collector.server.test_catch_up import told_twice
+from tests.commands import printed, refused, run
 from tests.otlp import Trace, tool_call
 from tests.reliability.receivers import running
 from tests.reliability.serving import OK, Served, looping, served, until
@@ -40,44 +39,29 @@ def server(tmp_path: Path) -> Iterator[Served]:
         yield found
 
 
-def gates(server: Served, query: str = "") -> list[dict[str, Any]]:
-    """Return the gates that a server lists."""
-    status, found = server.ask("GET", f"/v1/gates{query}")
-    assert status == OK
-    listed: list[dict[str, Any]] = found["gates"]
-    return listed
-
-
-def cli(*arguments: str) -> Result:
-    """Run a command."""
-    return CliRunner().invoke(main, arguments)
-
-
 @requirement("D4")
 def test_a_loop_opens_a_gate_that_a_person_resolves(server: Served) -> None:
     """Over HTTP and by the command line alike."""
     assert server.send(looping("s1", 6).request()) == OK
-    (gate,) = until(lambda: gates(server))
+    (gate,) = until(server.gates)
     assert (gate["task"], gate["status"]) == ("s1", "open")
 
     status, shown = server.ask("GET", f"/v1/gates/{gate['id']}")
     assert status == OK
     assert shown["report"]["iterations"][0]["label"].startswith("run_tests(")
     url = f"http://{server.address}"
-    assert gate["id"] in cli("gates", "list", "--server", url).stdout
-    assert "failures before it" in cli("gates", "show", "--server", url, gate["id"][:6]).stdout
+    assert gate["id"] in run("gates", "list", "--server", url).stdout
+    assert "failures before it" in run("gates", "show", "--server", url, gate["id"][:6]).stdout
 
     words = ("--decision", "reviewed", "--note", "Go on.", "--by", "Ada")
-    decided = cli("gates", "resolve", "--server", url, gate["id"][:6], *words)
-    assert decided.exit_code == 0, decided.stderr
-    assert "The agent receives it now." in decided.stdout
-    (resolved,) = until(lambda: gates(server, "?status=resolved"))
+    decided = printed("gates", "resolve", "--server", url, gate["id"][:6], *words)
+    assert "The agent receives it now." in decided
+    (resolved,) = until(lambda: server.gates("status=resolved"))
     assert (resolved["decision"], resolved["note"]) == ("reviewed", "Go on.")
     assert resolved["resolved_by"] == "Ada"
-    assert "resolved by" in cli("gates", "show", "--server", url, gate["id"]).stdout
-    again = cli("gates", "resolve", "--server", url, gate["id"], "--decision", "cancel")
-    assert again.exit_code == 2
-    assert "is already resolved, by reviewed" in again.stderr
+    assert "resolved by" in run("gates", "show", "--server", url, gate["id"]).stdout
+    again = refused("gates", "resolve", "--server", url, gate["id"], "--decision", "cancel")
+    assert "is already resolved, by reviewed" in again
     # An analysis of the store beside the server sees it, too, although no further span came.
     until(lambda: "reviewed" in reader.read_turns_of(server.store_dir, "s1")["name"].to_list())
 
@@ -85,19 +69,18 @@ def test_a_loop_opens_a_gate_that_a_person_resolves(server: Served) -> None:
 def test_metrics_of_a_server_are_those_of_its_store(server: Served) -> None:
     """They are also for people without a shell on the machine of the store."""
     assert server.send(looping("s1", 6).request()) == OK
-    until(lambda: gates(server))
-    asked = cli("gates", "metrics", "--server", f"http://{server.address}", "--format", "json")
-    assert asked.exit_code == 0, asked.stderr
-    assert json.loads(asked.stdout)["gates_open"] == 1
-    stored = cli("gates", "metrics", "--store", str(server.store_dir), "--format", "json")
-    assert asked.stdout == stored.stdout
+    until(server.gates)
+    asked = printed("gates", "metrics", "--server", f"http://{server.address}", "--format", "json")
+    assert json.loads(asked)["gates_open"] == 1
+    stored = run("gates", "metrics", "--store", server.store_dir, "--format", "json")
+    assert asked == stored.stdout
 
 
 def test_tasks_are_listed_those_that_wait_first(server: Served) -> None:
     """The list shows at once which agent waits for a person, and the id for requests."""
     for trace in (looping("stuck/1", 6), looping("fine", 1, at="2026-03-03T09:00:00+00:00")):
         assert server.send(trace.request()) == OK
-    until(lambda: gates(server))
+    until(server.gates)
     listed = until(lambda: (found := server.ask("GET", "/v1/tasks")[1])["total"] == 2 and found)
     assert [task["task"] for task in listed["tasks"]] == ["stuck/1", "fine"]
     stuck, fine = listed["tasks"]
@@ -215,8 +198,8 @@ def test_an_agent_that_is_started_anew_does_no_step(server: Served) -> None:
     command = [sys.executable, "-c", STUCK_AGENT, f"http://{server.address}"]
     steps = []
     for _ in range(3):
-        run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-        steps.append(int(run.stdout.split()[0]))
+        agent = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        steps.append(int(agent.stdout.split()[0]))
 
     assert steps[0] > 0
     assert steps[1:] == [0, 0]
@@ -246,18 +229,15 @@ def test_a_name_that_comes_last_opens_no_second_gate(tmp_path: Path, *, decided:
     with served(tmp_path) as server:
         for request in calls:
             assert server.send(request) == OK
-        (gate,) = until(lambda: gates(server))
+        (gate,) = until(server.gates)
         assert gate["task"] == trace.trace_id
         if decided:
-            answer = server.ask(
-                "POST", f"/v1/gates/{gate['id']}/resolve", b'{"decision": "continue"}'
-            )
-            assert answer[0] == OK
-            until(lambda: gates(server, "?status=resolved"))
+            server.resolve(gate["id"], "continue")
+            until(lambda: server.gates("status=resolved"))
         assert server.send(last) == OK
     with served(tmp_path) as server:
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
-        (renamed,) = until(lambda: gates(server))
+        until(server.is_ready)
+        (renamed,) = until(server.gates)
         with reader.open_gates(tmp_path) as known:
             told = [event.type for _, event in known.events()]
 
@@ -278,11 +258,11 @@ def test_two_that_loop_in_one_session_named_last_are_told_of(tmp_path: Path) -> 
         )
         stream.follow(traces=[trace.trace_id for trace, _, _ in traces])
         assert all(server.send(call) == OK for _, calls, _ in traces for call in calls)
-        until(lambda: len(gates(server, "?status=open")) == 2)
+        until(lambda: len(server.gates("status=open")) == 2)
         assert all(server.send(last) == OK for _, _, last in traces)
         until(lambda: [each.decision for each in said if each.type == "gate_resolved"])
         stream.close()
-        assert {each["status"] for each in gates(server)} == {"open", "withdrawn"}
+        assert {each["status"] for each in server.gates()} == {"open", "withdrawn"}
         assert server.number("looptrace_detection_failed_total") == 0
 
 
@@ -292,9 +272,9 @@ def test_an_agent_that_is_named_last_is_that_of_the_gate(tmp_path: Path) -> None
     with served(tmp_path) as server:
         for request in calls:
             assert server.send(request) == OK
-        (gate,) = until(lambda: gates(server))
+        (gate,) = until(server.gates)
         assert (gate["agent"], server.send(last)) == ("", OK)
-        (named,) = until(lambda: [each for each in gates(server) if each["agent"]])
+        (named,) = until(lambda: [each for each in server.gates() if each["agent"]])
         with reader.open_gates(tmp_path) as known:
             told = [event.type for _, event in known.events()]
 
@@ -313,15 +293,15 @@ def test_a_restart_tells_nothing_twice_and_forgets_nothing(tmp_path: Path) -> No
             assert server.send(request) == OK
         # Gates may open that more spans withdraw.
         until(lambda: server.number("looptrace_detection_spans_total") == len(requests))
-        until(lambda: len(gates(server, "?status=open")) == 3)
+        until(lambda: len(server.gates("status=open")) == 3)
     for start in range(0, len(requests), 7):
         server = Served(killed)
         for request in requests[start : start + 7]:
             assert server.send(request) == OK
         server.kill()
     with served(killed) as server:
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
-        until(lambda: len(gates(server, "?status=open")) == 3)
+        until(server.is_ready)
+        until(lambda: len(server.gates("status=open")) == 3)
     told = {}
     for folder in (whole, killed):
         with reader.open_gates(folder) as known:
@@ -338,24 +318,23 @@ def test_a_restart_knows_what_was_decided(tmp_path: Path) -> None:
     first = looping("s1", 6, at=(now - timedelta(minutes=5)).isoformat()).request()
     with served(tmp_path) as server:
         assert server.send(first) == OK
-        (gate,) = until(lambda: gates(server))
+        (gate,) = until(server.gates)
         until(lambda: server.ask("GET", "/v1/tasks/s1")[1].get("turns") == 6)
-        decided = b'{"decision": "continue"}'
-        assert server.ask("POST", f"/v1/gates/{gate['id']}/resolve", decided)[0] == OK
-        until(lambda: gates(server, "?status=resolved"))
+        server.resolve(gate["id"], "continue")
+        until(lambda: server.gates("status=resolved"))
     # However long the server took to start, these come after the decision.
     later = looping("s1", 6, at=datetime.now(UTC).isoformat()).request()
     (trace_id,) = set(re.findall(r'"traceId": "(\w+)"', json.dumps(later)))
     with served(tmp_path) as server:
         assert server.send(json.dumps(later).replace(trace_id, "ab" * 16).encode()) == OK
-        until(lambda: len(gates(server)) == 2)
-        assert [found["status"] for found in gates(server)] == ["open", "resolved"]
+        until(lambda: len(server.gates()) == 2)
+        assert [found["status"] for found in server.gates()] == ["open", "resolved"]
 
 
 def test_the_stream_begins_with_open_gates_and_goes_on_after_a_number(server: Served) -> None:
     """A restarted agent gets its gate, and one that was away gets the events that it missed."""
     assert server.send(looping("s1", 6).request()) == OK
-    until(lambda: gates(server))
+    until(server.gates)
     first, opened = _next_event(server, {})
     assert json.loads(opened)["type"] == "gate_opened"
     assert server.send(looping("s2", 6).request()) == OK
@@ -380,7 +359,7 @@ def test_gates_are_watched_until_the_server_ends(tmp_path: Path) -> None:
     """`looptrace watch` prints the open gates, and later events."""
     with served(tmp_path / "store") as server:
         assert server.send(looping("s1", 6).request()) == OK
-        until(lambda: gates(server))
+        until(server.gates)
         url = f"http://{server.address}"
         command = [sys.executable, "-m", "looptrace", "watch", "--server", url]
         watch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -388,7 +367,7 @@ def test_gates_are_watched_until_the_server_ends(tmp_path: Path) -> None:
             assert watch.stdout is not None
             assert watch.stdout.readline().startswith("gate opened: task s1, ")
             assert server.send(looping("s2", 6).request()) == OK
-            until(lambda: len(gates(server)) == 2)
+            until(lambda: len(server.gates()) == 2)
             server.stop()
             rest = watch.stdout.read()
     assert "gate opened: task s2, " in rest
@@ -422,8 +401,7 @@ def test_a_wrong_start_is_one_clear_line(tmp_path: Path, server: Served) -> None
         ),
         (["--store", str(tmp_path / "new"), "--tls-cert", no_pem, "--tls-key", no_pem], "PEM"),
     ):
-        ended = cli("serve", "--grpc-port", "0", *arguments)
-        assert ended.exit_code == 2
-        assert says in ended.stderr
-        assert len(ended.stderr.splitlines()) == 1
+        ended = refused("serve", "--grpc-port", "0", *arguments)
+        assert says in ended
+        assert len(ended.splitlines()) == 1
     assert [path.name for path in other.iterdir()] == ["thesis.txt"]

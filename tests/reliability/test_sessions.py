@@ -7,7 +7,6 @@ import json
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -22,7 +21,7 @@ from looptrace.collector.server.streams.asked_tasks import asked_of, tasks_of
 from looptrace.collector.store import reader, writer
 from tests.collector.store.stored import call, looping, spans_of
 from tests.otlp import Trace
-from tests.reliability.serving import OK, Served, served, until
+from tests.reliability.serving import OK, served, until
 from tests.reliability.serving import looping as failing
 
 EARLIER = replace(DEFAULT, sameness=Sameness(sessions=Sessions(join_services=True)))
@@ -48,22 +47,15 @@ def asking(first: str, second: str) -> list[Trace]:
     return traces
 
 
-def gates(server: Served, query: str) -> list[dict[str, Any]]:
-    """Ask for the open gates of a task or session."""
-    status, body = server.ask("GET", f"/v1/gates?status=open&{query}")
-    assert status == OK, body
-    return list(body["gates"])
-
-
 def test_a_decision_of_one_service_touches_no_other(tmp_path: Path) -> None:
     """P30: however the two are asked for, also after a restart."""
     store = tmp_path / "store"
     with served(store, "--no-grpc") as server:
         url = f"http://{server.address}"
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        until(server.is_ready)
         for service in ("shop", "desk"):
             assert server.send(of(service).request()) == OK
-        until(lambda: len(gates(server, "")) == 2)
+        until(lambda: len(server.gates("status=open")) == 2)
 
         status, answer = server.ask("GET", "/v1/gates?task=1")
         assert (status, "1@desk, 1@shop" in answer["error"]) == (CONFLICT, True)
@@ -72,17 +64,16 @@ def test_a_decision_of_one_service_touches_no_other(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="1@desk, 1@shop"):
             Server(url).open_gates("1", None, 5)
 
-        (gate,) = gates(server, "task=1&service=shop")
+        (gate,) = server.gates("status=open&task=1&service=shop")
         assert gate["task"] == "1@shop"
         assert (
             server.ask("GET", "/v1/tasks/1?service=shop")[1]["status"] == "paused_for_intervention"
         )
-        body = b'{"decision": "continue"}'
-        assert server.ask("POST", f"/v1/gates/{gate['id']}/resolve", body)[0] == OK
-        until(lambda: not gates(server, "task=1&service=shop"))
+        server.resolve(gate["id"], "continue")
+        until(lambda: not server.gates("status=open&task=1&service=shop"))
     with served(store, "--no-grpc") as server:
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
-        assert [gate["task"] for gate in gates(server, "")] == ["1@desk"]
+        until(server.is_ready)
+        assert [gate["task"] for gate in server.gates("status=open")] == ["1@desk"]
         assert not Server(f"http://{server.address}").open_gates("1", "shop", 5)
         (notice,) = Server(f"http://{server.address}").open_gates("1", "desk", 5)
         assert notice.task == "1@desk"
@@ -91,7 +82,7 @@ def test_a_decision_of_one_service_touches_no_other(tmp_path: Path) -> None:
 def test_a_stream_by_a_session_alone_ends_with_a_second_service(tmp_path: Path) -> None:
     """P30: a request without a service gets no gate of another one, but the hint to name it."""
     with served(tmp_path / "store", "--no-grpc") as server:
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        until(server.is_ready)
         connection = http.client.HTTPConnection(server.address, timeout=20)
         with closing(connection):
             connection.request("GET", "/v1/gates/stream?task=1")
@@ -111,19 +102,19 @@ def test_services_that_shared_a_trace_share_the_gate_after_a_restart(tmp_path: P
     """P30: a later trace of one of them is of the same task, and either is stopped."""
     store = tmp_path / "store"
     with served(store, "--no-grpc") as server:
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        until(server.is_ready)
         for trace in asking("desk", "shop"):
             assert server.send(trace.request()) == OK
         until(lambda: server.ask("GET", "/v1/tasks/1")[1].get("task") == "1@desk")
     with served(store, "--no-grpc") as server:
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        until(server.is_ready)
         assert server.send(of("shop", "later").request()) == OK
-        (gate,) = until(lambda: gates(server, ""))
+        (gate,) = until(lambda: server.gates("status=open"))
         assert gate["task"] == "1@desk"
         for service in ("shop", "desk"):
             (notice,) = Server(f"http://{server.address}").open_gates("1", service, 5)
             assert (notice.task, notice.names) == ("1@desk", ("1@shop",))
-        assert gates(server, "task=1") == [gate]
+        assert server.gates("status=open&task=1") == [gate]
 
 
 def test_a_store_of_an_earlier_version_keeps_its_gates(tmp_path: Path) -> None:

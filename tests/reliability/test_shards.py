@@ -17,11 +17,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 from looptrace.analyzer.normalize.span_ties import with_ties
-from looptrace.cli.main import main
 from looptrace.collector.store import reader
+from tests.commands import json_of, printed
 from tests.otlp import Trace, spans_in, tool_call
 from tests.reliability.serving import OK
 from tests.reliability.sharding import (
@@ -151,19 +150,12 @@ def send_by(route: Route, cluster: Cluster, sent: list[list[Batch]], servers: in
 def people_see_one_server(cluster: Cluster, alone: Outcome) -> None:
     """Check that the commands take the servers as one, also for a gate that is on one of them."""
     where = [word for number in range(SERVERS) for word in ("--server", cluster.url(number))]
-    listed = json.loads(run("gates", "list", *where, "--all", "--format", "json"))
+    listed = json_of("gates", "list", *where, "--all")
     assert sorted(gate["id"] for gate in listed) == [json.loads(g)["id"] for g in alone.gates]
     for gate in (listed[0], listed[-1]):
-        assert gate["reason"] in run("gates", "show", *where, gate["id"])
-    opened = json.loads(run("gates", "metrics", *where, "--format", "json"))["gates_opened"]
+        assert gate["reason"] in printed("gates", "show", *where, gate["id"])
+    opened = json_of("gates", "metrics", *where)["gates_opened"]
     assert opened == len(alone.gates)
-
-
-def run(*command: str) -> str:
-    """Run looptrace; returns what it prints."""
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(main, command)  # Else reasons are wrapped.
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from looptrace.collector.store import reader
-from tests.cli.test_gates import run
+from tests.commands import run
 from tests.otlp import Trace
 from tests.reliability.serving import OK, until
 from tests.reliability.sharding import SERVERS, Cluster, clustered, ring_of
@@ -129,8 +129,7 @@ def test_three_servers_keep_one_budget(tmp_path: Path) -> None:
         # What others spent counts at the end of its second, and the addition from what was spent.
         until(lambda: int(time.time()) > agents.last_s)
         (gate,) = agents.gates(1)
-        body = json.dumps({"decision": "continue", "add": 5_000}).encode()
-        assert cluster.servers[1].ask("POST", f"/v1/gates/{gate['id']}/resolve", body)[0] == OK
+        cluster.servers[1].resolve(gate["id"], "continue", add=5_000)
         for number in range(SERVERS):
             until(partial(agents.gates, number, "resolved"))
             assert agents.gates(number) == []
@@ -148,7 +147,7 @@ def test_three_servers_keep_one_budget(tmp_path: Path) -> None:
     (tmp_path / "every.jsonl").write_text("".join(json.dumps(each) + "\n" for each in agents.sent))
     options = ("--config", str(tmp_path / "shards.toml"), "--format", "json")
     of_all, *of_each = (
-        first_gates(run("analyze", str(source), *options).stdout)
+        first_gates(run("analyze", source, *options).stdout)
         for source in (tmp_path / "every.jsonl", *cluster.stores)
     )
     assert len(of_all) == SERVERS

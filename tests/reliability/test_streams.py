@@ -103,7 +103,7 @@ def test_an_event_comes_to_the_stream_of_its_task_alone(tmp_path: Path) -> None:
             return used_s, took_s, others
 
     with served(tmp_path / "store", "--no-grpc") as server:
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        until(server.is_ready)
         used_s, took_s, others = asyncio.run(go(server))
         memory_kib = server.kib("VmRSS")
     assert set(others) <= {7}

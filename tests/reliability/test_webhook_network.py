@@ -35,6 +35,7 @@ from looptrace.collector.webhooks.retry_policy import EndpointResponse
 from tests import http_threads
 from tests.collector.store.test_outbox import HOOK, event, recorded
 from tests.http_threads import QuietHandler
+from tests.reliability.serving import until
 
 KILLS, KILLED_EVENTS = 4, 60
 LOOPBACK = ("127.0.0.0/8",)
@@ -307,14 +308,6 @@ def hooks_of(urls: list[str]) -> tuple[Webhook, ...]:
     )
 
 
-def waited_for(fulfilled: Callable[[], bool], longest_s: float = 60.0) -> bool:
-    """Wait until something holds."""
-    end_s = time.monotonic() + longest_s
-    while not fulfilled() and time.monotonic() < end_s:
-        time.sleep(0.01)
-    return fulfilled()
-
-
 def test_one_endpoint_that_hangs_delays_none_of_nine(tmp_path: Path) -> None:
     """P15: the nine have everything while the tenth is still in its first try; P25: then it stops.
 
@@ -334,11 +327,11 @@ def test_one_endpoint_that_hangs_delays_none_of_nine(tmp_path: Path) -> None:
         deliverer.start()
         recorded(path, *map(event, range(1, 11)), hooks=hooks, now_ns=time.time_ns())
         deliverer.wake()
-        assert waited_for(lambda: len(fine.hits) == 90)
+        until(lambda: len(fine.hits) == 90)
         assert hung.is_set()
         assert len(slow.hits) == 1
-        assert waited_for(lambda: len(deliverer.results()) == 9)
-        assert waited_for(lambda: sum(deliverer.results().values()) == 90)
+        until(lambda: len(deliverer.results()) == 9)
+        until(lambda: sum(deliverer.results().values()) == 90)
         assert deliverer.close(6.0)  # The hung receiver would take for ever.
         over.set()
         with Outbox.open(path) as outbox:
@@ -348,7 +341,7 @@ def test_one_endpoint_that_hangs_delays_none_of_nine(tmp_path: Path) -> None:
     with serving() as back:
         later = Dispatcher(path, hooks_of([back.url]), {})
         later.start()
-        assert waited_for(lambda: len(back.hits) == 10)
+        until(lambda: len(back.hits) == 10)
         assert later.close(5.0)
 
 
@@ -370,7 +363,7 @@ def test_an_error_of_our_own_stops_no_other_endpoint(
     recorded(path, event(1), event(2), hooks=hooks, now_ns=time.time_ns())
     deliverer = Dispatcher(path, hooks, {}, Broken())
     deliverer.start()
-    assert waited_for(lambda: deliverer.results() == {("0", "error"): 1, ("1", "delivered"): 2})
+    until(lambda: deliverer.results() == {("0", "error"): 1, ("1", "delivered"): 2})
     assert deliverer.close(5.0)
     assert "what nobody thought of" in caplog.text
     with Outbox.open(path) as outbox:
@@ -407,10 +400,10 @@ def test_sigkill_loses_no_event(tmp_path: Path) -> None:
             some = len(server.hits) + Random(kills).randint(1, 2 * KILLED_EVENTS // KILLS)
             command = [sys.executable, "-c", DELIVERING, str(path), server.url]
             with subprocess.Popen(command) as process:
-                enough = partial(has_received, server, min(some, KILLED_EVENTS))
-                came = waited_for(enough)
-                process.kill()
-            assert came
+                try:
+                    until(partial(has_received, server, min(some, KILLED_EVENTS)))
+                finally:
+                    process.kill()
             kills += 1
     assert kills >= KILLS // 2
     assert KILLED_EVENTS <= len(server.hits) <= KILLED_EVENTS + kills

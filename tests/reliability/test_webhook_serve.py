@@ -30,8 +30,7 @@ def test_a_gate_and_its_end_reach_a_receiver(
             assert server.send(looping("s1", 6).request()) == OK
             until(lambda: len(receiver.hits) == 1)
             gate = json.loads(receiver.requests[0][0])["data"]["gate"]
-            decision = b'{"decision": "continue", "note": "hush"}'
-            assert server.ask("POST", f"/v1/gates/{gate}/resolve", decision)[0] == OK
+            server.resolve(gate, "continue", note="hush")
             until(lambda: len(receiver.hits) == 2)
     found = [Verifier(SECRET).verify(*request) for request in receiver.requests]
     assert [each["type"] for each in found] == ["looptrace.gate.opened", "looptrace.gate.resolved"]
@@ -51,9 +50,9 @@ def test_a_channel_of_teams_gets_a_card_for_each_end(tmp_path: Path) -> None:
         with served(tmp_path / "store", "--config", str(config)) as server:
             assert server.send(looping("s1", 6).request()) == OK
             until(lambda: len(receiver.hits) == 1)
-            (gate,) = server.ask("GET", "/v1/gates?status=open")[1]["gates"]
-            decision = b'{"decision": "cancel", "note": "not [needed](http://x)", "who": "Ada"}'
-            assert server.ask("POST", f"/v1/gates/{gate['id']}/resolve", decision)[0] == OK
+            (gate,) = server.gates("status=open")
+            said = {"note": "not [needed](http://x)", "who": "Ada"}
+            server.resolve(gate["id"], "cancel", **said)
             until(lambda: len(receiver.hits) == 2)
     opened, ended = (json.loads(request[0]) for request in receiver.requests)
     titles = [each["attachments"][0]["content"]["body"][0]["text"] for each in (opened, ended)]

@@ -29,6 +29,7 @@ from looptrace.collector.webhooks.endpoint_worker import receiver_of
 from looptrace.collector.webhooks.signing import SecretError, key_of, signed
 from tests.collector.store.test_outbox import event, opened
 from tests.paths import ROOT
+from tests.ports import free_ports
 from tests.reliability.test_webhook_network import serving
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105
@@ -178,9 +179,7 @@ def running(request: pytest.FixtureRequest) -> Iterator[Running]:
     command = COMMANDS[request.param]
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     with subprocess.Popen(
         [*command, str(port)],
         cwd=EXAMPLES,

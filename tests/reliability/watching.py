@@ -6,7 +6,7 @@ import http.client
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from looptrace.collector import LoopSpanProcessor
 from tests.otlp import NANOSECONDS, tool_call
-from tests.reliability.serving import OK, Served, served, until
+from tests.reliability.serving import Served, served, until
 from tests.reliability.test_webhook_network import Server as Receiver
 from tests.reliability.test_webhook_network import serving
 
@@ -79,23 +79,19 @@ class Watched:
 
     def resolve(self, decision: str = "continue") -> None:
         """Decide on the only gate."""
-        path, body = f"/v1/gates/{self.gate()['id']}/resolve", json.dumps({"decision": decision})
-        assert self.server.ask("POST", path, body.encode())[0] == OK
+        self.server.resolve(self.gate()["id"], decision)
 
     def gate(self) -> dict[str, Any]:
         """Return the only gate, once there is one."""
-        (gate,) = until(lambda: self.server.ask("GET", "/v1/gates")[1]["gates"])
+        (gate,) = until(self.server.gates)
         return dict(gate)
 
     def page(self, path: str) -> tuple[int, str, str]:
         """Return status, text and place of a page."""
-        connection = http.client.HTTPConnection(self.server.address)
-        try:
+        with closing(http.client.HTTPConnection(self.server.address)) as connection:
             connection.request("GET", path)
             answer = connection.getresponse()
             return answer.status, answer.read().decode(), answer.headers.get("location", "")
-        finally:
-            connection.close()
 
 
 Watch = Callable[..., Watched]  # `watched` in the folder of a test

@@ -102,6 +102,7 @@ def columns(rows: list[Row]) -> Turns:
         changes_seen=np.cumsum(outcome == 1),
         calls_seen=np.cumsum(outcome == 1),
         works=outcome == 1,
+        shows=outcome == FAILED,
         works_seen=np.cumsum(outcome == 1),
         improvements=call,
         measured=call,

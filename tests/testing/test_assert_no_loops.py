@@ -6,19 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from looptrace.analyzer.settings import of_profile
-from looptrace.cli.main import main
 from looptrace.errors import InputError
 from looptrace.testing import assert_no_loops
+from tests.commands import run
 from tests.otlp import tool_call
-from tests.paths import ROOT
+from tests.paths import TRACES
 
-TRACES = ROOT / "examples/traces"
 LOOPING = TRACES / "nightly_migration_loop.jsonl"
 HEALTHY = TRACES / "bulk_rename_healthy.jsonl"
 
@@ -89,7 +87,7 @@ def test_a_baseline_lets_known_loops_pass(tmp_path: Path) -> None:
     """And names in its message those that are new alone."""
     baseline = tmp_path / "known.json"
     write = ["analyze", str(LOOPING), "--format", "json", "--output", str(baseline)]
-    assert CliRunner().invoke(main, write).exit_code == 0
+    assert run(*write).exit_code == 0
     assert_no_loops(LOOPING, baseline=baseline)
     with pytest.raises(AssertionError) as failed:
         assert_no_loops(TRACES, baseline=str(baseline))

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::codes::{UNKNOWN, pair};
 use super::how::{Counting, NS_PER_S};
+use super::marks::search::{Asked, Searches};
 use super::row::Row;
-use super::search::{Asked, Searches};
 
 // An agent may look at so many things in turn while it waits: as many as a round may have.
 const CALLS_COMPARED: usize = 40;
@@ -17,14 +17,17 @@ const ASKED_AGAIN_NS: i64 = 300 * NS_PER_S;
 // Back-offs usually double the pause; the time of the calls themselves makes it look less.
 const BACK_OFF: f64 = 1.5;
 // Whoever looks again by a clock stands still as long each time, give or take a part of it. A queue
-// stops a task for less.
+// stops a task for less, but nobody looks at one state by such a clock.
 const STILL_NS_MIN: i64 = 8 * NS_PER_S;
+const AWAITED_NS_MIN: i64 = 4 * NS_PER_S;
 const PACE_PARTS: i64 = 20;
 // A wait is overdue after so many times the longest one before it with the same tool.
 const OVER_USUAL: i64 = 2;
 
 // So many names in a row may be tried, as other words of a search may.
 const GUESSES_FREE: i64 = 2;
+// Runs of a program that reads what its last run wrote, before they count.
+const SETTLING_FREE: i64 = 2;
 // With the tool, the signature of the guesses after these.
 const GUESSED: i64 = 1;
 
@@ -59,6 +62,9 @@ pub struct Agent {
     doing: i64,
     /// Whether its last turn is a response.
     spoke: bool,
+    /// Whether its last response says that it waits.
+    #[serde(default)]
+    says_waits: bool,
     /// How long the task stood still since the reset, but for moments.
     #[serde(default)]
     still_ns: i64,
@@ -73,6 +79,9 @@ pub struct Agent {
     /// Its last calls in a row that quote what is not known.
     #[serde(default)]
     guesses: i64,
+    /// Its last calls in a row of programs that read what their last run wrote.
+    #[serde(default)]
+    settling: i64,
     /// Its last calls since the reset, the newest first; copies of the counts share them.
     calls: VecDeque<Arc<Seen>>,
 }
@@ -105,13 +114,25 @@ impl Agent {
         }
     }
 
+    /// Count runs of a program that is to be run more than once: the first ones repeat nothing.
+    pub fn settle(&mut self, row: &mut Row) {
+        if !row.is("tool") {
+            return;
+        }
+        self.settling = if row.settles { self.settling + 1 } else { 0 };
+        if (1..=SETTLING_FREE).contains(&self.settling) {
+            (row.outcome, row.signature) = (UNKNOWN, UNKNOWN);
+        }
+    }
+
     /// Count waits, and say whether the turn is a poll.
     ///
     /// A call is quiet if it only looks at something or shows what goes on, if it does not fail and
     /// equals a call shortly before, or if it looks, after a pause, at something that is missing. A
     /// quiet call that equals an earlier one, with only quiet calls since, is a poll if its task
-    /// waited in between: the task stood still, a call waited, a look took long, what goes on was
-    /// looked at again after a moment, or the time between looks grows or is that of a clock.
+    /// waited in between: the task stood still, a call waited, a look or a call that shows nothing
+    /// took long, what goes on was looked at again after a moment, or the time between looks grows or
+    /// is that of a clock.
     pub fn wait(&mut self, row: &mut Row, start_ns: i64, waits: Waits, how: &Counting) {
         if self.epoch != row.epoch {
             (self.epoch, self.waits_ns, self.searches) = (row.epoch, None, None);
@@ -123,12 +144,21 @@ impl Agent {
         if row.is("model") && self.spoke && asked_again {
             self.since_ns = None;
         }
+        if row.is("model") && !row.brief && waits.idle_ns.is_some_and(|ns| ns >= STILL_NS_MIN) {
+            // Whoever is asked again after a while, and writes at length, does not talk on.
+            row.talks_on = UNKNOWN;
+        }
         let spoke = std::mem::replace(&mut self.spoke, row.is("model"));
-        let still_ns = waits.idle_ns.filter(|ns| *ns >= STILL_NS_MIN);
+        let still_ns = waits.idle_ns.filter(|ns| *ns >= AWAITED_NS_MIN);
         self.still_ns = self.still_ns.saturating_add(still_ns.unwrap_or(0));
         row.relapses = is_call && row.failed && self.went_well_before(row);
         let stood_still = waits.idle_ns.is_some_and(|ns| ns >= how.poll_wait_ns);
         let mut waited = row.pauses || stood_still;
+        if row.is("model") {
+            // Who says that it waits, and stands still, does.
+            waited |= self.says_waits && still_ns.is_some();
+            self.says_waits = row.awaits;
+        }
         let looks = row.only_reads || row.unfinished || row.watches;
         let equal = is_call.then(|| self.last_equal(row)).flatten();
         let since = equal.is_some_and(|at| *waits.seen > self.calls[at].waits_seen);
@@ -139,7 +169,8 @@ impl Agent {
         if is_call {
             self.doing += i64::from(!quiet);
             let took_ns = row.end_ns.saturating_sub(start_ns);
-            waited |= quiet && took_ns >= how.poll_wait_ns && !row.asks;
+            let looked = looks || missing || row.in_vain;
+            waited |= looked && took_ns >= how.poll_wait_ns && !row.asks;
         }
         let place = equal.filter(|&at| quiet && self.calls[at].doing == self.doing);
         let seen = place.map(|at| &self.calls[at]);
@@ -151,11 +182,14 @@ impl Agent {
             let grows = one.gap_ns > 0 && between_ns as f64 >= least_ns;
             waited |= looks && grows && place == Some(0);
             // Without a response before the call, the pause may be that of a model that thinks.
-            let still_ns = self.still_ns - one.still_ns;
-            waited |= spoke && !row.changes && keeps_pace(still_ns, one.pace_ns);
+            waited |= spoke && !row.changes && self.is_by_clock(row, one);
         }
         *waits.seen += i64::from(waited);
         row.waits_seen = *waits.seen;
+        if row.restates {
+            // Whoever says by a clock how something is, and why, says something new.
+            row.search_result = pair(row.search_result, row.waits_seen + 1);
+        }
         row.polls =
             row.pauses || row.unheard || seen.is_some_and(|one| row.waits_seen > one.waits_seen);
         if row.polls && row.missing {
@@ -182,6 +216,16 @@ impl Agent {
             let pace_ns = place.map_or(0, |at| self.still_ns - self.calls[at].still_ns);
             self.keep(row, gap_ns, pace_ns);
         }
+    }
+
+    /// Whether the task stood still before a look as long as before an equal one.
+    fn is_by_clock(&self, row: &Row, one: &Seen) -> bool {
+        let least_ns = if row.awaits {
+            AWAITED_NS_MIN
+        } else {
+            STILL_NS_MIN
+        };
+        keeps_pace(self.still_ns - one.still_ns, one.pace_ns, least_ns)
     }
 
     fn last_equal(&self, row: &Row) -> Option<usize> {
@@ -228,9 +272,8 @@ impl Agent {
 }
 
 /// Whether a task stood still as long as before, as a clock makes it.
-fn keeps_pace(still_ns: i64, before_ns: i64) -> bool {
-    still_ns.min(before_ns) >= STILL_NS_MIN
-        && (still_ns - before_ns).abs() <= before_ns / PACE_PARTS
+fn keeps_pace(still_ns: i64, before_ns: i64, least_ns: i64) -> bool {
+    still_ns.min(before_ns) >= least_ns && (still_ns - before_ns).abs() <= before_ns / PACE_PARTS
 }
 
 // Figures that are not known are not above zero.

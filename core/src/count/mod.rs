@@ -4,15 +4,11 @@
 //! after the other, so a count is the same wherever a turn came from.
 
 pub mod agent;
-pub mod chants;
-pub mod checks;
 pub mod codes;
 pub mod epoch;
 pub mod how;
-mod looks;
 pub mod marks;
 pub mod row;
-pub mod search;
 pub mod spending;
 pub mod steps;
 pub mod task;

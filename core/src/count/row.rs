@@ -161,15 +161,15 @@ columns! {
     figures { tests_failed tests_total coverage }
     flags {
         failed external untested enters twin twin_signature twin_failure twin_external twin_search
-        polls relapses works silent only_calls searches
+        polls relapses works shows silent only_calls searches
     }
     other_codes {
         turn speaker reset input_tokens_sum input_tokens_total output_tokens_sum
-        output_tokens_total edit edit_back
+        output_tokens_total edit edit_back file
     }
     other_flags {
         own tries changes only_reads missing unfinished watches pauses brief one_thing
-        unheard asks well undoes guesses
+        unheard asks well awaits vague settles undoes guesses restates in_vain
     }
 }
 
@@ -217,7 +217,7 @@ mod tests {
         columns.push(row);
         let split = columns.split();
         assert_eq!(split.codes[0], ("call", vec![7]));
-        assert_eq!(split.flags[14], ("searches", vec![true]));
+        assert_eq!(split.flags[15], ("searches", vec![true]));
         let names = split.codes.len() + split.figures.len() + split.flags.len();
         assert_eq!(names, COLUMNS.len());
     }

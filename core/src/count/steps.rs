@@ -6,7 +6,7 @@
 //!
 //! Agents that work at the same time cannot learn from one another either: a failure that another
 //! agent met in a call that began after this agent's response did is the same try, and so are equal
-//! requests that are made at once.
+//! requests that are made at once. So are equal responses to one input: they are samples.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -58,7 +58,7 @@ pub struct Steps {
     first_ns: BTreeMap<i64, i64>,
     /// When the last response of each agent began.
     responses_ns: BTreeMap<i64, i64>,
-    /// The last failures, and the last requests to agents.
+    /// The last failures, and the last requests to agents and to models.
     failures: VecDeque<Done>,
     requests: VecDeque<Done>,
 }
@@ -75,8 +75,14 @@ impl Steps {
         let (row, start_ns) = (&mut one.row, one.start_ns);
         if row.is("model") {
             self.responses_ns.insert(row.agent, start_ns);
-        } else if row.is("handoff") && row.call != UNKNOWN {
-            let done = Done::of(row, row.call, start_ns);
+        }
+        let asked = if row.is("model") {
+            pair(row.call, row.response)
+        } else {
+            row.call
+        };
+        if (row.is("model") || row.is("handoff")) && asked != UNKNOWN {
+            let done = Done::of(row, asked, start_ns);
             row.twin |= seen(&mut self.requests, done, |one, other| {
                 other.agent == one.agent
                     && one.start_ns < other.end_ns
@@ -243,5 +249,23 @@ mod tests {
         ];
         let twins = each(&turns, |row| row.twin);
         assert_eq!(twins, [false, true, false, false, false, false]);
+    }
+
+    #[test]
+    fn equal_responses_that_are_asked_for_at_once_are_samples() {
+        let sampled = |start_ns: i64, second: i64| Turn {
+            start_ns,
+            call: Some("what is it?"),
+            response: Some("391"),
+            ..at(second, "model")
+        };
+        let turns = [
+            sampled(0, 4),
+            sampled(1_000_000, 5),
+            sampled(5 * NS_PER_S, 6),
+            sampled(6 * NS_PER_S, 7),
+        ];
+        let twins = each(&turns, |row| row.twin);
+        assert_eq!(twins, [false, true, false, false]);
     }
 }

@@ -78,6 +78,7 @@ impl Task {
         };
         agent.wait(&mut one.row, one.start_ns, waits, how);
         agent.guess(&mut one.row);
+        agent.settle(&mut one.row);
         if let Some(asked) = one.asked.take() {
             agent.search(&mut one.row, *asked);
         }

@@ -64,6 +64,9 @@ pub struct Trials {
     undone: bool,
     /// The code of what was changed since.
     change: i64,
+    /// The file of the last change, where it names one.
+    #[serde(default)]
+    file: i64,
     /// Whether that was checked.
     checked: bool,
     /// The code of the edit that would put the last one back.
@@ -90,6 +93,14 @@ impl Trials {
             // A flaky test is run again to see how often it fails.
             (row.outcome, row.signature, row.error) = (UNKNOWN, UNKNOWN, UNKNOWN);
             return;
+        }
+        if row.vague && self.file != UNKNOWN {
+            // What failed before an edit of another file may have been something else.
+            row.error = pair(row.error, self.file);
+            row.check = pair(row.check, self.file);
+        }
+        if row.works {
+            self.file = row.file;
         }
         let puts_back = row.edit != UNKNOWN && row.edit == self.back;
         if !row.failed && (row.undoes || puts_back) {

@@ -16,6 +16,7 @@ pub mod message;
 pub mod messages;
 pub mod names;
 pub mod numbers;
+mod object_texts;
 pub mod parts;
 pub mod payloads;
 pub mod plain;

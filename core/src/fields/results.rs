@@ -1,5 +1,6 @@
 //! Results of calls, without the wrappers of frameworks, and whether they say that calls failed.
 
+use super::object_texts;
 use super::payloads::{is_removed, is_text, parsed};
 use super::plain::{as_text, canonical, canonical_object, has_only, is_true, true_in, whole};
 use crate::same::errors::is_redacted;
@@ -59,7 +60,11 @@ fn result_within(value: &Value<'_>, depth: usize) -> Returned {
         }
     }
     let Value::Map(map) = value else {
-        return (Some(canonical(value)), None);
+        let failed = match value {
+            Value::Text(text) => object_texts::says_failed(text),
+            _ => None,
+        };
+        return (Some(canonical(value)), failed);
     };
     of_object(map, depth)
 }

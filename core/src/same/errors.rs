@@ -12,6 +12,7 @@ use crate::tables::FAILURES;
 const SAYS_NOTHING_CHARS_MAX: usize = 500;
 
 static SAYS_NOTHING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["says_nothing"]));
+static VAGUE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["vague"]));
 static REDACTED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["redacted"]));
 static EXIT_WORDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exit_words"]));
 static COMMAND_EXITED: LazyLock<Pattern> =
@@ -33,6 +34,13 @@ pub fn says_nothing(error: &str) -> bool {
         || SAYS_NOTHING.is_match(error)
         || has_exit_words(error)
         || COMMAND_EXITED.is_match(error)
+}
+
+/// Whether a text only says what failed, and nothing of why.
+#[must_use]
+pub fn is_vague(error: &str) -> bool {
+    let error = strip(error);
+    !is_longer(error, SAYS_NOTHING_CHARS_MAX) && VAGUE.is_match(error)
 }
 
 /// Whether a text is the placeholder of a removed one.

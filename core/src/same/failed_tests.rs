@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failed_tests_are_named() {
+    fn failed_tests_of_examples_are_named() {
         for row in &RUNNERS["failed_tests"] {
             for example in &row.examples {
                 let (file, names) = failed_tests(&example.text);

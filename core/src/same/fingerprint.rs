@@ -49,7 +49,7 @@ pub struct Fingerprint {
 
 // The text of nothing in JSON.
 const NOTHING: &str = "null";
-// Figures in the text of a model's failure, such as how many tokens were too many.
+// Figures in the text of a model's failure, such as how many tokens were too many, and of thoughts.
 static FIGURES: LazyLock<Regex> = LazyLock::new(|| pattern("[0-9][0-9,.]*"));
 
 /// Make the columns by which a turn is compared.
@@ -178,7 +178,12 @@ fn answer(turn: &Turn<'_>, error: Option<&str>, sameness: &Sameness) -> Option<S
         attempts: calls && !looks,
         steps: calls && looks && turn.arguments.is_some_and(is_text),
     };
-    Some(masks::answer(&result, sameness, without))
+    let answer = masks::answer(&result, sameness, without);
+    if is_tool && turn.name.is_some_and(tools::thinks) {
+        // A tool of thoughts only counts them.
+        return Some(FIGURES.replace_all(&answer, "#").into_owned());
+    }
+    Some(answer)
 }
 
 fn message(turn: &Turn<'_>, error: &str, asked: Option<&str>, sameness: &Sameness) -> String {

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_call_has_failed_whatever_its_status() {
+    fn examples_of_refusals_have_failed_whatever_their_status() {
         let refused = |text: &str| is_refused(text, Some("ask"), Some("a"));
         for row in [&FAILURES["refusals"][..], &FAILURES["timeouts"]].concat() {
             assert!(

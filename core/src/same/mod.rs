@@ -11,6 +11,7 @@ pub mod places;
 pub mod policy;
 pub mod quotes;
 pub mod request;
+pub mod rounds;
 pub mod runners;
 pub mod signature;
 pub mod text;

@@ -7,13 +7,13 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Captures, Regex};
 use serde_json::{Map, Number, Value};
 
 use super::json::{canonical, parsed};
 use super::masks::FRESH;
 use super::policy::{Sameness, Tool};
-use super::tools::{changes, hands_over, spawns};
+use super::tools::{changes, hands_over, spawns, thinks};
 use super::turn::Turn;
 use crate::patterns::{pattern, replaced};
 use crate::tables::{TOOL_KINDS, any_of};
@@ -69,21 +69,70 @@ static REPLIES: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&TOOL_KINDS["
 static MAY_BE_LOOSE: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#":\s*(?:null|""|\[\]|\{\}|"-?(?:0|[1-9][0-9]{0,14})")"#));
 
+// Paths under a key that could be written in fewer words.
+static SPELLINGS: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r#"("(?i:(?:[a-z]+_?)?(?:path|file|file_?name|dir|directory|folder|cwd))":")([^"\\:]*/[^"\\:]*)""#,
+    )
+});
+
 /// The arguments of a turn as they are compared. What is no JSON object stays as it is.
 ///
-/// A file that is written as its next version, with the same content, is the same file, and an
-/// answer to an answer has the same subject.
+/// A file that is written as its next version, with the same content, is the same file, and so is
+/// one whose path is spelled in another way. An answer to an answer has the same subject, and
+/// thoughts are numbered.
 #[must_use]
 pub fn request<'a>(turn: &Turn<'a>, sameness: &Sameness) -> Option<Cow<'a, str>> {
     let asked = asked(turn, sameness)?;
     if turn.kind != "tool" {
         return Some(asked);
     }
-    let asked = replaced(asked, &REPLIES, "$1");
+    if turn.name.is_some_and(thinks) {
+        return Some(texts_of(&asked).map_or(asked, Cow::Owned));
+    }
+    let asked = plainly_spelled(replaced(asked, &REPLIES, "$1"));
     if !turn.name.is_some_and(changes) {
         return Some(asked);
     }
     Some(replaced(asked, &VERSIONS, "$1.$2"))
+}
+
+/// The arguments without numbers and marks at their top, if any text is left.
+fn texts_of(arguments: &str) -> Option<String> {
+    let Some(Value::Object(mut given)) = parsed(arguments) else {
+        return None;
+    };
+    given.retain(|_, item| !matches!(item, Value::Bool(_) | Value::Number(_)));
+    canonical(&Value::Object(given)).filter(|texts| texts != "{}")
+}
+
+/// The arguments with each path in its shortest form: `./a/`, `a/.` and `b/../a` are `a`.
+fn plainly_spelled(arguments: Cow<'_, str>) -> Cow<'_, str> {
+    let plain = |found: &Captures<'_>| format!("{}{}\"", &found[1], plain_path(&found[2]));
+    match SPELLINGS.replace_all(&arguments, plain) {
+        Cow::Borrowed(_) => arguments,
+        Cow::Owned(plain) => Cow::Owned(plain),
+    }
+}
+
+fn plain_path(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            _ => parts.push(part),
+        }
+    }
+    let root = if path.starts_with('/') { "/" } else { "" };
+    let plain = format!("{root}{}", parts.join("/"));
+    if plain.is_empty() {
+        ".".to_owned()
+    } else {
+        plain
+    }
 }
 
 /// The keys by which a call names an agent that it begins anew, where that agent found something.

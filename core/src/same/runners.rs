@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn summaries_have_their_figures_as_text_and_within_json() {
+    fn examples_have_their_figures_as_text_and_within_json() {
         for row in &RUNNERS["runners"] {
             for example in &row.examples {
                 let text = &example.text;
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn coverage_is_read_in_percent() {
+    fn coverage_of_examples_is_read_in_percent() {
         for row in RUNNERS["coverage"]
             .iter()
             .chain(&RUNNERS["package_coverage"])

@@ -64,7 +64,7 @@ static UNCHANGED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["u
 // Arguments that say what was changed and where, and what was searched for.
 static CHANGED_FILE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r#""(?i-u:(?:target_?|notebook_?)?(?:file|path)|file_?(?:path|name))":"((?:[^"\\]|\\.)+)"#,
+        r#""(?i-u:(?:target_?|notebook_?)?(?:file|path)|file_?(?:path|name))" ?: ?"((?:[^"\\]|\\.)+)"#,
     )
 });
 static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
@@ -87,6 +87,12 @@ static FILE_OF_PLACE: LazyLock<Regex> =
 // A text that a slug holds completely.
 static ONLY_WORDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[\w.]+( [\w.]+)*$"));
 static GAPS: LazyLock<Regex> = LazyLock::new(|| pattern(r"\s+"));
+
+/// The file that a call changes, by its arguments.
+#[must_use]
+pub fn changed_file(arguments: &str) -> Option<&str> {
+    first(&CHANGED_FILE, arguments)
+}
 
 /// The signature of a turn; `None` where it has none.
 #[must_use]
@@ -207,7 +213,7 @@ fn of_error(known: &Known<'_>) -> Parts {
 }
 
 fn of_change(request: &str) -> String {
-    let path = first(&CHANGED_FILE, request);
+    let path = changed_file(request);
     let Some(file) = path.and_then(|path| first(&FILE_NAME, path)) else {
         return format!("file:{}", slug(request));
     };
@@ -218,7 +224,7 @@ fn of_change(request: &str) -> String {
 
 /// Compare the file and the answer, because no other text was found there either.
 fn of_no_change(name: &str, request: &str, answer: &str) -> Parts {
-    let path = first(&CHANGED_FILE, request).unwrap_or(request);
+    let path = changed_file(request).unwrap_or(request);
     let file = first(&FILE_NAME, path).unwrap_or(path);
     Parts {
         head: Some(format!("file:{}:unchanged", slug(file))),

@@ -12,8 +12,10 @@ static READS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["reads"]
 static TESTS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["tests"]));
 static REMOVES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["removes"]));
 static READING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["reading_command"]));
+static LOOKS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["looks"]));
 static LOOK: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["file_look"]));
 static INSTALLS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["installs"]));
+static THINKS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["thinks"]));
 static HANDS_OVER: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["hands_over"]));
 static SPAWNS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["spawns"]));
 static ANSWERING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["answering_command"]));
@@ -54,6 +56,12 @@ pub fn reads_by_command(arguments: &str) -> bool {
     READING.found(arguments)
 }
 
+/// Whether a command only looks at something, in all of its parts.
+#[must_use]
+pub fn looks_by_command(arguments: &str) -> bool {
+    LOOKS.found(arguments)
+}
+
 /// Whether a call looks at stored text, whose words are not about the call.
 #[must_use]
 pub fn looks_at_file(arguments: &str) -> bool {
@@ -76,6 +84,12 @@ pub fn installs(arguments: &str) -> bool {
 #[must_use]
 pub fn spawns(name: &str) -> bool {
     SPAWNS.found(line(name))
+}
+
+/// Whether a tool takes down a thought, and does nothing, by its name.
+#[must_use]
+pub fn thinks(name: &str) -> bool {
+    THINKS.found(line(name))
 }
 
 /// Whether a tool hands over to another agent, by its name.

@@ -21,6 +21,9 @@ static SILENCE: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["silence"
 static UNFINISHED: LazyLock<Forms> =
     LazyLock::new(|| Forms::new(&[&WAITING["unfinished"][..], &WAITING["last_lines"]].concat()));
 static LOCKED: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["locked"]));
+static STATES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["states"]));
+static ENDED: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["ended"]));
+static SAYS_WAITS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["says_waits"]));
 static WELL: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["well"]));
 static COUNTS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["counts"])));
 static COUNTED: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["counted"])));
@@ -37,6 +40,12 @@ pub fn watches(name: &str) -> bool {
     WATCHES.found(line(name))
 }
 
+/// Whether a tool shows something that changes by itself, by its name.
+#[must_use]
+pub fn awaits(name: &str) -> bool {
+    STATES.found(line(name))
+}
+
 /// Whether a call waits by itself, whatever else its command does.
 #[must_use]
 pub fn waits(arguments: &str) -> bool {
@@ -47,6 +56,12 @@ pub fn waits(arguments: &str) -> bool {
 #[must_use]
 pub fn is_silence(message: &str) -> bool {
     SILENCE.found(message)
+}
+
+/// Whether a response says that its agent waits.
+#[must_use]
+pub fn says_waits(response: &str) -> bool {
+    SAYS_WAITS.found(&ends_of(response))
 }
 
 /// Whether a result says that what was looked at has not ended.
@@ -66,6 +81,12 @@ pub fn is_locked(result: &str) -> bool {
 #[must_use]
 pub fn is_well(result: &str) -> bool {
     WELL.found(&ends_of(result))
+}
+
+/// Whether a result says that what was looked at has ended.
+#[must_use]
+pub fn has_ended(result: &str) -> bool {
+    ENDED.found(&ends_of(result))
 }
 
 /// The beginning and the end of a result, which speak of the call itself.

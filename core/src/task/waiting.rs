@@ -5,8 +5,8 @@ use super::values::{Names, Value, write};
 use crate::count::codes::{code, pair};
 use crate::count::how::Counting;
 use crate::count::marks::Marked;
+use crate::count::marks::search::Asked;
 use crate::count::row::Row;
-use crate::count::search::Asked;
 use crate::count::turn::{NEVER_NS, Turn};
 
 /// The id of a turn in its task, by trace, span, kind and call.

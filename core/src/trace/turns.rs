@@ -259,7 +259,7 @@ impl<'t> Maker<'t, '_> {
         let asked_id = asked_id.filter(|id| !id.is_empty());
         let call_id = asked_id.filter(|id| !is_made(id)).or(view.call_id);
         let arguments = self.calls.arguments(tool);
-        let step = asked.and_then(|asked| self.step(asked));
+        let step = asked.and_then(|asked| self.step(asked, view.fields().start_ns));
         let lacks = lacks(view.result, view.failed, view.error);
         let found = lacks.then(|| {
             let call_id = asked_id.or(view.call_id);
@@ -355,7 +355,7 @@ impl<'t> Maker<'t, '_> {
         let arguments = call.arguments.as_deref();
         let shown_id = asked_id.or(Some(&call_id));
         let found = self.found(model.place, (shown_id, &call.name, arguments));
-        let step = self.step(asked).filter(|_| ago == 0);
+        let step = self.step(asked, start_ns).filter(|_| ago == 0);
         let told = found.map(|(result, hash)| (hash, result.failed));
         let content = hash_of((self.content(model), call, step, (start_ns, end_ns), told));
         let mut turn = Turn {
@@ -379,7 +379,15 @@ impl<'t> Maker<'t, '_> {
     }
 
     /// The step of a response's parallel calls; `None` for a single call.
-    fn step(&self, asked: Asked<'t>) -> Option<&'t str> {
-        self.steps[asked.model].then(|| self.models[asked.model].id())
+    ///
+    /// A call that began after the next response is no part of that one's step. Some producers
+    /// write all calls of a run when it is over.
+    fn step(&self, asked: Asked<'t>, start_ns: i64) -> Option<&'t str> {
+        let model = self.models[asked.model];
+        let next = self
+            .starts
+            .partition_point(|start| *start < model.fields().end_ns);
+        let is_late = self.starts.get(next).is_some_and(|next| *next < start_ns);
+        (self.steps[asked.model] || is_late).then(|| model.id())
     }
 }

@@ -89,14 +89,16 @@ fn is_same_call(outer: Place, inner: Place, tree: &Tree<'_>) -> bool {
         return true;
     }
     let (long, short) = (outer.name.to_lowercase(), inner.name.to_lowercase());
-    if long == short {
-        return true;
-    }
+    let is_told = inner.arguments.is_none() || inner.arguments == outer.arguments;
+    long == short || (is_told && ends_with_name(&long, &short))
+}
+
+/// Whether a name ends with another one, and no word is cut.
+fn ends_with_name(long: &str, short: &str) -> bool {
     let before = long
-        .strip_suffix(&*short)
+        .strip_suffix(short)
         .and_then(|before| before.chars().next_back());
-    let is_longer = !short.is_empty() && before.is_some_and(|last| !last.is_alphanumeric());
-    is_longer && (inner.arguments.is_none() || inner.arguments == outer.arguments)
+    !short.is_empty() && before.is_some_and(|last| !last.is_alphanumeric())
 }
 
 /// The twins among calls and responses that lost their parents: the inner is shorter, and the same
@@ -116,8 +118,11 @@ fn without_parents(tree: &Tree<'_>) -> Vec<(Place, Place)> {
         let (start_ns, end_ns) = times(place);
         around.retain(|outer| times(*outer).1 > start_ns);
         let is_outer = |outer: &Place| {
-            let is_within = times(*outer).0 < start_ns && end_ns < times(*outer).1;
-            let may_be = end_ns <= times(*outer).1 && tree.kinds[*outer] == tree.kinds[place];
+            // The clocks of a client and of a server differ.
+            let is_apart = tree.kinds[place] == Some(Role::Tool) && are_apart(*outer, place, tree);
+            let is_within = is_apart || (times(*outer).0 < start_ns && end_ns < times(*outer).1);
+            let ends = is_apart || end_ns <= times(*outer).1;
+            let may_be = ends && tree.kinds[*outer] == tree.kinds[place];
             may_be
                 && match tree.kinds[place] {
                     Some(Role::Model) => {
@@ -142,8 +147,22 @@ fn without_parents(tree: &Tree<'_>) -> Vec<(Place, Place)> {
     found
 }
 
+/// Whether one of two spans at one time shows the call of the other, and may show less of it.
 fn is_again(outer: Place, inner: Place, tree: &Tree<'_>) -> bool {
-    tree.fields(inner).arguments.is_some() && does_same(outer, inner, tree)
+    let (outer, inner) = (tree.fields(outer), tree.fields(inner));
+    let is_told = inner.arguments.is_none() || inner.arguments == outer.arguments;
+    let has_other_id = inner.call_id.is_some() && outer.call_id.is_some();
+    let (long, short) = (outer.name.to_lowercase(), inner.name.to_lowercase());
+    outer.arguments.is_some()
+        && is_told
+        && (long == short || ends_with_name(&long, &short))
+        && (!has_other_id || outer.call_id == inner.call_id)
+}
+
+/// Whether two spans are those of two services.
+fn are_apart(one: Place, other: Place, tree: &Tree<'_>) -> bool {
+    let service = |place: Place| tree.fields(place).service.as_deref();
+    matches!((service(one), service(other)), (Some(one), Some(other)) if one != other)
 }
 
 fn is_part_of(outer: Place, inner: Place, tree: &Tree<'_>) -> bool {

@@ -105,7 +105,7 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True)
 class NoOpinion:
-    """A judge failed, timed out or answered nonsense; `why` says so in one line."""
+    """A judge failed, timed out or answered nonsense; `why` is the reason in one line."""
 
     why: str
 
@@ -159,7 +159,7 @@ def opinions_of(judge: Judge, analysis: Analysis, events: Iterable[GateEvent]) -
 def question_of(finding: Finding, turns: pl.DataFrame) -> Question:
     """Put a finding and the turns of its task (`TURN_SCHEMA`, numbered) into a question.
 
-    What came after the finding's last turn is left out, so that batch and live ask the same.
+    Turns after the finding's last one are left out, so that batch and live ask the same.
     """
     turn, is_user = pl.col("turn"), pl.col("kind") == "user"
     # A message has the number of the turn before it.

@@ -23,7 +23,6 @@ from looptrace.analyzer.report.ci import (
     github_report,
     junit_report,
     known_text,
-    loops_of,
     markdown_report,
     sarif_report,
 )
@@ -123,7 +122,7 @@ def analyze(
     if table:
         analysis = _with_money(analysis, table)
     answers = opinions(asked, analysis, analysis.events, traces.store_of(paths))
-    loops = loops_of(analysis, known)
+    loops = Loops(analysis, known)
     must_check = fail_on != "never" and not analysis.skipped
     if form == "terminal" and output is None:
         if must_check:  # The report would only say the same.

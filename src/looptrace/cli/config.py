@@ -18,6 +18,7 @@ from looptrace.analyzer.settings.sections import (
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.text.display import plain
 from looptrace.cli import EXIT_UNREADABLE
+from looptrace.cli.shared.groups import CommandGroup
 
 _ERROR_LENGTH_MAX = 500
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -42,7 +43,7 @@ config_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Show, check or write the settings file, looptrace.toml."""
 
@@ -90,7 +91,11 @@ def init(file: Path) -> None:
         with file.open("x", encoding="utf-8") as new:
             new.write(starter())
     except FileExistsError as error:
-        raise click.UsageError(f"{file} already exists, and was not changed.") from error
+        raise click.UsageError(
+            f"{file} already exists, and was not changed; name another file."
+        ) from error
     except OSError as error:
-        raise click.UsageError(f"{file} cannot be written: {error.strerror}.") from error
+        raise click.UsageError(
+            f"{file} cannot be written ({error.strerror}); name another file."
+        ) from error
     click.echo(f"The settings are in {file}.")

@@ -29,6 +29,7 @@ from looptrace.cli.shared.gate_sources import (
     source_of,
     source_options,
 )
+from looptrace.cli.shared.groups import CommandGroup
 from looptrace.cli.shared.options import by_option, format_option, print_json
 from looptrace.collector.store.gate_file.stored_gates import GateDetails, StoredGate
 from looptrace.collector.store.gate_metrics import AgentMetrics, GateMetrics
@@ -45,7 +46,7 @@ _OF_LIKE: Mapping[Likeness, str] = {
 }
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def gates() -> None:
     """Show gates, and record people's decisions about them.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from looptrace.cli import EXIT_FOUND, Command
+from looptrace.cli.shared.groups import CommandGroup
 from looptrace.collector.coding_agents.hook import programs
 from looptrace.collector.coding_agents.hook.programs import PROGRAMS, Fails, HookScope
 
@@ -22,7 +23,7 @@ def _about(command: Command) -> Command:
     return click.argument("name", metavar="PROGRAM", type=click.Choice([*PROGRAMS]))(scope(command))
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def hook() -> None:
     """Stop coding agents by their own hooks, which ask a running server.
 

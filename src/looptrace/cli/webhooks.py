@@ -20,6 +20,7 @@ from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.analyzer.text.times import utc_s
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
+from looptrace.cli.shared.groups import CommandGroup
 from looptrace.cli.shared.stores import store_option, written_store
 from looptrace.collector.store.gate_file.attempts import ATTEMPTS_MAX, Attempt
 from looptrace.collector.store.layout import gates_path
@@ -32,7 +33,7 @@ _NS_MAX = 2**63 - 1  # of a column, and so of any time that is in one
 _VARIABLE = "LOOPTRACE_WEBHOOK_SECRET"
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def webhooks() -> None:
     """Test receivers of webhooks; list, send and replay their events; show the log."""
 
@@ -223,6 +224,8 @@ def _named(name: str, webhooks: Sequence[Webhook]) -> Webhook:
         if webhook.name == name:
             return webhook
     names = [webhook.name for webhook in webhooks]
+    if not names:
+        raise click.UsageError("the settings have no [[webhooks]]; add one, or give a URL.")
     raise click.UsageError(f"there is no webhook {name!r}. {did_you_mean(name, names)}")
 
 

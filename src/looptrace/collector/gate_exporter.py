@@ -113,8 +113,8 @@ def export(store_dir: Path, target: Target, *, again: bool = False) -> Exported:
             seq, sent = batch[-1][0], sender.send(batch)
             if sent is None:
                 raise ExportError(
-                    f"{urlsplit(target.url).hostname}: does not accept the spans; the next export "
-                    "goes on after the last accepted one."
+                    f"{urlsplit(target.url).netloc.rpartition('@')[2]}: does not accept the spans; "
+                    "check the receiver. The next export goes on after the last accepted one."
                 )
             spans += sent
     finally:
@@ -139,14 +139,7 @@ class GateExporter:
         self.failures = 0  # batches that were not accepted
         self._sender = _Sender(store_dir, target)
         self._worker = Worker("looptrace-export", self._run)
-
-    def start(self) -> None:
-        """Begin to send."""
-        self._worker.start()
-
-    def wake(self) -> None:
-        """Look for new events now."""
-        self._worker.wake()
+        self.start, self.wake = self._worker.start, self._worker.wake
 
     def close(self, timeout_s: float) -> bool:
         """Send what is possible, stop, and return whether it ended in time."""

@@ -47,7 +47,7 @@ from looptrace.collector.store.objects.snapshot import snapshot_of
 from looptrace.collector.store.tables.parquet import read_bucket, scan_bucket
 from looptrace.engines import Engine
 
-# A store may have millions of spans. So many show what is not understood.
+# A store may have millions of spans. This many are enough to name those that no dialect knows.
 SPANS_LOOKED_AT_MIN = 10_000
 
 R = TypeVar("R")

@@ -13,7 +13,7 @@
 -- column: seconds (double) what its loops had lasted at their gates
 -- column: tokens (bigint) tokens that models had read and written meanwhile
 -- column: money (double) what the models cost meanwhile, in the currency of the prices
--- column: owner (text) whose it is
+-- column: owner (text) the owner
 -- column: versions (text) versions of the service, as resolved in 1.4.2, back in 1.5.0
 SELECT
     id AS incident,

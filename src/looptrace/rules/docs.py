@@ -23,5 +23,5 @@ def examples(rule: type[Rule], heading: str) -> list[str]:
 
 
 def about(rule: type[Rule]) -> str:
-    """Return what a rule's docstring says of it, as Markdown."""
-    return inspect.cleandoc(rule.__doc__ or "")
+    """Return what a rule's docstring, or that of the rule it is made of, says, as Markdown."""
+    return inspect.getdoc(rule) or f"`{rule.name}` has no docstring."

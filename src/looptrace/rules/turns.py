@@ -170,8 +170,9 @@ class Turns:
     waits_seen: Codes  # counts the times that the task was idle or waited, up to this turn
     changes_seen: Codes  # counts the calls of the task that changed something, up to this turn
     calls_seen: Codes  # counts the calls of the task that did not fail or wait, up to this turn
-    works: Flags  # a call that did more than look or wait, and did not fail
-    works_seen: Codes  # counts the calls of the task that did more than look or wait, up to it
+    works: Flags  # a call that did more than look, think or wait, and did not fail
+    shows: Flags  # a call that only looked by its command, or thought, and did not fail
+    works_seen: Codes  # counts the calls of the task that worked, up to it
     improvements: Codes  # counts the turns of the epoch that brought progress, up to this one
     figures_compared: Codes  # counts the figures of the epoch that have earlier ones
     turns_since_best: Codes  # counts those since the last that were the best so far

@@ -15,7 +15,6 @@ from looptrace.analyzer.report.ci import (
     baseline_of,
     check_something_was_read,
     failure_text,
-    loops_of,
 )
 from looptrace.analyzer.settings.given import SettingsLike, selected, settings_of
 from looptrace.analyzer.settings.sections import Settings, in_force
@@ -60,7 +59,7 @@ def loops_in(
         raise InputError(f"not all could be read, so that a loop may be missed: {parts}.")
     check_something_was_read(replace(analysis, empty=spans_read.empty))
     whole = with_outages(analysis, failures_of(analysis.turns), settings.outages)
-    return loops_of(whole, None if baseline is None else baseline_of(Path(baseline)))
+    return Loops(whole, None if baseline is None else baseline_of(Path(baseline)))
 
 
 def failure_of(loops: Loops, fail_on: str) -> str:

@@ -14,8 +14,7 @@ from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.live import LiveEngine
 from looptrace.analyzer.engine.live_task import HORIZON_S
 from looptrace.analyzer.engine.policy import DetectionPolicy
-from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
-from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
+from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.settings.sections import parsed
 from looptrace.analyzer.text.payloads import canonical
 from looptrace.analyzer.tuning.explain import progress_of
@@ -25,8 +24,8 @@ from looptrace.rules.contract import Rung
 from looptrace.rules.guards.max_iterations import MaxIterations
 from looptrace.rules.phases.phase_visits import PhaseVisits
 from looptrace.rules.responses.response_repeat import ResponseRepeat
-from looptrace.rules.vocabulary import NS_PER_S
 from tests.drivers import findings_of
+from tests.turn_rows import turns_with
 
 LENIENT = RepeatedCall(attempts_min=5)
 GATED = RepeatedCall(ladder=(Rung(3, "gate"),))
@@ -40,20 +39,9 @@ def steps(count: int, **about: Any) -> list[Step]:
 
 def turns(*parts: list[Step], gap_s: int = 1) -> pl.DataFrame:
     """Make one task of the parts, so long between its turns."""
-    blank = dict.fromkeys(TURN_SCHEMA)
-    call = {"kind": "tool", "name": "run", "arguments": "x", "result": "1", "failed": True}
-    whose = {"task": "t1", "session": "t1", "trace_id": "t1", "agent": "a"}
-    rows = [
-        blank
-        | {"span_id": f"{number:04d}"}
-        | dict.fromkeys(("start_ns", "end_ns"), number * gap_s * NS_PER_S)
-        | {"error": "expected 42", "error_kind": "other"}
-        | call
-        | whose
-        | step
-        for number, step in enumerate(step for part in parts for step in part)
-    ]
-    return numbered(add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
+    failed = {"failed": True, "error": "expected 42", "error_kind": "other"}
+    usual = {"agent": "a", "arguments": "x", "result": "1"} | failed
+    return turns_with(*(usual | step for part in parts for step in part), gap_s=gap_s)
 
 
 def found(table: pl.DataFrame, rule_set: RuleSet) -> list[Finding]:
@@ -329,30 +317,6 @@ def test_a_phase_converges_on_a_metric_of_ones_own(better: str, sign: int) -> No
     }
     worse = rounds(better_each[::-1])
     assert first_flagged(worse, declared) == {"phase_visits": 7, "transition_repeats": 9}
-
-
-@pytest.mark.requirement("D5")
-def test_a_file_overrides_for_a_phase_and_for_an_agent() -> None:
-    """What the file says of a phase and of an agent holds in both drivers."""
-    text = b"""
-    [[overrides]]
-    phase = "refine"
-    rules.repeated_call.attempts_min = 6
-    [[overrides]]
-    agent = "explorer"
-    rules.repeated_call.enabled = false
-    """
-    rule_set = parsed(text, "looptrace.toml").policy.rule_set
-
-    def called(count: int, **about: Any) -> list[tuple[str, int, int]]:
-        spanned = spans(found(turns(steps(count, **about)), rule_set))
-        return [span for span in spanned if span[0] == "repeated_call"]
-
-    assert called(5) == [("repeated_call", 1, 5)]
-    assert called(5, phase="refine") == []
-    assert called(6, phase="refine") == [("repeated_call", 1, 6)]
-    assert called(9, agent="explorer") == []
-    assert called(9, agent="explorer", phase="refine") == []
 
 
 @pytest.mark.requirement("D7")

@@ -32,6 +32,13 @@ class NoLane(RepeatedCall):
     lane = None
 
 
+class Broken(RepeatedCall):
+    name = "broken"
+
+    def evaluate(self, lane):
+        return lane.no_such_column
+
+
 Clash = RepeatedCall
 NoRule = dict
 '''
@@ -71,6 +78,22 @@ def test_a_rule_of_another_distribution_judges_and_is_set(tmp_path: Path) -> Non
     assert "[rules.twice]\nenabled = true\nattempts_min = 2\n" in shown
     assert "warn by twice" in found
     assert "twice" not in silent
+
+
+def test_a_rule_that_fails_is_named_and_can_be_left_out(tmp_path: Path) -> None:
+    """It is no crash of looptrace, and the author learns what is wrong."""
+    trace = Trace("session-1")
+    for _ in range(4):
+        trace.span("execute_tool read", attributes=CALL)
+    (tmp_path / "trace.jsonl").write_text(trace.lines())
+    failed = looptrace(tmp_path, "own_rules:Broken", "analyze", "trace.jsonl")
+    (tmp_path / "looptrace.toml").write_text("[rules.broken]\nenabled = false\n")
+    rest = looptrace(tmp_path, "own_rules:Broken", "analyze", "trace.jsonl")
+
+    assert failed.returncode == 2
+    assert "the rule 'broken' of own_rules failed (AttributeError: " in failed.stderr
+    assert "set enabled = false in [rules.broken]." in failed.stderr
+    assert "gate by repeated_call" in rest.stdout
 
 
 @pytest.mark.requirement("D7")

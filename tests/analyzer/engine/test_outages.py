@@ -11,7 +11,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -28,25 +27,24 @@ from looptrace.analyzer.engine.outages import (
     outages_of,
     with_outages,
 )
-from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.report.terminal import print_report
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.settings.sections import parsed
 from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.settings.toml_writer import toml_of
-from looptrace.cli.main import main
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.store import writer
 from looptrace.collector.store.sql import ask
 from looptrace.rules.vocabulary import NS_PER_S
+from tests.commands import run
 from tests.otlp import Trace, decoded_rows, tool_call
 from tests.reliability.serving import OK, served, until
 from tests.schemas import conflicts
 from tests.seeds import seeds
+from tests.turn_rows import turns_with
 
 DOWN, TEST_FAILED, ODD = "503 Service Unavailable", "expected 42, got 41", "disk is read-only"
 Call = tuple[str, float, str | None]  # session, end in seconds, error
@@ -55,14 +53,13 @@ Call = tuple[str, float, str | None]  # session, end in seconds, error
 def table(calls: list[Call]) -> pl.DataFrame:
     """Make turns of calls of one tool, each of a task of its session's name."""
     rows = [
-        dict.fromkeys(TURN_SCHEMA)
-        | {"task": session, "session": session, "trace_id": session, "span_id": f"{number:04d}"}
-        | {"kind": "tool", "agent": "", "name": "fetch", "arguments": '{"id":1}'}
+        {"task": session, "session": session, "trace_id": session}
+        | {"name": "fetch", "arguments": '{"id":1}'}
         | {"failed": error is not None, "error": error, "result": error or f"page {number}"}
         | {"start_ns": int(end_s * NS_PER_S), "end_ns": int(end_s * NS_PER_S)}
         for number, (session, end_s, error) in enumerate(calls)
     ]
-    return numbered(add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA, orient="row")))
+    return turns_with(*rows)
 
 
 def told(turns: pl.DataFrame, settings: OutageSettings | None = None) -> Analysis:
@@ -272,7 +269,7 @@ def test_a_store_tells_the_outage_that_its_files_tell(tmp_path: Path) -> None:
     writer.ingest(pl.DataFrame(rows, schema=SPAN_SCHEMA, orient="row"), folder)
 
     def outages(path: Path) -> Any:
-        result = CliRunner().invoke(main, ["analyze", str(path), "--format", "json"])
+        result = run("analyze", path, "--format", "json")
         return json.loads(result.stdout)["outages"]
 
     (outage,) = outages(folder)
@@ -290,7 +287,7 @@ def test_loops_of_an_outage_do_not_fail_a_build(tmp_path: Path) -> None:
     file = tmp_path / "traces.jsonl"
     for count, wanted in ((2, 1), (3, 0)):
         file.write_text("".join(trace_of(f"session-{n}", n).lines() for n in range(count)))
-        result = CliRunner().invoke(main, ["analyze", str(file), "--fail-on", "finding"])
+        result = run("analyze", file, "--fail-on", "finding")
         assert result.exit_code == wanted
 
 

@@ -9,11 +9,9 @@ import polars as pl
 import pytest
 
 from looptrace._core import says_nothing
-from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
-from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
-from looptrace.rules.vocabulary import NS_PER_S
 from tests.drivers import batch, live
 from tests.fields import result_of
+from tests.turn_rows import turns_with
 
 RUN = """\
 FAIL src/auth.test.ts
@@ -29,15 +27,7 @@ SIGNATURE = "test-fail:2-auth.test.ts:login-timeout,logout-assertion"
 
 def turns_of(*calls: dict[str, Any]) -> pl.DataFrame:
     """Return fingerprinted calls of one task, one a second."""
-    blank = dict.fromkeys(TURN_SCHEMA) | {"task": "t", "session": "t", "trace_id": "t", "agent": ""}
-    rows = [
-        blank
-        | {"kind": "tool", "name": "bash", "arguments": "{}", "span_id": f"{i:04d}"}
-        | {"start_ns": i * NS_PER_S, "end_ns": i * NS_PER_S}
-        | call
-        for i, call in enumerate(calls)
-    ]
-    return numbered(add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA)))
+    return turns_with(*({"name": "bash", "arguments": "{}"} | call for call in calls))
 
 
 def rules_that_fire(turns: pl.DataFrame) -> set[str]:

@@ -13,10 +13,10 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING
-from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints, policy_of
-from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
-from looptrace.rules.vocabulary import NS_PER_S
+from looptrace.analyzer.fingerprint.fingerprints import policy_of
+from looptrace.analyzer.schema.turns import numbered
 from tests.drivers import batch, live
+from tests.turn_rows import turns_with
 
 # What tools print, in our own words. `<line>`, `<col>`, `<quote>` and `<below>` (marks below a
 # quote) move; `<type>`, `<words>` and `<file>` are what a failure is.
@@ -61,19 +61,12 @@ def rounds(texts: Sequence[str], task: str) -> pl.DataFrame:
             {"name": "build", "arguments": "{}", "failed": True, "result": text},
             {"name": "edit_file", "arguments": f'{{"text":{n}}}', "result": f"changed {n}"},
         ]
-    row = dict.fromkeys(TURN_SCHEMA) | {"kind": "tool", "agent": ""}
-    row |= {"task": task, "session": task, "trace_id": task}
-    times = [{"start_ns": i * NS_PER_S, "end_ns": i * NS_PER_S} for i in range(len(calls))]
-    rows = [
-        row | call | moment | {"span_id": f"{i:04d}"}
-        for i, (call, moment) in enumerate(zip(calls, times, strict=True))
-    ]
-    return pl.DataFrame(rows, TURN_SCHEMA)
+    return turns_with(*(dict.fromkeys(("task", "session", "trace_id"), task) | c for c in calls))
 
 
 def rules_by_task(tables: Iterable[pl.DataFrame]) -> dict[str, set[str]]:
     """Return the rules that fire in each task, in batch and live alike."""
-    turns = numbered(add_fingerprints(pl.concat(tables)).sort("end_ns", "task"))
+    turns = numbered(pl.concat(tables)).sort("end_ns", "task")
     stored = batch(turns.sort("task", "end_ns"))
     assert sorted(live(turns, seed=1), key=str) == sorted(stored, key=str)
     rules = {task: set[str]() for task in turns["task"].unique()}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import time
 
-import polars as pl
 import pytest
 
 from looptrace._core import makes
 from looptrace.analyzer.fingerprint.equivalence import NOTHING, Results, Sameness
-from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints, policy_of
-from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.fingerprint.fingerprints import policy_of
+from tests.turn_rows import turns_with
 
 MEGABYTE = 1_000_000
 SECONDS_MAX = 5
@@ -27,12 +26,11 @@ def outcomes(
 ) -> int:
     """Return how many outcomes three calls have whose arguments and texts hold another {n}."""
     turns = [
-        dict.fromkeys(TURN_SCHEMA)
-        | {"kind": "tool", "name": tool, "failed": failed, "arguments": arguments.replace("{n}", n)}
+        {"name": tool, "failed": failed, "arguments": arguments.replace("{n}", n)}
         | {"error" if failed else "result": text.replace("{n}", n)}
         for n in "345"
     ]
-    return add_fingerprints(pl.DataFrame(turns, TURN_SCHEMA), sameness)["outcome"].n_unique()
+    return turns_with(*turns, sameness=sameness)["outcome"].n_unique()
 
 
 @pytest.mark.parametrize(

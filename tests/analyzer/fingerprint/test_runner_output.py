@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import polars as pl
 import pytest
 
 from looptrace._core import figures
-from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
-from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from tests.turn_rows import turns_with
 
 PYTEST = "2 failed, 10 passed in 0.12s"
 JEST = """\
@@ -54,8 +52,7 @@ def test_figures_of_turns() -> None:
         {"name": "sh", "arguments": '{"command":"npm test"}', "result": "2 failed"},
         {"name": "sh", "arguments": '{"command":"npm run x"}', "result": "2 failed"},
     ]
-    blank: dict[str, Any] = dict.fromkeys(TURN_SCHEMA) | {"kind": "tool"}
-    found = add_fingerprints(pl.DataFrame([blank | row for row in rows], TURN_SCHEMA))
+    found = turns_with(*rows)
 
     assert found["tests_failed"].to_list() == [2, 2, 2, 7, None, 3, None, 2, None]
     assert found["tests_total"].to_list() == [*[12] * 4, None, 12, *[None] * 3]

@@ -9,20 +9,20 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.fingerprint.equivalence import (
+    NOTHING,
     PATTERN_CHARS_MAX,
     Sameness,
     TextMask,
     Tool,
     check_pattern,
 )
-from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.schema.turns import TURN_SCHEMA, numbered
 from looptrace.analyzer.testing.notation import turns_in
 from tests.drivers import findings_of
 from tests.fields import arguments_of
 from tests.otlp import tool_call
+from tests.turn_rows import turns_with
 
 JEST = """\
 FAIL src/auth.test.ts
@@ -39,21 +39,9 @@ PYTEST = (
 )
 
 
-def written(*rows: dict[str, Any], sameness: Sameness | None = None) -> pl.DataFrame:
-    """Return fingerprinted calls of a tool, one a second."""
-    blank: dict[str, Any] = dict.fromkeys(TURN_SCHEMA)
-    blank |= {"task": "t", "session": "t", "trace_id": "t", "kind": "tool", "agent": ""}
-    table = [
-        blank | {"span_id": f"{i:04d}", "name": "run", "start_ns": i, "end_ns": i} | row
-        for i, row in enumerate(rows)
-    ]
-    turns = pl.DataFrame(table, TURN_SCHEMA)
-    return add_fingerprints(turns, sameness) if sameness else add_fingerprints(turns)
-
-
-def same(column: str, *rows: dict[str, Any], sameness: Sameness | None = None) -> bool:
+def same(column: str, *rows: dict[str, Any], sameness: Sameness = NOTHING) -> bool:
     """Say whether all calls are known to be the same by a column."""
-    values = written(*rows, sameness=sameness)[column]
+    values = turns_with(*rows, sameness=sameness)[column]
     return values.null_count() == 0 and values.n_unique() == 1
 
 
@@ -77,7 +65,7 @@ def raised(error: str, arguments: str = "{}", **fields: object) -> dict[str, Any
 def test_signatures_have_the_forms_that_are_asked_for() -> None:
     """Errors, test runs, changes and searches each read as C1 has them; a digest says the rest."""
     trace = "TypeError: null\n    at login (/srv/src/auth.ts:12:5)"
-    found = written(
+    found = turns_with(
         raised("null", error_type="TypeError", result=trace),
         raised(JEST.format(failed=2, total=5)),
         {"name": "edit_file", "result": "ok"}
@@ -122,7 +110,7 @@ def test_what_a_signature_leaves_out_keeps_things_apart() -> None:
     long = [here.replace("/a.py", f"/{'a' * 80}{name}.py") for name in ("a", "b")]
     assert not same("signature", *(raised("no", result=text) for text in long))
     temporary = here.replace("/src/a.py", "/var/folders/x7/a.py")
-    assert written(raised("no", result=temporary))["signature"].to_list() == ["error:Error-no"]
+    assert turns_with(raised("no", result=temporary))["signature"].to_list() == ["error:Error-no"]
 
 
 @pytest.mark.requirement("C1")
@@ -131,9 +119,9 @@ def test_fewer_failing_tests_are_another_signature() -> None:
     """The count and the names are compared, the time that a run took and what it shows are not."""
     runs = [raised(PYTEST.format(failed=count, n=40 + count)) for count in (3, 2, 1)]
 
-    assert written(*runs)["signature"].n_unique() == 3
+    assert turns_with(*runs)["signature"].n_unique() == 3
     assert same("signature", *(gave(PYTEST.format(failed=2, n=n)) for n in (40, 41)))
-    assert written(gave("3 passed in 0.12s"))["signature"][0].startswith("run:")
+    assert turns_with(gave("3 passed in 0.12s"))["signature"][0].startswith("run:")
     nameless = ["2 failed, 1 passed in 0.1s", "E 1\n2 failed, 1 passed in 0.1s"]
     assert not same("signature", *map(gave, nameless))
 
@@ -142,8 +130,8 @@ def test_recorded_figures_are_no_output() -> None:
     """Edits on whose spans an author recorded the state of the tests are edits."""
     edits = [given(path="a.py", text=n) | {"name": "edit", "tests_failed": 3} for n in range(3)]
 
-    assert written(*edits)["signature"].n_unique() == 3
-    assert written(*edits)["tests_failed"].to_list() == [3, 3, 3]
+    assert turns_with(*edits)["signature"].n_unique() == 3
+    assert turns_with(*edits)["tests_failed"].to_list() == [3, 3, 3]
 
 
 @pytest.mark.requirement("C4")
@@ -156,8 +144,8 @@ def test_falling_figures_and_other_changes_are_no_loop() -> None:
     runs = [raised(JEST.format(failed=count, total=5)) for count in (3, 2, 1)]
     stuck = [raised(JEST.format(failed=2, total=5)) for _ in range(3)]
 
-    assert findings_of(numbered(written(*edits, *runs))) == []
-    assert findings_of(numbered(written(*stuck)))
+    assert findings_of(turns_with(*edits, *runs)) == []
+    assert findings_of(turns_with(*stuck))
 
 
 def test_arguments_are_compared_by_what_they_mean() -> None:
@@ -248,7 +236,7 @@ def test_what_a_program_draws_anew_is_no_difference(one: str, two: str) -> None:
 )
 def test_figures_by_which_work_goes_on_are_differences(results: list[str]) -> None:
     """What changes while all else stays is what paging, polling and progress look like."""
-    assert written(*map(gave, results))["outcome"].n_unique() == 3
+    assert turns_with(*map(gave, results))["outcome"].n_unique() == 3
 
 
 def test_attempts_are_counted_by_the_client() -> None:
@@ -265,7 +253,9 @@ def test_an_id_that_the_call_names_is_a_difference() -> None:
     asked = [raised(f"order {i} not found", json.dumps({"order": i})) for i in ids]
     drawn = [raised(f"order {i} not found", json.dumps({"order": 7})) for i in ids]
 
-    assert written(*asked)["outcome"].n_unique() == written(*asked)["signature"].n_unique() == 3
+    assert (
+        turns_with(*asked)["outcome"].n_unique() == turns_with(*asked)["signature"].n_unique() == 3
+    )
     assert same("outcome", *drawn)
     assert same("signature", *drawn)
 
@@ -297,9 +287,9 @@ def test_polling_is_never_a_repeat() -> None:
     polls = Sameness({"run": Tool(polling=True)})
     waits = [gave("pending")] * 6
 
-    assert findings_of(numbered(written(*waits)))
-    assert findings_of(numbered(written(*waits, sameness=polls))) == []
-    failing = numbered(written(*[raised("no such job")] * 6, sameness=polls))
+    assert findings_of(turns_with(*waits))
+    assert findings_of(turns_with(*waits, sameness=polls)) == []
+    failing = turns_with(*[raised("no such job")] * 6, sameness=polls)
     assert {finding.rule for finding in findings_of(failing)} == {
         "no_measurable_progress",
         "repeated_failure",
@@ -316,11 +306,11 @@ def test_a_team_declares_masks() -> None:
         assert same(column, *map(raised, builds), sameness=sameness)
         assert not same(column, *map(raised, builds))
     assert same("outcome", *map(gave, builds), sameness=sameness)
-    shown = written(raised(builds[0]), sameness=sameness)["signature"][0]
+    shown = turns_with(raised(builds[0]), sameness=sameness)["signature"][0]
     assert shown.startswith("error:Error-web-failed")
     assert not same("call", *(given(text=build) for build in builds), sameness=sameness)
     own = Sameness(masks=(TextMask("run_[a-z0-9]+", "<mine>"),))
-    first = written(raised("run_8f3a9c2e1b77 broke"), sameness=own)["signature"][0]
+    first = turns_with(raised("run_8f3a9c2e1b77 broke"), sameness=own)["signature"][0]
     assert first.startswith("error:Error-mine-broke")
 
 

@@ -9,10 +9,9 @@ import polars as pl
 import pytest
 
 from looptrace._core import EXTERNAL
-from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from tests.turn_rows import turns_with
 
 PYTHON = """\
 Traceback (most recent call last):
@@ -64,10 +63,8 @@ stack backtrace:
 
 def failed(*errors: str | None, **fields: Any) -> pl.DataFrame:
     """Return the failed calls of a tool, one for each error."""
-    row: dict[str, Any] = dict.fromkeys(TURN_SCHEMA)
-    row |= {"kind": "tool", "name": "run", "arguments": "{}", "failed": True}
-    rows = [row | {"error": error} | fields for error in errors]
-    return add_fingerprints(pl.DataFrame(rows, TURN_SCHEMA))
+    row = {"arguments": "{}", "failed": True}
+    return turns_with(*(row | {"error": error} | fields for error in errors))
 
 
 @pytest.mark.requirement("A1")

@@ -29,16 +29,16 @@ AT = "2026-01-01 00:00:00 UTC"
 @pytest.mark.parametrize(
     ("state", "text"),
     [
-        (AgentState("waits", AT_NS), f"an agent waits since {AT}"),
-        (AgentState("waits", AT_NS, "ada"), f"an agent waits since {AT} on ada"),
-        (AgentState("ended", AT_NS), f"the agent ended at {AT}"),
+        (AgentState("waits", AT_NS), f"its agent waits since {AT}"),
+        (AgentState("waits", AT_NS, "ada"), f"its agent waits since {AT}, on ada"),
+        (AgentState("ended", AT_NS), f"its agent ended at {AT}"),
         (
             AgentState("ended", AT_NS, calls=1),
-            f"the agent ended at {AT}, 1 call since the gate opened",
+            f"its agent ended at {AT}, 1 call since the gate opened",
         ),
         (
             AgentState("went_on", AT_NS, calls=2),
-            f"the agent went on without asking: 2 calls since the gate opened, the last at {AT}",
+            f"its agent went on without asking: 2 calls since the gate opened, the last at {AT}",
         ),
         (AgentState(), "not known whether an agent waits"),
     ],

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.gates.waiting import NS_PER_MINUTE, Waiting, unless_decided, waiting_for
+from looptrace.analyzer.gates.waiting import Waiting, unless_decided, waiting_for
+from looptrace.analyzer.text.times import NS_PER_MINUTE
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
 

@@ -45,8 +45,8 @@ def test_a_silence_is_for_what_has_all_of_its_fields() -> None:
 @pytest.mark.parametrize(
     ("matchers", "why", "ends_ns", "error"),
     [
-        (Matchers(rule="r"), "known", 11, None),
-        (Matchers(rule="r" * MATCHER_CHARS_MAX), "w" * WHY_CHARS_MAX, 15, None),
+        (Matchers(tool="r"), "known", 11, None),
+        (Matchers(tool="r" * MATCHER_CHARS_MAX), "w" * WHY_CHARS_MAX, 15, None),
         (Matchers(), "known", 11, "needs a rule, a tool"),
         (Matchers(tool="t" * (MATCHER_CHARS_MAX + 1)), "known", 11, "a matcher has more than 200"),
         (Matchers(rule="r"), " ", 11, "needs a reason"),

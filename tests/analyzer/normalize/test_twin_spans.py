@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -76,6 +77,50 @@ def test_a_call_whose_spans_lost_their_parents(inner: Attributes, within: bool, 
     trace.span("tools/call open", None, inner, start_s=at[0], end_s=at[1])
     turns, _ = turns_of(spans_of(trace))
     assert turns.height == calls
+
+
+@pytest.mark.parametrize(
+    ("inner", "calls"),
+    [
+        (_tool("open", more=ARGUMENTS), 1),
+        (_tool("open"), 1),
+        (_tool("reopen", more=ARGUMENTS), 2),
+        (_tool("open", "c2", ARGUMENTS), 2),
+    ],
+)
+def test_a_call_of_a_server_that_lost_its_caller(inner: Attributes, calls: int) -> None:
+    """The agent writes the server before the name of the tool, and the server may write less."""
+    trace = Trace("s")
+    trace.span("outer", None, _tool("gates__open", "c1", ARGUMENTS), start_s=0, end_s=4)
+    trace.span("inner", None, inner, start_s=1, end_s=3)
+    turns, _ = turns_of(spans_of(trace))
+    assert turns.height == calls
+    assert_comes_to_all_at_once(spans_of(trace), 1)
+
+
+@pytest.mark.parametrize(("server", "calls"), [("gates", 1), ("porter", 2)])
+def test_clocks_of_a_client_and_of_a_server_differ(server: str, calls: int) -> None:
+    """Spans of two services at one time show one call, and those of one service show two."""
+    trace = Trace("s", service="porter")
+    trace.span("tools/call open", None, _tool("open", more=ARGUMENTS), start_s=0, end_s=4)
+    trace.span("tools/call open", None, _tool("open", more=ARGUMENTS), start_s=1, end_s=5)
+    is_later = pl.col("start_ns") == pl.col("start_ns").max()
+    services = pl.when(is_later).then(pl.lit(server)).otherwise("service")
+    turns, _ = turns_of(spans_of(trace).with_columns(service=services))
+    assert turns.height == calls
+
+
+def test_calls_that_are_written_when_the_run_is_over() -> None:
+    """Each call is that of its own response, and equal ones are no parallel calls of the last."""
+    trace = Trace("s", session_key="session.id")
+    for number in range(3):
+        call = {"type": "tool_call", "id": f"c{number}", "name": "open", "arguments": {}}
+        said = json.dumps([{"role": "assistant", "parts": [call]}])
+        trace.span("chat", None, {"gen_ai.operation.name": "chat", "gen_ai.output.messages": said})
+    for number in range(3):
+        trace.span("open", None, _tool("open", f"c{number}"))
+    tools = turns_of(spans_of(trace))[0].filter(kind="tool")
+    assert tools["step"].n_unique() == 3
 
 
 def test_a_response_beside_its_call_is_no_call() -> None:

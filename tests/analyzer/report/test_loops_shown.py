@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from looptrace.analyzer.detect.loops import CountedLoop, loops_in
-from looptrace.analyzer.report.ci import baseline_of, loops_of
+from looptrace.analyzer.report.ci import Loops, baseline_of
 from looptrace.analyzer.report.html import html_report
 from looptrace.analyzer.report.json import json_report
 from looptrace.analyzer.report.wording import GROUPS_SHOWN_MAX, shown_of
@@ -98,4 +98,4 @@ def test_a_loop_without_a_signature_is_known_in_its_task_alone(tmp_path: Path) -
     baseline = tmp_path / "known.json"
     for task, count in (("fix-cart", 0), ("another", 1)):
         baseline.write_text(json_report(analysis(replace(blank, task=task))))
-        assert len(loops_of(analysis(blank), baseline_of(baseline)).new) == count
+        assert len(Loops(analysis(blank), baseline_of(baseline)).new) == count

@@ -16,7 +16,7 @@ from looptrace.analyzer.settings.toml_reader import SettingsError
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.sdk.processor import LoopSpanProcessor
-from tests.cli.test_analyze import run
+from tests.commands import json_of, run
 from tests.otlp import Attributes, Trace
 from tests.reliability.serving import OK, served, until
 
@@ -102,15 +102,12 @@ def test_a_store_and_a_server_read_them_too(tmp_path: Path, settings_file: Path)
     file, config = tmp_path / "trace.jsonl", str(settings_file)
     file.write_text(trace_of(looping=True).lines(), encoding="utf-8")
     store = str(tmp_path / "store")
-    run("ingest", str(file), "--store", store, "--config", config)
-    reports = [
-        json.loads(run("analyze", path, "--format", "json", "--config", config).stdout)
-        for path in (str(file), store)
-    ]
+    run("ingest", file, "--store", store, "--config", config)
+    reports = [json_of("analyze", path, "--config", config) for path in (str(file), store)]
 
     with served(tmp_path / "served", "--config", config) as server:
         assert server.send(trace_of(looping=True).request()) == OK
-        (gate,) = until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
+        (gate,) = until(server.gates)
         until(lambda: server.number('looptrace_understood_spans{became="turns"}') == 12)
 
     rules = [[finding["rule"] for finding in report["findings"]] for report in reports]
@@ -129,10 +126,10 @@ def test_traces_of_an_own_session_are_one_task(tmp_path: Path, settings_file: Pa
         text += trace.lines()
     file.write_text(text, encoding="utf-8")
     config = str(settings_file)
-    run("ingest", str(file), "--store", store, "--config", config)
+    run("ingest", file, "--store", store, "--config", config)
 
     for path in (str(file), store):
-        found = json.loads(run("analyze", path, "--format", "json", "--config", config).stdout)
+        found = json_of("analyze", path, "--config", config)
         assert found["tasks"] == 1
         assert found["findings"]
 

@@ -14,8 +14,7 @@ from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
-from looptrace.analyzer.settings.profiles import PROFILES
-from looptrace.analyzer.settings.sections import Settings, default, of_profile, parsed
+from looptrace.analyzer.settings.sections import Settings, default, parsed
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.analyzer.tuning.backtest import Backtest, Opened, Spent, Total, backtest
 from looptrace.collector.files.reader import read_spans
@@ -23,9 +22,8 @@ from looptrace.rules.calls.repeated_failure import RepeatedFailure
 from looptrace.rules.contract import Rung
 from tests.collector.store.stored import spans_of
 from tests.otlp import Trace, tool_call
-from tests.paths import ROOT
+from tests.paths import TRACES
 
-TRACES = ROOT / "examples" / "traces"
 PRICES = Prices("EUR", (Price("small-*", 1_000, 10_000),))
 BOOM = 'test()->!"boom"'
 
@@ -240,11 +238,3 @@ def test_each_side_compares_by_its_own_masks() -> None:
 
     assert found.a.findings == 0
     assert found.b.actions["gate"] == 1
-
-
-def test_profiles_differ_as_they_say() -> None:
-    """The conservative profile opens its gates later than the aggressive one."""
-    found = run(f"{BOOM} x9", of_profile("conservative"), of_profile("aggressive"))
-
-    assert places(found) == [(5, 2)]
-    assert of_profile("conservative").policy.recovery == PROFILES["conservative"].recovery

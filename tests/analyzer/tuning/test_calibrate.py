@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import numbered
@@ -24,9 +23,9 @@ from looptrace.analyzer.tuning.calibrate import (
     calibrated,
     sorted_out,
 )
-from looptrace.cli.main import main
 from looptrace.collector.store import writer
 from looptrace.rules.vocabulary import NS_PER_S
+from tests.commands import printed, refused
 from tests.otlp import Trace, tool_call
 
 DAY_S = 86_400
@@ -205,20 +204,16 @@ def test_the_command_proposes_and_writes(tmp_path: Path, monkeypatch: pytest.Mon
     Path("looptrace.toml").write_text(before)
     file = str(traces(tmp_path / "traces.jsonl", 120))
 
-    def run(*arguments: str) -> str:
-        result = CliRunner().invoke(main, ["calibrate", *arguments], env={"COLUMNS": "100"})
-        assert result.exit_code == 0, result.output
-        return " ".join(result.stdout.split())
-
-    said = run(file)
+    calibrate = partial(printed, "calibrate", file)
+    said = " ".join(calibrate().split())
     assert "120 finished tasks without a loop in 19.0 days: reading 120." in said
     assert "reading repeated_call.attempts_min 3 4 6.32 0.00" in said
     assert Path("looptrace.toml").read_text() == before
-    assert run(file, "--write") == said
+    assert " ".join(calibrate("--write").split()) == said
     assert Path("looptrace.toml").read_text().startswith(before)
     assert not Path("looptrace.toml.before").exists()
     assert load(Path("looptrace.toml")).policy.rule_set.overrides[0].task_kind == "reading"
-    assert "The settings in force stay: 0.00 false alarms a day." in run(file)
+    assert "The settings in force stay: 0.00 false alarms a day." in " ".join(calibrate().split())
 
 
 def test_a_file_that_the_settings_did_not_come_from_is_kept(
@@ -230,9 +225,8 @@ def test_a_file_that_the_settings_did_not_come_from_is_kept(
     Path("looptrace.toml").write_text(here)
     Path("other.toml").write_text("[rules.stutter]\nenabled = false\n")
     file = str(traces(tmp_path / "traces.jsonl", 120))
-    arguments = ["calibrate", file, "--write", "--config", "other.toml"]
+    printed("calibrate", file, "--write", "--config", "other.toml")
 
-    assert CliRunner().invoke(main, arguments).exit_code == 0
     assert Path("looptrace.toml.before").read_text() == here
     assert load(Path("looptrace.toml")).policy.recovery.max_pivots == 2
 
@@ -241,17 +235,14 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
     """An empty store, too few tasks, a variable that would win: what is wrong, and exit with 2."""
     empty, few = tmp_path / "store", str(traces(tmp_path / "few.jsonl", 3))
     writer.ingest(SPAN_SCHEMA.to_frame(), empty)
-    cases = [
+    cases: list[tuple[list[str], dict[str, str], str]] = [
         ([str(empty)], {}, "there are 0 finished tasks"),
         ([few], {}, "there are 3 finished tasks without a loop; at least 30 are needed"),
         ([few, "--write"], {"LOOPTRACE_MAX_PIVOTS": "1"}, "LOOPTRACE_MAX_PIVOTS is set"),
         ([str(tmp_path / "none")], {}, "none"),
     ]
     for arguments, environment, wanted in cases:
-        result = CliRunner().invoke(main, ["calibrate", *arguments], env=environment)
-        assert result.exit_code == 2
-        assert wanted in result.stderr
-        assert not isinstance(result.exception, CalibrationError)
+        assert wanted in refused("calibrate", *arguments, **environment)
 
 
 def test_the_clock_is_that_of_the_machine() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 from looptrace.analyzer.settings.outcomes.sources import Solved, solved_where
 from looptrace.analyzer.settings.sections import default
@@ -24,7 +23,7 @@ from looptrace.analyzer.tuning.certificates import (
     share_max,
 )
 from looptrace.analyzer.tuning.outcomes import outcomes_in
-from looptrace.cli.main import main
+from tests.commands import printed, run
 from tests.otlp import Trace, tool_call
 
 BRIEF = 'say("{n}") look({name})->found edit({name})->ok say("done")'
@@ -54,7 +53,7 @@ def test_how_many_runs_promise_a_share(lost: int, share: float, runs: int | None
     assert needed_for(lost, share) == runs
 
 
-def run(task: str, notation: str, kind: str = "code", model: str = "m") -> pl.DataFrame:
+def turns_of(task: str, notation: str, kind: str = "code", model: str = "m") -> pl.DataFrame:
     """Return the turns of a run."""
     named = {name: pl.lit(task) for name in ("task", "session", "trace_id")}
     name = pl.when(kind="model").then(pl.lit(model)).otherwise("name")
@@ -63,7 +62,7 @@ def run(task: str, notation: str, kind: str = "code", model: str = "m") -> pl.Da
 
 def made(runs: dict[str, str], outcomes: list[Outcome], **how: str) -> list[Certificate]:
     """Return the certificates of runs by task."""
-    turns = pl.concat([run(task, notation, **how) for task, notation in runs.items()])
+    turns = pl.concat([turns_of(task, notation, **how) for task, notation in runs.items()])
     return certificates(runs_of(turns, default(), outcomes), 0.01)
 
 
@@ -103,14 +102,14 @@ def test_a_run_of_one_step_cannot_be_lost() -> None:
 
 def test_another_model_has_a_certificate_of_its_own() -> None:
     """What one model promises holds for no other."""
-    turns = pl.concat([run("a", brief("a")), run("b", brief("b"), model="n")])
+    turns = pl.concat([turns_of("a", brief("a")), turns_of("b", brief("b"), model="n")])
     found = certificates(runs_of(turns, default(), solved("a", "b")), 0.01)
     assert [(each.kind.model, each.solved) for each in found] == [("m", 1), ("n", 1)]
 
 
 def test_a_run_without_an_outcome_does_not_count() -> None:
     """Nobody knows whether it was solved."""
-    turns = pl.concat([run("a", brief("a")), run("b", brief("b"))])
+    turns = pl.concat([turns_of("a", brief("a")), turns_of("b", brief("b"))])
     runs = runs_of(turns, default(), solved("b"))
     assert [type(each) for each in runs] == [Run]
 
@@ -148,13 +147,10 @@ def test_the_command_says_what_is_promised(tmp_path: Path) -> None:
         with outcomes.open("a") as file:
             file.write(json.dumps({"session": name, "solved": True}) + "\n")
     paths = [str(path) for path in tmp_path.glob("???.jsonl")]
-    result = CliRunner().invoke(main, ["calibrate", *paths, "--outcomes", str(outcomes)])
-    assert result.exit_code == 0, result.output
-    assert "of 2 solved runs that can be lost, gates would have stopped 0" in result.stdout
-    assert "1.0% needs 299 solved runs" in result.stdout
-    refused = CliRunner().invoke(
-        main, ["calibrate", *paths, "--outcomes", str(outcomes), "--lost", "200%"]
-    )
+    result = printed("calibrate", *paths, "--outcomes", outcomes)
+    assert "of 2 solved runs that can be lost, gates would have stopped 0" in result
+    assert "1.0% needs 299 solved runs" in result
+    refused = run("calibrate", *paths, "--outcomes", outcomes, "--lost", "200%")
     assert "200% is not a share" in refused.stderr
 
 
@@ -234,7 +230,7 @@ def test_attributes_of_spans_are_outcomes() -> None:
 
 def test_decisions_are_outcomes_where_nothing_else_is_known() -> None:
     """Not a loop means that the run was well; a person who lets it go on knows no outcome."""
-    turns = pl.concat([run(task, LOOP) for task in ("well", "ended", "goes on", "known")])
+    turns = pl.concat([turns_of(task, LOOP) for task in ("well", "ended", "goes on", "known")])
     words = {"well": "not_a_loop", "ended": "cancel", "goes on": "continue", "known": "cancel"}
     said = pl.concat(
         turns.filter(task=task)

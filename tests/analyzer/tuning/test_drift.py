@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from looptrace.analyzer.detect.ruleset import Override, RuleSet
 from looptrace.analyzer.detect.spared_tasks import is_spared
@@ -19,11 +18,11 @@ from looptrace.analyzer.testing.notation import tasks_in
 from looptrace.analyzer.tuning.certificates import Run, RunKind
 from looptrace.analyzer.tuning.drift import EVIDENCE_MAX, evidence_of, promise_tests
 from looptrace.analyzer.tuning.limits import limited
-from looptrace.cli.main import main
 from looptrace.rules.calls.repeated_call import RepeatedCall
 from looptrace.rules.contract import Rule, Rung, SettingError
 from looptrace.rules.guards.consecutive_errors import ConsecutiveErrors
-from tests.collector.server.test_promises import run as failing
+from tests.collector.server.test_promises import failing
+from tests.commands import run
 from tests.drivers import batch, live
 
 SHARE, SEEDS, DRAWS = 0.05, 400, 600
@@ -71,7 +70,7 @@ def test_some_tasks_are_spared_and_the_same_ones_live() -> None:
     assert {finding.action for finding in batch(turns, [guard(0)])} == {"gate"}
 
 
-def run(number: int, gate_rule: str = "", kind: RunKind = SQL) -> Run:
+def solved_run(number: int, gate_rule: str = "", kind: RunKind = SQL) -> Run:
     """Return a solved run, which the limit would have stopped if that rule has a gate."""
     name = f"run-{number}"
     return Run(name, kind, name, name, True, 9, 3 if gate_rule else 0, {}, gate_rule, number)
@@ -81,8 +80,8 @@ def test_only_spared_runs_of_the_kind_are_draws() -> None:
     """Where the gate opens nobody knows how the run would have ended."""
     rule = guard(50)
     rules = RuleSet(overrides=(Override({rule.name: rule}, task_kind="sql"),))
-    runs = [run(n, rule.name if n % 2 else "") for n in range(100)]
-    others = [run(n, rule.name, RunKind("web", "", "m")) for n in range(100, 200)]
+    runs = [solved_run(n, rule.name if n % 2 else "") for n in range(100)]
+    others = [solved_run(n, rule.name, RunKind("web", "", "m")) for n in range(100, 200)]
     (test,) = promise_tests([*runs, *others], rules)
     spared = [each for each in runs if is_spared(each.task, rule)]
     assert (test.solved, test.beyond) == (len(spared), sum(each.later > 0 for each in spared))
@@ -128,20 +127,19 @@ def test_the_command_withdraws_a_promise(tmp_path: Path, monkeypatch: pytest.Mon
     Path("runs.jsonl").write_text("\n".join(texts))
     Path("outcomes.jsonl").write_text("\n".join(map(json.dumps, outcomes)))
     command = ["calibrate", "runs.jsonl", "--outcomes", "outcomes.jsonl", "--lost", "5%"]
-    wide = {"COLUMNS": "300"}
-    learned = CliRunner().invoke(main, [*command, "--write", "--spared", "30"], env=wide)
+    learned = run(*command, "--write", "--spared", "30")
     assert learned.exit_code == 0, learned.output
     (override,) = tomllib.loads(Path("looptrace.toml").read_text())["overrides"]
     (ladder,) = (rule["ladder"] for rule in override["rules"].values())
     assert (ladder[-1]["lost_percent"], ladder[-1]["spared_percent"]) == (5.0, 30)
-    kept = CliRunner().invoke(main, command, env=wide)
+    kept = run(*command)
     assert "spared, 0 had gone beyond it; it promised 5 %" in kept.stdout
     assert "100 of 100" in kept.stdout
 
     Path("runs.jsonl").write_text(
         "\n".join(json.dumps(failing(n, 8).request()) for n in range(300))
     )
-    withdrawn = CliRunner().invoke(main, [*command, "--write"], env=wide)
+    withdrawn = run(*command, "--write")
     assert "the promise is withdrawn" in withdrawn.stdout
     (override,) = tomllib.loads(Path("looptrace.toml").read_text())["overrides"]
     (ladder,) = (rule["ladder"] for rule in override["rules"].values())

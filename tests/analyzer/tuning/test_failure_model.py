@@ -9,7 +9,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 from looptrace.analyzer.schema.turns import numbered
 from looptrace.analyzer.settings.sections import default, load
@@ -22,8 +21,8 @@ from looptrace.analyzer.tuning.failure_model import (
     with_predictions,
 )
 from looptrace.analyzer.tuning.limits import limits
-from looptrace.cli.main import main
 from looptrace.rules.prediction.likely_failure import LikelyFailure, model_of
+from tests.commands import printed, run
 from tests.otlp import Trace, tool_call
 
 RULES = default().policy.rule_set
@@ -82,9 +81,9 @@ def test_runs_are_told_apart_that_the_model_has_not_seen(
     """In both halves: by folds in the one, and by the whole model in the other."""
     for half in halves(predicted[2]):
         reached = {True: [0], False: [0]}
-        for run in half:
-            peaks = run.peaks.get(LikelyFailure.name, ())
-            reached[run.solved].append(max((peak.reached for peak in peaks), default=0))
+        for each in half:
+            peaks = each.peaks.get(LikelyFailure.name, ())
+            reached[each.solved].append(max((peak.reached for peak in peaks), default=0))
         least_failed = sorted(reached[False][1:])[len(reached[False]) // 10]
         assert max(reached[True]) < least_failed
 
@@ -142,16 +141,14 @@ def test_the_command_writes_a_model_that_the_rule_reads(
     Path("outcomes.jsonl").write_text("\n".join(outcomes))
     command = ["calibrate", "runs.jsonl", "--outcomes", "outcomes.jsonl", "--lost", "5%"]
     with_model = [*command, "--model", "model.json", "--write"]
-    result = CliRunner().invoke(main, with_model, env={"COLUMNS": "250"})
-    assert result.exit_code == 0, result.output
-    assert "The model saves" in result.stdout
+    assert "The model saves" in printed(*with_model)
     (override,) = load("looptrace.toml").policy.rule_set.overrides
     rule = override.rules["likely_failure"]
     assert isinstance(rule, LikelyFailure)
     assert rule.model == model_of(json.loads(Path("model.json").read_text()))
     assert rule.ladder[-1].action == "gate"
-    told = CliRunner().invoke(main, command, env={"COLUMNS": "250"})
+    told = run(*command)
     assert "of 160 solved runs that can be lost, gates would have stopped 0" in told.stdout
     assert "80 of 80" in told.stdout
-    again = CliRunner().invoke(main, with_model, env={"COLUMNS": "250"})
+    again = run(*with_model)
     assert "for no kind does its limit save more" in again.stdout

@@ -9,16 +9,15 @@ from math import log
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.settings.sections import default, parsed
 from looptrace.analyzer.tuning.certificates import COUNTERS, Peak, Run, RunKind, runs_of
 from looptrace.analyzer.tuning.limits import limited, limits
-from looptrace.cli.main import main
 from looptrace.rules.contract import Rule
-from tests.analyzer.tuning.test_certificates import run, solved
-from tests.collector.server.test_promises import run as failing
+from tests.analyzer.tuning.test_certificates import solved, turns_of
+from tests.collector.server.test_promises import failing
+from tests.commands import run
 from tests.seeds import seeds
 
 RULES: RuleSet = default().policy.rule_set
@@ -94,7 +93,7 @@ def test_a_rule_with_a_limit_gates_beyond_it(rule: Rule) -> None:
 
 def test_what_is_counted_is_what_the_rule_counts() -> None:
     """A peak is the first turn at which a rule would fire with that limit."""
-    turns = run("t", 'say("a") (run({n})->!"boom {n}") x4 read(x)->ok (run({n})->!"b {n}") x2')
+    turns = turns_of("t", 'say("a") (run({n})->!"boom {n}") x4 read(x)->ok (run({n})->!"b {n}") x2')
     (made,) = runs_of(turns, default(), solved("t"))
     assert made.peaks["consecutive_errors"] == (Peak(1, 6), Peak(2, 5), Peak(3, 4), Peak(4, 3))
 
@@ -112,12 +111,11 @@ def test_the_command_writes_what_keeps_its_promise(
     Path("runs.jsonl").write_text("\n".join(json.dumps(each.request()) for each in sent))
     Path("outcomes.jsonl").write_text("\n".join(map(json.dumps, outcomes)))
     command = ["calibrate", "runs.jsonl", "--outcomes", "outcomes.jsonl", "--lost", "5%"]
-    told = CliRunner().invoke(main, [*command, "--write"])
+    told = run(*command, "--write")
     assert told.exit_code == 0, told.output
     text = Path("looptrace.toml").read_text()
     assert "learned from" in text
     (override,) = tomllib.loads(text)["overrides"]
     assert override["task_kind"] == "sql"
     assert len(parsed(text.encode(), "looptrace.toml").policy.rule_set.overrides) == 1
-    # On a narrow terminal the table breaks its lines.
-    assert "100 of 100" in CliRunner().invoke(main, command, env={"COLUMNS": "200"}).stdout
+    assert "100 of 100" in run(*command).stdout

@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,8 @@ from looptrace.analyzer.settings.sections import default
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.store.writer import ingest
 from tests.paths import ROOT
+from tests.ports import free_ports
+from tests.reliability.serving import until
 
 COMMAND = [sys.executable, "-m", "looptrace", "mcp", "--store"]
 READING = {"tasks", "loops", "why", "gates", "gate"}
@@ -128,20 +129,19 @@ def test_what_cannot_be_answered_is_said(reading: Session) -> None:
     assert not reading.ask("tasks", search="[")[0]
 
 
+def listens(port: int) -> bool:
+    """Return whether a server takes connections."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @contextmanager
 def over_http(store_dir: Path, *options: str) -> Iterator[str]:
     """Serve a store over HTTP; yields the address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     process = subprocess.Popen([*COMMAND, str(store_dir), "--http-port", str(port), *options])
     try:
-        deadline_s = time.monotonic() + WAIT_S
-        while time.monotonic() < deadline_s:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
+        until(lambda: listens(port))
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()

@@ -184,7 +184,7 @@ def test_a_server_is_watched_and_a_key_resolves(tmp_path: Path) -> None:
         read_until(terminal, "1 open gate")
         os.write(terminal, b"x\r")
         read_until(terminal, "is resolved: cancel")
-        until(lambda: not server.ask("GET", "/v1/gates?status=open")[1]["gates"])
+        until(lambda: not server.gates("status=open"))
 
 
 def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:

@@ -4,12 +4,11 @@ import json
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from looptrace.cli.main import main
 from looptrace.collector.files.reader import read_spans
 from tests.collector.coding_agents.logs import SESSIONS, lines, rules, shown, turns
 from tests.collector.conftest import Write
+from tests.commands import run
 
 Line = dict[str, Any]
 SESSION = "019dabc6-0000-7000-8000-00000000000a"
@@ -264,8 +263,8 @@ def test_a_stream_without_times_shows_none(form: str, write: Write) -> None:
     ]
     path = write("exec.jsonl", lines(stream))
 
-    report = CliRunner().invoke(main, ["analyze", path, "--format", form]).output
-    escalation = CliRunner().invoke(main, ["escalation", path]).output
+    report = run("analyze", path, "--format", form).output
+    escalation = run("escalation", path).output
 
     assert "make" in report
     for text in (report, escalation):

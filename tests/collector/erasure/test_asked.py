@@ -22,8 +22,8 @@ from looptrace.collector.store import writer
 from looptrace.collector.store.layout import AUDIT_FILE, ERASURE_FILE
 from looptrace.collector.store.locks import StoreError
 from tests.collector.erasure.test_forgetting import ALICE, BOB, looping, texts_in
-from tests.collector.store.objects.test_objects import run
 from tests.collector.store.stored import spans_of
+from tests.commands import refused, run
 from tests.paths import ROOT
 from tests.reliability.serving import DEADLINE_S, OK, SERVE, until
 
@@ -136,6 +136,5 @@ def test_only_admins_erase(method: str) -> None:
 def test_one_place_is_named(tmp_path: Path) -> None:
     """Neither both nor none."""
     for where in ((), ("--store", str(tmp_path), "--server", "http://127.0.0.1:9")):
-        result = run("forget", *where, "--session", "a", "--yes")
-        assert result.exit_code == 2
-        assert "name the store by --store, or its running server" in result.output
+        result = refused("forget", *where, "--session", "a", "--yes")
+        assert "name the store by --store, or its running server" in result

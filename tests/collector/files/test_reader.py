@@ -114,7 +114,7 @@ BAD = {
     "noise like protobuf": (b"\n\x05\n\x03" + NOISE, "", "protobuf"),
     "noise like a prefix": (b"\0\1\0\0\n\x05\x1a\x03" + NOISE, " message 1", "cut off"),
     "zeros": (bytes(9999), ":1", "neither OTLP/JSON nor OTLP/protobuf"),
-    "CSV": (b"trace_id,span_id\n" * 999, ":1", "(and so are 998 more)"),
+    "CSV": (b"trace_id,span_id\n" * 999, ":1", "(998 more like it)"),
     "log": (b'{"level": "info"}\n' * 999, ":1", "no resourceSpans but level"),
     "numbers": (b"1\n2\n[3]\n", ":1", "neither OTLP/JSON nor OTLP/protobuf"),
     "gzip noise": (b"\x1f\x8b\x08" + NOISE, "", "gzip data is"),

@@ -506,3 +506,59 @@ def convex(run: Sequence[Span]) -> Any:
             for i, m in enumerate(_ai([*last.given, last.answer]))
         ],
     )
+
+
+def chatgpt(run: Sequence[Span]) -> Any:
+    """Return the conversations that ChatGPT exports; an answer that was made anew is no part."""
+    last, told = models_of(run)[-1], list[Fields]()
+    for m in [*last.given, last.answer]:
+        text = {"content_type": "text", "parts": [m["content"] or ""]}
+        said = {"author": {"role": m["role"], "name": None}, "content": text, "recipient": "all"}
+        if not m.get("tool_calls"):
+            told.append(said)
+        for c in m.get("tool_calls", ()):
+            result = next(t for t in last.given if t.get("tool_call_id") == c["id"])
+            code = {"content_type": "code", "text": c["function"]["arguments"]}
+            told.append({**said, "recipient": c["function"]["name"], "content": code})
+            output = {"content_type": "execution_output", "text": result["content"]}
+            author = {"role": "tool", "name": c["function"]["name"]}
+            told.append({**said, "author": author, "content": output})
+    told = [t for t in told if t["author"] != {"role": "tool", "name": None}]
+    nodes: Fields = {"0": {"id": "0", "message": None, "parent": None, "children": ["1", "other"]}}
+    nodes["other"] = {**nodes["0"], "id": "other", "message": told[0], "parent": "0"}
+    for i, t in enumerate(told, 1):
+        message = {**t, "id": str(i), "create_time": run[0].ns(i) / 1e9}
+        nodes[str(i)] = {"id": str(i), "message": message, "parent": str(i - 1), "children": []}
+    whole = {"title": "A17", "mapping": nodes, "current_node": str(len(told))}
+    return [{**whole, "conversation_id": SESSION, "create_time": run[0].ns(0) / 1e9}]
+
+
+def claude_ai(run: Sequence[Span]) -> Any:
+    """Return the conversations that Claude exports, all of a turn in one message."""
+    last = models_of(run)[-1]
+    first, *rest = anthropic_messages([*last.given, last.answer])
+    parts = [
+        part
+        for m in rest
+        for part in (
+            m["content"]
+            if isinstance(m["content"], list)
+            else [{"type": "text", "text": m["content"]}]
+        )
+    ]
+    asked = {"uuid": "m1", "sender": "human", "text": first["content"], "created_at": run[0].start}
+    budget = {"type": "token_budget", "budget": 9000}
+    said = {"uuid": "m2", "sender": "assistant", "text": "", "content": [*parts, budget]}
+    return [{"uuid": SESSION, "name": "A17", "chat_messages": [asked, said]}]
+
+
+def kimi_context(run: Sequence[Span]) -> Any:
+    """Return the lines of a context of Kimi's command line."""
+    last = models_of(run)[-1]
+    lines: list[Fields] = [{"role": "_system_prompt", "content": "You pack orders."}]
+    for i, m in enumerate([*last.given, last.answer]):
+        text = [{"type": "text", "text": m["content"] or ""}]
+        lines += [{"role": "_checkpoint", "id": i}, {**m, "content": text}]
+        if m["role"] == "assistant":
+            lines.append({"role": "_usage", "token_count": 92})
+    return ("LINES", lines)

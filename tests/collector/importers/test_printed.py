@@ -58,7 +58,7 @@ def test_lines_of_the_program_are_reported_once(write: Write) -> None:
     read = read_spans([write("printed.txt", f"agent starts\n{text}\nbye\n".encode())])
     assert read.spans.height == len(spans("loop"))
     (skipped,) = read.skipped
-    assert skipped.why.endswith(f"(and so are {len(spans('loop'))} more)")
+    assert skipped.why.endswith(f"({len(spans('loop'))} more like it)")
 
 
 def test_a_printed_span_that_is_cut_off_costs_itself(write: Write) -> None:

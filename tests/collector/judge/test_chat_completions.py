@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from email.utils import formatdate
@@ -18,8 +17,10 @@ from looptrace.analyzer.settings.judge import ChatSettings
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.judge.chat_completions import ChatJudge
 from looptrace.rules.contract import SettingError
+from tests.analyzer.test_llm_judge import ANSWER, OPINION
 from tests.drivers import batch
 from tests.http_threads import QuietHandler, answering, lowered
+from tests.ports import closed_port
 
 requirement = pytest.mark.requirement
 
@@ -29,15 +30,6 @@ SHORT_S = 0.3  # for what must be cut off; all else has the time of a loaded mac
 DRIP_S = 0.02
 
 QUESTION = Question("t", "monologue", "it talks", "Mend it.", ("1. say", "2. say é\ud800"))
-ANSWER = {
-    "is_regressive": False,
-    "no_progress": True,
-    "is_external": False,
-    "reasoning": "It only announces.",
-}
-OPINION = Opinion(
-    is_regressive=False, no_progress=True, is_external=False, reasoning="It only announces."
-)
 
 
 @dataclass(frozen=True)
@@ -347,17 +339,17 @@ def test_slow_answers_are_cut_off(endpoint: Endpoint, reply: Reply) -> None:
     given = judge_at(endpoint, reply, timeout_s=SHORT_S).opinion(QUESTION)
 
     assert given == NoOpinion("no answer within 0.3 s.")
-    assert len(endpoint.requests) <= 1  # On a busy machine the time is over before it is read.
-    if reply.how is dripping:
+    # On a busy machine the time is over before the request is read.
+    assert len(endpoint.requests) <= 1
+    if reply.how is dripping and endpoint.requests:
         assert endpoint.left.wait(5), "the connection was left open"
 
 
 @requirement("A13")
 def test_a_server_that_is_not_there_is_no_opinion(endpoint: Endpoint) -> None:
     """A closed port is tried again, and then given up."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    with closed_port() as port:
+        url = f"http://127.0.0.1:{port}"
         settings = replace(judge_at(endpoint).settings, base_url=url, tries=2)
         given = ChatJudge(settings).opinion(QUESTION)
 

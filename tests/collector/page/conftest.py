@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.analyzer.report.contents import Page
 from tests.reliability.serving import NO_TLS, OK, Served, looping, served, until
 
 TOKEN = "a-token-of-20-letters"  # noqa: S105
@@ -53,14 +55,21 @@ def signed_in(address: str, token: str = TOKEN) -> Iterator[Browser]:
         yield browser
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Serve a store with a gate that is open."""
-    folder = tmp_path_factory.mktemp("page")
-    (folder / "tokens").write_text(f"{TOKEN}\nAda Lovelace {NAMED}\nGrace role=viewer {LOOKS}\n")
+@contextmanager
+def served_by(folder: Path, tokens: str) -> Iterator[Served]:
+    """Serve a store in a folder to the holders of tokens."""
+    (folder / "tokens").write_text(tokens)
     (folder / "looptrace.toml").write_text(SETTINGS)
     files = ("--token-file", str(folder / "tokens"), "--config", str(folder / "looptrace.toml"))
     with served(folder / "store", *files) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Serve a store with a gate that is open."""
+    tokens = f"{TOKEN}\nAda Lovelace {NAMED}\nGrace role=viewer {LOOKS}\n"
+    with served_by(tmp_path_factory.mktemp("page"), tokens) as found:
         send(found, looping("s1", 6).request())
         with signed_in(found.address) as browser:
             until(lambda: "1 gate open" in browser.get("/").text)
@@ -94,3 +103,16 @@ def gate_ids(browser: Browser, status: str = "open") -> list[str]:
     headers = {"authorization": f"Bearer {TOKEN}"}
     listed = browser.get(f"/v1/gates?status={status}", headers=headers).json()
     return [gate["id"] for gate in listed["gates"]]
+
+
+def words(browser: Browser, path: str) -> str:
+    """Return what a reader of a page sees."""
+    return " ".join(Page(browser.get(path).text).text.split())
+
+
+def gate_of(browser: Browser, task: str) -> str:
+    """Return the open gate of a task, once there is one."""
+    found: list[str] = until(
+        lambda: [g for g in gate_ids(browser) if task in words(browser, f"/gates/{g}")]
+    )
+    return found[0]

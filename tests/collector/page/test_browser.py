@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from looptrace.collector import LoopSpanProcessor
 from looptrace.collector.sdk.agent_gate import AgentGate
-from tests.collector.page.conftest import SETTINGS, TOKEN, send
+from tests.collector.page.conftest import TOKEN, send, served_by
 from tests.collector.page.test_task_pages import PAYLOADS, hostile, two_agents
 from tests.otlp import Trace, tool_call
 from tests.paths import ROOT
@@ -60,11 +60,7 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Serve a store with gates, and a task of two agents."""
-    folder = tmp_path_factory.mktemp("browser")
-    (folder / "tokens").write_text(TOKEN)
-    (folder / "looptrace.toml").write_text(SETTINGS)
-    files = ("--token-file", str(folder / "tokens"), "--config", str(folder / "looptrace.toml"))
-    with served(folder / "store", *files) as found:
+    with served_by(tmp_path_factory.mktemp("browser"), TOKEN) as found:
         send(found, looping("s1", 6).request())
         send(found, two_agents("pair").request())
         yield found
@@ -346,6 +342,26 @@ def test_the_keyboard_alone_resolves_a_gate(chromium: Any, server: Served) -> No
         page.keyboard.press("Enter")
         page.get_by_text("Resolved: Go on, the cause is gone.").wait_for()
         page.get_by_text("Done by hand.").wait_for()
+
+
+def test_a_note_outlasts_a_sign_in(chromium: Any, server: Served) -> None:
+    """Whoever was signed out while they wrote finds their words again."""
+    send(server, looping("slow-writer", 6).request())
+    with visiting(chromium, server) as visit:
+        page = visit.page
+        until(lambda: visit.shows("/?q=slow-writer", "form.decide", 1))
+        page.get_by_role("radio", name="Go on", exact=False).first.check()
+        page.locator("form.decide textarea").fill("Use the other key.")
+        page.context.clear_cookies()
+        page.locator("form.decide button").click()
+        page.get_by_role("link", name="Sign in").click()
+        page.get_by_label("Token of this server").fill(TOKEN)
+        page.keyboard.press("Enter")
+        page.locator("form.decide").wait_for()
+        assert page.locator("form.decide textarea").input_value() == "Use the other key."
+        page.get_by_role("button", name="Sign out").click()
+        page.get_by_label("Token of this server").wait_for()
+        assert page.evaluate("sessionStorage.length") == 0
 
 
 def test_keys_walk_through_the_list_and_decide(chromium: Any, server: Served) -> None:

@@ -10,7 +10,7 @@ import pytest
 from looptrace.collector.decision_links import DecisionLinks
 from looptrace.collector.page.sessions import FORM_COOKIE
 from looptrace.collector.store.key import content_key
-from tests.collector.page.conftest import Browser, gate_ids, send, signed_in
+from tests.collector.page.conftest import Browser, gate_of, send, signed_in
 from tests.reliability.serving import Served, looping, until
 
 HOUR_S = 3_600
@@ -20,10 +20,7 @@ def opened(server: Served, task: str) -> str:
     """Let a task loop, and return its gate."""
     send(server, looping(task, 6).request())
     with signed_in(server.address) as browser:
-        found: list[str] = until(
-            lambda: [g for g in gate_ids(browser) if task in browser.get(f"/gates/{g}").text]
-        )
-        return found[0]
+        return gate_of(browser, task)
 
 
 def path_of(server: Served, gate: str, hours: int = 1) -> str:

@@ -15,13 +15,17 @@ from looptrace.analyzer.gates.decisions import (
     decision_text,
 )
 from tests.analyzer.report.contents import Page
-from tests.collector.page.conftest import NAMED, TOKEN, Browser, gate_ids, send, signed_in
+from tests.collector.page.conftest import (
+    NAMED,
+    TOKEN,
+    Browser,
+    gate_ids,
+    gate_of,
+    send,
+    signed_in,
+    words,
+)
 from tests.reliability.serving import Served, looping, until
-
-
-def words(browser: Browser, path: str) -> str:
-    """Return what a reader of a page sees."""
-    return " ".join(Page(browser.get(path).text).text.split())
 
 
 @pytest.mark.parametrize("where", ["/", "/gates/{gate}"])
@@ -72,7 +76,7 @@ def test_a_decision_counts_at_once(browser: Browser, server: Served, decision: s
     """The gate is resolved with the note, and the page shows both; a second decision is refused."""
     task = f"decided-{decision}"
     send(server, looping(task, 6).request())
-    gate = until(lambda: [g for g in gate_ids(browser) if task in words(browser, f"/gates/{g}")])[0]
+    gate = gate_of(browser, task)
     path = f"/gates/{gate}"
     form = browser.get(path).text
     sign = form.partition('name="sign" value="')[2][:64]
@@ -163,9 +167,7 @@ def test_a_gate_that_is_none_is_said(browser: Browser) -> None:
 def test_what_resolved_the_like_is_shown(browser: Browser, server: Served) -> None:
     """The next person with the same loop reads a note that worked."""
     send(server, looping("first-time", 6).request())
-    first = until(
-        lambda: [g for g in gate_ids(browser) if "first-time" in words(browser, f"/gates/{g}")]
-    )[0]
+    first = gate_of(browser, "first-time")
     note = "The fixture is stale: run make fixtures."
     browser.submit(f"/gates/{first}", f"/gates/{first}/resolve", decision="continue", note=note)
     until(lambda: first in gate_ids(browser, "resolved"))
@@ -179,9 +181,7 @@ def test_what_resolved_the_like_is_shown(browser: Browser, server: Served) -> No
 def test_what_came_after_a_decision_is_shown(browser: Browser, server: Served) -> None:
     """After a decision the page shows that the agent goes on, and that it stops again."""
     send(server, looping("goes-on", 4).request())
-    gate = until(
-        lambda: [g for g in gate_ids(browser) if "goes-on" in words(browser, f"/gates/{g}")]
-    )[0]
+    gate = gate_of(browser, "goes-on")
     path = f"/gates/{gate}"
     browser.submit(path, f"{path}/resolve", decision="continue", note="Once more.")
     until(lambda: "No turn has come since then." in words(browser, path))
@@ -205,9 +205,7 @@ def test_an_agent_goes_on_without_a_note_where_somebody_says_so(
 ) -> None:
     """The box beside the note is enough; an empty note alone decides nothing."""
     send(server, looping("no-note", 4).request())
-    gate = until(
-        lambda: [g for g in gate_ids(browser) if "no-note" in words(browser, f"/gates/{g}")]
-    )[0]
+    gate = gate_of(browser, "no-note")
     path = f"/gates/{gate}"
     refused = browser.submit(path, f"{path}/resolve", decision="continue")
     assert "?refused=" in refused.headers["location"]

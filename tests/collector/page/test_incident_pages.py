@@ -15,21 +15,17 @@ from looptrace.analyzer.tuning.exceptions import exceptions_of
 from looptrace.collector.page.operating.exception_trials import tried_on
 from looptrace.collector.store import writer
 from looptrace.collector.store.reader import open_gates
-from tests.collector.page.conftest import NAMED, SETTINGS, TOKEN, Browser, send, signed_in
-from tests.collector.page.test_gate_pages import words
+from tests.collector.page.conftest import NAMED, TOKEN, Browser, send, served_by, signed_in, words
 from tests.collector.store.stored import looping as failing_again
 from tests.collector.store.stored import spans_of
-from tests.reliability.serving import Served, looping, served, until
+from tests.reliability.serving import Served, looping, until
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Serve a store in which three tasks loop alike."""
-    folder = tmp_path_factory.mktemp("incidents")
-    (folder / "tokens").write_text(f"{TOKEN}\nAda Lovelace {NAMED}\n")
-    (folder / "looptrace.toml").write_text(SETTINGS)
-    files = ("--token-file", str(folder / "tokens"), "--config", str(folder / "looptrace.toml"))
-    with served(folder / "store", *files) as found:
+    tokens = f"{TOKEN}\nAda Lovelace {NAMED}\n"
+    with served_by(tmp_path_factory.mktemp("incidents"), tokens) as found:
         for task in ("s1", "s2", "s3"):
             send(found, looping(task, 6).request())
         with signed_in(found.address) as browser:

@@ -22,8 +22,7 @@ from looptrace.collector.page.rendering import block, since
 from looptrace.collector.server.access import Access
 from looptrace.collector.server.service import Options, Service
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.collector.page.conftest import Browser
-from tests.collector.page.test_gate_pages import words
+from tests.collector.page.conftest import Browser, words
 from tests.otlp import Trace
 from tests.reliability.serving import OK, Served, looping, served, until
 from tests.reliability.test_webhook_network import serving
@@ -95,7 +94,7 @@ def test_figures_are_as_of_now_from_the_first_visit_on(tmp_path: Path) -> None:
 
 def has_gates(server: Served, count: int) -> bool:
     """Return whether so many gates are listed."""
-    return len(server.ask("GET", "/v1/gates")[1]["gates"]) == count
+    return len(server.gates()) == count
 
 
 def flat(browser: Browser, path: str) -> str:
@@ -144,6 +143,7 @@ def test_settings_are_what_differs_and_can_be_searched(operator: Browser) -> Non
     assert "No setting has these words." in words(operator, "/settings?q=nonsense")
     assert "very-secret" not in words(operator, "/settings?q=webhooks")
     assert "webhooks[1].actions" in words(operator, "/settings?q=webhooks")
+    assert "webhooks[1].rate_per_minute" not in shown  # It was not set.
 
 
 def test_every_setting_has_its_meaning_and_defaults_differ_in_nothing() -> None:

@@ -24,8 +24,7 @@ from looptrace.collector.page.task_list import TaskFilter, TaskIndex
 from looptrace.collector.server.tokens.sight import EVERYTHING
 from looptrace.collector.store import reader, writer
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.collector.page.conftest import Browser
-from tests.collector.page.test_gate_pages import words
+from tests.collector.page.conftest import Browser, words
 from tests.collector.page.test_task_pages import healthy
 from tests.collector.store.stored import looping, spans_of
 from tests.reliability.serving import served, until

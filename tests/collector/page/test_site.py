@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -288,6 +289,27 @@ def test_a_server_of_one_machine_asks_for_nothing(tmp_path: Path) -> None:
             assert browser.get("/", headers={"host": "evil.example"}).status_code == 403
 
 
+@asynccontextmanager
+async def opened(store_dir: Path) -> AsyncIterator[tuple[Service, Site, httpx.AsyncClient]]:
+    """Serve the page within this process; yield what serves it, and a client."""
+    options = Options(store_dir, default(), Access(), 0, None)
+    service = Service(options)
+    site = Site(service, options)
+    try:
+        transport = httpx.ASGITransport(site)
+        async with httpx.AsyncClient(transport=transport, base_url="http://page") as browser:
+            yield service, site, browser
+    finally:
+        await asyncio.to_thread(service.close)
+
+
+async def until_holds(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    async with asyncio.timeout(WAIT_S):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
 def test_nobody_waits_for_figures_that_can_be_computed_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,19 +327,11 @@ def test_nobody_waits_for_figures_that_can_be_computed_before(
     monkeypatch.setattr(reader, "read_tasks", noted("tasks", reader.read_tasks))
 
     async def look() -> list[int]:
-        options = Options(tmp_path, default(), Access(), 0, None)
-        service = Service(options)
-        try:
-            transport = httpx.ASGITransport(Site(service, options))
-            async with httpx.AsyncClient(transport=transport, base_url="http://page") as browser:
-                assert asked == []  # A server without visitors has no use for it.
-                assert (await browser.get("/rules")).status_code == 200
-                async with asyncio.timeout(WAIT_S):
-                    while asked != ["overview", "tasks"]:
-                        await asyncio.sleep(0.01)
-                return [(await browser.get(path)).status_code for path in ("/overview", "/tasks")]
-        finally:
-            await asyncio.to_thread(service.close)
+        async with opened(tmp_path) as (_, _, browser):
+            assert asked == []  # A server without visitors has no use for it.
+            assert (await browser.get("/rules")).status_code == 200
+            await until_holds(lambda: asked == ["overview", "tasks"])
+            return [(await browser.get(path)).status_code for path in ("/overview", "/tasks")]
 
     assert asyncio.run(look()) == [200, 200]
     assert asked == ["overview", "tasks"]
@@ -359,23 +373,16 @@ def test_figures_that_take_long_are_shown_with_their_time_and_follow(
     monkeypatch.setattr(overview, "WAIT_S", 0.05)
 
     async def look() -> None:
-        options = Options(tmp_path, default(), Access(), 0, None)
-        service = Service(options)
-        site = Site(service, options)
-        monkeypatch.setattr(site._overview, "version", lambda: next(versions))
-        try:
-            transport = httpx.ASGITransport(site)
-            async with httpx.AsyncClient(transport=transport, base_url="http://page") as browser:
-                assert "newer figures" not in (await browser.get("/overview")).text
-                may_go_on.clear()
-                old = (await browser.get("/overview")).text
-                assert "newer figures are being computed, and appear here by themselves" in old
-                assert 'data-every-s="1"' in old
-                may_go_on.set()
-                monkeypatch.setattr(overview, "WAIT_S", WAIT_S)
-                assert "newer figures" not in (await browser.get("/overview")).text
-        finally:
-            await asyncio.to_thread(service.close)
+        async with opened(tmp_path) as (_, site, browser):
+            monkeypatch.setattr(site._overview, "version", lambda: next(versions))
+            assert "newer figures" not in (await browser.get("/overview")).text
+            may_go_on.clear()
+            old = (await browser.get("/overview")).text
+            assert "newer figures are being computed, and appear here by themselves" in old
+            assert 'data-every-s="1"' in old
+            may_go_on.set()
+            monkeypatch.setattr(overview, "WAIT_S", WAIT_S)
+            assert "newer figures" not in (await browser.get("/overview")).text
 
     asyncio.run(look())
 
@@ -391,16 +398,10 @@ def test_reading_the_health_of_a_large_store_holds_nobody_up(
         return {(): 1.0}
 
     async def look() -> int:
-        options = Options(tmp_path, default(), Access(), 0, None)
-        service = Service(options)
-        slow = Instrument("looptrace.loops.slow", "Slow.", read)
-        monkeypatch.setattr(service, "instruments", lambda: [slow])
-        try:
-            transport = httpx.ASGITransport(Site(service, options))
-            async with httpx.AsyncClient(transport=transport, base_url="http://page") as browser:
-                return (await browser.get("/health")).status_code
-        finally:
-            await asyncio.to_thread(service.close)
+        async with opened(tmp_path) as (service, _, browser):
+            slow = Instrument("looptrace.loops.slow", "Slow.", read)
+            monkeypatch.setattr(service, "instruments", lambda: [slow])
+            return (await browser.get("/health")).status_code
 
     assert asyncio.run(look()) == 200
     assert read_by
@@ -418,17 +419,9 @@ def test_figures_that_cannot_be_computed_are_logged(
     monkeypatch.setattr(overview, "ask_each", fail)
 
     async def look() -> None:
-        options = Options(tmp_path, default(), Access(), 0, None)
-        service = Service(options)
-        try:
-            transport = httpx.ASGITransport(Site(service, options))
-            async with httpx.AsyncClient(transport=transport, base_url="http://page") as browser:
-                assert (await browser.get("/rules")).status_code == 200
-                async with asyncio.timeout(WAIT_S):
-                    while "will take longer" not in caplog.text:
-                        await asyncio.sleep(0.01)
-        finally:
-            await asyncio.to_thread(service.close)
+        async with opened(tmp_path) as (_, _, browser):
+            assert (await browser.get("/rules")).status_code == 200
+            await until_holds(lambda: "will take longer" in caplog.text)
 
     asyncio.run(look())
 

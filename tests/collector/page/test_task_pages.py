@@ -22,8 +22,7 @@ from looptrace.collector.trace_links import TraceLinks
 from looptrace.rules.contract import SettingError
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.report.contents import HOSTILE, Page
-from tests.collector.page.conftest import Browser, send
-from tests.collector.page.test_gate_pages import words
+from tests.collector.page.conftest import Browser, send, words
 from tests.collector.store.stored import call, looping, spans_of
 from tests.otlp import Trace, tool_call
 from tests.reliability.serving import Served, until

@@ -18,8 +18,7 @@ from looptrace.collector.page.timeline.parents import FAMILY_COLUMNS, Family
 from looptrace.collector.page.timeline.raw_span import raw_texts
 from looptrace.collector.store import reader, writer
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.collector.page.conftest import Browser, gate_ids, send
-from tests.collector.page.test_gate_pages import words
+from tests.collector.page.conftest import Browser, gate_of, send
 from tests.collector.store.stored import call, spans_of
 from tests.otlp import Trace, tool_call
 from tests.reliability.serving import Served, until
@@ -169,12 +168,12 @@ def test_messages_are_read_from_their_json() -> None:
 def test_the_report_for_a_debugging_agent_is_at_hand(browser: Browser, server: Served) -> None:
     """It is what `looptrace escalation` writes; a link and a button lead to it."""
     send(server, delegating().request())
-    gate = until(lambda: [g for g in gate_ids(browser) if "plan" in words(browser, f"/gates/{g}")])
-    path = f"/gates/{gate[0]}/report"
+    gate = gate_of(browser, "plan")
+    path = f"/gates/{gate}/report"
     report = until(lambda: (a := browser.get(path)).status_code == 200 and a)
 
     assert report.headers["content-type"].startswith("text/plain")
     assert report.text.startswith("# ")
-    for page in (f"/gates/{gate[0]}", "/task?id=plan"):
+    for page in (f"/gates/{gate}", "/task?id=plan"):
         assert f'href="{path}"' in browser.get(page).text
     assert browser.get("/gates/none/report").status_code == 404

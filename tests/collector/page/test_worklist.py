@@ -11,11 +11,18 @@ import pytest
 from looptrace.collector.page.rendering import ASSETS, asset_url
 from looptrace.collector.page.worklist.lines import LINES_A_PAGE, LINES_OF_INCIDENT_MAX
 from tests.analyzer.report.contents import Page
-from tests.collector.page.conftest import SETTINGS, TOKEN, Browser, gate_ids, send, signed_in
-from tests.collector.page.test_gate_pages import words
+from tests.collector.page.conftest import (
+    TOKEN,
+    Browser,
+    gate_ids,
+    send,
+    served_by,
+    signed_in,
+    words,
+)
 from tests.collector.store.stored import call
 from tests.otlp import Trace
-from tests.reliability.serving import Served, served, until
+from tests.reliability.serving import Served, until
 
 PAGE_BYTES_MAX = 200_000
 ALIKE, OTHERS = LINES_OF_INCIDENT_MAX + 2, LINES_A_PAGE
@@ -33,11 +40,7 @@ def repeating(task: str, tool: str, calls: int, agent: str = "") -> Trace:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Serve a store in which some tasks loop alike, and more than a page of others do not."""
-    folder = tmp_path_factory.mktemp("worklist")
-    (folder / "tokens").write_text(TOKEN)
-    (folder / "looptrace.toml").write_text(SETTINGS)
-    files = ("--token-file", str(folder / "tokens"), "--config", str(folder / "looptrace.toml"))
-    with served(folder / "store", *files) as found:
+    with served_by(tmp_path_factory.mktemp("worklist"), TOKEN) as found:
         for n in range(ALIKE):
             send(found, repeating(f"alike-{n}", "run_tests", 4, "packer").request())
         for n in range(OTHERS):

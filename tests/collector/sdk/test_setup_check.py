@@ -186,6 +186,7 @@ FOLDERS = (framework_table.DIALECTS, framework_table.OWN, TRACES)
 # failure, a step lies around known spans, a call is the end of a run, or a span has an attempt's
 # status. None of it makes a span one that nobody understands.
 BY_FIELDS = (
+    "agenta",
     "burr",
     "claude_code",
     "codex",
@@ -193,8 +194,10 @@ BY_FIELDS = (
     "honeyhive",
     "looptrace-own",
     "mirascope",
+    "monocle",
     "smolagents",
     "traceloop",
+    "trulens",
 )
 _ENDS = (False, True)
 

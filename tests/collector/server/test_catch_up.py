@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,6 +25,7 @@ from looptrace.collector.store import reader
 from looptrace.collector.store.layout import GATES_FILE, LOG_FILE
 from looptrace.collector.store.writer import writing
 from tests.otlp import Trace, spans_in, tool_call
+from tests.reliability.serving import until
 from tests.seeds import seeds
 
 LOG_BYTES_MAX = 1 << 30
@@ -84,21 +85,13 @@ def accept(log: IngestLog, spans: Sequence[pl.DataFrame]) -> None:
         asyncio.run(log.accept(pl.concat(spans)))
 
 
-def wait(holds: Callable[[], object]) -> None:
-    """Wait until something holds."""
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
-
-
 @contextmanager
 def detecting(folder: Path, log: IngestLog, after_seq: int) -> Iterator[LiveDetector]:
     """Judge what the log has, and what it gets meanwhile."""
     detector = LiveDetector(folder, SETTINGS, log, lambda _: None, lambda _: None)
     detector.start(after_seq)
     yield detector
-    wait(lambda: detector.counts.is_current and detector.counts.seq >= log.last_seq())
+    until(lambda: detector.counts.is_current and detector.counts.seq >= log.last_seq())
     assert detector.close(DEADLINE_S)
     assert detector.counts.failed == 0
 
@@ -196,12 +189,12 @@ def test_a_kill_before_judging_leaves_no_second_gate(
         if is_decided:
             decide(killed, now_ns)
         with detecting(killed, log, stored) as detector:
-            wait(lambda: detector.counts.is_current)
+            until(lambda: detector.counts.is_current)
             accept(log, spans[logged:])
     with logging(whole) as log, detecting(whole, log, 0) as detector:
         accept(log, spans[:judged])
         if is_decided:
-            wait(lambda: detector.counts.seq)
+            until(lambda: detector.counts.seq)
             decide(whole, now_ns)
         accept(log, spans[judged:])
     assert before or judged < 3 * CALLS
@@ -222,7 +215,7 @@ def test_stored_tasks_are_read_when_they_get_spans(tmp_path: Path, seed: int) ->
             accept(log, spans[:judged])
         stored = store(stopped, log, log.last_seq())
         with detecting(stopped, log, stored) as detector:
-            wait(lambda: detector.counts.is_current)
+            until(lambda: detector.counts.is_current)
             assert detector.counts.tasks == 0
             for each in spans[judged:]:
                 accept(log, [each])
@@ -252,9 +245,9 @@ def test_a_gate_of_long_ago_outlasts_a_restart(
             decide(tmp_path, time.time_ns())
         accept(log, [new] if is_logged else [])
         with detecting(tmp_path, log, stored) as detector:
-            wait(lambda: detector.counts.is_current)
+            until(lambda: detector.counts.is_current)
             accept(log, [] if is_logged else [new])
-            wait(
+            until(
                 lambda: (
                     not is_decided or all(status == "resolved" for *_, status, _ in gates(tmp_path))
                 )

@@ -8,12 +8,10 @@ from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
 import pytest
-from click.testing import CliRunner
 from starlette.requests import Request
 
 from looptrace.analyzer.engine import batch
 from looptrace.analyzer.settings.sections import default
-from looptrace.cli.gates import gates as gates_command
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.streams.hearing import Hearing
 from looptrace.collector.server.tokens.sight import EVERYTHING, SIGHT
@@ -21,6 +19,7 @@ from looptrace.collector.store import layout, writer
 from looptrace.collector.store.reader import open_gates
 from tests.collector.store.stored import call, looping, spans_of, working
 from tests.collector.store.test_incidents import UNDO_11
+from tests.commands import printed
 from tests.otlp import Trace
 
 
@@ -74,8 +73,7 @@ def test_showing_a_gate_runs_no_rule(
         status, body = shown(tmp_path, gate_id, media_type)
         assert status == 200
         assert b"run_tests" in body
-    done = CliRunner().invoke(gates_command, ["show", "--store", str(tmp_path), gate_id])
-    assert done.exit_code == 0, done.output
+    printed("gates", "show", "--store", tmp_path, gate_id)
 
 
 def test_a_gate_of_the_version_before_is_shown_as_it_was(

@@ -12,8 +12,9 @@ import pytest
 from looptrace.analyzer.engine.outages import OutageSettings
 from looptrace.collector.store import reader
 from tests.collector.server import test_catch_up
-from tests.collector.server.test_catch_up import accept, detecting, gates, logging, wait
+from tests.collector.server.test_catch_up import accept, detecting, gates, logging
 from tests.otlp import Trace, spans_in, tool_call
+from tests.reliability.serving import until
 
 SESSIONS = 5
 TIMED_OUT = tool_call(
@@ -50,7 +51,7 @@ def test_of_the_gates_of_an_outage_the_first_pages(
     with logging(tmp_path) as log, detecting(tmp_path, log, 0):
         for each in spans:
             accept(log, [each])
-        wait(lambda: len(gates(tmp_path)) == SESSIONS)
+        until(lambda: len(gates(tmp_path)) == SESSIONS)
     with reader.open_gates(tmp_path) as known:
         rows = known._rows(
             "SELECT silence IS NULL FROM outbox JOIN events ON id = event "

@@ -14,7 +14,8 @@ from looptrace.collector.server import live_detector
 from looptrace.collector.store import reader
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.server import test_catch_up
-from tests.collector.server.test_catch_up import accept, detecting, gates, logging, looping, wait
+from tests.collector.server.test_catch_up import accept, detecting, gates, logging, looping
+from tests.reliability.serving import until
 
 
 def test_a_server_reminds_and_decides_by_default(
@@ -30,7 +31,7 @@ def test_a_server_reminds_and_decides_by_default(
 
     with logging(tmp_path) as log, detecting(tmp_path, log, 0):
         accept(log, spans)
-        wait(lambda: {status for *_, status, _ in gates(tmp_path)} == {"resolved"})
+        until(lambda: {status for *_, status, _ in gates(tmp_path)} == {"resolved"})
     with reader.open_gates(tmp_path) as known:
         (gate,) = known.gates()
         types = [event.type for _, event in known.events() if event.gate == gate.id]

@@ -113,7 +113,7 @@ def test_answers_are_as_described(tmp_path: Path) -> None:
 
     with served(tmp_path) as server:
         assert server.send(looping("s1", 6).request()) == OK
-        (gate,) = until(lambda: server.ask("GET", "/v1/gates")[1]["gates"])
+        (gate,) = until(server.gates)
         check("GateList", "GET", "/v1/gates?status=open&task=s1")
         shown = check("ShownGate", "GET", f"/v1/gates/{gate['id']}")
         assert conflicts(shown["report"], "escalation.schema.json") == []

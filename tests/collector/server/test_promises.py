@@ -10,12 +10,10 @@ from urllib.request import urlopen
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
 from looptrace.analyzer.detect.spared_tasks import is_spared
 from looptrace.analyzer.settings.sections import Settings, load
 from looptrace.analyzer.tuning.drift import promise_key, promises
-from looptrace.cli.main import main
 from looptrace.collector.server.background.promise_tester import PromiseTester, spared_runs
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.layout import AUDIT_FILE, PROMISES_FILE
@@ -29,6 +27,7 @@ from looptrace.collector.store.promises.withdrawn import (
 )
 from tests.collector.erasure.test_asked import ask, serving
 from tests.collector.store.stored import spans_of
+from tests.commands import run
 from tests.otlp import Trace, tool_call
 from tests.reliability.serving import OK, until
 from tests.reliability.test_webhook_network import serving as receiving
@@ -47,7 +46,7 @@ rules.consecutive_errors.ladder = [
 """
 
 
-def run(number: int, failures: int, outcome: str = "solved") -> Trace:
+def failing(number: int, failures: int, outcome: str = "solved") -> Trace:
     """Return a run of a kind of task, all of whose calls but the first and the last fail."""
     trace = Trace(f"s{number}", service="shop")
     for call in range(failures + 2):
@@ -80,7 +79,7 @@ def key_in(settings: Settings) -> str:
 def test_spared_runs_are_those_whose_outcome_is_known(tmp_path: Path, settings: Settings) -> None:
     """A run that a gate may have stopped says nothing, and neither does one without an outcome."""
     store, ((_, rule),) = tmp_path / "store", promises(settings.policy.rule_set)
-    runs = [*(run(n, 6) for n in range(12)), *(run(n, 6, "unknown") for n in range(12, 15))]
+    runs = [*(failing(n, 6) for n in range(12)), *(failing(n, 6, "unknown") for n in range(12, 15))]
     writer.ingest(spans_of(*runs), store, settings.policy)
     names = [f"s{number}@shop" for number in range(15)]
     found = spared_runs(store, settings)
@@ -98,7 +97,7 @@ def fails(error: Exception) -> None:
 def withdrawn_at(tmp_path: Path, settings: Settings) -> Path:
     """Return a store in which a tester has withdrawn the promise."""
     store, told = tmp_path / "store", threading.Event()
-    writer.ingest(spans_of(*(run(n, 6) for n in range(20))), store, settings.policy)
+    writer.ingest(spans_of(*(failing(n, 6) for n in range(20))), store, settings.policy)
     tester = PromiseTester(store, settings, fails, told.set)
     tester.start()
     until(told.is_set)
@@ -117,7 +116,7 @@ def test_a_withdrawn_limit_only_warns_whoever_writes_to_the_store(
     assert '"what":"promise withdrawn"' in (withdrawn_at / AUDIT_FILE).read_text()
     with reader.open_gates(withdrawn_at) as gates:
         assert any(gate.status == "open" for gate in gates.gates())
-    done = writer.ingest(spans_of(run(100, 6)), withdrawn_at, settings.policy)
+    done = writer.ingest(spans_of(failing(100, 6)), withdrawn_at, settings.policy)
     assert done.gates_open == 0
     with reader.open_gates(withdrawn_at) as gates:
         assert "promise_withdrawn" not in {event.type for _, event in gates.events()}
@@ -131,10 +130,10 @@ def test_calibrate_writes_the_warning_and_clears_the_note(
     outcome = {"session": "s1", "solved": False}
     Path("outcomes.jsonl").write_text(json.dumps(outcome))
     command = ["calibrate", "store", "--outcomes", "outcomes.jsonl", "--lost", "5%"]
-    told = CliRunner().invoke(main, command, env={"COLUMNS": "400"})
+    told = run(*command)
     assert "the server withdrew the promise on" in told.stdout
     assert read_promises(withdrawn_at).withdrawn
-    told = CliRunner().invoke(main, [*command, "--write"])
+    told = run(*command, "--write")
     assert told.exit_code == 0, told.output
     (override,) = load("looptrace.toml").policy.rule_set.overrides
     rule = override.rules["consecutive_errors"]
@@ -169,7 +168,7 @@ def test_a_server_withdraws_and_says_so_everywhere(tmp_path: Path) -> None:
         config.write_text(f'{hook}format = "slack"\n{SETTINGS}')
         with serving(store, said, "--config", str(config)) as (address, _):
             for number in range(20):
-                assert ask(address, "POST", "/v1/traces", run(number, 6).request())[0] == OK
+                assert ask(address, "POST", "/v1/traces", failing(number, 6).request())[0] == OK
 
             def page(path: str) -> str:
                 try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.writer import writing
 from tests.otlp import Trace, spans_in
+from tests.reliability.serving import until
 
 END_S = 30.0
 ROWS = 20
@@ -73,9 +73,6 @@ def test_judging_that_did_not_end_in_time_ends_without_a_traceback(
     """Catching up takes longer than a stop waits for it."""
     detector = LiveDetector(tmp_path, default(), log, lambda _: log.close(), lambda _: None)
     detector.start(0)
-    deadline_s = time.monotonic() + END_S
-    while not detector.counts.is_current:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
+    until(lambda: detector.counts.is_current)
     assert detector.close(END_S)
     assert errors(caplog) == []

@@ -17,8 +17,9 @@ from looptrace.collector.server.detection.unended import UnendedTraces
 from looptrace.collector.store import reader
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.server import test_catch_up
-from tests.collector.server.test_catch_up import accept, detecting, logging, wait
+from tests.collector.server.test_catch_up import accept, detecting, logging
 from tests.otlp import Attributes, Trace, spans_in, tool_call
+from tests.reliability.serving import until
 
 AGENT: Attributes = {"gen_ai.operation.name": "invoke_agent"}
 TOOL: Attributes = tool_call("read", result="text")
@@ -76,6 +77,6 @@ def test_a_server_tells_of_a_run_without_an_end(
     monkeypatch.setattr(live_detector, "LOOK_EVERY_S", 0.05)
     with logging(tmp_path) as log, detecting(tmp_path, log, 0) as detector:
         accept(log, [run(ago_s=30)])
-        wait(lambda: detector.counts.events > 0)
+        until(lambda: detector.counts.events > 0)
     with reader.open_gates(tmp_path) as known:
         assert [(e.rule, e.action) for _, e in known.events()] == [("silent_agent", "warn")]

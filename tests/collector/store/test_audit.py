@@ -11,8 +11,8 @@ import pytest
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.layout import AUDIT_FILE
 from looptrace.collector.store.locks import StoreError
-from tests.collector.store.objects.test_objects import run
 from tests.collector.store.stored import looping, spans_of
+from tests.commands import run
 from tests.reliability.serving import served, until
 
 

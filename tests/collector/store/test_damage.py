@@ -17,16 +17,15 @@ from typing import Any
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 from looptrace.analyzer.engine.policy import DEFAULT
-from looptrace.cli.main import main
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import GATES_FILE
 from looptrace.collector.store.locks import NAME, StoreError
 from tests.collector.store.recorded_gates import HOOKS
 from tests.collector.store.stored import spans_of
+from tests.commands import printed, run
 from tests.reliability.forked import Forked
 from tests.reliability.serving import OK, Served, looping, served, until
 
@@ -51,13 +50,6 @@ FILES = [
 # The lock is empty, and so it is no damage to empty it.
 CASES = sorted({*product(FILES, DAMAGES)} - {*product([f"{NAME}.lock"], ["empty", "cut"])})
 Gates = list[tuple[str, str, str | None, str | None]]
-
-
-def run(*arguments: object) -> tuple[int, str]:
-    """Run a command; returns its code and all that it wrote."""
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result.exit_code, result.output
 
 
 def gates_of(store: Path) -> Gates:
@@ -92,11 +84,11 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a store with open gates and one that a person has resolved."""
     store = tmp_path_factory.mktemp("whole") / "store"
-    assert run("ingest", traces, "--store", store)[0] == 0
+    printed("ingest", traces, "--store", store)
     gate = gates_of(store)[0][0]
     decided = ["--decision", "continue", "--note", "Ask the vault.", "--by", "Ada"]
-    assert run("gates", "resolve", "--store", store, gate, *decided)[0] == 0
-    assert run("ingest", "--store", store)[0] == 0
+    printed("gates", "resolve", "--store", store, gate, *decided)
+    printed("ingest", "--store", store)
     return store
 
 
@@ -131,18 +123,18 @@ def test_what_is_lost_is_found_again_or_the_advice_brings_it_back(
     shutil.copytree(whole, store)
     DAMAGES[damage](hit(store, name))
     for reading in (["gates", "list", "--store", store], ["query", "gates", "--store", store]):
-        code, said = run(*reading)
-        if "gates.db" in name or code:
-            assert code == 2
-            assert "\n" not in said.strip()
-            assert re.search("looptrace ingest|ingest the traces|delete it|move it", said)
+        read = run(*reading)
+        if "gates.db" in name or read.exit_code:
+            assert read.exit_code == 2
+            assert "\n" not in read.output.strip()
+            assert re.search("looptrace ingest|ingest the traces|delete it|move it", read.output)
     for _ in range(3):  # One damage may show another.
-        code, said = run("ingest", "--store", store)
-        if not code and "ingest the traces" not in said:
+        done = run("ingest", "--store", store)
+        if not done.exit_code and "ingest the traces" not in done.output:
             break
-        follow(said, store, traces)
+        follow(done.output, store, traces)
     else:
-        pytest.fail(f"what it advises does not help: {said}")
+        pytest.fail(f"what it advises does not help: {done.output}")
     assert gates_of(store) == gates_of(whole)
     assert figures(store) == figures(whole)
 
@@ -159,7 +151,7 @@ def test_the_line_says_what_of_the_gates_is_not_found_again(
     undecided = [gate[0] for gate in gates_of(whole) if gate[1] == "open"]
     path = store / GATES_FILE
     path.write_bytes(b"") if damage == "empty" else path.rename(tmp_path / "gates.db")
-    _, said = run("ingest", "--store", store)
+    said = run("ingest", "--store", store).output
     assert f"{SESSIONS} gates were found again, {SESSIONS - 1} of them open" in said
     assert "with 1 of 1 decisions that were counted" in said
     assert "Lost are decisions since then, who decided" in said
@@ -167,7 +159,7 @@ def test_the_line_says_what_of_the_gates_is_not_found_again(
     with reader.open_gates(store) as gates:
         (decided,) = gates.gates("resolved")
         assert (decided.note, decided.resolved_by) == ("Ask the vault.", None)
-    assert "were found again" not in run("ingest", "--store", store)[1]
+    assert "were found again" not in run("ingest", "--store", store).output
 
 
 def rows_waiting(store: Path) -> list[str]:
@@ -194,7 +186,7 @@ def test_a_file_that_was_put_back_from_before_gets_the_rest(whole: Path, tmp_pat
     shutil.copy(old / GATES_FILE, store / GATES_FILE)
     with pytest.raises(StoreError, match="lacks events"):
         reader.open_gates(store)
-    assert "were found again" in run("ingest", "--store", store)[1]
+    assert "were found again" in run("ingest", "--store", store).output
     assert [gate for gate in gates_of(store) if gate[1] != "withdrawn"] == gates_of(whole)
 
 
@@ -220,7 +212,7 @@ def test_a_kill_while_gates_are_found_again_loses_no_decision(
                 writer.ingest(spans_of().clear(), store)
         with pytest.raises(StoreError, match="lacks events"):
             reader.open_gates(store)
-        assert "were found again" in run("ingest", "--store", store)[1]
+        assert "were found again" in run("ingest", "--store", store).output
         assert gates_of(store) == gates_of(whole)
 
 
@@ -241,7 +233,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     now = datetime.now(UTC).isoformat()
     for number in range(SESSIONS):
         assert server.send(looping(f"s{number}", 6, name=f"s{number}", at=now).request()) == OK
-    until(lambda: len(server.ask("GET", "/v1/gates")[1]["gates"]) == SESSIONS)
+    until(lambda: len(server.gates()) == SESSIONS)
     until(server.has_stored)
     ids = gates_served(server)
     server.kill()

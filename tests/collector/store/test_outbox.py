@@ -67,12 +67,6 @@ def pending(out: Outbox, name: str) -> list[str]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Name a store."""
-    return tmp_path / "gates.db"
-
-
-@pytest.fixture
 def out(path: Path) -> Iterator[Outbox]:
     """Return the outbox of a new store."""
     GateStore.open(path).close()

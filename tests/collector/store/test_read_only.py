@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import looptrace
-from looptrace.cli.main import main
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.locks import StoreError
 from tests.collector.store.earlier_stores import ARCHIVE
 from tests.collector.store.stored import looping, spans_of
+from tests.commands import refused, run
 
 
 @contextmanager
@@ -30,13 +29,6 @@ def mounted(store: Path, at: Path) -> Iterator[Path]:
         yield at
     finally:
         subprocess.run(["umount", at], check=True)
-
-
-def run(*arguments: object) -> tuple[int, str]:
-    """Run a command; returns its code and what it wrote."""
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result.exit_code, result.output
 
 
 @pytest.mark.parametrize("made_by", ["now", "gates_3", "gates_8", "killed"])
@@ -66,14 +58,13 @@ def test_a_store_on_a_read_only_mount_is_read(tmp_path: Path, made_by: str) -> N
             run("analyze", fixed),
             run("explain", fixed, "--task", gate.task),
         ]
-        assert [code for code, _ in shown] == [0] * len(shown), shown
-        assert [said for _, said in shown[:3] if gate.task not in said] == []
-        assert run("doctor", "--store", fixed)[1]
+        assert [each.exit_code for each in shown] == [0] * len(shown), shown
+        assert [each for each in shown[:3] if gate.task not in each.output] == []
+        assert run("doctor", "--store", fixed).output
         opened = looptrace.open(str(fixed))
         assert gate.id in {each.id for each in opened.gates}
         assert opened.task(gate.task).turns
-        refused = run("gates", "resolve", "--store", fixed, gate.id, "--decision", "reviewed")
-        assert refused[0] == 2
-        assert "\n" not in refused[1].strip()
+        said = refused("gates", "resolve", "--store", fixed, gate.id, "--decision", "reviewed")
+        assert "\n" not in said.strip()
         with pytest.raises(StoreError, match="Read-only file system"):
             writer.ingest(spans_of(looping("s2")), fixed)

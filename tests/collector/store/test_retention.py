@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import shutil
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,7 +24,7 @@ from looptrace.collector.store.tables.replacement import NewRows, replace_rows
 from looptrace.collector.store.tables.writing import TableContent, write_files
 from looptrace.collector.store.writer import writing
 from tests.collector.store.stored import looping, spans_of
-from tests.reliability.serving import DEADLINE_S, Served, served, until
+from tests.reliability.serving import served, until
 
 DAY_NS = 86_400 * 10**9
 LIMIT_DAYS, MUCH = 30, 1 << 60
@@ -315,13 +313,6 @@ def test_an_empty_file_of_an_earlier_version_is_no_day(
     assert pl.concat(reader.read_spans(tmp_path))["end_ns"].lt(DAY_NS).sum() == late.height
 
 
-def page(server: Served, path: str) -> str:
-    """Return a page of a server."""
-    with closing(http.client.HTTPConnection(server.address, timeout=DEADLINE_S)) as connection:
-        connection.request("GET", path)
-        return connection.getresponse().read().decode()
-
-
 def write_old(folder: Path, now_ns: int) -> None:
     """Say in each file of the first day that its spans arrived long ago."""
     for path in (folder / "spans").glob(f"day={FIRST}/*/*.parquet"):
@@ -336,23 +327,23 @@ def test_a_server_announces_and_deletes_and_says_which(tmp_path: Path) -> None:
     writer.ingest(spans_of(*(looping(n, at=f"{n}T09:00:00+00:00") for n in names)), store)
     write_old(store, now_ns)
     with served(store, "--no-grpc") as server:
-        until(lambda: "Soon to be deleted: 1 day" in page(server, "/health"))
+        until(lambda: "Soon to be deleted: 1 day" in server.page("/health"))
         for path in ("/tasks", "/overview"):
-            assert f"1 day ({FIRST}) with" in page(server, path)
-        assert 'looptrace_storing_expired_parts_total{cause="age"} 0.0' in page(server, "/metrics")
+            assert f"1 day ({FIRST}) with" in server.page(path)
+        assert 'looptrace_storing_expired_parts_total{cause="age"} 0.0' in server.page("/metrics")
     assert stored_days(store) == {FIRST, LAST}
     note = read_retention(store)
     earlier = [replace(each, announced_ns=now_ns - DAY_NS - 1) for each in note.announced]
     (store / RETENTION_FILE).write_bytes(msgspec.json.encode(Retention(earlier)))
     with served(store, "--no-grpc") as server:
-        until(lambda: 'expired_parts_total{cause="age"} 1.0' in page(server, "/metrics"))
-        assert 'looptrace_storing_expired_parts_total{cause="size"} 0.0' in page(server, "/metrics")
-        gone, unknown = page(server, f"/task?id={FIRST}"), page(server, "/task?id=never")
+        until(lambda: 'expired_parts_total{cause="age"} 1.0' in server.page("/metrics"))
+        assert 'looptrace_storing_expired_parts_total{cause="size"} 0.0' in server.page("/metrics")
+        gone, unknown = server.page(f"/task?id={FIRST}"), server.page("/task?id=never")
     assert stored_days(store) == {LAST}
     assert "deleted, because of <code>retention_days</code>" in gone
     assert "deleted" not in unknown
     shutil.rmtree(store / "turns" / f"day={LAST}")
     with served(store, "--no-grpc") as server:
-        lost = page(server, f"/task?id={LAST}")
+        lost = server.page(f"/task?id={LAST}")
     assert "The store has no turns of this." in lost
     assert "deleted" not in lost

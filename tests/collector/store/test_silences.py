@@ -115,6 +115,12 @@ def test_what_waits_when_a_silence_is_made_or_ends(gates: GateStore) -> None:
     assert ("gate_resolved", "t2") in due(gates)
 
 
+def test_a_silence_of_no_rule_is_refused(gates: GateStore) -> None:
+    """A mistyped rule would silence nothing, and nobody would learn of it."""
+    with pytest.raises(GateError, match="Did you mean repeated_call"):
+        gates.silence(Matchers(rule="repeatd_call"), in_an_hour(), "we know")
+
+
 def test_the_end_of_a_gate_that_was_told_is_not_silenced(gates: GateStore) -> None:
     """A pager that rang must stop ringing."""
     opened(gates, "t1")

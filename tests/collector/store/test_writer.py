@@ -10,7 +10,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 from polars.testing import assert_frame_equal
 
 import looptrace
@@ -23,8 +22,6 @@ from looptrace.analyzer.fingerprint.fingerprints import add_fingerprints
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_KEY
-from looptrace.cli.ingest import ingest as ingest_command
-from looptrace.cli.main import main
 from looptrace.collector.store import layout, reader, writer
 from looptrace.collector.store.sql import ask_typed
 from looptrace.collector.store.tables import file_names, parquet
@@ -39,6 +36,7 @@ from tests.collector.store.stored import (
     stamps,
     working,
 )
+from tests.commands import refused, run
 from tests.drivers import findings_of
 from tests.otlp import Trace, tool_call
 from tests.seeds import seeds
@@ -303,15 +301,11 @@ def test_the_command_says_what_was_new_known_and_skipped(tmp_path: Path) -> None
     """The exit code tells scripts, and the line tells people, whether everything was stored."""
     (tmp_path / "good.jsonl").write_text(looping("s1").lines())
     (tmp_path / "bad.jsonl").write_text('{"resourceSpans": [}\n')
-    folder, run = tmp_path / "[s]", CliRunner().invoke
-    good = ["--store", str(folder), str(tmp_path / "good.jsonl")]
-    first, again = run(ingest_command, good), run(ingest_command, good)
-    both = run(ingest_command, [*good, str(tmp_path / "bad.jsonl")])
+    good = ("ingest", "--store", tmp_path / "[s]", tmp_path / "good.jsonl")
+    first, again, both = run(*good), run(*good), run(*good, tmp_path / "bad.jsonl")
     assert (first.exit_code, again.exit_code, both.exit_code) == (0, 0, 2)
     assert "spans new 5, known 0, parts skipped 0; turns 5, findings " in first.output
     assert "spans new 0, known 5, parts skipped 0; turns 5, findings " in again.output
     assert "bad.jsonl" in both.stderr
     assert "parts skipped 1" in both.output
-    refused = run(main, ["ingest", "--store", str(tmp_path), str(tmp_path / "good.jsonl")])
-    assert refused.exit_code == 2
-    assert "not a store" in refused.stderr
+    assert "not a store" in refused("ingest", "--store", tmp_path, tmp_path / "good.jsonl")

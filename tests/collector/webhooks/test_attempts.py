@@ -52,12 +52,6 @@ class Endpoint:
         return wait_s
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Name a store."""
-    return tmp_path / "gates.db"
-
-
 def test_each_attempt_is_in_the_log(path: Path) -> None:
     """Who asks why nobody was paged sees each attempt, with what the receiver said."""
     recorded(path, opened(1))

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.webhooks.retry_policy import EndpointResponse
 from looptrace.rules.vocabulary import NS_PER_S
@@ -24,12 +22,6 @@ def answer(status: int, said: dict[str, Any]) -> EndpointResponse:
     """Return what a chat answers."""
     error = "" if status < 300 else f"it answered {status}"
     return EndpointResponse(status, error, body=json.dumps(said).encode())
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Name a store."""
-    return tmp_path / "gates.db"
 
 
 def test_discord_edits_the_message_of_a_gate(path: Path) -> None:

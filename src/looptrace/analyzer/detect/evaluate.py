@@ -23,7 +23,9 @@ from looptrace.analyzer.detect.stretches import (
     read_stretches,
     stretch_rows,
 )
-from looptrace.rules.contract import Evaluation, constant
+from looptrace.analyzer.plugins import PluginError
+from looptrace.rules.contract import Evaluation, Rule, constant
+from looptrace.rules.registry import RULES
 from looptrace.rules.turns import KINDS, Codes, Flags, Lane, LaneSpec, Turns
 
 # The model of a counted turn; a response without a name ends that of its agent's earlier ones.
@@ -150,7 +152,7 @@ def _evaluation(forms: RuleForms, lane: Lane, held: Codes) -> Evaluation:
 
     Earlier turns count whatever form was in force at them. Where the rule is off, it never fires.
     """
-    first = forms.rules[0].evaluate(lane)
+    first = _evaluated(forms.rules[0], lane)
     if not forms.overridden:
         return first
     mixed: dict[str, Any] = {
@@ -159,8 +161,25 @@ def _evaluation(forms: RuleForms, lane: Lane, held: Codes) -> Evaluation:
     for form, rule in enumerate(forms.rules[1:], 1):
         here = held == form
         if here.any():
-            evaluation = rule.evaluate(lane)
+            evaluation = _evaluated(rule, lane)
             for name, column in mixed.items():
                 np.copyto(column, getattr(evaluation, name), where=here)
     mixed["reached"][held == OFF] = 0
     return replace(first, **mixed)
+
+
+def _evaluated(rule: Rule, lane: Lane) -> Evaluation:
+    """Let a rule evaluate the lane.
+
+    Raises:
+        PluginError: if a rule of another distribution fails.
+    """
+    try:
+        return rule.evaluate(lane)
+    except Exception as error:
+        if type(rule) in RULES:
+            raise
+        what = f"the rule {rule.name!r} of {type(rule).__module__} failed"
+        why = f"{type(error).__name__}: {error}"
+        todo = f"correct it, or set enabled = false in [rules.{rule.name}]."
+        raise PluginError(f"{what} ({why}); {todo}") from error

@@ -1,1 +1,1 @@
-"""Spans to canonical fields, in any dialect: what each span is, and what it says."""
+"""Spans to canonical fields, in any dialect: the kind of each span, and its contents."""

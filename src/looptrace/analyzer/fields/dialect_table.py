@@ -89,7 +89,7 @@ _NAMED = ("tool", "model")
 # Names of spans and scopes whose match with a pattern is kept. Names may hold ids.
 _NAMES_KEPT = 4_096
 
-# What a span is, and the dialect that says so. A known span that is no turn has only the dialect.
+# The kind of a span, and the dialect that names it. Known spans that are no turns have no kind.
 Said: TypeAlias = "tuple[SpanKind | None, str]"
 UNKNOWN: Said = (None, "")
 
@@ -218,7 +218,7 @@ class DialectTable:
         return DialectTable(Dialect(OWN, kinds=(*kinds, *rows_of_names(fields)), fields=fields))
 
     def kind_of(self, attributes: Mapping[str, Any], name: str, scope: str | None) -> Said:
-        """Return what a span is, and the dialect that says so; `UNKNOWN` if none does."""
+        """Return the kind of a span and the dialect that names it; `UNKNOWN` if none does."""
         row, dialect = _first(self._rows_for(tuple(attributes), name, scope), attributes)
         return _kind(row), dialect
 

@@ -37,17 +37,22 @@ class AgentState:
     @property
     def text(self) -> str:
         """Return the state in words."""
+        before, after = self.around_time
+        return before + ("" if self.since_ns is None else f"{utc_s(self.since_ns)} UTC") + after
+
+    @property
+    def around_time(self) -> tuple[str, str]:
+        """Return the words before its time, and after it."""
         calls = f"{self.calls} call{'' if self.calls == 1 else 's'} since the gate opened"
-        since = "" if self.since_ns is None else f"{utc_s(self.since_ns)} UTC"
         match self.state:
             case "waits":
-                return f"an agent waits since {since}" + (f" on {self.host}" if self.host else "")
+                return "its agent waits since ", f", on {self.host}" if self.host else ""
             case "ended":
-                return f"the agent ended at {since}" + (f", {calls}" if self.calls else "")
+                return "its agent ended at ", f", {calls}" if self.calls else ""
             case "went_on":
-                return f"the agent went on without asking: {calls}, the last at {since}"
+                return f"its agent went on without asking: {calls}, the last at ", ""
             case _:
-                return "not known whether an agent waits"
+                return "not known whether an agent waits", ""
 
 
 def by_agent(state: AgentState | None) -> int:

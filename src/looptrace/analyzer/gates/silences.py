@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass, fields
 
+from looptrace.analyzer.detect.rule_plugins import every_rule, rule_named
 from looptrace.analyzer.gates.decisions import GateError, NoGateError
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.incidents import BETWEEN_TURNS, identity_of
+from looptrace.analyzer.text.near_names import did_you_mean
 
 # As long as an undelivered event is kept.
 HOURS_MAX = 30 * 24
@@ -107,3 +109,6 @@ def check_silence(matchers: Matchers, why: str, now_ns: int, ends_ns: int, longe
         raise GateError(f"the reason has more than {WHY_CHARS_MAX} characters.")
     if not now_ns < ends_ns <= now_ns + longest_ns:
         raise GateError(f"a silence ends within {HOURS_MAX} hours from now.")
+    if matchers.rule and rule_named(matchers.rule) is None:
+        hint = did_you_mean(matchers.rule, (rule.name for rule in every_rule()))
+        raise GateError(f"there is no rule {matchers.rule!r}. {hint}")

@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.text.names import Name
+from looptrace.analyzer.text.times import NS_PER_MINUTE
 from looptrace.rules.contract import SettingError, check_bounds, numbers, refuse, setting
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -31,7 +32,6 @@ _OFFICE = re.compile(
     r"(?P<end>[01]\d|2[0-4]):(?P<end_minute>[0-5]\d)"
 )
 _HOUR_MINUTES, _DAY_MINUTES = 60, 24 * 60
-NS_PER_MINUTE = 60 * NS_PER_S
 _FOLLOWS = {"cancel": "the task is cancelled", "continue": "it goes on with another approach"}
 
 

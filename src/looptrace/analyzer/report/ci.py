@@ -96,11 +96,6 @@ class Loops:
         return sum(e.type == "gate_opened" and e.finding not in known for e in events)
 
 
-def loops_of(analysis: Analysis, known: frozenset[LoopKey] | None = None) -> Loops:
-    """Return the loops of an analysis that no outage explains."""
-    return Loops(analysis, known)
-
-
 def baseline_of(file: Path) -> frozenset[LoopKey]:
     """Return the loops of a report that `--format json` wrote.
 

@@ -214,7 +214,7 @@ def duration_text(seconds: float) -> str:
 
 
 def cost_text(cost: Cost, money: str = "") -> str:
-    """Write `46 s, 690 input + 100 output tokens, EUR 0.42`, without what is not recorded."""
+    """Write `46 s, 690 input + 100 output tokens, EUR 0.42`, without unrecorded parts."""
     has_tokens = cost.input_tokens or cost.output_tokens
     tokens = tokens_text(cost.input_tokens, cost.output_tokens) if has_tokens else ""
     seconds = duration_text(cost.seconds) if cost.seconds else ""

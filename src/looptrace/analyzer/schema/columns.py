@@ -37,7 +37,8 @@ CODED = (
     Column("external", _FLAG, "flag", "a failure with an external cause"),
     Column("own", _FLAG, "flag", "a failed call by the agent's own fault"),
     Column("changes", _FLAG, "flag", "a successful call whose name says that it changes something"),
-    Column("works", _FLAG, "flag", "a successful call that does more than look or wait"),
+    Column("works", _FLAG, "flag", "a successful call that does more than look, think or wait"),
+    Column("shows", _FLAG, "flag", "a successful call that looks by its command, or thinks"),
     Column("only_reads", _FLAG, "flag", "a successful call that only reads one thing"),
     Column("unfinished", _FLAG, "flag", "a call whose result says that something goes on"),
     Column(

@@ -3,36 +3,7 @@
     run_tests(cart.py)->!"expected 42, got 41" x3
     (create(a.py)->"exists" remove(a.py)->ok) x3
 
-| written | means |
-| --- | --- |
-| `tool(arguments)->result` | a call; the result is a word or "quoted text" |
-| `->!message` | the call failed with this message; `->!?` nobody knows how |
-| `(?)`, `->?`, `say(?)` | the arguments, the result, the text are unknown |
-| `say("text")` | a model's response; `say("text", given="news")` what it was given since the last |
-| `say("text", asked="news")` | the same, given without the agent's responses before it |
-| `say("text", finish=length)` | a response, and why the model stopped |
-| `say("text", compacted=yes)` | a response after its history was compacted |
-| `say("text", read=900, cached=800, wrote=50)` | a response, and its tokens |
-| `say("words "*20)` | a response that says its words so many times |
-| `say(nothing)` | a response that neither says nor asks for anything; `given` as above |
-| `fail("text")` | a request to the model that fails with this message |
-| `silence()` | a time in which an open agent does nothing; `^900` says how long |
-| `user("text")` | a person steps in, with these words |
-| `prompt("text")` | a message to the agent, of a person or of an orchestrator |
-| `remind("text")` | the same, where it came before in its conversation |
-| `handoff(agent, "request")->answer` | a request to another agent |
-| `attempt(status, blockers)->work` | an attempt at the task; `attempt(done)` says less |
-| `switch(status, blockers)->work` | an attempt, as a turn of its session |
-| `progress(tests_failed=3, coverage=80)` | recorded figures; also `markers=1`, `loss=0.5` |
-| `... x5` | five times; within, `{n}` counts 1, 2, 3, ... |
-| `( ... ) x3` | a group, three times; `{n}` counts the rounds of the innermost `x` |
-| `[ ... ]` | calls that one response asked for in parallel |
-| `@name`, `#name` | the agent, the phase of all turns that follow |
-| `##name` | the same, declared anew by a span around them |
-| `%name` | the iteration of all turns that follow; it may be `%{n}` |
-| `$name`, `$` | the sub-task of all turns that follow, the task itself |
-| `~90000` | a pause of so many seconds before the next turn |
-| `^900` | the next turn takes so many seconds; others take one |
+docs/writing-a-rule.md has all of it.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from looptrace.rules.vocabulary import NS_PER_S
 
 _NS_PER_US = 1_000
+NS_PER_MINUTE, NS_PER_HOUR = 60 * NS_PER_S, 3_600 * NS_PER_S
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Lines of a stream without times are placed one after the other from 1970 on; no span is from then.
 KNOWN_FROM_NS = 31_536_000 * NS_PER_S

@@ -13,7 +13,7 @@ from looptrace.analyzer.report.backtest_report import trial_remarks
 from looptrace.analyzer.report.tables import print_pairs, print_section, stdout_console
 from looptrace.analyzer.report.wording import counted, versions_text
 from looptrace.analyzer.settings.sections import Settings
-from looptrace.analyzer.text.times import utc_s
+from looptrace.analyzer.text.times import NS_PER_HOUR, utc_s
 from looptrace.analyzer.tuning.exceptions import TrialPart, exception_lines, exceptions_of, trial_of
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
@@ -24,6 +24,7 @@ from looptrace.cli.shared.gate_sources import (
     source_of,
     source_options,
 )
+from looptrace.cli.shared.groups import CommandGroup
 from looptrace.cli.shared.options import by_option, format_option, print_json
 from looptrace.collector.store.gate_file.incidents import Incident, IncidentDetails
 from looptrace.errors import InputError
@@ -31,11 +32,10 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 HOURS_MAX = 24 * 366
 DAYS_MAX = 366
-_HOUR_NS = 3_600 * NS_PER_S
 _GATES_SHOWN_MAX = 20
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def incidents() -> None:
     """Show incidents, set their state, and decide on all gates of one.
 
@@ -103,7 +103,7 @@ def set_incident(
 ) -> None:
     """Set the state or the owner of the incident ID. Its gates stay as they are."""
     now_ns = time.time_ns()
-    until_ns = None if hours is None else now_ns + int(hours * _HOUR_NS)
+    until_ns = None if hours is None else now_ns + int(hours * NS_PER_HOUR)
     word = IncidentWord(now_ns, state, until_ns, owner, who, why)
     said = source_of(stores, servers).say(incident_id, word)
     click.echo(f"Incident {said.id}: {_state(said)}.")

@@ -9,15 +9,13 @@ import click
 from looptrace.analyzer.gates.silences import HOURS_MAX, Matchers
 from looptrace.analyzer.report.tables import print_section, stdout_console
 from looptrace.analyzer.report.wording import counted
-from looptrace.analyzer.text.times import utc_s
+from looptrace.analyzer.text.times import NS_PER_HOUR, utc_s
 from looptrace.cli.shared.gate_sources import Servers, Stores, source_of, source_options
+from looptrace.cli.shared.groups import CommandGroup
 from looptrace.cli.shared.options import by_option, format_option, print_json
-from looptrace.rules.vocabulary import NS_PER_S
-
-_HOUR_NS = 3_600 * NS_PER_S
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def silences() -> None:
     """Show, make and end silences.
 
@@ -71,7 +69,7 @@ def add(
     who: str | None,
 ) -> None:
     """Make a silence. A gate must match all that is given."""
-    ends_ns = time.time_ns() + int(hours * _HOUR_NS)
+    ends_ns = time.time_ns() + int(hours * NS_PER_HOUR)
     matchers = Matchers(rule, tool, agent, service, incident)
     made = source_of(stores, servers).silence(matchers, ends_ns, why, who)
     click.echo(f"Silence {made.id}: {made.matchers.text}, until {utc_s(made.ends_ns)}.")

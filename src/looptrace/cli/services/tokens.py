@@ -9,6 +9,7 @@ from typing import cast
 import click
 
 from looptrace.analyzer.text.display import plain
+from looptrace.cli.shared.groups import CommandGroup
 from looptrace.collector.server.tokens.roles import MEANING, ROLES, Role
 from looptrace.collector.server.tokens.token_file import (
     FIELDS,
@@ -29,7 +30,7 @@ _file_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def tokens() -> None:
     """Make, list and revoke the tokens of a server, each with a name, a role and an end.
 

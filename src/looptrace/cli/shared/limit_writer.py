@@ -130,5 +130,7 @@ def replace_file(path: Path, text: str, *, keep: bool) -> None:
             click.echo(f"The earlier {path} is kept as {kept}.", err=True)
         new.replace(path)
     except OSError as error:
-        raise click.UsageError(f"{path} cannot be written: {error.strerror}.") from error
+        raise click.UsageError(
+            f"{path} cannot be written ({error.strerror}); name another file."
+        ) from error
     click.echo(f"The settings are in {path}.", err=True)

@@ -258,7 +258,9 @@ def write(report: str | Iterator[str], output: Path | None) -> None:
         with output.open("w", encoding="utf-8") as file:
             file.writelines(parts)
     except OSError as error:
-        raise click.UsageError(f"{output} cannot be written: {error.strerror}.") from error
+        raise click.UsageError(
+            f"{output} cannot be written ({error.strerror}); name another file."
+        ) from error
     click.echo(f"The report is in {output}.", err=True)
 
 

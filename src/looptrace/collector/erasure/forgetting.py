@@ -138,7 +138,7 @@ def forget(
         if left := left_of(store_dir, choice):
             raise StoreError(
                 f"{store_dir}: {wanted} is not forgotten: something is left in {', '.join(left)}; "
-                "run the command again, and report it as a bug if it says so again."
+                "run the command again, and report a bug if this error comes again."
             )
     return Found(choice, rows)
 

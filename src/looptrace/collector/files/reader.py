@@ -255,7 +255,7 @@ class _Problems:
     def skipped(self) -> Iterator[Skipped]:
         """Yield each problem as one line."""
         for problem, repeats in zip(self._problems, self._repeats, strict=True):
-            more = f" (and so are {repeats:,} more)" if repeats else ""
+            more = f" ({repeats:,} more like it)" if repeats else ""
             yield Skipped(problem.where, problem.why + more)
 
 

@@ -70,19 +70,9 @@ class GateJudge:
         self._decides = stated is not None and stated.decides
         self._on_resolved = on_resolved
         self._on_waiting = on_waiting
-        self._worker = Worker("looptrace-judge", self._run)
-
-    def start(self) -> None:
-        """Start the thread, which begins with the open gates."""
-        self._worker.start()
-
-    def wake(self) -> None:
-        """Look for new gates at once."""
-        self._worker.wake()
-
-    def close(self, timeout_s: float) -> bool:
-        """End; return whether there was time for it. A waiting question is abandoned."""
-        return self._worker.close(timeout_s)
+        self._worker = Worker("looptrace-judge", self._run)  # It begins with the open gates.
+        self.start, self.wake = self._worker.start, self._worker.wake
+        self.close = self._worker.close  # A waiting question is abandoned.
 
     def _run(self) -> Generator[float, None, None]:
         while True:

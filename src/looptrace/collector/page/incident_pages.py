@@ -19,6 +19,7 @@ from looptrace.analyzer.gates.incidents import IncidentWord
 from looptrace.analyzer.gates.silences import Matchers
 from looptrace.analyzer.report.backtest_report import trial_remarks
 from looptrace.analyzer.report.wording import versions_text
+from looptrace.analyzer.text.times import NS_PER_HOUR
 from looptrace.analyzer.tuning.exceptions import exception_lines, exceptions_of
 from looptrace.collector.page.gate_pages import GatePages
 from looptrace.collector.page.operating.exception_trials import DAYS_TRIED, tried_on
@@ -30,7 +31,6 @@ from looptrace.collector.server.incidents.incidents_api import IncidentsApi
 from looptrace.collector.server.incidents.silences_api import SilencesApi
 from looptrace.collector.server.tokens.sight import Sight, sight_of
 from looptrace.collector.store.gate_file.incidents import IncidentDetails
-from looptrace.rules.vocabulary import NS_PER_S
 
 PATH = "/incidents"
 # The most incidents of the list, and the most gates of one.
@@ -38,7 +38,6 @@ LISTED_MAX = 200
 GATES_MAX = 100
 _OTHERS_SHOWN_MAX = 50
 _NO_EXCEPTION = "No override can name this loop: it has no tool, agent or signature."
-_HOUR_NS = 3_600 * NS_PER_S
 # What a person may choose: the state, and the hours of a mute.
 CHOICES: Mapping[str, tuple[str, str, int]] = {
     "": ("as it is", "", 0),
@@ -133,7 +132,7 @@ class IncidentPages:
         sent = DecisionForm.of(form)
         who = request.scope.get(WHO) or sent.who or None
         _, state, hours = CHOICES.get(form.get("state", ""), ("", form.get("state", ""), 0))
-        until_ns = time.time_ns() + hours * _HOUR_NS if hours else None
+        until_ns = time.time_ns() + hours * NS_PER_HOUR if hours else None
         owner, before = form.get("owner", "").strip(), form.get("owner_before", "")
         why = form.get("why", "").strip() or None
 
@@ -149,7 +148,7 @@ class IncidentPages:
         sent = DecisionForm.of(form)
         matchers = Matchers(*(form.get(each.name, "").strip() for each in fields(Matchers)))
         hours = HOURS.get(form.get("hours", ""), 0)
-        ends_ns = time.time_ns() + hours * _HOUR_NS
+        ends_ns = time.time_ns() + hours * NS_PER_HOUR
         who = request.scope.get(WHO) or sent.who or None
         said = (sight_of(request), matchers, ends_ns, form.get("why", ""), who)
         return self._done(request, sent, lambda: self.silences.silence(*said))

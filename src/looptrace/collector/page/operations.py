@@ -18,13 +18,13 @@ from looptrace.analyzer.report.wording import count_text, duration_text
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.settings.webhook import VARIABLE, Webhook
+from looptrace.analyzer.text.times import NS_PER_HOUR
 from looptrace.collector.content.redaction import redact_text
 from looptrace.collector.page.operating.health_text import lines_of
 from looptrace.collector.page.operating.settings_rows import SettingRow, rows_of
 from looptrace.collector.page.rendering import Renderer
 from looptrace.collector.page.worklist.filters import ListFilter
-from looptrace.collector.server import metrics
-from looptrace.collector.server.receiver.receiver_metrics import Instrument, Values
+from looptrace.collector.server.receiver.receiver_metrics import SUM, Instrument, Values
 from looptrace.collector.server.service import Service
 from looptrace.collector.store.gate_file.attempts import Attempt
 from looptrace.collector.store.key import content_key
@@ -37,13 +37,11 @@ from looptrace.collector.webhooks.sample import sample_event
 from looptrace.collector.webhooks.signing import SecretError
 from looptrace.rules.contract import Rule, Rung
 from looptrace.rules.docs import summary
-from looptrace.rules.vocabulary import NS_PER_S
 
 _HIDDEN = "(an address that is not shown)"
 _ATTEMPTS_SHOWN = 20
 # The choices of a form that sends again.
 _HOURS = (1, 6, 24, 168)
-_NS_PER_HOUR = 3_600 * NS_PER_S
 _NOTHING_TO_SEND = "The form names no event, and none of the times that it has."
 # It stands for a hidden address, since the settings take only an address or a variable.
 _NO_URL = f"{VARIABLE}X"
@@ -170,7 +168,7 @@ class Operations:
         with self._outbox() as outbox:
             if event:
                 return outbox.resend(event, name, now_ns)
-            since_ns = now_ns - hours * _NS_PER_HOUR
+            since_ns = now_ns - hours * NS_PER_HOUR
             return outbox.replay(name, since_ns, now_ns, accepted=True)
 
     def _outbox(self) -> Outbox:
@@ -224,10 +222,8 @@ def _groups(instruments: Iterable[Instrument]) -> dict[str, list[tuple[Instrumen
 
 def _mean_of(numbers: Values) -> Values:
     """Return the mean of a histogram, labelled with the count; nothing for an empty one."""
-    count = max(
-        (number for values, number in numbers.items() if values != (metrics.SUM,)), default=0
-    )
-    return {(f"on average, of {count:.0f}",): numbers[metrics.SUM,] / count} if count else {}
+    count = max((number for values, number in numbers.items() if values != (SUM,)), default=0)
+    return {(f"on average, of {count:.0f}",): numbers[SUM,] / count} if count else {}
 
 
 def _with_unit(name: str, number: float) -> str:

@@ -103,7 +103,8 @@ class Renderer:
 
     def error(self, request: Request, status: int, why: str) -> Response:
         """Render a page with an error."""
-        return self.page(request, "error.html.j2", status, title=HTTPStatus(status).phrase, why=why)
+        about = {"title": HTTPStatus(status).phrase, "to": "/", "to_text": "To the gates"}
+        return self.page(request, "error.html.j2", status, why=why, **about)
 
 
 def _is_kept(path: str) -> bool:

@@ -53,7 +53,7 @@ ASSETS = "/assets/{digest}/{name}"
 _OPEN = (SIGN_IN, "/assets/", f"{decision_links.PATH}/")
 _FORM = "application/x-www-form-urlencoded"
 _FIELDS_MAX = 20
-_WRONG_TOKEN = "This is not a token of this server. Ask the person who started it, and try again."  # noqa: S105
+_WRONG_TOKEN = "This is not a token of this server, or it has ended."  # noqa: S105
 _FOREIGN_FORM = (
     "This form was not opened in this browser, or its cookie is gone. Nothing was changed. "
     "Go back, reload the page, and send it again."
@@ -141,7 +141,7 @@ class Site:
             refused = self._renderer.error(request, unseen.status, f"Not done: {unseen.why}.")
             await refused(scope, receive, send_guarded)
         elif may_enter or path.startswith(_OPEN):
-            scope.setdefault(SIGHT, EVERYTHING)  # A link shows its gate to whoever has it.
+            scope.setdefault(SIGHT, EVERYTHING)  # A link shows its gate to everyone who has it.
             scope[WHO] = self._sessions.who(request, time.time())
             if may_enter:
                 accepted(scope)
@@ -167,8 +167,11 @@ class Site:
         link of a pager seems to be signed out until the page itself links to the same place.
         """
         if request.method not in ("GET", "HEAD"):
-            why = "You are signed out, and nothing was changed. Sign in, and send it again."
-            return self._renderer.error(request, HTTPStatus.UNAUTHORIZED, why)
+            why = "Nothing was changed. Sign in, and send it again; your note is kept."
+            title, status = "You are signed out", HTTPStatus.UNAUTHORIZED
+            to = url(SIGN_IN, to=_target(request))
+            about = {"title": title, "why": why, "to": to, "to_text": "Sign in"}
+            return self._renderer.page(request, "error.html.j2", status, **about)
         here = _target(request)
         if request.scope["path"] == CHANGES:
             return Response("Sign in.\n", HTTPStatus.UNAUTHORIZED, media_type="text/plain")
@@ -203,6 +206,7 @@ class Site:
             _get("/rules", operations.rules),
             _get("/settings", operations.in_force),
             _get("/webhooks", operations.webhooks),
+            _to_page("/webhooks/{name:path}/{act}", "/webhooks"),
             self._post("/webhooks/{name:path}/test", operations.try_webhook),
             self._post("/webhooks/{name:path}/replay", operations.send_again),
             self._post("/webhooks/{name:path}/enable", operations.enable_webhook),
@@ -227,6 +231,7 @@ class Site:
             self._post(f"{one}/decide", incidents.decide),
             _to_page("/silences", incident_pages.PATH),
             self._post("/silences", incidents.silence),
+            _to_page("/silences/{id}/end", incident_pages.PATH),
             self._post("/silences/{id}/end", incidents.end_silence),
         ]
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from looptrace.analyzer.detect.ruleset import RuleSet
 from looptrace.analyzer.gates.agent_states import NOTHING_HEARD, Heard
+from looptrace.analyzer.text.times import NS_PER_HOUR
 from looptrace.bounded_dict import BoundedDict
 from looptrace.collector.agent_states import left_tasks, with_agents
 from looptrace.collector.page.worklist.filters import ListFilter, choices_of
@@ -41,7 +42,6 @@ _NS_DIGITS_MAX = 19
 _SEARCHED_COLUMNS = ("error", "error_type", "arguments")
 # The most words whose tasks are kept while the store does not change.
 _SEARCHES_KEPT_MAX = 100
-_HOUR_NS = 3_600 * NS_PER_S
 _FINDING_COLUMNS = [*PART_COLUMNS, "reason"]
 
 
@@ -177,7 +177,7 @@ class TaskIndex:
         return self.every(version).is_empty()
 
     def _left(self) -> set[str]:
-        """Return the tasks with open gates at which no agent stands; processes may say so later."""
+        """Return the tasks with open gates at which no agent waits yet."""
         with reader.open_gates(self.store_dir) as gates:
             open_gates = gates.gates("open")
         return left_tasks(with_agents(self.store_dir, open_gates, self.heard()))
@@ -279,5 +279,5 @@ def _fits(wanted: TaskFilter, now_ns: int) -> pl.Expr:
     if wanted.action:
         fits &= pl.col("action") == wanted.action
     if wanted.hours in PERIODS_H:
-        fits &= pl.col("last_ns") > now_ns - int(wanted.hours) * _HOUR_NS
+        fits &= pl.col("last_ns") > now_ns - int(wanted.hours) * NS_PER_HOUR
     return fits

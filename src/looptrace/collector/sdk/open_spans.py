@@ -84,7 +84,7 @@ class OpenSpans:
             return False
 
     def said_of(self, span: ReadableSpan) -> Said:
-        """Return what a span is, and the dialect that says so."""
+        """Return the kind of a span, and the dialect that names it."""
         return self.dialects.kind_of(span.attributes or {}, span.name, scope_of(span))
 
     def all(self) -> list[Span]:
@@ -167,7 +167,7 @@ class OpenSpans:
 
 
 def _copy_of_call(span: Span, end_ns: int, *, is_model: bool) -> ReadableSpan:
-    """Return a copy of an open call that says so, and ends now.
+    """Return a copy of an open call, marked as open, that ends now.
 
     Spans of models that say nothing are no turns, so the copy of one has a reason of its end.
     """

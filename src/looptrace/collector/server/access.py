@@ -250,7 +250,7 @@ class Page(Protocol):
 class AccessMiddleware:
     """Passes allowed requests on, and answers the others with OTLP's errors.
 
-    A browser that asks for a path outside of the application's `routes` gets a page that says so.
+    A browser that asks for a path outside of the application's `routes` gets the reason as a page.
     Without a `guard` tokens with services are refused.
     """
 
@@ -315,7 +315,7 @@ class AccessMiddleware:
 def _guarded(send: Send) -> Send:
     """Return a sender of answers that no browser takes for another type, and nobody keeps.
 
-    An answer that may be kept says so itself.
+    An answer that may be cached has a header of its own.
     """
 
     async def send_guarded(message: MutableMapping[str, Any]) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import time
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from looptrace.collector.server.background.loop_answers import COSTS, HELP, Loop
 from looptrace.collector.server.detection.counts import DetectorCounts, Shown
 from looptrace.collector.server.ingest_log import IngestLog
 from looptrace.collector.server.receiver.receiver_metrics import (
+    Durations,
     Instrument,
     Values,
     age_s,
@@ -233,13 +233,10 @@ class LoopMetrics:
 
     def _resolution(self) -> Values:
         resolved = self._read_gates().filter(status="resolved")
-        waits = ((resolved["resolved_ns"] - resolved["opened_ns"]) / NS_PER_S).drop_nulls().sort()
-        values = waits.to_list()
-        at_most = {bound: float(bisect_right(values, bound)) for bound in RESOLUTION_BOUNDS_S}
-        buckets: dict[tuple[str, ...], float] = {
-            (f"{bound:g}",): count for bound, count in at_most.items()
-        }
-        return {**buckets, ("+Inf",): float(len(values)), ("sum",): float(sum(values))}
+        durations = Durations(RESOLUTION_BOUNDS_S)
+        for wait_s in ((resolved["resolved_ns"] - resolved["opened_ns"]) / NS_PER_S).drop_nulls():
+            durations.add(wait_s)
+        return durations.read()
 
     def _costs(self, labels: Mapping[tuple[str, ...], str]) -> Values:
         """Return by label the sum of a column over all days; nothing before the first answer."""

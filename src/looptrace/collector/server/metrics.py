@@ -43,6 +43,7 @@ from looptrace.collector.server.openapi import JSON, TEXT, Answer, operation
 from looptrace.collector.server.receiver.receiver_metrics import (
     CLOSED,
     REFUSED,
+    SUM,
     TAKEN,
     Instrument,
     InstrumentKind,
@@ -65,8 +66,6 @@ LABEL_SETS_MAX = 100
 # How often the sizes of all files are looked at.
 SIZES_EVERY_S = 30.0
 _OTHER = "other"
-# The key of a histogram's sum, beside its bounds.
-SUM = "sum"
 _SCOPE = "looptrace"
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")

@@ -149,11 +149,12 @@ class Reload:
         before = self.access.tokens
         self.access.renew(self.read_tokens())
         now = self.access.tokens
-        first = " (other servers get the earlier one until a restart)" if self._shares() else ""
+        first = (
+            " (other servers get the earlier one until a restart)"
+            if self.settings.shards.urls
+            else ""
+        )
         return f"{len(now)} tokens are valid" + (first if before[:1] != now[:1] else "")
-
-    def _shares(self) -> bool:
-        return bool(self.settings.shards.urls)
 
     def _renew_certificates(self) -> str:
         if self.access.cert_file is None:

@@ -126,9 +126,9 @@ def metrics_of(store: GateStore, worked: pl.DataFrame, loop_ids: pl.DataFrame) -
         looping_tasks=loops["task"].n_unique(),
         loop_detection_rate=_share(loops["task"].n_unique(), tasks),
         loops_per_task=_share(loops["loop"].n_unique(), tasks),
-        loops_before_gate=_mean(gates["loop_count"]),
+        loops_before_gate=mean(gates["loop_count"]),
         gate_rate=_share(gates["task"].n_unique(), tasks),
-        seconds_to_resolution=_mean((resolved["resolved_ns"] - resolved["opened_ns"]) / NS_PER_S),
+        seconds_to_resolution=mean((resolved["resolved_ns"] - resolved["opened_ns"]) / NS_PER_S),
         false_positive_rate=_share(resolved.filter(decision="not_a_loop").height, resolved.height),
         gates_opened=gates.height,
         gates_open=gates.filter(status="open").height,
@@ -190,5 +190,6 @@ def _share(part: float, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _mean(values: pl.Series) -> float | None:
+def mean(values: pl.Series) -> float | None:
+    """Return the mean of numbers; None of none."""
     return float(values.mean()) if len(values) else None  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ _INCIDENT_COLUMNS = (
     Column("seconds", pl.Float64(), "s", "what its loops had lasted at their gates"),
     Column("input_tokens", _INT, "tokens", "tokens that models had read meanwhile"),
     Column("output_tokens", _INT, "tokens", "tokens that models had written meanwhile"),
-    Column("owner", _TEXT, "name", "whose it is", "nobody's"),
+    Column("owner", _TEXT, "name", "the owner", "without an owner"),
     Column(
         "versions", pl.List(pl.String()), "names", "versions of the service (`service.version`)"
     ),

@@ -18,6 +18,7 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.waiting import Waiting
 from looptrace.analyzer.settings.page import PageSettings
 from looptrace.analyzer.settings.webhook import FILE, VARIABLE, Webhook, check_url
+from looptrace.analyzer.text.times import NS_PER_MINUTE
 from looptrace.collector.decision_links import DecisionLinks
 from looptrace.collector.store.gate_file.attempts import Tried
 from looptrace.collector.store.gate_file.endpoint_events import ServerEvent
@@ -54,7 +55,6 @@ LOOK_AGAIN_S = 60.0
 AgentOf = Callable[[str], Awaitable[AgentState | None]]
 # If the clock differs by more, it was set.
 _JUMP_MIN_NS = NS_PER_S
-_NS_PER_MINUTE = 60 * NS_PER_S
 _NS_PER_MS = 1_000_000
 
 
@@ -183,7 +183,7 @@ class EndpointWorker:
             return min(wait_ns / NS_PER_S, POLL_S)
         hook = self._receiver.webhook
         if hook.group_by == "incident":
-            repeat_ns = hook.repeat_minutes * _NS_PER_MINUTE
+            repeat_ns = hook.repeat_minutes * NS_PER_MINUTE
             delivery = self._outbox.grouped(delivery, repeat_ns, now_ns)
             if delivery is None:
                 return 0.0

@@ -24,8 +24,10 @@ class PersistentFailure(WindowRule):
 
     External failures (rate limits, network, dependencies) do not count. But a login, a missing
     module and a server on the agent's own machine that still fail after its edits count once for
-    each edit. A failure has not persisted if the call succeeded the last time, or, at its first
-    time, if the tool's call for another thing just before succeeded. Progress resets the counts.
+    each edit. A build that does not say why it failed fails anew after an edit of another file.
+
+    A failure has not persisted if the call succeeded the last time, or, at its first time, if the
+    tool's call for another thing just before succeeded. Progress resets the counts.
 
     ## Looping
     - `(test()->!"expected 42, got 41" edit(cart.py, {n})->ok) x3`

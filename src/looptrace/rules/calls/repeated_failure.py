@@ -19,13 +19,15 @@ class RepeatedFailure(WindowRule):
 
     A failure is compared with the last failures of its task by its message, whichever agent failed.
     If the failed call only looks at something, removes what is gone, asks for more than fits, or is
-    refused by a person, its arguments are compared, too. A successful call that does more than look
-    or wait resets the count, and so does recorded progress; `persistent_failure` counts failures
-    that persist after such calls. External failures (rate limits, network, authentication,
-    dependencies) do not count.
+    refused by a person, its arguments are compared, too; so is the version, platform, package or
+    host for which a command runs. A successful call that does more than look, think or wait resets
+    the count, and so does recorded progress; `persistent_failure` counts failures that persist
+    after such calls. Commands that only show something are looks. External failures (rate limits,
+    network, authentication, dependencies) do not count.
 
     ## Looping
     - `test()->!"expected 42, got 41" read(cart.py)->ok test()->!"expected 42, got 41" x2`
+    - `(test()->!"expected 42, got 41" bash(git diff --stat)->"cart.py {n}") x3`: it only looks.
     - `@first test()->!"expected 42" x2 @second test()->!"expected 42"`: all agents count.
 
     ## Not looping

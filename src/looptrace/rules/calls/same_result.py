@@ -23,9 +23,10 @@ class SameResult(RowRule):
     answer to a command or query that only looks counts if it asks nearly the same as an earlier
     one: it has all words of that and more, or less. Searches for many things, of which a short
     answer holds, such as names, days or addresses, are a batch: what they are given has no word
-    in common but that of their form. A plan that is written again and again counts as a search.
-    Parallel searches of one response count once. `repeated_call` finds the same search again,
-    and sooner; `repeated_failure` and `signature_repeat` find failures.
+    in common but that of their form. A plan that is written again and again counts as a search, and
+    so does an update that sets a state as it was, and only says something else of it. Parallel
+    searches of one response count once. `repeated_call` finds the same search again, and sooner;
+    `repeated_failure` and `signature_repeat` find failures.
 
     ## Looping
     - `search(refund {n})->"no results" x5`

@@ -21,7 +21,8 @@ class UnchangedCheck(WindowRule):
     did not fail: many programs exit with 0 whatever they print. Its answer is wrong if it says
     so: an error, a mismatch, “expected 42”, 2 of 5. An answer that says neither counts if a
     program was run for it. Good answers are an empty one, one that says that all is well, and
-    any other of builds, linters and tests, which fail where something is wrong.
+    any other of builds, linters and tests, which fail where something is wrong. A critic who says
+    the same of another draft has given the same answer.
 
     Looks at files and states do not count, nor do checks without work between them; `repeated_call`
     finds those in a row, and `persistent_failure` checks that fail.

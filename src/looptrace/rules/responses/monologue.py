@@ -22,8 +22,9 @@ class Monologue(RowRule):
     on.”. The words of the responses do not matter; `response_repeat` finds the same words, and
     sooner.
 
-    A long text in parts after “Go on.” looks the same, so the rule only warns at first. It does
-    not see actions in the text without a span.
+    A long text in parts after “Go on.” looks the same, so the rule only warns at first; parts that
+    come after a pause of some seconds do not count. It does not see actions in the text without a
+    span.
 
     ## Looping
     - `say("Now I would look at part {n}.", given="Go on.") x8`

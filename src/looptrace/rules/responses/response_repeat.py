@@ -21,7 +21,7 @@ class ResponseRepeat(RowRule):
     new input of a response is what the model got since its last response: results of tools, or
     a message. A model that answers "yes" to a hundred different questions works; one that
     answers an unchanged error with the same sentence is stuck. The first response may have any
-    input, unless two make a loop.
+    input, unless two make a loop. Samples that are asked for at once are one response.
 
     Responses without text that only ask for calls are left to rules on calls. A voice agent
     that is given silence asks again; `monologue` finds the one that never stops.

@@ -32,9 +32,9 @@ from looptrace.collector.store.layout import GATES_FILE
 from tests.analyzer.detect.test_budget_ties import REQUEST
 from tests.collector.store.stored import spans_of
 from tests.otlp import Trace
+from tests.ports import free_ports
 from tests.reliability.asgi import serving
 from tests.reliability.serving import until
-from tests.reliability.sharding import free_ports
 
 OWN, OTHER = "http://127.0.0.1:9", "http://127.0.0.1:1"
 NOW_NS = time.time_ns()

@@ -22,12 +22,12 @@ from tests.collector.erasure.test_forgetting import texts_in
 from tests.collector.store.objects.test_objects import (
     UNDERSTOOD,
     ingest,
-    run,
     sessions_at,
     tables,
     told,
 )
 from tests.collector.store.stored import looping, spans_of
+from tests.commands import run
 from tests.reliability.serving import OK, served, until
 from tests.reliability.serving import looping as looping_trace
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import random
@@ -23,11 +22,9 @@ import msgspec
 import obstore
 import polars as pl
 import pytest
-from click.testing import CliRunner, Result
 
 import looptrace
 from looptrace.analyzer.settings import default
-from looptrace.cli.main import main
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.objects import client, publisher
@@ -35,7 +32,6 @@ from looptrace.collector.store.objects.client import Objects
 from looptrace.collector.store.objects.manifest import (
     MANIFEST,
     Manifest,
-    encode_manifest,
     read_manifest,
 )
 from looptrace.collector.store.objects.publisher import WrittenMeanwhileError, left_overs, written
@@ -45,11 +41,12 @@ from looptrace.collector.store_analysis import analyse_store
 from looptrace.errors import UnavailableError
 from tests.azurite import AzureServer
 from tests.collector.store.stored import looping, spans_of
-from tests.paths import ROOT
+from tests.commands import json_of, refused, run
+from tests.paths import ROOT, TRACES
+from tests.ports import closed_port
 from tests.s3 import OPEN_BUCKET, S3Server
 from tests.s3_proxy import Proxy
 
-TRACES = ROOT / "examples/traces"
 PARTS = 4
 KILLS = 3
 KILL_AFTER_MAX_S = 2.0
@@ -66,13 +63,6 @@ for number in range(1_000):
         ingest(spans_of(looping(f"s{number}")), folder)
     print(number, flush=True)
 """
-
-
-def run(*arguments: str | Path) -> Result:
-    """Run looptrace, which may never end with a traceback."""
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
 
 
 def ingest(url: str, *sessions: str) -> None:
@@ -371,10 +361,9 @@ def test_a_server_that_ignores_conditions_is_refused(
 
 def told(*arguments: str) -> str:
     """Run what cannot be done, and return the line that says why."""
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert result.stderr.count("\n") == 1 or "Usage" in result.stderr
-    return result.stderr
+    result = refused(*arguments)
+    assert result.count("\n") == 1 or "Usage" in result
+    return result
 
 
 def test_a_wrong_bucket_or_address_is_told_in_a_line(
@@ -390,11 +379,8 @@ def test_a_wrong_bucket_or_address_is_told_in_a_line(
         assert "is not the address of a bucket" in told(
             "query", "--store", wrong, "--sql", "SELECT 1"
         )
-    with socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # Nobody listens.
-        monkeypatch.setenv(
-            server.endpoint_variable, f"http://127.0.0.1:{closed.getsockname()[1]}/looptrace"
-        )
+    with closed_port() as port:
+        monkeypatch.setenv(server.endpoint_variable, f"http://127.0.0.1:{port}/looptrace")
         began_s = time.monotonic()
         assert "cannot be reached" in (line := told("gates", "list", "--store", examples))
         assert f"such as {server.endpoint_variable}" in line
@@ -445,11 +431,10 @@ def test_an_unknown_or_no_key_of_s3_is_told_in_a_line(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "wrong")
     store = ("ingest", str(TRACES / "flaky_import_loop.jsonl"), "--store")
     assert "access is refused (InvalidAccessKeyId)" in told(*store, examples)
-    with socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # Nobody listens where a machine in a cloud would be asked.
+    with closed_port() as port:  # Where a machine in a cloud would be asked.
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")
         monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-        monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{port}")
         assert "there are no credentials; set AWS_ACCESS_KEY_ID" in told("analyze", examples)
 
 
@@ -495,14 +480,10 @@ def test_a_server_that_goes_away_in_the_middle_is_told_of(
 def test_commands_that_need_a_disk_say_so(url: str) -> None:
     """A server's log and gates are synced and locked, which objects cannot be."""
     for command in ("serve", "mcp"):
-        result = run(command, "--store", url)
-        assert result.exit_code == 2
-        assert "needs the store on a disk of this machine" in result.stderr
+        assert "needs the store on a disk of this machine" in refused(command, "--store", url)
         assert not Path("s3:").exists()
     ingest(url, "one")
-    result = run("watch", "--store", url)
-    assert result.exit_code == 2
-    assert "watch a server" in result.stderr
+    assert "watch a server" in refused("watch", "--store", url)
 
 
 def test_an_address_of_another_kind_becomes_no_folder(
@@ -522,16 +503,16 @@ def test_an_address_of_another_kind_becomes_no_folder(
 def test_a_decision_is_recorded_and_holds_with_the_next_ingest(url: str) -> None:
     """A person decides about a store on object storage as about one on disk."""
     ingest(url, "one")
-    (gate,) = json.loads(run("gates", "list", "--store", url, "--format", "json").stdout)
+    (gate,) = json_of("gates", "list", "--store", url)
     result = run(
         "gates", "resolve", "--store", url, gate["id"], "--decision", "continue", "--note", "go on"
     )
 
     assert result.exit_code == 0, result.output
-    shown = json.loads(run("gates", "show", "--store", url, gate["id"], "--format", "json").stdout)
+    shown = json_of("gates", "show", "--store", url, gate["id"])
     assert shown["gate"]["decision"] == "continue"
     ingest(url, "two")
-    shown = json.loads(run("gates", "show", "--store", url, gate["id"], "--format", "json").stdout)
+    shown = json_of("gates", "show", "--store", url, gate["id"])
     assert shown["gate"]["status"] == "resolved"
 
 
@@ -546,9 +527,7 @@ def test_an_object_that_is_damaged_or_gone_is_named(
     bucket = server.bucket(prefix)
     content = bytes(obstore.get(bucket, name).bytes())
     obstore.put(bucket, name, content[:-1] + b"\0")
-    result = run("analyze", url)
-    assert result.exit_code == 2
-    assert f"{url}/{name}: is not what looptrace wrote" in result.stderr
+    assert f"{url}/{name}: is not what looptrace wrote" in refused("analyze", url)
     obstore.delete(bucket, name)
     codes = {"s3": "NoSuchKey", "az": "BlobNotFound"}
     assert f"an object is gone ({codes[server.scheme]})" in run("analyze", url).stderr
@@ -564,7 +543,7 @@ def test_a_manifest_names_no_file_outside_the_folder(
     assert found
     files = {**found[0].files, name: next(iter(found[0].files.values()))}
     hostile = msgspec.structs.replace(found[0], files=files)
-    obstore.put(server.bucket(prefix), MANIFEST, encode_manifest(hostile))
+    obstore.put(server.bucket(prefix), MANIFEST, msgspec.json.encode(hostile))
 
     assert "names a file that no store has" in run("analyze", url).stderr
 
@@ -574,7 +553,7 @@ def test_a_manifest_names_no_file_outside_the_folder(
     [
         (b"", "is not a manifest of looptrace"),
         (b'{"writer": 1}', "is not a manifest of looptrace"),
-        (encode_manifest(Manifest("a", {}, {}, format=99)), "update looptrace"),
+        (msgspec.json.encode(Manifest("a", {}, {}, format=99)), "update looptrace"),
     ],
 )
 def test_a_manifest_that_is_none_is_refused(

@@ -16,8 +16,8 @@ import pytest
 
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.objects.copying import copy_to_folder, restore
-from tests.collector.store.objects.test_objects import run
 from tests.collector.store.stored import looping, spans_of
+from tests.commands import run
 from tests.paths import ROOT
 from tests.reliability.serving import OK, Served, served, stored, until
 from tests.reliability.serving import looping as looping_trace
@@ -94,7 +94,7 @@ def test_a_server_goes_on_from_a_copy_after_a_kill(
     spans = stored(again)
     assert before <= {*spans["trace_id"]}
     with served(again, *options) as server:
-        until(lambda: server.ask("GET", "/readyz")[0] == OK)
+        until(server.is_ready)
         until(lambda: server.number("looptrace_gates_open") >= SESSIONS - 1)
         assert send(server, range(99, 100))
     assert run("copy", target, "--store", again).exit_code == (2 if "://" not in target else 0)

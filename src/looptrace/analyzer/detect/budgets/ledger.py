@@ -97,7 +97,7 @@ class Ledger:
         self._own: OwnShares | None = None
 
     def keep_shares(self) -> OwnShares:
-        """Keep from now on what other servers must be told of; return it."""
+        """Keep the sums for other servers from now on; return them."""
         self._own = OwnShares(self._limits)
         return self._own
 

@@ -24,7 +24,7 @@ class Solved:
     value_min: float = inf
 
     def holds(self, name: str, label: str | None, value: float | None) -> bool | None:
-        """Return whether an outcome says so; None if it is another, or has no such score."""
+        """Return whether a run was solved; None by another evaluation, or without the score."""
         if name != self.name:
             return None
         if self.label is not None:

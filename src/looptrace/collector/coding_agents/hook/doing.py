@@ -107,7 +107,7 @@ def _attributes(values: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def _result(call: dict[str, Any]) -> tuple[str, bool | None]:
-    """Return the text of a call's result, and whether it failed, None where nothing says so."""
+    """Return the text of a call's result, and whether it failed, None where that is unknown."""
     given = call.get("tool_response")
     if "error" in call:
         return _words(call["error"]), True

@@ -4,7 +4,9 @@ Kiro, before it Amazon Q, saves a conversation (aws/amazon-q-developer-cli@15cc8
 src/cli/chat/conversation.rs and message.rs); data for training has `from` and `value` (hiyouga/
 LLaMA-Factory@ff6d4d1 data/README.md), also with calls in tags (NousResearch/Hermes-Function-
 Calling). A message of Cursor's transcripts and of Convex's agents (get-convex/agent@fd0b791
-src/component/schema.ts) is within its record.
+src/component/schema.ts) is within its record. ChatGPT exports a tree of messages, of which one line
+is shown (mitkury/chatgpt-export-parser docs/chatgpt-data-export-format.md); Claude's export has
+results within the message that asks for them (Sinity/polylogue docs/providers/claude-ai.md).
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ _CALL = "function_call"
 _CALLS = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 _RESPONSE = re.compile(r"<tool_response>\s*(.*?)\s*</tool_response>", re.DOTALL)
 _SUCCESS = "success"
+# Whom a message of ChatGPT is for that asks no tool.
+_EVERYBODY = (None, "all")
+_BLOCKS = frozenset({"text", "tool_use", "tool_result"})
 
 
 def kiro_messages(history: list[Any]) -> Iterator[ApiMessage]:
@@ -93,6 +98,55 @@ def training_messages(turns: list[Any]) -> Iterator[ApiMessage]:
 def _objects(text: str) -> list[dict[str, Any]]:
     value = parsed(text)
     return [each for each in (value if isinstance(value, list) else [value]) if mapping(each)]
+
+
+def chatgpt_messages(record: dict[str, Any]) -> Iterator[ApiMessage]:
+    """Yield the messages of an exported conversation of ChatGPT, whose calls have no ids.
+
+    A result is that of the call before.
+    """
+    nodes, line, at = mapping(record["mapping"]), list[ApiMessage](), record.get("current_node")
+    while at in nodes and len(line) < len(nodes):
+        line.append(mapping(nodes[at].get("message")))
+        at = nodes[at].get("parent")
+    asked: str | None = None
+    for message in reversed(line):
+        role, tool = mapping(message.get("author")).get("role"), message.get("recipient")
+        text = _chatgpt_text(mapping(message.get("content")))
+        told = {"timestamp": message.get("create_time")}
+        if role == "tool" and asked:
+            yield {"role": "tool", "tool_call_id": asked, "content": text, **told}
+            asked = None
+        elif role == "assistant" and tool not in _EVERYBODY:
+            asked = str(message.get("id"))
+            call = {"name": tool, "arguments": text}
+            calls = [{"id": asked, "type": "function", "function": call}]
+            yield {"role": role, "content": None, "tool_calls": calls, **told}
+        elif role in ("user", "assistant") and text:
+            yield {"role": role, "content": text, **told}
+
+
+def _chatgpt_text(content: dict[str, Any]) -> str:
+    parts = [part for part in content.get("parts") or () if isinstance(part, str)]
+    return content.get("text") or "\n".join(parts)
+
+
+def claude_messages(messages: list[Any]) -> Iterator[ApiMessage]:
+    """Yield the messages of an exported conversation of Claude; each result stands alone."""
+    for message in map(mapping, messages):
+        role = _ROLES.get(str(message.get("sender")), "assistant")
+        said, at = list[dict[str, Any]](), message.get("created_at")
+        blocks = map(mapping, message.get("content") or [{"type": "text", **message}])
+        for block in (each for each in blocks if each.get("type") in _BLOCKS):
+            if block["type"] != "tool_result":
+                said.append(block)
+                continue
+            if said:
+                yield {"role": role, "content": said, "timestamp": at}
+            said, at = [], None
+            yield {"role": "user", "content": [block]}
+        if said:
+            yield {"role": role, "content": said, "timestamp": at}
 
 
 def inner_message(record: dict[str, Any]) -> ApiMessage:

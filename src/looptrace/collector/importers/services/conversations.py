@@ -18,6 +18,8 @@ from looptrace.analyzer.text.payloads import canonical, parsed
 from looptrace.collector.coding_agents.session_spans import times_in_order
 from looptrace.collector.importers.rows.messages import ApiMessage, whole_input_tokens
 from looptrace.collector.importers.services.chats import (
+    chatgpt_messages,
+    claude_messages,
     inner_message,
     kiro_messages,
     training_messages,
@@ -43,6 +45,9 @@ _SAID = frozenset({"content", "tool_calls", _ASKED, "parts"})
 # Where an object has its messages; `traj` is that of tau-bench.
 _HOLDERS = ("messages", "traj")
 _KIRO, _TRAINING = ({"conversation_id", "history"}, {"conversations"})
+_CHATGPT, _CLAUDE = ({"mapping", "current_node"}, {"uuid", "chat_messages"})
+# Answers of Cloudflare's API have messages about themselves.
+_ANSWER = {"success", "errors", "result"}
 # A record around a message names its thread.
 _INNER = ({"role", "message"}, {"threadId", "message"})
 _SESSIONS = ("conversation_id", "session_id", "sessionId", "thread_id", "threadId")
@@ -72,8 +77,9 @@ _TOKENS = {
 def is_record(names: Collection[str]) -> bool:
     """Return whether these field names are those of a message, or of an object with some."""
     fields = set(names)
-    is_chat = fields >= _KIRO or fields >= _TRAINING or any(each <= fields for each in _INNER)
-    return is_chat or is_message(fields) or not fields.isdisjoint(_HOLDERS)
+    is_chat = any(each <= fields for each in (_KIRO, _TRAINING, _CHATGPT, _CLAUDE, *_INNER))
+    is_holder = not fields.isdisjoint(_HOLDERS) and not fields >= _ANSWER
+    return is_chat or is_message(fields) or is_holder
 
 
 def is_message(names: Collection[str]) -> bool:
@@ -105,6 +111,10 @@ class ConversationReader:
             held: object = list(kiro_messages(record["history"]))
         elif record.keys() >= _TRAINING:
             held = list(training_messages(record["conversations"]))
+        elif record.keys() >= _CHATGPT:
+            held = list(chatgpt_messages(record))
+        elif record.keys() >= _CLAUDE:
+            held = list(claude_messages(record["chat_messages"]))
         else:
             held = next((parsed(record[name]) for name in _HOLDERS if name in record), None)
         if held is None:
@@ -128,13 +138,15 @@ def _session_of(record: dict[str, Any]) -> str | None:
     own = record.get("id")
     if named is None and isinstance(own, str) and own.startswith(_AMP):
         named = own
+    if named is None and "chat_messages" in record:
+        named = record.get("uuid")
     return None if named is None else str(named)
 
 
 def conversation_rows(
     messages: list[ApiMessage], *, model: object = None, session: object = None
 ) -> Iterator[SpanRow]:
-    """Yield a row for each response: what came since the one before, and what it says."""
+    """Yield a row for each response, with the messages since the one before."""
     trace = digest(canonical(messages), size_bytes=16)
     times = times_in_order([_time_ns(message) for message in messages], _STEP_NS)
     plain = list(map(CallNumbers().numbered, messages))
@@ -143,7 +155,7 @@ def conversation_rows(
     for number, (start, end) in enumerate(responses):
         said = messages[start:end]
         named = next((name for name in map(_model, said) if name), model)
-        # No later response was given what came after the last one.
+        # The messages after the last response were given to none.
         stop = len(plain) if number == len(responses) - 1 else end
         usage = _usage(said[-1])
         yield foreign_row(

@@ -8,7 +8,8 @@
   const EVERY_S = 30;
   const news = document.getElementById("news");
   const help = document.getElementById("keys");
-  const drafts = new Map();
+  // Notes outlast a sign-in; a browser that blocks cookies has no storage either.
+  const drafts = navigator.cookieEnabled ? sessionStorage : null;
   const main = () => document.getElementById("main");
   let source = null;
   let retry = null;
@@ -17,7 +18,7 @@
   let opened = "";
   let here = location.search;
 
-  // Whoever writes a note must not lose it to an update.
+  // An update would lose a note that is being written.
   const isWriting = () => [...document.querySelectorAll("textarea")].some(
     (area) => area.value !== area.defaultValue);
 
@@ -42,7 +43,7 @@
     main().dispatchEvent(new CustomEvent("refresh"));
   }
 
-  // Whoever writes a note for a gate learns at once that somebody else has decided on it.
+  // Report another decision on the gate while a note is written.
   async function lookAtOwnGates() {
     for (const form of document.querySelectorAll("form.decide[data-gate]")) {
       const area = form.querySelector("textarea");
@@ -133,7 +134,7 @@
   function putDraftsBack() {
     for (const form of document.querySelectorAll("form.decide")) {
       const area = form.querySelector("textarea");
-      if (!area.value && drafts.get(form.action)) area.value = drafts.get(form.action);
+      if (!area.value) area.value = drafts?.getItem(form.action) || "";
     }
   }
 
@@ -175,7 +176,7 @@
     choice.checked = true;
     prepare(form);
     choice.focus({ preventScroll: true });
-    // Whoever chooses by a key sees all that is chosen from, the note and the button.
+    // A choice by a key scrolls to the choices, the note and the button.
     form.scrollIntoView({ block: "nearest" });
     return true;
   }
@@ -223,6 +224,7 @@
     setTimeout(() => button.classList.remove("is-copied"), COPIED_MS);
   });
   window.addEventListener("hashchange", unfoldTarget);
+  document.querySelector("form.sign-out")?.addEventListener("submit", () => drafts?.clear());
   document.getElementById("show-keys")?.addEventListener("click", () => help.showModal());
   document.addEventListener("click", (event) => {
     const line = event.target.closest("a[data-line][hx-get]");
@@ -249,7 +251,7 @@
       const form = event.target.closest("form.decide");
       if (!form) return;
       prepare(form);
-      if (event.target.matches("textarea")) drafts.set(form.action, event.target.value);
+      if (event.target.matches("textarea")) drafts?.setItem(form.action, event.target.value);
     });
   }
   setInterval(ages, AGO_MS);

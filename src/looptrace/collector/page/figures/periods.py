@@ -11,7 +11,7 @@ import polars as pl
 
 from looptrace.collector.store import reader
 from looptrace.collector.store.buckets.finding_rows import PART_COLUMNS, loops_of_rows
-from looptrace.collector.store.gate_metrics import opened_gates
+from looptrace.collector.store.gate_metrics import mean, opened_gates
 from looptrace.rules.vocabulary import NS_PER_S
 
 _MINUTE_NS = 60 * NS_PER_S
@@ -156,7 +156,7 @@ def figures_in(stored: StoredFigures, start_ns: int, end_ns: int) -> PeriodFigur
         resolved=resolved.height,
         no_loop=resolved.filter(decision="not_a_loop").height,
         waits_s=_percentiles(waits_s),
-        times_until_gate=_mean(gates["loop_count"] + 1),
+        times_until_gate=mean(gates["loop_count"] + 1),
         loops=loops.height,
         tokens=int(loops["tokens"].sum()),
         tokens_a_loop=_percentiles(loops["tokens"]),
@@ -196,7 +196,3 @@ def _percentiles(values: pl.Series) -> Percentiles | None:
         return None
     shares = (known.quantile(share, "nearest") for share in (0.5, 0.9, 1.0))
     return Percentiles(*(float(value or 0.0) for value in shares))
-
-
-def _mean(values: pl.Series) -> float | None:
-    return float(values.mean()) if len(values) else None  # type: ignore[arg-type] # They are numbers.

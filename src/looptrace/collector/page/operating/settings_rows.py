@@ -20,7 +20,7 @@ class SettingRow:
 
     name: str  # as `rules.cycle.enabled`
     value: str | None
-    default: str | None  # of the profile
+    default: str | None  # of the profile, or of a section that the file adds
     doc: str
 
     @property
@@ -38,18 +38,26 @@ def rows_of(settings: Settings) -> list[SettingRow]:
     """Return all settings in the order of the file, each with its value in the profile."""
     own = dict(_flat("", tomllib.loads(toml_of(settings))))
     usual = dict(_flat("", tomllib.loads(toml_of(of_profile(settings.profile)))))
-    meanings = dict(_meanings("", settings_in(file_table(every_rule()))))
-    names = [*own, *(name for name in usual if name not in own)]
-    return [
-        SettingRow(name, own.get(name), usual.get(name), _meaning(name, meanings)) for name in names
-    ]
+    known = dict(_known("", settings_in(file_table(every_rule()))))
+    rows = []
+    for name in [*own, *(name for name in usual if name not in own)]:
+        setting = _setting(name, known)
+        default = usual.get(name, _default(setting) if name in own else None)
+        rows.append(SettingRow(name, own.get(name), default, setting.doc if setting else ""))
+    return rows
 
 
-def _meaning(name: str, meanings: Mapping[str, str]) -> str:
-    """Return the meaning of a setting, or of its section where its name is the user's own."""
+def _setting(name: str, known: Mapping[str, Setting]) -> Setting | None:
+    """Return a setting, or its section where its name is the user's own."""
     parts = _plain(name).split(".")
     named = [".".join(parts), ".".join([parts[0], *parts[2:]]), parts[0]]
-    return next((meanings[each] for each in named if each in meanings), "")
+    return next((known[each] for each in named if each in known), None)
+
+
+def _default(setting: Setting | None) -> str | None:
+    """Return the default of a setting as a file has it; None where there is none."""
+    default = setting.default if setting else None
+    return _written(default) if isinstance(default, str | int | float) else None
 
 
 def _flat(above: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -82,10 +90,10 @@ def _plain(name: str) -> str:
     return "".join(part.partition("]")[2] if n else part for n, part in enumerate(name.split("[")))
 
 
-def _meanings(above: str, settings: list[Setting]) -> Iterator[tuple[str, str]]:
+def _known(above: str, settings: list[Setting]) -> Iterator[tuple[str, Setting]]:
     for setting in settings:
         if "description" not in setting.about:
             continue  # A rung of a ladder is explained by its ladder.
         path = f"{above}.{setting.name}" if above else setting.name
-        yield path, setting.doc
-        yield from _meanings(path, setting.inner)
+        yield path, setting
+        yield from _known(path, setting.inner)

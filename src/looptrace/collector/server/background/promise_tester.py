@@ -57,15 +57,12 @@ class PromiseTester:
         self._on_error = on_error
         self._on_withdrawn = on_withdrawn
         self._worker = Worker("looptrace-promises", self._run)
+        self.close = self._worker.close
 
     def start(self) -> None:
         """Start, if there are promises, and outcomes that test them."""
         if self._settings.outcomes.are_known and any(promises(self._settings.policy.rule_set)):
             self._worker.start()
-
-    def close(self, timeout_s: float) -> bool:
-        """End; return whether there was time for it."""
-        return self._worker.close(timeout_s)
 
     def instruments(self) -> list[Instrument]:
         """Return the metrics of promises."""

@@ -9,7 +9,7 @@ from looptrace.collector.store.gates import GateStore
 
 
 class SharedBudgets:
-    """What other servers have spent, and what they must be told of."""
+    """The spending of other servers, and the sums to send them."""
 
     def __init__(
         self, ledger: Ledger, gates: GateStore, news: SpendingNews, *, is_shared: bool

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from io import BytesIO
-from typing import Protocol
+from typing import Any
 
 from looptrace._core import OverBoundsError, UndecodableError
 from looptrace.analyzer.schema.spans import SpanRow
@@ -87,55 +87,6 @@ class DecodedRequest:
     size: int = 0
     cut: Sequence[int] = ()  # attributes lost by each span that lost any
     placeless: Sequence[int] = ()  # 1 for each event that names no span
-
-
-class _Stream(Protocol):
-    """One compressed stream that is being unpacked."""
-
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes: ...
-
-    def unpack(self, data: bytes | memoryview) -> bytes:
-        """Return at most CHUNK_BYTES; without data, the rest of a piece. Empty: send more."""
-
-
-class _Inflate:
-    """A stream of zlib's, in one of its three forms."""
-
-    def __init__(self, wbits: int) -> None:
-        self._inflate = zlib.decompressobj(wbits)
-
-    @property
-    def eof(self) -> bool:
-        return self._inflate.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._inflate.unused_data
-
-    def unpack(self, data: bytes | memoryview) -> bytes:
-        return self._inflate.decompress(self._inflate.unconsumed_tail + data, CHUNK_BYTES)
-
-
-class _Zstd:
-    """A stream of zstd's."""
-
-    def __init__(self) -> None:
-        self._zstd = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
-
-    @property
-    def eof(self) -> bool:
-        return self._zstd.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._zstd.unused_data
-
-    def unpack(self, data: bytes | memoryview) -> bytes:
-        return self._zstd.decompress(data, CHUNK_BYTES)
 
 
 def decompress(body: bytes, packing: str, limits: Limits, on_bytes: Callable[[int], None]) -> bytes:
@@ -245,26 +196,33 @@ def _unpacked(body: bytes, packing: str) -> Iterator[bytes]:
     raise RefusalError(Reason.UNDECODABLE, why)
 
 
-def _stream(data: memoryview, packing: str) -> _Stream:
-    """Return the decompressor of the next stream of some data."""
+def _stream(data: memoryview, packing: str) -> Any:
+    """Return the decompressor of the next stream of some data, one of zlib's or of zstd's."""
     if packing == "zstd":
-        return _Zstd()
+        return zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
     if packing == "gzip":
-        return _Inflate(_GZIP_WBITS)
+        return zlib.decompressobj(_GZIP_WBITS)
     # The standard form is zlib's; some clients omit its header.
     head = int.from_bytes(data[:2], "big")
     has_head = len(data) > 0 and data[0] & 0xF == _ZLIB_METHOD and head % _ZLIB_CHECK == 0
-    return _Inflate(_ZLIB_WBITS if has_head else _DEFLATE_WBITS)
+    return zlib.decompressobj(_ZLIB_WBITS if has_head else _DEFLATE_WBITS)
 
 
-def _parts(stream: _Stream, data: memoryview) -> Generator[bytes, None, int]:
+def _parts(stream: Any, data: memoryview) -> Generator[bytes, None, int]:
     """Yield the unpacked parts of a stream, which may be cut off; return its packed bytes."""
+
+    def unpack(piece: bytes | memoryview) -> bytes:
+        # zlib hands back what it has not used yet, and zstd keeps it.
+        unused: bytes = getattr(stream, "unconsumed_tail", b"")
+        part: bytes = stream.decompress(unused + piece if unused else piece, CHUNK_BYTES)
+        return part
+
     given = 0
     while given < len(data) and not stream.eof:
         piece = data[given : given + _PIECE_BYTES]
         given += len(piece)
-        part = stream.unpack(piece)
+        part = unpack(piece)
         while part:
             yield part
-            part = b"" if stream.eof else stream.unpack(b"")
+            part = b"" if stream.eof else unpack(b"")
     return given - len(stream.unused_data)

@@ -11,7 +11,7 @@ from typing import Any, cast
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -39,12 +39,7 @@ _ALIASES = {"x-gzip": "gzip"}
 
 def otlp_routes(pipeline: Pipeline) -> list[Route]:
     """Return the routes of OTLP; they take requests until the pipeline is closed."""
-    return [Route(f"/v1/{signal.value}", otlp_endpoint(pipeline, signal)) for signal in Signal]
-
-
-def otlp_endpoint(pipeline: Pipeline, signal: Signal) -> ASGIApp:
-    """Return the application that answers the requests of one signal."""
-    return _Endpoint(pipeline, signal)
+    return [Route(f"/v1/{signal.value}", OtlpEndpoint(pipeline, signal)) for signal in Signal]
 
 
 def uvicorn_options(pipeline: Pipeline) -> dict[str, Any]:
@@ -144,7 +139,7 @@ class _BoundedHttp(H11Protocol):
             self._waiting = None
 
 
-class _Endpoint:
+class OtlpEndpoint:
     """Answers the requests of one signal, as an ASGI application."""
 
     def __init__(self, pipeline: Pipeline, signal: Signal) -> None:
@@ -152,6 +147,7 @@ class _Endpoint:
         self._signal = signal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
         request = Request(scope, receive)
         form = _FORMS.get(_media_type(request))
         try:

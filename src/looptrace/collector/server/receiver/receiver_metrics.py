@@ -19,6 +19,8 @@ _logger = logging.getLogger(__name__)
 
 InstrumentKind = Literal["counter", "gauge", "histogram"]
 Values = Mapping[tuple[str, ...], float]
+# The key of a histogram's sum, beside its bounds.
+SUM = "sum"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ class Durations:
         values: dict[tuple[str, ...], float] = {
             (name,): float(count) for name, count in zip(names, up_to, strict=True)
         }
-        return values | {("sum",): sum_s}
+        return values | {(SUM,): sum_s}
 
 
 class ReceiverCounts:

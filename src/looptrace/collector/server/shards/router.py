@@ -29,7 +29,7 @@ from looptrace.collector.content.policy import Content
 from looptrace.collector.sdk.gate_stream import Server
 from looptrace.collector.server.ingest_log import RETRY_AFTER_S, IngestLog
 from looptrace.collector.server.receiver.decoding import Signal
-from looptrace.collector.server.receiver.http_receiver import otlp_endpoint
+from looptrace.collector.server.receiver.http_receiver import OtlpEndpoint
 from looptrace.collector.server.receiver.pipeline import Pipeline
 from looptrace.collector.server.receiver.receiver_metrics import (
     Instrument,
@@ -117,12 +117,12 @@ class Shards:
 
     def routes(self) -> list[Route]:
         """Return the route by which other servers forward spans to this one."""
-        last, asked = (otlp_endpoint(each, Signal.TRACES) for each in (self._pipeline, self._asked))
+        last, asked = (OtlpEndpoint(each, Signal.TRACES) for each in (self._pipeline, self._asked))
         told = [self._spending.route()] if self._spending else []
         return [Route(FORWARDED_PATH, _OfOthers(last, asked, self._reduced)), *told]
 
     def ages_s(self) -> dict[str, float]:
-        """Return how old is what each other server told of budgets, in seconds."""
+        """Return the age of the sums of budgets of each other server, in seconds."""
         return self._spending.ages_s() if self._spending else {}
 
     def instruments(self) -> list[Instrument]:

@@ -41,7 +41,7 @@ from looptrace.typed_json import decoded
 _logger = logging.getLogger(__name__)
 
 SPENDING_PATH = "/v1/forwarded/spending"
-# Who has nothing to tell says so at least this often.
+# A server without new sums sends an empty message at least this often.
 SILENCE_S_MAX = 5.0
 # After a start all is told again that is not older: a day counts until it ends.
 _AGAIN_NS = 2 * DAY_S * NS_PER_S
@@ -80,6 +80,7 @@ class SpendingTeller:
         self._waiting: BoundedDict[tuple[int | str, ...], Share] = BoundedDict(SHARES_KEPT_MAX)
         self._is_heard = True
         self._worker = Worker("looptrace-spending", self._run)
+        self.close = self._worker.close
         self._worker.start()
 
     @property
@@ -93,10 +94,6 @@ class SpendingTeller:
             for share in shares:
                 self._waiting[share.key] = share
         self._worker.wake()
-
-    def close(self, timeout_s: float) -> bool:
-        """End; return whether there was time for it."""
-        return self._worker.close(timeout_s)
 
     def _run(self) -> Generator[float, None, None]:
         wait_s = _RETRY_S

@@ -54,7 +54,7 @@ SEEN: Mapping[tuple[str, str], RouteScope] = {
     ("GET", "/readyz"): RouteScope.NOTHING,
     ("GET", "/metrics"): RouteScope.NEVER,
     ("GET", "/"): RouteScope.LISTED,
-    # Whoever has a link decides by it; a sign-in adds nothing to it.
+    # The link itself allows the decision; a sign-in adds nothing.
     ("GET", "/decide/{id}"): RouteScope.GATE,
     ("POST", "/decide/{id}"): RouteScope.DECIDED_GATE,
     ("GET", "/gates/{id}"): RouteScope.GATE,
@@ -69,6 +69,7 @@ SEEN: Mapping[tuple[str, str], RouteScope] = {
     ("GET", "/incidents/{id}/exception"): RouteScope.NEVER,
     ("GET", "/silences"): RouteScope.NOTHING,
     ("POST", "/silences"): RouteScope.LISTED,
+    ("GET", "/silences/{id}/end"): RouteScope.NOTHING,
     ("POST", "/silences/{id}/end"): RouteScope.SILENCE,
     ("GET", "/tasks"): RouteScope.LISTED,
     ("GET", "/task"): RouteScope.TASK_IN_QUERY,
@@ -78,6 +79,7 @@ SEEN: Mapping[tuple[str, str], RouteScope] = {
     ("GET", "/rules"): RouteScope.NOTHING,
     ("GET", "/settings"): RouteScope.NEVER,
     ("GET", "/webhooks"): RouteScope.NEVER,
+    ("GET", "/webhooks/{name:path}/{act}"): RouteScope.NOTHING,
     ("POST", "/webhooks/{name:path}/test"): RouteScope.NEVER,
     ("POST", "/webhooks/{name:path}/replay"): RouteScope.NEVER,
     ("POST", "/webhooks/{name:path}/enable"): RouteScope.NEVER,

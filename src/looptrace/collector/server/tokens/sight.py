@@ -107,7 +107,7 @@ class Sight:
         ]
 
     def check_silence(self, matchers: Matchers) -> None:
-        """Refuse a silence of what is not seen.
+        """Refuse a silence of services that the token does not see.
 
         Raises:
             GateError: if it is one.

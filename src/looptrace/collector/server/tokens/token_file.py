@@ -116,7 +116,9 @@ def _read(file: Path) -> dict[str, Holder]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise AccessError(f"{file}: the tokens cannot be read ({error.strerror}).") from error
+        raise AccessError(
+            f"{file}: the tokens cannot be read ({error.strerror}); check the path."
+        ) from error
     except UnicodeDecodeError as error:
         raise AccessError(f"{file}: the tokens cannot be read (it is not UTF-8).") from error
     tokens = {}

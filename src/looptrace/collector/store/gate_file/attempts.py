@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from looptrace.analyzer.text.times import NS_PER_MINUTE
 from looptrace.collector.store.gate_file.tables import GateFile
 from looptrace.rules.vocabulary import NS_PER_S
 
@@ -12,7 +13,6 @@ ATTEMPTS_MAX = 10_000
 KEPT_S = 30 * 86_400
 # How many attempts there are between two looks at the length of the log.
 _TRIM_EVERY = 256
-_NS_PER_MINUTE = 60 * NS_PER_S
 
 _ADD = """
     INSERT INTO attempts (endpoint, event, at_ns, status, ms, error)
@@ -93,7 +93,7 @@ class Attempts(GateFile):
     def allowed_ns(self, endpoint: str, per_minute: int, now_ns: int) -> int:
         """Return when an endpoint may be tried again, if it may be so many times a minute."""
         rows = self._rows(_NTH, endpoint, now_ns, per_minute - 1)
-        return rows[0][0] + _NS_PER_MINUTE if rows else now_ns
+        return rows[0][0] + NS_PER_MINUTE if rows else now_ns
 
     def replay(
         self, endpoint: str | None, since_ns: int, now_ns: int, *, accepted: bool = False

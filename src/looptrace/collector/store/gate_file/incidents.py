@@ -338,7 +338,9 @@ class Incidents(Silences):
             return prefix if prefix in found else str(found[0])
         if found:
             raise NoIncidentError(f"several incidents begin with {prefix!r}: {', '.join(found)}.")
-        raise NoIncidentError(f"there is no incident {prefix!r}.")
+        raise NoIncidentError(
+            f"there is no incident {prefix!r}; `looptrace incidents list --all` shows them."
+        )
 
     def _resolve_budget(
         self,

@@ -123,7 +123,10 @@ class Silences(StoredGates):
         now_ns = time.time_ns()
         with self._transaction():
             if not self._sql.execute(_END, (silence, now_ns)).rowcount:
-                raise NoSilenceError(f"there is no silence {silence!r} that holds.")
+                raise NoSilenceError(
+                    f"there is no silence {silence!r} that holds; "
+                    "`looptrace silences list` shows them."
+                )
             audit.note(self.path.parent, "silence ended", None, silence=silence)
             self._hold_anew(now_ns)
 

@@ -160,7 +160,7 @@ _INDEXES_OF_GATES = (
     WHERE status = 'resolved' AND note <> '' AND decision IS NOT 'cancel'
     """,
 )
-# What other servers have told of the budgets that all share: sums by the second, and additions.
+# The spending of other servers from shared budgets: sums by the second, and additions.
 _SPENT_ELSEWHERE = """
     CREATE TABLE spent_elsewhere (
         seq INTEGER PRIMARY KEY,

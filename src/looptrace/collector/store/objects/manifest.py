@@ -66,8 +66,3 @@ def read_manifest(objects: Objects) -> tuple[Manifest, Version] | None:
         if not (TABLE_FILE.fullmatch(name) or NOTE_FILE.fullmatch(name)):
             raise StoreError(f"{objects.url}/{MANIFEST}: names a file that no store has.")
     return manifest, stored.version
-
-
-def encode_manifest(manifest: Manifest) -> bytes:
-    """Return a manifest as the content of an object."""
-    return msgspec.json.encode(manifest)

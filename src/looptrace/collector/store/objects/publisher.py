@@ -17,6 +17,8 @@ from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
+
 from looptrace.collector.store.layout import GATES_FILE, LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.objects.client import Listed, Objects, Version
@@ -27,7 +29,6 @@ from looptrace.collector.store.objects.manifest import (
     TABLE_FILE,
     FileObject,
     Manifest,
-    encode_manifest,
     read_manifest,
 )
 from looptrace.collector.store.objects.snapshot import Snapshot, folder_of, snapshot_at
@@ -176,7 +177,7 @@ def _is_published(objects: Objects, manifest: Manifest, before: Version | None) 
     """
     lost: UnavailableError | None = None
     try:
-        if objects.put_if(MANIFEST, encode_manifest(manifest), before):
+        if objects.put_if(MANIFEST, msgspec.json.encode(manifest), before):
             return True
     except UnavailableError as error:
         lost = UnavailableError(

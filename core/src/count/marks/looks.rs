@@ -2,10 +2,10 @@
 
 use std::sync::LazyLock;
 
-use super::codes::{UNKNOWN, code, pair};
-use super::marks::Tool;
-use super::row::Row;
-use super::turn::Turn;
+use super::tool::Tool;
+use crate::count::codes::{UNKNOWN, code, pair};
+use crate::count::row::Row;
+use crate::count::turn::Turn;
 use crate::patterns::Pattern;
 use crate::same::text::{head, is_longer};
 use crate::same::waits;

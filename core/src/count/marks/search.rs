@@ -6,13 +6,14 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
-use super::codes::{UNKNOWN, code, pair};
-use super::marks::Tool;
-use super::row::Row;
-use super::turn::Turn;
+use super::tool::Tool;
+use crate::count::codes::{UNKNOWN, code, pair};
+use crate::count::row::Row;
+use crate::count::turn::Turn;
 use crate::patterns::{Pattern, pattern};
 use crate::same::errors::answers_no;
 use crate::same::text::{head, is_longer, words_in};
+use crate::same::tools::looks_by_command;
 use crate::tables::MARKS;
 
 static ASKS_HELP: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["asks_help"]));
@@ -20,9 +21,11 @@ static QUERIES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["querie
 static SEARCHING: LazyLock<Pattern> = LazyLock::new(|| {
     Pattern::any(&[&MARKS["searching_command"][..], &MARKS["asking_statement"]].concat())
 });
-static LOOKING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["looking_command"]));
+static ASKING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["asking_statement"]));
 static CHANGES_FOUND: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["changes_found"]));
-static NOTHING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["nothing"]));
+static EMPTY: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["empty"]));
+static NOTHING: LazyLock<Pattern> =
+    LazyLock::new(|| Pattern::any(&[&MARKS["empty"][..], &MARKS["nothing"]].concat()));
 static ACKNOWLEDGES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["acknowledges"]));
 
 // A longer answer shows something, whatever its first words are.
@@ -74,6 +77,25 @@ pub fn asks_help(arguments: &str) -> bool {
     ASKS_HELP.is_match(arguments)
 }
 
+/// Whether a result is empty, or an object with nothing in it.
+#[must_use]
+pub fn is_empty(result: &str) -> bool {
+    !is_longer(result, NOTHING_CHARS_MAX) && EMPTY.is_match(result)
+}
+
+/// Whether a result says that there is nothing.
+#[must_use]
+pub fn says_nothing(result: &str) -> bool {
+    !is_longer(result, NOTHING_CHARS_MAX) && (NOTHING.is_match(result) || answers_no(result))
+}
+
+/// Whether a command or a statement only looks at something.
+#[must_use]
+pub fn only_looks(arguments: &str, tool: Tool) -> bool {
+    (tool.checker.looks(arguments) || ASKING.is_match(arguments))
+        && !CHANGES_FOUND.is_match(arguments)
+}
+
 /// The code of what a search found: nothing, or its tool and answer.
 ///
 /// Some tools say by a failure that there is nothing.
@@ -85,7 +107,7 @@ pub fn found(turn: &Turn, tool: Tool, row: &Row) -> i64 {
     let by_command = || !failed && SEARCHING.is_match(arguments) && !changes();
     let waits = row.pauses || row.watches || row.unfinished;
     let looks = is_command(turn, tool) && !waits && !failed;
-    let by_look = || looks && LOOKING.is_match(arguments) && !changes();
+    let by_look = || looks && looks_by_command(arguments) && !changes();
     let Some(result) = turn.error.or(turn.result) else {
         return UNKNOWN;
     };
@@ -93,9 +115,7 @@ pub fn found(turn: &Turn, tool: Tool, row: &Row) -> i64 {
         return UNKNOWN;
     }
     let searches = (tool.searches && !(failed && tool.changes)) || by_command();
-    let is_short = !is_longer(result, NOTHING_CHARS_MAX);
-    let says_nothing = || is_short && (NOTHING.is_match(result) || answers_no(result));
-    if says_nothing() && (searches || by_look()) {
+    if says_nothing(result) && (searches || by_look()) {
         return NOTHING_FOUND;
     }
     let shows = || {
@@ -367,7 +387,7 @@ impl Searches {
 
 #[cfg(test)]
 mod tests {
-    use super::super::marks::tool;
+    use super::super::tool::tool;
     use super::*;
 
     #[test]

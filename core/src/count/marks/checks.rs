@@ -6,17 +6,19 @@ use regex::Regex;
 
 use crate::patterns::{Pattern, around, pattern};
 use crate::same::text::{head, strip};
-use crate::same::tools::reads_by_command;
+use crate::same::tools::{looks_by_command, reads_by_command};
 use crate::same::waits::ends_of;
 use crate::tables::{CHECKS, any_of};
 
 const COMMAND_CHARS: usize = 2_000;
+// Fewer words are a name, a class or a grade.
+const JUDGED_WORDS_MIN: usize = 5;
 
 static CHECK: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["check_name"]));
 static TELLING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["telling_name"]));
+static CRITIC: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["critic_name"]));
 static SHELL: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["shell_name"]));
 static COMMAND_KEY: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["command_key"]));
-static LOOKS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["looks"]));
 static PROGRAM: LazyLock<fancy_regex::Regex> = LazyLock::new(|| around(&CHECKS["program"]));
 static WRAPPED: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&CHECKS["wrapped"])));
 static KEY: LazyLock<Regex> = LazyLock::new(|| pattern(r#"["']\w+["'] ?:"#));
@@ -31,6 +33,8 @@ static DONE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["done"]))
 /// What the name of a tool says about its checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checker {
+    /// It judges a text that it is given.
+    pub critic: bool,
     /// It may check something.
     pub checks: bool,
     /// It runs commands.
@@ -44,11 +48,30 @@ impl Checker {
     #[must_use]
     pub fn of(name: &str) -> Self {
         let shell = SHELL.is_match(name);
+        let critic = CRITIC.is_match(name);
         Self {
-            checks: shell || CHECK.is_match(name),
+            critic,
+            checks: shell || critic || CHECK.is_match(name),
             shell,
             tells: TELLING.is_match(name),
         }
+    }
+
+    /// Whether an answer is a judgement in words of a text that changes from call to call.
+    #[must_use]
+    pub fn judges(self, arguments: &str, result: &str) -> bool {
+        let is_long = |text: &str| text.split_whitespace().nth(JUDGED_WORDS_MIN - 1).is_some();
+        self.critic && is_long(arguments) && is_long(result)
+    }
+
+    /// Whether a call runs a command that only looks.
+    #[must_use]
+    pub fn looks(self, arguments: &str) -> bool {
+        self.is_shell(head(arguments, COMMAND_CHARS)) && looks_by_command(arguments)
+    }
+
+    fn is_shell(self, command: &str) -> bool {
+        self.shell || COMMAND_KEY.is_match(command)
     }
 
     /// Whether a call checks something, and its answer is not that all is well.
@@ -62,7 +85,7 @@ impl Checker {
             return false;
         }
         let command = head(arguments, COMMAND_CHARS);
-        let is_shell = self.shell || COMMAND_KEY.is_match(command);
+        let is_shell = self.is_shell(command);
         let runs = if is_shell {
             PROGRAM.is_match(command).unwrap_or(false)
         } else {
@@ -88,7 +111,7 @@ impl Checker {
 }
 
 fn shows(command: &str) -> bool {
-    reads_by_command(command) || LOOKS.is_match(command)
+    reads_by_command(command) || looks_by_command(command)
 }
 
 /// Whether some of many are told, and not all.
@@ -204,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_found_in_a_build() {
+    fn examples_of_faults_are_found_in_a_build() {
         for row in &CHECKS["fault"] {
             for text in row.examples.iter().map(|example| &example.text) {
                 assert!(Checker::of("run_build").falls_short("{}", text), "{text}");

@@ -1,0 +1,289 @@
+//! The marks of calls.
+
+use std::sync::LazyLock;
+
+use super::failure::{guesses, is_gone, is_mendable, mark_failure, names_given};
+use super::looks::{UNSHOWN, answers, is_one_thing, mark_look};
+use super::search::{asks_help, found, is_command, is_empty, only_looks, says_nothing};
+use super::states::state_of;
+use super::tool::Tool;
+use super::{MISSING, RAN_OUT};
+use crate::count::codes::{UNKNOWN, code, code_of, pair};
+use crate::count::row::Row;
+use crate::count::turn::Turn;
+use crate::count::undone::{edit_codes, undoes_by_command};
+use crate::patterns::Pattern;
+use crate::same::errors::is_vague;
+use crate::same::made::{makes, tells_figures};
+use crate::same::signature::changed_file;
+use crate::same::text::head;
+use crate::same::{tools, waits};
+use crate::tables::{FAILURES, MARKS};
+
+static REPORTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["reports"]));
+static MOVE_ARGUMENTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["move_arguments"]));
+static MOVED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moved"]));
+static OF_CALL: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_call"]));
+static DRAINED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["drained"]));
+static WAYS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["ways"]));
+static TOO_MUCH: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["too_much"]));
+static STATE_COMMANDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["state_commands"]));
+static FILE_ADDRESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["file_addresses"]));
+static UNSEEN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["unseen"]));
+static LISTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["lists"]));
+static SETTLES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["settles"]));
+static SLEEPS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["sleeps"]));
+static LOG_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["log_file"]));
+
+// A command begins within so much of the arguments of its call.
+const COMMAND_CHARS: usize = 500;
+// The arguments of a call without any.
+const EMPTY: &str = "{}";
+
+/// A call, and its result or error.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    turn: &'a Turn<'a>,
+    tool: Tool,
+    arguments: &'a str,
+    shown: Option<&'a str>,
+    /// It waits, or looks again at something that goes on.
+    waits: bool,
+}
+
+impl<'a> Call<'a> {
+    fn of(turn: &'a Turn, tool: Tool) -> Self {
+        let arguments = turn.arguments.unwrap_or_default();
+        Self {
+            turn,
+            tool,
+            arguments,
+            shown: turn.error.or(turn.result),
+            waits: tool.watches || (!tool.changes && waits::waits(arguments)),
+        }
+    }
+
+    /// Whether it looks again at something that goes on, and does not wait itself.
+    fn watches(&self, row: &Row) -> bool {
+        self.waits && !row.pauses
+    }
+
+    /// Whether what it shows is such a text.
+    fn shows(&self, is_such: impl FnOnce(&str) -> bool) -> bool {
+        self.shown.is_some_and(is_such)
+    }
+
+    /// Whether it failed of such a kind.
+    fn is(&self, kind: &str) -> bool {
+        self.turn.error_kind == Some(kind)
+    }
+}
+
+/// Whether a call failed; work that goes on has not.
+fn has_failed(row: &Row) -> bool {
+    row.failed && !row.unfinished
+}
+
+/// Set the marks of a call.
+pub fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
+    let call = Call::of(turn, tool);
+    mark_wait(row, &call);
+    let looks = mark_use(row, &call);
+    let failure = Failure::of(row, &call);
+    mark_outcome(row, &call, &failure);
+    mark_failure(row, turn, looks || failure.of_call);
+    mark_again(row, &call);
+    mark_try(row, &call, &failure);
+    mark_search(row, &call);
+}
+
+/// Set whether a call waits, and for what.
+fn mark_wait(row: &mut Row, call: &Call) {
+    let (arguments, tool) = (call.arguments, call.tool);
+    row.pauses = tool.pauses || SLEEPS.is_match(arguments);
+    let watches = call.watches(row);
+    let is_held = || call.shows(waits::is_locked);
+    if !row.failed || watches || row.pauses || STATE_COMMANDS.is_match(arguments) || is_held() {
+        // A wait that timed out may exit with an error, and so may a state that is not final.
+        let says_nothing = call.shows(|text| text.trim().is_empty());
+        let ran_out = (call.is(RAN_OUT) || (row.failed && says_nothing)) && (watches || row.pauses);
+        row.unfinished = ran_out || call.shows(|text| goes_on(text, arguments, tool));
+    }
+    let fine = !has_failed(row);
+    row.well = !row.unfinished && call.shows(waits::is_well);
+    row.in_vain = fine && !(tool.searches || tool.changes) && call.shows(is_empty);
+    row.watches = watches && fine;
+}
+
+/// Set what a call does; return whether it only looks.
+fn mark_use(row: &mut Row, call: &Call) -> bool {
+    let (arguments, tool) = (call.arguments, call.tool);
+    let failed = has_failed(row);
+    let fine = !failed;
+    row.one_thing = is_one_thing(arguments) && !(tool.changes || tool.checker.checks);
+    row.changes = fine && (tool.changes || tools::installs(arguments));
+    row.asks = tool.asks;
+    row.undoes = tool.undoes || undoes_by_command(arguments);
+    if tool.changes
+        && let Some(codes) = edit_codes(arguments)
+    {
+        (row.edit, row.edit_back) = codes;
+    }
+    row.only_reads = fine && tool.reads;
+    let looks_only = || tool.reads || tools::reads_by_command(arguments);
+    row.missing = failed && call.is(MISSING) && looks_only();
+    let watches = call.watches(row);
+    let helps = failed && asks_help(arguments);
+    let looks = tool.searches || tool.reads || watches || row.unfinished || helps;
+    let acts = fine && !(looks || row.pauses);
+    row.shows = acts && (tool.idle || only_looks(arguments, tool));
+    row.works = acts && !row.shows;
+    looks
+}
+
+/// Why a call failed; nothing of one that did not.
+struct Failure {
+    /// It asked how a program is used.
+    helps: bool,
+    /// What it removes is gone, or what it makes is there.
+    gone: bool,
+    /// It asked for more than fits.
+    own_limit: bool,
+    /// Its file is not there.
+    lost: bool,
+    /// It is an answer to what was asked.
+    has_answer: bool,
+    /// It is one of this call alone.
+    of_call: bool,
+}
+
+impl Failure {
+    fn of(row: &Row, call: &Call) -> Self {
+        let arguments = call.arguments;
+        let failed = has_failed(row);
+        let gone = failed && is_gone(call.turn, arguments);
+        let gone_alone = gone && !call.shows(|text| names_given(arguments, text));
+        // A number in the arguments may be what was too much.
+        let has_number = arguments.contains(|sign: char| sign.is_ascii_digit());
+        let is_too_much = |text: &str| TOO_MUCH.is_match(&waits::ends_of(text));
+        let own_limit = failed && has_number && call.shows(is_too_much);
+        let of_one = failed && call.shows(|text| OF_CALL.is_match(&waits::ends_of(text)));
+        let lost = failed && call.is(MISSING) && FILE_ADDRESSES.is_match(arguments);
+        let is_answer = |text: &str| answers(call.turn, call.tool, text);
+        let has_answer = failed && !row.external && call.shows(is_answer);
+        Self {
+            helps: failed && asks_help(arguments),
+            gone,
+            own_limit,
+            lost,
+            has_answer,
+            of_call: gone_alone || own_limit || of_one || lost || has_answer,
+        }
+    }
+}
+
+/// Set by what the outcome of a call is compared.
+fn mark_outcome(row: &mut Row, call: &Call, failure: &Failure) {
+    let (arguments, tool) = (call.arguments, call.tool);
+    let failed = has_failed(row);
+    if failure.helps || failure.of_call {
+        if row.call != UNKNOWN && row.signature != UNKNOWN {
+            row.signature = pair(row.signature, row.call);
+        }
+        if failure.of_call && row.call != UNKNOWN {
+            row.outcome = pair(row.outcome, row.call);
+        }
+    } else if failed && let Some(way) = WAYS.find_at(arguments, 0) {
+        let way = code(&arguments[way]);
+        (row.signature, row.outcome) = (pair(row.signature, way), pair(row.outcome, way));
+    }
+    let may_guess = failed && !failure.of_call && is_command(call.turn, tool);
+    row.guesses = may_guess && call.shows(|text| guesses(arguments, text));
+    let is_hidden = |text: &str| {
+        moves_on(arguments, text, tool) || UNSEEN.is_match(text) || DRAINED.is_match(text)
+    };
+    if !failed && (tool.chance || is_hidden(call.shown.unwrap_or_default())) {
+        // Where it has got to, or what it saw, is not told.
+        (row.outcome, row.signature) = (UNKNOWN, UNKNOWN);
+    }
+}
+
+/// Set whether a call tried to get further, and how a check of its falls short.
+fn mark_try(row: &mut Row, call: &Call, failure: &Failure) {
+    let (arguments, tool) = (call.arguments, call.tool);
+    let failed = has_failed(row);
+    let watches = call.watches(row);
+    let is_own = failed && !row.external && !failure.gone && !failure.has_answer;
+    row.own = is_own && !REPORTS.is_match(arguments);
+    // A look that fails, such as at a page that is not there, tries nothing that gets further.
+    let only_looks = tool.reads && (row.missing || !tool.checker.checks);
+    let is_look = only_looks || watches || failure.helps;
+    row.tries = row.own && !(is_look || failure.own_limit || failure.lost);
+    if is_mendable(call.turn) {
+        row.mendable = row.outcome;
+    }
+    let still = row.pauses || watches || row.unfinished;
+    if tool.checker.checks && !failed && !still && UNKNOWN != pair(row.call, row.outcome) {
+        let result = call.turn.result.unwrap_or_default();
+        if tool.checker.falls_short(arguments, result) {
+            let judges = tool.checker.judges(arguments, result);
+            row.check = pair(if judges { row.name } else { row.call }, row.outcome);
+        }
+    }
+}
+
+/// Set what a search found, and what a look shows.
+fn mark_search(row: &mut Row, call: &Call) {
+    let (turn, arguments, tool) = (call.turn, call.arguments, call.tool);
+    row.search_result = found(turn, tool, row);
+    if !row.failed && tool.plans {
+        row.search_result = pair(row.name, row.outcome);
+    } else if !row.failed && tool.updates {
+        row.search_result = pair(pair(row.name, state_of(arguments)), row.outcome);
+        row.restates = row.search_result != UNKNOWN;
+    }
+    let may_go_on = call.waits || row.pauses || turn.name.is_some_and(tells_figures);
+    let fine = !has_failed(row);
+    if call.shown.is_none() && fine && !may_go_on && is_look_back(arguments, tool) {
+        row.look_chars = UNSHOWN;
+    }
+    if !tool.changes
+        && let Some(text) = call.shown
+        && !makes(turn.name, turn.arguments)
+    {
+        mark_look(row, arguments, text, tool);
+    }
+}
+
+/// Set the marks by which a call that comes again may be none that repeats.
+fn mark_again(row: &mut Row, call: &Call) {
+    let command = head(call.arguments, COMMAND_CHARS);
+    let settles = |text| SETTLES.is_match(text);
+    let lists = || call.tool.reads || LISTS.is_match(command);
+    let shows_state = call.tool.awaits || STATE_COMMANDS.is_match(command);
+    let of_state = shows_state || (lists() && call.shows(says_nothing));
+    row.awaits = of_state && !call.shows(waits::has_ended);
+    row.vague = call.shows(is_vague);
+    row.file = code_of(changed_file(call.arguments).filter(|_| row.works));
+    row.settles = !row.failed && (settles(command) || call.turn.name.is_some_and(settles));
+}
+
+/// Whether what a call shows says that something goes on.
+///
+/// Looks at files and at the agent's own notes are left out: what they say goes on elsewhere.
+fn goes_on(shown: &str, arguments: &str, tool: Tool) -> bool {
+    let is_file = tools::looks_at_file(arguments) && !LOG_FILE.is_match(arguments);
+    !is_file && !tool.notes && waits::is_unfinished(shown)
+}
+
+/// Whether a call moves on, such as by scrolling, and does not show where it is now.
+fn moves_on(arguments: &str, shown: &str, tool: Tool) -> bool {
+    (tool.moves || MOVE_ARGUMENTS.is_match(arguments)) && MOVED.is_match(shown)
+}
+
+/// Whether a call would be the same again without its result: it names what it is for, and moves
+/// nothing on.
+fn is_look_back(arguments: &str, tool: Tool) -> bool {
+    let moves = tool.moves || tool.chance || tool.asks || tool.changes;
+    !moves && arguments.len() > EMPTY.len() && !MOVE_ARGUMENTS.is_match(arguments)
+}

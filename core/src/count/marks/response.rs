@@ -1,0 +1,83 @@
+//! The marks of responses.
+
+use std::sync::LazyLock;
+
+use super::chants::{CHANT_BYTES_MIN, chant_of};
+use crate::count::codes::{UNKNOWN, code};
+use crate::count::row::{CUTS, Row, STATUSES, place};
+use crate::count::turn::Turn;
+use crate::fields::said::SILENCE;
+use crate::patterns::Pattern;
+use crate::same::rounds::round_words;
+use crate::same::waits;
+use crate::tables::{MARKS, ROUNDS};
+
+static BRIEF: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["brief"]));
+static REJECTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&ROUNDS["rejects"]));
+static COURTESY: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["courtesy"]));
+
+// A limit of fewer tokens is meant: for a yes, a no, or the name of a class.
+const CUT_TOKENS_MIN: i64 = 64;
+
+// A longer text says more.
+const COURTESY_BYTES_MAX: usize = 500;
+
+// The message that all courtesies are.
+const COURTESIES: &str = "courtesy";
+
+/// Whether an answer to a message is a sentence or two without code, or another one to a program
+/// that could not use the last one.
+#[must_use]
+pub fn is_brief(answer: &str, message: Option<&str>) -> bool {
+    BRIEF.is_match(answer) || message.is_some_and(rejects)
+}
+
+/// Whether a program says by a message that it cannot use the last answer.
+fn rejects(message: &str) -> bool {
+    REJECTS.is_match(&waits::ends_of(message))
+}
+
+/// Whether a text is thanks, a farewell or an offer to wait, and nothing else.
+fn is_courtesy(text: &str) -> bool {
+    text.len() <= COURTESY_BYTES_MAX && COURTESY.is_match(text)
+}
+
+/// Set the marks of responses and attempts.
+pub fn mark_response(row: &mut Row, turn: &Turn) {
+    row.silent = turn.response == Some(SILENCE);
+    if !(1..CUT_TOKENS_MIN).contains(&turn.output_tokens) {
+        row.cut = turn.finish_reason.map_or(0, |reason| place(&CUTS, reason));
+    }
+    if turn.compacted {
+        row.compacted = row.response;
+    }
+    if row.is("attempt") || row.is("switch") {
+        row.status = turn.name.map_or(0, |name| place(&STATUSES, name));
+    }
+    if !row.is("model") {
+        return;
+    }
+    row.unheard = turn.arguments.is_some_and(waits::is_silence);
+    let Some(text) = turn.text else { return };
+    let mut signs = text
+        .chars()
+        .filter(|sign| sign.is_alphanumeric())
+        .peekable();
+    // Dots and rulers say nothing.
+    row.only_calls = signs.peek().is_none();
+    if !row.only_calls && signs.all(char::is_numeric) {
+        // Who counts does not talk.
+        row.talks_on = UNKNOWN;
+    }
+    row.brief = is_brief(text, turn.arguments);
+    row.awaits = waits::says_waits(text);
+    if is_courtesy(text) && turn.arguments.is_some_and(is_courtesy) {
+        row.reminded = code(COURTESIES);
+    } else if let Some(message) = turn.arguments.filter(|text| rejects(text)) {
+        // It speaks of an answer, so it comes again without its conversation, too.
+        row.reminded = round_words(message).map_or(UNKNOWN, |words| code(&words));
+    }
+    if text.len() >= CHANT_BYTES_MIN {
+        (row.chant_times, row.chant_chars) = chant_of(text);
+    }
+}

@@ -1,0 +1,73 @@
+//! The state that an update sets, apart from what is said of it.
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+
+use crate::count::codes::{UNKNOWN, code};
+use crate::patterns::Pattern;
+use crate::tables::TOOL_KINDS;
+
+static STATES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&TOOL_KINDS["states"]));
+static COMMENTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&TOOL_KINDS["comments"]));
+
+/// The code of what an update sets, without its comments; unknown if it sets no state, or has none.
+#[must_use]
+pub fn state_of(arguments: &str) -> i64 {
+    let Ok(mut given) = serde_json::from_str::<Map<String, Value>>(arguments) else {
+        return UNKNOWN;
+    };
+    let (sets, says) = take_comments(&mut given);
+    if sets && says {
+        code(&Value::Object(given).to_string())
+    } else {
+        UNKNOWN
+    }
+}
+
+/// Take the comments out of what is given; return whether there is a state, and a comment.
+fn take_comments(given: &mut Map<String, Value>) -> (bool, bool) {
+    let all = given.len();
+    given.retain(|key, _| !COMMENTS.is_match(key));
+    let mut found = (
+        given.keys().any(|key| STATES.is_match(key)),
+        given.len() < all,
+    );
+    for inner in given.values_mut().filter_map(Value::as_object_mut) {
+        let (sets, says) = take_comments(inner);
+        found = (found.0 || sets, found.1 || says);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_the_same_whatever_is_said_of_it() {
+        let open = state_of(r#"{"id":7,"status":"open","comment":"One."}"#);
+        assert_ne!(open, UNKNOWN);
+        assert_eq!(
+            open,
+            state_of(r#"{"id":7,"status":"open","comment":"Two."}"#)
+        );
+        assert_ne!(
+            open,
+            state_of(r#"{"id":8,"status":"open","comment":"One."}"#)
+        );
+        let inner = |text: &str| {
+            state_of(&format!(
+                r#"{{"id":7,"fields":{{"state":1,"notes":"{text}"}}}}"#
+            ))
+        };
+        assert_eq!(inner("a"), inner("b"));
+        for other in [
+            r#"{"id":7,"status":"open"}"#,
+            r#"{"id":7,"comment":"a"}"#,
+            "7",
+        ] {
+            assert_eq!(state_of(other), UNKNOWN, "{other}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What the name of a tool says about it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::checks::Checker;
+use crate::count::undone::undoes;
+use crate::patterns::Pattern;
+use crate::same::{tools, waits};
+use crate::tables::{MARKS, TOOL_KINDS};
+
+static ASSESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["assesses"]));
+static SHOWS_STATE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["shows_state"]));
+static OWN_NOTES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["own_notes"]));
+static MOVES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moves"]));
+static PLANS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["plans"]));
+static UPDATES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&TOOL_KINDS["updates"]));
+static VIEWS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["views"]));
+static ASKS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["asks"]));
+static CHANCE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["chance"]));
+
+// There are few tools, and what their names say is kept.
+const NAMES_KEPT_MAX: usize = 1_000;
+
+/// What the name of a tool says about it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tool {
+    /// It changes something.
+    pub changes: bool,
+    /// It searches, and changes nothing.
+    pub searches: bool,
+    /// It only looks at something.
+    pub reads: bool,
+    /// It does nothing but wait.
+    pub pauses: bool,
+    /// It looks again at something that goes on.
+    pub watches: bool,
+    /// It shows something that changes by itself.
+    pub awaits: bool,
+    /// It moves on from where its last call ended.
+    pub moves: bool,
+    /// It leads to what is new, and shows nothing new itself.
+    pub leads: bool,
+    /// It shows the state of one thing, whatever it is given.
+    pub shows_state: bool,
+    /// It says of each thing in which class it is.
+    pub assesses: bool,
+    /// Its result is a matter of chance.
+    pub chance: bool,
+    /// It shows what the agent itself wrote down.
+    pub notes: bool,
+    /// It writes a plan as a whole.
+    pub plans: bool,
+    /// It only takes down a thought or a plan, or shows something.
+    pub idle: bool,
+    /// It sets the state of a thing.
+    pub updates: bool,
+    /// It puts back what was changed.
+    pub undoes: bool,
+    /// A person answers it.
+    pub asks: bool,
+    /// How its answers are checked; a tool that changes something checks nothing.
+    pub checker: Checker,
+}
+
+impl Tool {
+    fn of(name: &str) -> Self {
+        let changes = tools::changes(name);
+        let plans = PLANS.is_match(name);
+        Self {
+            changes,
+            searches: !changes && tools::searches(name),
+            reads: !changes && tools::reads(name),
+            pauses: waits::pauses(name),
+            watches: !changes && waits::watches(name),
+            awaits: !changes && waits::awaits(name),
+            moves: MOVES.is_match(name),
+            leads: MOVES.is_match(name) || tools::hands_over(name) || tools::thinks(name),
+            chance: CHANCE.is_match(name),
+            notes: OWN_NOTES.is_match(name),
+            plans,
+            idle: plans || tools::thinks(name) || (!changes && VIEWS.is_match(name)),
+            updates: UPDATES.is_match(name),
+            undoes: undoes(name),
+            asks: ASKS.is_match(name),
+            shows_state: SHOWS_STATE.is_match(name),
+            assesses: ASSESSES.is_match(name),
+            checker: if changes {
+                Checker::default()
+            } else {
+                Checker::of(name)
+            },
+        }
+    }
+}
+
+thread_local! {
+    static TOOLS: RefCell<HashMap<String, Tool>> = RefCell::default();
+}
+
+/// What the name of a tool says about it; nothing without a name.
+#[must_use]
+pub fn tool(name: Option<&str>) -> Tool {
+    let Some(name) = name else {
+        return Tool::default();
+    };
+    TOOLS.with_borrow_mut(|known| {
+        if let Some(tool) = known.get(name) {
+            return *tool;
+        }
+        if known.len() >= NAMES_KEPT_MAX {
+            known.clear();
+        }
+        *known
+            .entry(name.to_owned())
+            .or_insert_with(|| Tool::of(name))
+    })
+}
