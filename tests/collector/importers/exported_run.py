@@ -9,6 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from looptrace.analyzer.engine.analysis import Analysis
+from looptrace.analyzer.engine.batch import analyse
+from looptrace.collector.files.reader import SpansRead
 from tests.framework_traces.run import STEPS
 from tests.otlp import tool_call
 
@@ -170,3 +173,13 @@ def anthropic_messages(messages: list[Fields]) -> Any:
         else:
             out.append({"role": "user", "content": m["content"]})
     return out
+
+
+def silent_analysis(read: SpansRead) -> Analysis:
+    """Return the analysis of the healthy run, whose six calls are all read and fire no rule."""
+    analysis = analyse(read.spans)
+    assert (read.skipped, analysis.findings) == ((), ())
+    tools = analysis.turns.filter(kind="tool")
+    assert tools.height == 6
+    assert tools["outcome"].is_not_null().all()
+    return analysis

@@ -541,56 +541,34 @@ def assistants_steps(run: Sequence[Span]) -> Any:
     """Return the steps of a run of an assistant."""
     out = []
     for s in run:
+        details: Fields = {"type": "message_creation", "message_creation": {"message_id": "msg_1"}}
         if s.kind == "tool":
-            out.append(
-                {
-                    "id": f"step_{s.number}",
-                    "object": "thread.run.step",
-                    "created_at": s.ns(s.start_s) // 10**9,
-                    "run_id": "run_1",
-                    "assistant_id": "asst_1",
-                    "thread_id": f"thread_{SESSION}",
-                    "type": "tool_calls",
-                    "status": "completed",
-                    "completed_at": s.ns(s.end_s) // 10**9,
-                    "failed_at": None,
-                    "last_error": None,
-                    "usage": US,
-                    "step_details": {
-                        "type": "tool_calls",
-                        "tool_calls": [
-                            {
-                                "id": s.call_id,
-                                "type": "function",
-                                "function": {
-                                    "name": s.name,
-                                    "arguments": json.dumps(s.arguments),
-                                    "output": s.result or f"Error: {s.error}",
-                                },
-                            }
-                        ],
-                    },
-                }
-            )
-        elif s.kind == "model" and (not s.answer.get("tool_calls")):
-            out.append(
-                {
-                    "id": f"step_{s.number}",
-                    "object": "thread.run.step",
-                    "created_at": s.ns(s.start_s) // 10**9,
-                    "run_id": "run_1",
-                    "assistant_id": "asst_1",
-                    "thread_id": f"thread_{SESSION}",
-                    "type": "message_creation",
-                    "status": "completed",
-                    "completed_at": s.ns(s.end_s) // 10**9,
-                    "usage": US,
-                    "step_details": {
-                        "type": "message_creation",
-                        "message_creation": {"message_id": "msg_1"},
-                    },
-                }
-            )
+            function = {
+                "name": s.name,
+                "arguments": json.dumps(s.arguments),
+                "output": s.result or f"Error: {s.error}",
+            }
+            call = {"id": s.call_id, "type": "function", "function": function}
+            details = {"type": "tool_calls", "tool_calls": [call]}
+        elif s.kind != "model" or s.answer.get("tool_calls"):
+            continue
+        out.append(
+            {
+                "id": f"step_{s.number}",
+                "object": "thread.run.step",
+                "created_at": s.ns(s.start_s) // 10**9,
+                "run_id": "run_1",
+                "assistant_id": "asst_1",
+                "thread_id": f"thread_{SESSION}",
+                "type": details["type"],
+                "status": "completed",
+                "completed_at": s.ns(s.end_s) // 10**9,
+                "failed_at": None,
+                "last_error": None,
+                "usage": US,
+                "step_details": details,
+            }
+        )
     return _listed(out)
 
 

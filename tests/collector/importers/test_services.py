@@ -10,7 +10,7 @@ from looptrace.analyzer.engine.batch import analyse
 from looptrace.collector.files.reader import SpansRead, read_spans
 from tests.collector.conftest import Write
 from tests.collector.importers import platform_exports, service_exports
-from tests.collector.importers.exported_run import SESSION, spans
+from tests.collector.importers.exported_run import SESSION, silent_analysis, spans
 
 EXPORTS = {write.__name__: write for write in (*service_exports.WRITERS, *platform_exports.WRITERS)}
 IN_LINES = service_exports.IN_LINES | platform_exports.IN_LINES
@@ -50,12 +50,7 @@ def test_the_loop_is_found(name: str, write: Write) -> None:
 @pytest.mark.parametrize("name", EXPORTS)
 def test_a_run_that_works_is_silent(name: str, write: Write) -> None:
     """All of its six calls and their outcomes are read, and no rule fires."""
-    read = exported(name, "ok", write)
-    analysis = analyse(read.spans)
-    assert (read.skipped, analysis.findings) == ((), ())
-    tools = analysis.turns.filter(kind="tool")
-    assert tools.height == 6
-    assert tools["outcome"].is_not_null().all()
+    silent_analysis(exported(name, "ok", write))
 
 
 @pytest.mark.parametrize("name", EXPORTS)

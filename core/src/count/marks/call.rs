@@ -88,8 +88,8 @@ fn has_failed(row: &Row) -> bool {
 pub fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
     let call = Call::of(turn, tool);
     mark_wait(row, &call);
-    let looks = mark_use(row, &call);
     let failure = Failure::of(row, &call);
+    let looks = mark_use(row, &call, &failure);
     mark_outcome(row, &call, &failure);
     mark_failure(row, turn, looks || failure.of_call);
     mark_again(row, &call);
@@ -116,7 +116,7 @@ fn mark_wait(row: &mut Row, call: &Call) {
 }
 
 /// Set what a call does; return whether it only looks.
-fn mark_use(row: &mut Row, call: &Call) -> bool {
+fn mark_use(row: &mut Row, call: &Call, failure: &Failure) -> bool {
     let (arguments, tool) = (call.arguments, call.tool);
     let failed = has_failed(row);
     let fine = !failed;
@@ -133,8 +133,7 @@ fn mark_use(row: &mut Row, call: &Call) -> bool {
     let looks_only = || tool.reads || tools::reads_by_command(arguments);
     row.missing = failed && call.is(MISSING) && looks_only();
     let watches = call.watches(row);
-    let helps = failed && asks_help(arguments);
-    let looks = tool.searches || tool.reads || watches || row.unfinished || helps;
+    let looks = tool.searches || tool.reads || watches || row.unfinished || failure.helps;
     let acts = fine && !(looks || row.pauses);
     row.shows = acts && (tool.idle || only_looks(arguments, tool));
     row.works = acts && !row.shows;
