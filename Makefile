@@ -129,7 +129,7 @@ scale: $(VENV)/installed-dev ## Ray, S3 and three servers, killed at random; OPT
 test-deploy: $(VENV)/installed-dev ## build the image of deploy/ and run it as compose and Kubernetes would; needs root, buildah, podman
 	$(BIN)/python -m benchmarks.container $(OPTIONS)
 
-simulation: $(VENV)/installed-dev ## a day of many agents over several servers, into docs/scale.md
+simulation: $(VENV)/installed-dev ## a day of many agents over several servers
 	$(BIN)/python -m benchmarks.simulation
 
 # The tests at full size take two processes some 25 minutes, and then the load has the machine alone.

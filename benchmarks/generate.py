@@ -77,7 +77,7 @@ TOOLS = (
     "fetch_page",
     "list_folder",
     "query_orders",
-    "deploy_status",
+    "render_page",
 )
 WORDS = (
     *("account", "basket", "cache", "config", "currency", "customer", "deadline", "email"),

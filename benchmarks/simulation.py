@@ -9,10 +9,8 @@ beside new ones.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +18,6 @@ import numpy.typing as npt
 from benchmarks.generate import SESSION_TURNS_MAX, SESSION_TURNS_MEDIAN, SESSION_TURNS_SIGMA
 from looptrace.collector.server.shards.ring import POSITIONS, Ring, position_of
 
-PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
 # The number of servers by the factor on the sessions below.
 CASES = {1: (1, 3), 10: (2, 4, 6)}
 SEED = 1
@@ -137,8 +134,8 @@ def by_agent(of_day: Day, servers: int) -> float:
     return float(turns.max() / turns.sum() * servers)
 
 
-def page_part(seed: int = SEED) -> str:
-    """Return the part of the page."""
+def figures(seed: int) -> str:
+    """Return the figures of a day."""
     of_day = day(seed)
     turns = int(of_day.turns.sum())
     lines = [
@@ -165,26 +162,12 @@ def page_part(seed: int = SEED) -> str:
     return "\n".join(lines)
 
 
-_SHOWN = re.compile(
-    r"(?<=<!-- `make simulation` writes this. -->\n\n).*?(?=\n\n<!-- end -->)", re.DOTALL
-)
-
-
-def written(page: str, part: str) -> str:
-    """Return a page with a new part."""
-    return _SHOWN.sub(lambda _: part, page, count=1)
-
-
 def main() -> int:
-    """Print the result, and write it into the page."""
+    """Print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=SEED)
     given = parser.parse_args()
-    part = page_part(given.seed)
-    print(part)
-    if given.seed == SEED:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(written(page, part), encoding="utf-8")
+    print(figures(given.seed))
     return 0
 
 

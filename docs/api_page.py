@@ -34,12 +34,12 @@ _HEAD = """# The Python API
 <!-- Made from the docstrings by `make docs`; edit them there. -->
 
 Only these names are public, imported from these modules; all else may change in any release.
-`help(NAME)` shows the whole text of each, with the types of fields and of methods' arguments.
+`help(NAME)` shows the whole text of each, with its fields, and the types of arguments.
 `looptrace` and `looptrace.collector` need the base installation, but `open`, `analyze`, what they
 return, and the other modules need `looptrace[analyzer]`. A time in `…_ns` is nanoseconds since
 1970, one in `…_s` seconds.
 """
-# Modules for authors of rules, who read the sources: their names only.
+# Modules for authors of rules, who read the sources.
 _LISTED = tuple(name for name in PUBLIC if name.startswith("looptrace.rules."))
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign
@@ -106,8 +106,7 @@ def page() -> str:
         about = (ast.get_docstring(module_of(name).tree) or "").partition("\n\n")[0]
         parts.append(f"## {name}\n\n{about}\n")
         if name in _LISTED:
-            names = ", ".join(f"`{each}`" for each in public_names(name))
-            parts.append(f"{names}; {_link(name)} explains them.\n")
+            parts.append(f"The names in `__all__` of {_link(name)}, which explains them.\n")
             continue
         of_names = {public: definition(name, public) for public in public_names(name)}
         same = [
@@ -139,7 +138,8 @@ def _entry(module: str, node: Definition, name: str) -> str:
     fields = [
         f"`{each}`" for item in _fields(node) if not (each := _targets(item)[0]).startswith("_")
     ]
-    is_listed = fields and "TURN_SCHEMA" not in _summary(node)  # Another page lists the columns.
+    # Other pages list the columns, the fields of reports, and the settings.
+    is_listed = fields and not module.startswith("looptrace.analyzer")
     listed = [f"Fields: {', '.join(fields)}.", ""] if is_listed else []
     methods = [_member(each) for each in _methods(node) if _summary(each)]
     lines = [*_made(module, node), _summary(node), "", *listed, *methods]

@@ -1,4 +1,4 @@
-"""Makes docs/commands.md: every command with its sentence and options, from the command line."""
+"""Makes docs/commands.md: every command with its sentence, from the command line."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _HEAD = """# Commands
 
 <!-- Made from the commands themselves by `make docs`; edit them in src/looptrace/cli. -->
 
-`looptrace COMMAND --help` explains each option; all commands that read settings also have
-`--config`. Reports go to standard output, errors and warnings to standard error.
+`looptrace COMMAND --help` has the options. Reports go to standard output, errors and warnings to
+standard error.
 
 | exit code | means |
 | --- | --- |
@@ -34,10 +34,6 @@ _LOOPTRACE_COMPLETE=fish_source looptrace | source       # fish
 """
 
 
-# The option of every command that reads settings; the head of the page names it.
-_SETTINGS = "settings"
-# What stands for a value of any text or number.
-_FORM = re.compile(r" [A-Z=]+( RANGE)?$")
 _LATER_SENTENCES = re.compile(r"(?<=\.) [A-Z].*$")
 
 
@@ -64,22 +60,9 @@ def _section(command: click.Command, context: click.Context) -> str:
     if command.epilog:
         lines += [command.epilog.replace("looptrace", "`looptrace", 1) + "`", ""]
     if isinstance(command, click.Group):
-        for each, below in _commands(command, context):
-            lines.append(
-                f"- `{below.info_name}`: {_sentence(each)} {_options(each, below)}".rstrip()
-            )
-        return "\n".join([*lines, ""])
-    options = _options(command, context)
-    return "\n".join([*lines, *([options, ""] if options else [])])
-
-
-def _options(command: click.Command, context: click.Context) -> str:
-    """Return the options of a command, each with its values where it has only some."""
-    options = (
-        each for each in command.params if isinstance(each, click.Option) and each.name != _SETTINGS
-    )
-    records = (each.get_help_record(context) for each in options)
-    return ", ".join(f"`{_FORM.sub('', record[0])}`" for record in records if record)
+        below = _commands(command, context)
+        lines += [*(f"- `{each.info_name}`: {_sentence(inner)}" for inner, each in below), ""]
+    return "\n".join(lines)
 
 
 def _sentence(command: click.Command) -> str:

@@ -81,7 +81,7 @@ def _keys(field: str) -> str:
 def _read(dialect: Dialect) -> str:
     """Return a producer with its version, and what of it is not read or never written."""
     never = [name for name in WRITTEN if name not in {*dialect.writes, *dialect.unread}]
-    less = [("not read", dialect.unread), ("never written", never)]
+    less = [("not read", dialect.unread), ("lacks", never)]
     said = "; ".join(f"{word}: {', '.join(names)}" for word, names in less if names)
     return f"- {dialect.producer} ({dialect.version}){said and f'; {said}'}"
 
@@ -287,7 +287,6 @@ def stale() -> dict[Path, str]:
     wanted[DOCS / "openapi.json"] = json.dumps(document(routes), indent=2) + "\n"
     gates = DOCS / "gates.md"
     wanted[gates] = _with_table(gates.read_text(encoding="utf-8"), rules.ladders())
-    wanted[DOCS / "modules.md"] = _import("docs.modules").page()
     wanted |= _benchmarks()
     diagrams = _import("docs.diagrams")
     wanted[DOCS / "pictures/gate_states.svg"] = diagrams.gate_states()

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 
-from looptrace import queries
 from looptrace.analyzer.schema.column import Column
 from looptrace.analyzer.schema.findings import FINDING_COLUMNS, LOOP_COLUMNS
 from looptrace.analyzer.schema.spans import SPAN_COLUMNS, SPAN_SCHEMA, SPAN_TIES_COLUMNS
@@ -76,7 +75,7 @@ TABLES |= {name: (TABLES[name][0], view.columns) for name, view in GATE_VIEWS.it
 
 def page() -> str:
     """Return the page of all tables and of the queries that ship."""
-    return "\n".join([*_stored(), *_shipped()])
+    return "\n".join([*_stored(), _SHIPPED])
 
 
 def described() -> dict[str, dict[str, str]]:
@@ -116,14 +115,8 @@ def _meaning(column: Column) -> str:
     return f"{column.meaning}{unit}{null}"
 
 
-def _shipped() -> Iterator[str]:
-    yield """## Queries that ship
+_SHIPPED = """## Queries that ship
 
 `looptrace query` lists them with what each answers, `looptrace query NAME --store STORE` runs one
-(`--param` gives what stands in brackets), and the header of `queries/NAME.sql` names its columns:
+(`--param` gives a parameter), and the header of `queries/NAME.sql` names its columns.
 """
-    shipped = []
-    for name in queries.names():
-        parameters = ", ".join(f"`{each.name}`" for each in queries.load(name).parameters)
-        shipped.append(f"`{name}`{parameters and f' ({parameters})'}")
-    yield f"{', '.join(shipped)}.\n"

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import gc
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 import tests.seeds  # noqa: F401 - before the workers begin, which agree on the day
+from looptrace import _core
 from tests.paths import ROOT
+
+DIALECTS = "src/looptrace/analyzer/fields/dialects.toml"
 
 # A loaded machine is slow now and then; speed is measured in benchmarks, not here.
 settings.register_profile("looptrace", deadline=None)
 settings.load_profile("looptrace")
+# What is collected stays until the end; searches for garbage in it took a quarter of that time.
+gc.disable()
 
 # By folder, file or test, because a mark at every test would be forgotten at the next one.
 # Thorough is what takes more than some tenth of a second of one core a test, or as much by the
@@ -64,6 +71,7 @@ MARKS = {
         "tests/collector/store/test_killed_writers.py::test_sigkill_at_many_moments_and_readers_meanwhile",
         "tests/reliability",
         "tests/rules/test_likely_failure.py::test_it_looks_back_no_further_than_it_says",
+        "tests/test_layout.py::test_wheel_holds_every_file",
         "tests/test_pipelines.py::test_the_action_installs_itself",
         "tests/test_pages.py",
         "tests/test_quality.py::test_no_healthy_trace_is_flagged",
@@ -108,6 +116,7 @@ MARKS = {
         "tests/collector/server/test_catch_up.py::test_a_kill_before_judging_leaves_no_second_gate",
         "tests/collector/server/test_catch_up.py::test_stored_tasks_are_read_when_they_get_spans",
         "tests/collector/server/test_postponement.py::test_what_waited_is_stored_as_if_it_had_not",
+        "tests/collector/store/test_log_records.py::test_any_order_gives_the_same_store",
         "tests/collector/store/test_migration.py::test_a_migration_that_is_killed_goes_on_with_the_next_ingest",
         "tests/collector/store/test_killed_writers.py::test_a_kill_at_any_write_loses_nothing_and_is_repaired",
         "tests/collector/store/test_killed_writers.py::test_a_kill_at_any_write_of_a_server_is_repaired",
@@ -201,14 +210,30 @@ MARKS = {
         "tests/test_quality.py",
         "tests/test_recordings.py",
         "tests/test_requirements.py",
+        "tests/test_api.py::test_public_names_are_listed",
+        "tests/test_layout.py::test_a_type_name_has_one_module",
+        "tests/test_runbook.py::test_sentences_that_are_named_exist",
+        "tests/test_tidy.py::test_functions_are_short",
+        "tests/test_typed_json.py::test_types_are_decoded_in_one_place",
+        "tests/analyzer/fingerprint/test_masks.py::test_long_results_take_linear_time",
+        "tests/analyzer/gates/test_near_notes.py::test_the_nearest_words_come_first",
+        "tests/analyzer/schema/test_compaction.py::test_few_rows_take_little_memory",
+        "tests/analyzer/tuning/test_explain.py",
+        "tests/collector/otlp/test_json_request.py::test_any_values_come_through",
+        "tests/test_schema_page.py::test_only_columns_that_say_so_are_null",
         "tests/test_tidy.py::test_fragments_become_a_release",
         "tests/test_tidy.py::test_generated_pages_are_fresh",
-        "tests/test_layout.py::test_wheel_holds_every_file",
     ),
 }
 
 # Thorough ones that count for coverage, because they alone go through what they test.
 COUNTED = {
+    "tests/analyzer/fingerprint/test_masks.py::test_long_results_take_linear_time",
+    "tests/analyzer/gates/test_near_notes.py::test_the_nearest_words_come_first",
+    "tests/analyzer/schema/test_compaction.py::test_few_rows_take_little_memory",
+    "tests/analyzer/tuning/test_explain.py",
+    "tests/collector/otlp/test_json_request.py::test_any_values_come_through",
+    "tests/test_schema_page.py::test_only_columns_that_say_so_are_null",
     "tests/analyzer/tuning/test_drift.py",
     "tests/analyzer/tuning/test_failure_model.py",
     "tests/analyzer/tuning/test_limits.py",
@@ -230,17 +255,47 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if any(path in MARKS[mark] for mark in left_out) else None
 
 
+@cache
+def _places_of(path: Path) -> frozenset[str]:
+    """Return a file and the folders around it, as `MARKS` names them."""
+    return frozenset(map(str, (path.relative_to(ROOT), *path.relative_to(ROOT).parents)))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test by its folder, its file, or its own name.
 
     Coverage is that of the quick tests, because it slows the others down.
     """
     for item in items:
-        path = item.path.relative_to(ROOT)
         name = getattr(item, "originalname", item.name)
-        places = {f"{path}::{name}", *map(str, (path, *path.parents))}
+        places = {f"{item.path.relative_to(ROOT)}::{name}", *_places_of(item.path)}
         for mark, marked in MARKS.items():
             if not places.isdisjoint(marked):
                 item.add_marker(getattr(pytest.mark, mark))
                 if mark == "thorough" and places.isdisjoint(COUNTED):
                     item.add_marker(pytest.mark.no_cover)
+
+
+def pytest_collection_finish() -> None:
+    """Search for garbage again, which only tests make."""
+    gc.enable()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    """Say after a failure that the compiled core is not that of the sources."""
+    if exitstatus and _core_source() != _core.SOURCE:
+        terminalreporter.write_line(
+            "The compiled core is not of these sources: run `make .venv/installed-dev`, and again."
+        )
+
+
+def _core_source() -> str:
+    """Return the hash of the core's sources, as `core/build.rs` makes it."""
+    roots = map(ROOT.joinpath, ("Cargo.toml", "core/src", "core/data", DIALECTS))
+    files = {file for root in roots for file in (root, *root.rglob("*")) if file.is_file()}
+    value = 0xCBF29CE484222325
+    for file in sorted(files):
+        name = file.relative_to(ROOT).as_posix().encode()
+        for byte in name + b"\0" + file.read_bytes().replace(b"\r", b""):
+            value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"

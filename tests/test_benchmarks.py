@@ -129,14 +129,6 @@ def test_settings_of_the_plain_loop_are_those_of_the_rules() -> None:
     assert settings_of(rules_compared()) == plain.DEFAULT
 
 
-@pytest.mark.slow
-def test_the_page_shows_what_the_simulation_says() -> None:
-    """Figures of the page are those of its seed, and none was typed."""
-    page = simulation.PAGE.read_text(encoding="utf-8")
-    assert simulation.written(page, simulation.page_part()) == page
-    assert simulation.written(page, "other") != page
-
-
 def test_a_day_costs_what_its_turns_cost() -> None:
     """All turns of a day are served once, and an outage leaves servers behind."""
     day = simulation.day(3)

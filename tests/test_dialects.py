@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import polars as pl
 import pytest
@@ -35,6 +36,7 @@ PROVEN = [dialect for dialect in SHIPPED.dialects if dialect.writes]
 of_each = pytest.mark.parametrize("dialect", PROVEN, ids=lambda dialect: dialect.name)
 
 
+@cache
 def analysis_of(name: str) -> Analysis:
     """Analyse an example."""
     return analyse(read_spans([str(DIALECTS / f"{name}.json")]).spans)
@@ -111,7 +113,9 @@ def test_a_live_process_understands_a_call_by_its_request() -> None:
 
 
 # Spans of these scopes are functions of a program, and no marker says of what kind they are.
-FUNCTIONS = {"looptrace", "codex*", "goose*", "letta.*", "llamaindex.opentelemetry.*"}
+FUNCTIONS = {
+    *("looptrace", "codex*", "goose*", "letta.*", "llamaindex.opentelemetry.*", "opencode"),
+}
 VALUED = [
     pytest.param(row, id=f"{dialect.name}-{row.condition}")
     for dialect in SHIPPED.dialects

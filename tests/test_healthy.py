@@ -139,7 +139,7 @@ HEALTHY: dict[str, tuple[str, Fault]] = {
         without_pausing,
     ),
     "polling with a model that comments on it": (
-        '(~60 job_status(7)->pending say("Not yet.")) x7 ~60 job_status(7)->done',
+        '(~60 job_status(7)->pending say("Not yet.")) x14 ~60 job_status(7)->done',
         in_haste,
     ),
     "polling that backs off": (

@@ -30,6 +30,7 @@ pub mod task;
 pub mod threads;
 pub mod trace;
 pub mod wire;
+mod words;
 
 /// A hash of the code and the tables, for the reuse of what is stored.
 pub const SOURCE: &str = env!("CORE_SOURCE");

@@ -8,6 +8,7 @@ use regex::{Captures, Regex, bytes};
 
 use crate::same::text::next_place;
 use crate::tables::{Row, any_of};
+use crate::words::{self, Rows};
 
 /// Compile a pattern that stands in the code or in a table; the tests of the core compile each.
 #[must_use]
@@ -37,17 +38,15 @@ pub fn replaced<'a>(text: Cow<'a, str>, pattern: &Regex, name: &str) -> Cow<'a, 
 /// else, and most texts have no such letters. So a text of ASCII is read by a pattern for ASCII,
 /// which finds the same there, and any other text is first looked through without borders of words.
 /// Each is compiled when the first such text comes.
-pub struct Pattern {
+struct One {
     text: String,
     whole: OnceLock<Regex>,
     ascii: OnceLock<bytes::Regex>,
     borderless: OnceLock<Regex>,
 }
 
-impl Pattern {
-    /// A pattern in the syntax of the crate `regex`, without a backslash and a `b` of their own.
-    #[must_use]
-    pub fn new(text: String) -> Self {
+impl One {
+    fn new(text: String) -> Self {
         Self {
             text,
             whole: OnceLock::new(),
@@ -56,35 +55,118 @@ impl Pattern {
         }
     }
 
-    /// A pattern that finds any of these rows.
-    #[must_use]
-    pub fn any(rows: &[Row]) -> Self {
-        Self::new(any_of(rows))
-    }
-
-    /// Whether a text has it.
-    #[must_use]
-    pub fn is_match(&self, text: &str) -> bool {
+    fn is_match(&self, text: &str) -> bool {
         if text.is_ascii() {
             return self.ascii().is_match(text.as_bytes());
         }
         self.may_match(text) && self.whole().is_match(text)
     }
 
-    /// The place of the first match from a place on.
-    #[must_use]
-    pub fn find_at(&self, text: &str, at: usize) -> Option<Range<usize>> {
+    fn find_at(&self, text: &str, at: usize) -> Option<Range<usize>> {
         if text.is_ascii() {
             return Some(self.ascii().find_at(text.as_bytes(), at)?.range());
         }
         Some(self.whole().find_at(text, at)?.range())
     }
 
+    fn whole(&self) -> &Regex {
+        self.whole.get_or_init(|| pattern(&self.text))
+    }
+
+    fn ascii(&self) -> &bytes::Regex {
+        let make = || {
+            bytes::Regex::new(&words::in_ascii(&self.text))
+                .unwrap_or_else(|error| panic!("{}: {error}", self.text))
+        };
+        self.ascii.get_or_init(make)
+    }
+
+    fn may_match(&self, text: &str) -> bool {
+        let make = || pattern(&self.text.replace(r"\b", ""));
+        !self.text.contains(r"\b") || self.borderless.get_or_init(make).is_match(text)
+    }
+}
+
+/// A pattern of rows, each of which reads a text only where this has a word that the row needs.
+pub struct Pattern {
+    all: One,
+    forms: Vec<String>,
+    parts: OnceLock<Parts>,
+}
+
+/// The rows of a pattern: those that any text may have, and each that needs a word.
+struct Parts {
+    free: Option<One>,
+    bound: Vec<(Rows, One)>,
+}
+
+impl Parts {
+    fn of(forms: &[String]) -> Self {
+        let (mut free, mut bound) = (Vec::new(), Vec::new());
+        for form in forms {
+            match words::bound(form) {
+                Some(row) => bound.push((row, One::new(form.clone()))),
+                None => free.push(form),
+            }
+        }
+        Self {
+            free: (!free.is_empty()).then(|| One::new(any_of(&free))),
+            bound,
+        }
+    }
+
+    fn is_match(&self, text: &str) -> bool {
+        if self.free.as_ref().is_some_and(|free| free.is_match(text)) {
+            return true;
+        }
+        if self.bound.is_empty() {
+            return false;
+        }
+        let found = words::found(text);
+        let mut bound = self.bound.iter();
+        bound.any(|(row, one)| found.meets(*row) && one.is_match(text))
+    }
+}
+
+impl Pattern {
+    /// A pattern in the syntax of the crate `regex`, without a backslash and a `b` of their own.
+    #[must_use]
+    pub fn new(text: String) -> Self {
+        Self::of(vec![text])
+    }
+
+    /// A pattern that finds any of these rows.
+    #[must_use]
+    pub fn any(rows: &[Row]) -> Self {
+        Self::of(rows.iter().map(|row| row.pattern.clone()).collect())
+    }
+
+    fn of(forms: Vec<String>) -> Self {
+        Self {
+            all: One::new(any_of(&forms)),
+            forms,
+            parts: OnceLock::new(),
+        }
+    }
+
+    /// Whether a text has it.
+    #[must_use]
+    pub fn is_match(&self, text: &str) -> bool {
+        let parts = self.parts.get_or_init(|| Parts::of(&self.forms));
+        parts.is_match(text)
+    }
+
+    /// The place of the first match from a place on.
+    #[must_use]
+    pub fn find_at(&self, text: &str, at: usize) -> Option<Range<usize>> {
+        self.all.find_at(text, at)
+    }
+
     /// The groups of the first match.
     #[must_use]
     pub fn captures<'t>(&self, text: &'t str) -> Option<Captures<'t>> {
         if self.is_match(text) {
-            self.whole().captures(text)
+            self.all.whole().captures(text)
         } else {
             None
         }
@@ -101,8 +183,8 @@ impl Pattern {
     /// Put something in the place of each match.
     #[must_use]
     pub fn replace_all<'t>(&self, text: &'t str, by: fn(&Captures) -> String) -> Cow<'t, str> {
-        if text.is_ascii() || self.may_match(text) {
-            self.whole().replace_all(text, by)
+        if text.is_ascii() || self.all.may_match(text) {
+            self.all.whole().replace_all(text, by)
         } else {
             Cow::Borrowed(text)
         }
@@ -111,23 +193,7 @@ impl Pattern {
     /// The compiled pattern.
     #[must_use]
     pub fn whole(&self) -> &Regex {
-        self.whole.get_or_init(|| pattern(&self.text))
-    }
-
-    // No sign beyond ASCII is in such a text, and neither is this byte, which may stand wherever a
-    // sign does.
-    fn ascii(&self) -> &bytes::Regex {
-        let make = || {
-            let parts: Vec<&str> = self.text.split(|sign: char| !sign.is_ascii()).collect();
-            bytes::Regex::new(&format!("(?-u){}", parts.join(r"\xFF")))
-                .unwrap_or_else(|error| panic!("{}: {error}", self.text))
-        };
-        self.ascii.get_or_init(make)
-    }
-
-    fn may_match(&self, text: &str) -> bool {
-        let make = || pattern(&self.text.replace(r"\b", ""));
-        !self.text.contains(r"\b") || self.borderless.get_or_init(make).is_match(text)
+        self.all.whole()
     }
 }
 

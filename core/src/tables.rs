@@ -158,12 +158,18 @@ fn fill(pattern: &mut String, parts: &[(String, String)]) {
     }
 }
 
-/// Join the patterns of rows into one that finds any of them.
+impl AsRef<str> for Row {
+    fn as_ref(&self) -> &str {
+        &self.pattern
+    }
+}
+
+/// Join patterns, or those of rows, into one that finds any of them.
 #[must_use]
-pub fn any_of(rows: &[Row]) -> String {
-    let each: Vec<String> = rows
+pub fn any_of(patterns: &[impl AsRef<str>]) -> String {
+    let each: Vec<String> = patterns
         .iter()
-        .map(|row| format!("(?:{})", row.pattern))
+        .map(|pattern| format!("(?:{})", pattern.as_ref()))
         .collect();
     each.join("|")
 }

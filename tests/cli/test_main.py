@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from click.testing import CliRunner
 
 from looptrace.cli.main import _GROUPS, COMMANDS, EXAMPLES, main, run
 from looptrace.cli.shared.stores import StorePath
+from tests.commands import refused
 from tests.paths import ROOT
 
 COMMAND = [sys.executable, "-m", "looptrace"]
@@ -191,6 +193,20 @@ def test_a_crash_says_how_to_report_it(
     assert written.out == ""
     assert "a fault of ours" in written.err
     assert "Please report it" in written.err
+
+
+@pytest.mark.parametrize("reason", [errno.EACCES, errno.ENOSPC])
+def test_a_folder_of_another_user_is_no_crash(monkeypatch: pytest.MonkeyPatch, reason: int) -> None:
+    """A folder that may not be looked into, or a disk that is full, is no bug to be reported."""
+
+    def refuse(_: Path) -> bool:
+        raise OSError(reason, os.strerror(reason), "theirs/looptrace-store.json")
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    told = refused("analyze", "theirs")
+
+    why = os.strerror(reason)
+    assert told == f"Error: theirs/looptrace-store.json: {why}; check permissions and space.\n"
 
 
 def test_ctrl_c_is_130(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import http.client
 import random
 import resource
@@ -17,6 +18,7 @@ import polars as pl
 import pytest
 
 from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.reserve import Reserve
 from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import read_spans
@@ -55,6 +57,28 @@ def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
         until(lambda: server.send(trace.request()) == OK)
         until(server.gates)
     assert set(acknowledged) <= set(stored(tmp_path / "store")["trace_id"])
+
+
+def test_the_log_says_when_spans_are_refused_and_when_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P24: who makes room must see that it was enough, without another request."""
+    caplog.set_level("INFO")
+
+    def no_room(_: Reserve) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(Reserve, "hold", no_room)
+        log = IngestLog(tmp_path / LOG_FILE, BYTES_MAX)
+        assert log.is_blocked
+    until(lambda: not log.is_blocked)
+    log.close()
+
+    refused, accepted = caplog.messages
+    assert "No space left on device" in refused
+    assert refused.endswith("check space and permissions. Until then no span is accepted.")
+    assert accepted.endswith("can be written again; spans are accepted.")
 
 
 # A command in a file system of its own, which ends with it.

@@ -35,6 +35,7 @@ from looptrace.collector.store.writer import ingest
 from tests.commands import run
 from tests.http_threads import QuietHandler, answering
 from tests.otlp import decoded_rows
+from tests.ports import closed_port
 from tests.reliability.serving import until
 
 LOOP = "examples/traces/nightly_migration_loop.jsonl"
@@ -269,6 +270,22 @@ def test_the_command_sends_and_says_so(backend: Backend, store: Path) -> None:
     assert (sent.exit_code, "spans sent 1" in sent.output) == (0, True)
     assert backend.spans().height == 1
     assert (refused.exit_code, "does not accept the spans" in refused.output) == (2, True)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https", "grpc"])
+def test_a_receiver_that_is_not_there_is_one_sentence(
+    scheme: str, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exporters log each try in a long line, and the last one without a reason."""
+    monkeypatch.setattr("looptrace.collector.gate_exporter.TIMEOUT_S", 4.0)
+    with closed_port() as port:
+        told = run("export", "--store", store, "--to", f"{scheme}://127.0.0.1:{port}")
+
+    assert told.exit_code == 2
+    assert told.output.startswith(
+        f"Error: 127.0.0.1:{port} does not accept the spans (Connection refused); check that"
+    )
+    assert told.output.count("\n") == 1
 
 
 @pytest.mark.parametrize("url", ["localhost:4318", "ftp://localhost", "http://", "secret-word"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from hypothesis import given
@@ -56,80 +57,36 @@ def columns(rows: list[Row]) -> Turns:
         epochs.append(seen[row[0]])
     task, agent, kind, call, outcome = np.array(rows, dtype=np.int64).reshape(-1, 5).T
     epoch = np.array(epochs, dtype=np.int64)
-    return Turns(
-        task=task,
-        agent=agent,
-        name=agent,
-        subtask=agent,
-        epoch=epoch,
-        resets_seen=epoch,
-        kind=kind,
-        end_ns=np.arange(len(rows), dtype=np.int64) * TURN_S * NS_PER_S,
-        failed=outcome == FAILED,
-        external=outcome == FAILED,
-        status=outcome,
-        task_kind=outcome,
-        untested=outcome == FAILED,
-        phase=call,
-        phase_before=outcome,
-        enters=call != outcome,
-        visits=call,
-        transitions_seen=call,
-        converging=call,
-        iteration=call,
-        twin=np.zeros(len(rows), dtype=np.bool_),
-        twin_signature=outcome == FAILED,
-        twin_failure=outcome == FAILED,
-        twin_external=outcome == FAILED,
-        twin_search=outcome == FAILED,
-        steps=call,
-        busy_ns=call,
-        tokens_spent=call,
-        money_spent=call,
-        money_spent_agent=call,
-        money_spent_minute=call,
-        tokens_spent_agent=call,
-        tokens_spent_minute=call,
-        errors=call,
-        errors_before=call,
-        tests_total=call.astype(np.float64),
-        tests_failed=call.astype(np.float64),
-        coverage=call.astype(np.float64),
-        polls=call == 1,
-        overdue_ns=call,
-        relapses=call == 1,
-        waits_seen=np.cumsum(outcome == 1),
-        changes_seen=np.cumsum(outcome == 1),
-        calls_seen=np.cumsum(outcome == 1),
-        works=outcome == 1,
-        shows=outcome == FAILED,
-        works_seen=np.cumsum(outcome == 1),
-        improvements=call,
-        measured=call,
-        figures_compared=call,
-        turns_since_best=call,
-        turns_since_best_before=call,
-        tries_since_progress=call,
-        tries_since_progress_before=call,
-        look_chars=call,
-        check=call,
-        search_result=call,
-        call=call,
-        outcome=outcome,
-        error=outcome,
-        mendable=outcome,
-        signature=call,
-        response=call,
-        cut=call,
-        compacted=call,
-        chant_times=call,
-        chant_chars=call,
-        reminded=call,
-        silent=call == 2,
-        only_calls=call == 1,
-        talks_on=call,
-        texts=(),
+    groups: tuple[tuple[str, Any], ...] = (
+        ("task", task),
+        ("agent name subtask", agent),
+        ("epoch resets_seen", epoch),
+        ("kind", kind),
+        ("end_ns", np.arange(len(rows), dtype=np.int64) * TURN_S * NS_PER_S),
+        (
+            "failed external untested twin_signature twin_failure twin_external twin_search shows",
+            outcome == FAILED,
+        ),
+        ("status task_kind phase_before outcome error mendable", outcome),
+        (
+            "phase visits transitions_seen converging iteration steps busy_ns tokens_spent "
+            "money_spent money_spent_agent money_spent_minute tokens_spent_agent "
+            "tokens_spent_minute errors errors_before overdue_ns improvements measured "
+            "figures_compared turns_since_best turns_since_best_before tries_since_progress "
+            "tries_since_progress_before look_chars check search_result call signature "
+            "response cut compacted chant_times chant_chars reminded talks_on",
+            call,
+        ),
+        ("enters", call != outcome),
+        ("twin", np.zeros(len(rows), dtype=np.bool_)),
+        ("tests_total tests_failed coverage", call.astype(np.float64)),
+        ("polls relapses only_calls", call == 1),
+        ("waits_seen changes_seen calls_seen works_seen", np.cumsum(outcome == 1)),
+        ("works", outcome == 1),
+        ("silent", call == 2),
+        ("texts", ()),
     )
+    return Turns(**{name: column for names, column in groups for name in names.split()})
 
 
 def naive_lanes(rows: list[Row], spec: LaneSpec) -> list[list[int]]:

@@ -28,6 +28,13 @@ const OVER_USUAL: i64 = 2;
 const GUESSES_FREE: i64 = 2;
 // Runs of a program that reads what its last run wrote, before they count.
 const SETTLING_FREE: i64 = 2;
+// Looks in a row that come after a moment, at what says that it goes on, and at what may.
+const QUICK_NS_MIN: i64 = 2 * NS_PER_S;
+const QUICK_PENDING: i64 = 10;
+const QUICK_STATES: i64 = 2;
+// What was made is kept so long.
+const MADE_KEPT: usize = 8;
+
 // With the tool, the signature of the guesses after these.
 const GUESSED: i64 = 1;
 
@@ -49,6 +56,12 @@ struct Seen {
     waits_seen: i64,
     tool: i64,
     failed: bool,
+    /// Equal looks in a row up to it that came soon.
+    #[serde(default)]
+    quick: i64,
+    /// The changes of the task up to it.
+    #[serde(default)]
+    changes_seen: i64,
 }
 
 /// The counts of one agent in its task.
@@ -65,6 +78,14 @@ pub struct Agent {
     /// Whether its last response says that it waits.
     #[serde(default)]
     says_waits: bool,
+    /// Whether its last call was told to come again later, and how long it stood still after that.
+    #[serde(default)]
+    later: bool,
+    #[serde(default)]
+    later_ns: i64,
+    /// The ids of what it made, each with the call that did.
+    #[serde(default)]
+    made: VecDeque<(Vec<i64>, i64)>,
     /// How long the task stood still since the reset, but for moments.
     #[serde(default)]
     still_ns: i64,
@@ -114,6 +135,21 @@ impl Agent {
         }
     }
 
+    /// Let what removes a thing that was made be the same for each thing that one call makes.
+    pub fn unmake(&mut self, row: &mut Row, ids: &[i64]) {
+        let has_any = |made: &[i64]| made.iter().any(|id| ids.contains(id));
+        if row.makes && row.call != UNKNOWN {
+            self.made.truncate(MADE_KEPT - 1);
+            self.made.push_front((ids.to_vec(), row.call));
+        } else if row.removes
+            && let Some((_, made)) = self.made.iter().find(|one| has_any(&one.0))
+        {
+            (row.call, row.outcome) = (pair(row.name, *made), pair(row.name, *made));
+            // The next one that is made is another.
+            row.changes = true;
+        }
+    }
+
     /// Count runs of a program that is to be run more than once: the first ones repeat nothing.
     pub fn settle(&mut self, row: &mut Row) {
         if !row.is("tool") {
@@ -159,6 +195,7 @@ impl Agent {
             waited |= self.says_waits && still_ns.is_some();
             self.says_waits = row.awaits;
         }
+        waited |= self.comes_later(row, waits.idle_ns.unwrap_or(0));
         let looks = row.only_reads || row.unfinished || row.watches;
         let equal = is_call.then(|| self.last_equal(row)).flatten();
         let since = equal.is_some_and(|at| *waits.seen > self.calls[at].waits_seen);
@@ -174,10 +211,16 @@ impl Agent {
         }
         let place = equal.filter(|&at| quiet && self.calls[at].doing == self.doing);
         let seen = place.map(|at| &self.calls[at]);
+        let mut quick = 0;
         let between_ns = seen.map_or(0, |one| row.end_ns.saturating_sub(one.end_ns));
         if let Some(one) = seen {
             let pending = row.unfinished || row.watches;
             waited |= pending && between_ns >= how.pending_wait_ns;
+            let quick_max = if pending { QUICK_PENDING } else { QUICK_STATES };
+            let at_once = place == Some(0) && !row.failed && one.changes_seen == row.changes_seen;
+            let may_change = at_once && (pending || row.states) && between_ns >= QUICK_NS_MIN;
+            quick = one.quick + i64::from(may_change);
+            waited |= may_change && one.quick < quick_max;
             let least_ns = (BACK_OFF * one.gap_ns as f64).max(NS_PER_S as f64);
             let grows = one.gap_ns > 0 && between_ns as f64 >= least_ns;
             waited |= looks && grows && place == Some(0);
@@ -214,8 +257,21 @@ impl Agent {
             // The pauses of a back-off lie between calls in a row.
             let gap_ns = if place == Some(0) { between_ns } else { 0 };
             let pace_ns = place.map_or(0, |at| self.still_ns - self.calls[at].still_ns);
-            self.keep(row, gap_ns, pace_ns);
+            self.keep(row, gap_ns, pace_ns, quick);
         }
+    }
+
+    /// Whether an agent that was told to come again later does, after more than the last time.
+    fn comes_later(&mut self, row: &Row, idle_ns: i64) -> bool {
+        let least_ns = ((BACK_OFF * self.later_ns as f64) as i64).clamp(NS_PER_S, AWAITED_NS_MIN);
+        let comes = self.later && idle_ns >= least_ns;
+        if comes {
+            self.later_ns = idle_ns;
+        }
+        if row.is("tool") {
+            (self.later, self.later_ns) = (row.later, if row.later { self.later_ns } else { 0 });
+        }
+        comes
     }
 
     /// Whether the task stood still before a look as long as before an equal one.
@@ -254,7 +310,7 @@ impl Agent {
         }
     }
 
-    fn keep(&mut self, row: &Row, gap_ns: i64, pace_ns: i64) {
+    fn keep(&mut self, row: &Row, gap_ns: i64, pace_ns: i64, quick: i64) {
         self.calls.truncate(CALLS_COMPARED - 1);
         self.calls.push_front(Arc::new(Seen {
             call: row.call,
@@ -267,6 +323,8 @@ impl Agent {
             waits_seen: row.waits_seen,
             tool: row.name,
             failed: row.failed,
+            quick,
+            changes_seen: row.changes_seen,
         }));
     }
 }

@@ -67,6 +67,8 @@ impl Task {
         } else if let Some(before) = &self.before {
             self.epoch.work(&one.row, one.start_ns, before.end_ns);
         }
+        let agent = self.agents.entry(one.row.agent).or_default();
+        agent.unmake(&mut one.row, &one.ids);
         self.number(&mut one);
         self.trials.mark(&mut one.row);
         let idle_ns = self.idle_ns(one.start_ns);

@@ -188,10 +188,58 @@ fn a_look_again_after_a_wait_is_a_poll() {
 
 #[test]
 fn a_growing_pause_between_looks_is_a_wait() {
-    let look = |second| call(second, "job_status", "42");
+    let look = |second| call(second, "read_door", "42");
     let turns = [look(0), look(2), look(6), look(14), look(20)];
     let polls = each(&turns, |row| row.polls);
     assert_eq!(polls, [false, false, true, true, false]);
+}
+
+#[test]
+fn some_quick_looks_at_what_may_change_are_polls() {
+    let polls = |said, seconds: i64| {
+        let looks: Vec<Turn> = (0..14)
+            .map(|n| call(n * seconds, "get_run", said))
+            .collect();
+        each(&looks, |row| row.polls)
+            .iter()
+            .filter(|is_poll| **is_poll)
+            .count()
+    };
+    assert_eq!(polls("phase: created", 2), 2);
+    assert_eq!(polls("status: running", 2), 10);
+    assert_eq!(polls("phase: created", 1), 0);
+    assert_eq!(polls("status: failed", 2), 0);
+}
+
+#[test]
+fn who_is_told_to_come_later_and_does_waits() {
+    let told = |second| call(second, "order", "Busy, try again later.");
+    let polls = |seconds: [i64; 4]| each(&seconds.map(told), |row| row.polls);
+    assert_eq!(polls([0, 1, 3, 7]), [false, true, true, true]);
+    assert_eq!(polls([0, 2, 4, 6]), [false, true, false, false]);
+}
+
+#[test]
+fn what_one_call_makes_is_removed_by_one_call() {
+    let made = |second, id| Turn {
+        arguments: Some(r#"{"name":"a"}"#),
+        ..call(second, "create_volume", id)
+    };
+    let removed = |second, call, arguments| Turn {
+        arguments: Some(arguments),
+        call: Some(call),
+        ..self::call(second, "delete_volume", call)
+    };
+    let turns = [
+        made(0, "v-1"),
+        removed(1, "delete v-1", r#"{"id":"v-1"}"#),
+        made(2, "v-2"),
+        removed(3, "delete v-2", r#"{"id":"v-2"}"#),
+        removed(4, "delete v-3", r#"{"id":"v-3"}"#),
+    ];
+    let calls = each(&turns, |row| (row.call, row.outcome));
+    assert_eq!(calls[1], calls[3]);
+    assert_ne!(calls[3], calls[4]);
 }
 
 #[test]

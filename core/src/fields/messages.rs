@@ -283,6 +283,7 @@ mod tests {
         for text in [
             "hello",
             r#"[{"text": "hello"}]"#,
+            r#"[{"role": "user", "content": {"text": {"value": "hello"}}}]"#,
             r#"{"messages": [[{"type": "human", "content": "hello"}]]}"#,
             r#"[{"role": "user", "parts": [{"type": "text", "content": " hello "}]}]"#,
             r#"{"lc": 1, "kwargs": {"content": "hello", "type": "human"}}"#,
@@ -302,6 +303,7 @@ mod tests {
         for text in [
             r#"[{"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}}]}]"#,
             r#"[{"role": "ai", "parts": [{"type": "tool_call", "id": "c", "name": "f", "arguments": {"a": 1}}]}]"#,
+            r#"[{"role": "assistant", "parts": [{"type": "tool_call", "content": {"type": "function_call", "id": "c", "function": {"name": "f", "arguments": {"a": 1}}}}]}]"#,
             r#"[{"role": "model", "parts": [{"functionCall": {"id": "c", "name": "f", "args": {"a": 1}}}]}]"#,
             r#"[{"type": "function_call", "call_id": "c", "id": "x", "name": "f", "arguments": "{\"a\":1}"}]"#,
             r#"[{"toolName": "f", "toolCallId": "c", "args": {"a": 1}}]"#,
@@ -335,6 +337,7 @@ mod tests {
             r#"[{"role": "tool", "tool_call_id": "c", "content": "no", "status": "error"}]"#,
             r#"[{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "no", "is_error": true}]}]"#,
             r#"[{"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": {"error": "no"}}]}]"#,
+            r#"[{"role": "tool", "parts": [{"type": "tool_call_output", "content": {"type": "function_call_output", "id": "c", "output": {"error": "no"}}}]}]"#,
             r#"[{"type": "function_call_output", "call_id": "c", "output": "no", "error": 1}]"#,
             r#"[{"role": "user", "content": [{"type": "tool_output", "id": "c", "result": {"error": "no"}}]}]"#,
             r#"[{"role": "tool", "additional_kwargs": {"tool_call_id": "c"}, "status": "error", "blocks": [{"block_type": "text", "text": "no"}]}]"#,

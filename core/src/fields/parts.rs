@@ -104,6 +104,11 @@ const ARGUMENT_KEYS: &[&str] = &[
     "tool_kwargs",
 ];
 const RESULT_KEYS: &[&str] = &["response", "result", "output", "content"];
+// Azure has an item of OpenAI's API within a part of such a type; what the item is.
+const HOLDING_TYPES: [(&str, &str); 2] = [
+    ("tool_call", "tool_call"),
+    ("tool_call_output", "tool_result"),
+];
 // A part of a message with one of these keys holds a picture, a sound or a file.
 const MEDIA_KEYS: &[&str] = &[
     "image_url",
@@ -160,6 +165,15 @@ impl Sorted {
 
     /// Add a part that is an object.
     pub fn add_object(&mut self, part: &Map<'_>) {
+        for (holding, kind) in HOLDING_TYPES {
+            if let (true, Some(Value::Map(item))) =
+                (is_text(part, "type", holding), part.get("content"))
+            {
+                let mut made = item.clone();
+                made.put("type".into(), Value::Text(kind.into()));
+                return self.add_object(&made);
+            }
+        }
         if has_any(part, TELLING_KEYS) || tells_type(part) {
             if let Some(call) = call_in(part) {
                 return self.calls.push(call);
@@ -221,6 +235,7 @@ pub fn is_thought(part: &Map<'_>) -> bool {
 pub fn text_in(part: &Map<'_>) -> Option<String> {
     match part.get("text").or_else(|| part.get("content")) {
         Some(Value::Text(text)) => Some(text.clone().into_owned()),
+        Some(Value::Map(text)) => text.get("value").map(|text| as_text(text).into_owned()),
         Some(Value::None) | None => medium_in(part),
         Some(_) => None,
     }

@@ -1,7 +1,7 @@
 //! Results of calls, without the wrappers of frameworks, and whether they say that calls failed.
 
 use super::object_texts;
-use super::payloads::{is_removed, is_text, parsed};
+use super::payloads::{is_removed, is_text, parsed_or_literal};
 use super::plain::{as_text, canonical, canonical_object, has_only, is_true, true_in, whole};
 use crate::same::errors::is_redacted;
 use crate::wire::value::{Map, Value};
@@ -40,7 +40,7 @@ pub fn result_of(value: &Value<'_>) -> Returned {
 }
 
 fn result_within(value: &Value<'_>, depth: usize) -> Returned {
-    let read = parsed(value);
+    let read = parsed_or_literal(value);
     if *read == Value::None && is_null(value) {
         return (Some(NULL.to_owned()), None);
     }
@@ -258,6 +258,13 @@ mod tests {
                 None,
             ),
             (r#"{"error": "no"}"#, "no", Some(true)),
+            ("{'error': 'no'}", "no", Some(true)),
+            ("[{'text': 'a'}, {'text': 'b'}]", "a\nb", None),
+            (
+                "{'success': True, 'n': 1}",
+                r#"{"n":1,"success":true}"#,
+                None,
+            ),
             (
                 r#"{"exit_code": 0, "out": ""}"#,
                 r#"{"exit_code":0,"out":""}"#,

@@ -68,7 +68,8 @@ pub fn makes(tool: Option<&str>, arguments: Option<&str>) -> bool {
 }
 
 /// Whether a tool sends or makes something, by its name.
-fn makes_by_name(tool: &str) -> bool {
+#[must_use]
+pub fn makes_by_name(tool: &str) -> bool {
     let words: Vec<String> = words_in(tool, &NAME_WORDS).map(str::to_lowercase).collect();
     if words.len() == 1 && SENT.is_match(&words[0]) {
         return true;

@@ -21,6 +21,8 @@ static SILENCE: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["silence"
 static UNFINISHED: LazyLock<Forms> =
     LazyLock::new(|| Forms::new(&[&WAITING["unfinished"][..], &WAITING["last_lines"]].concat()));
 static LOCKED: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["locked"]));
+static LATER: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["later"]));
+static TELLS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["tells"]));
 static STATES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["states"]));
 static ENDED: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["ended"]));
 static SAYS_WAITS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["says_waits"]));
@@ -69,6 +71,18 @@ pub fn says_waits(response: &str) -> bool {
 pub fn is_unfinished(result: &str) -> bool {
     let text = ends_of(result);
     UNFINISHED.found(&text) || LOCKED.found(&text) || has_more_to_count(&text)
+}
+
+/// Whether a short result asks to come again later.
+#[must_use]
+pub fn says_later(result: &str) -> bool {
+    !is_longer(result, READ_CHARS) && LATER.found(result)
+}
+
+/// Whether a short result tells how far something is.
+#[must_use]
+pub fn tells_state(result: &str) -> bool {
+    !is_longer(result, READ_CHARS) && TELLS.found(result)
 }
 
 /// Whether a result says that another holds a lock that the call needs.

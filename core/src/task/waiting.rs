@@ -118,6 +118,10 @@ pub fn keep(one: &Marked, names: &mut Names, bytes: &mut Vec<u8>) {
     let asked = one.asked.as_deref().map_or_else(Vec::new, Asked::bytes);
     put(bytes, asked.len() as u64);
     bytes.extend_from_slice(&asked);
+    put(bytes, one.ids.len() as u64);
+    for word in &one.ids {
+        put(bytes, *word as u64);
+    }
 }
 
 /// Read what `keep` wrote of a turn.
@@ -136,6 +140,10 @@ pub fn kept<'a>(at: &Waiting, mut rest: &'a [u8], names: &'a Names, how: &Counti
     };
     let length = take(&mut rest) as usize;
     let asked = (length > 0).then(|| Box::new(Asked::read(&rest[..length])));
+    rest = &rest[length..];
+    let ids = (0..take(&mut rest))
+        .map(|_| take(&mut rest) as i64)
+        .collect();
     Marked {
         start_ns: at.start_ns,
         order_ns: at.order_ns,
@@ -146,6 +154,7 @@ pub fn kept<'a>(at: &Waiting, mut rest: &'a [u8], names: &'a Names, how: &Counti
         trace,
         repeated,
         asked,
+        ids,
         input_tokens,
         output_tokens,
         tokens_spent,

@@ -102,6 +102,8 @@ _FOLDERS: Mapping[str, str] = MappingProxyType(
 )
 
 _ERROR_CHARS_MAX = 500
+# Errors that whoever runs the command can mend: looptrace has no part in them.
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 _REPORT = (
     "looptrace crashed; this is a bug in looptrace. Please report it with the lines above, "
     "the command, and the output of `looptrace --version`. Nothing was sent anywhere."
@@ -154,15 +156,23 @@ class _Commands(click.Group):
         try:
             return super().invoke(context)
         except LooptraceError as error:
-            # Only here, so that `--help` is fast.
-            from looptrace.analyzer.text.display import plain  # noqa: PLC0415
-
-            click.echo(f"Error: {plain(str(error), _ERROR_CHARS_MAX)}", err=True)
-            context.exit(EXIT_UNREADABLE)
+            _refuse(context, str(error))
         except OSError as error:
             if error.errno == errno.EPIPE:  # click would exit with 1, which has another meaning.
                 _end_without_reader()
-            raise
+            if error.errno not in _NOT_OURS:
+                raise
+            where = f"{error.filename}: " if error.filename else ""
+            _refuse(context, f"{where}{error.strerror}; check permissions and space.")
+
+
+def _refuse(context: click.Context, text: str) -> NoReturn:
+    """Show an error that is not one of looptrace, and exit."""
+    # Only here, so that `--help` is fast.
+    from looptrace.analyzer.text.display import plain  # noqa: PLC0415
+
+    click.echo(f"Error: {plain(text, _ERROR_CHARS_MAX)}", err=True)
+    context.exit(EXIT_UNREADABLE)
 
 
 def _end_without_reader() -> NoReturn:

@@ -8,6 +8,7 @@ keeps the position of each receiver.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -25,6 +26,7 @@ from looptrace.analyzer.gates.directives import Directives, notice_of
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.text.digests import digest
+from looptrace.analyzer.text.display import plain
 from looptrace.collector.gate_attributes import SAMPLED, attributes_of
 from looptrace.collector.store import reader
 from looptrace.collector.store.layout import put_note, read_note
@@ -43,6 +45,13 @@ LINKS_MAX = 128
 TIMEOUT_S = 10.0
 RETRY_S, RETRY_S_MAX = 1.0, 60.0
 POLL_S = 5.0
+
+_EXPORTERS = "opentelemetry.exporter"
+# What an exporter says besides: of a connection, of an answer over HTTP, and of one over gRPC.
+_REASON = re.compile(
+    r".*(?:\[(?:Errno -?\d+|SSL: \w+)\]|remote host:) ([\w ]+)|.*(?:reason|error details): (.+)"
+)
+_REASON_CHARS_MAX = 200
 
 _LINKED = ["task", "turn", "trace_id", "span_id"]
 _GATES = frozenset({"gate_opened", "gate_resolved"})
@@ -108,18 +117,41 @@ def export(store_dir: Path, target: Target, *, again: bool = False) -> Exported:
     sender = _Sender(store_dir, target)
     seq = 0 if again else sender.seq()
     spans = 0
+    refusals = _Refusals()
+    exporters = logging.getLogger(_EXPORTERS)
+    exporters.addHandler(refusals)
     try:
         for batch in sender.batches(seq):
             seq, sent = batch[-1][0], sender.send(batch)
             if sent is None:
                 raise ExportError(
-                    f"{urlsplit(target.url).netloc.rpartition('@')[2]}: does not accept the spans; "
-                    "check the receiver. The next export goes on after the last accepted one."
+                    f"{urlsplit(target.url).netloc.rpartition('@')[2]} does not accept the spans "
+                    f"({refusals.why()}); check that a receiver of OTLP listens there, and export "
+                    "again: it goes on after the last accepted span."
                 )
             spans += sent
     finally:
+        exporters.removeHandler(refusals)
         sender.close()
     return Exported(spans, seq)
+
+
+class _Refusals(logging.Handler):
+    """The reasons for which spans were not accepted; exporters only log them, in long lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._texts.append(record.getMessage())
+
+    def why(self) -> str:
+        """Return the last reason."""
+        found = (_REASON.search(text) for text in reversed(self._texts))
+        reasons = [next(filter(None, match.groups())) for match in found if match]
+        last = [*reasons, *self._texts[-1:], "it gave no reason"][0]
+        return plain(last, _REASON_CHARS_MAX)
 
 
 class GateExporter:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.otlp import Trace, tool_call
+from tests.reliability.serving import OK, SERVE, Served, looping, until
 
 RULE = '''
 from dataclasses import dataclass
@@ -45,18 +46,27 @@ NoRule = dict
 CALL = tool_call("read", '{"path": "a"}', result="text")
 
 
-def looptrace(folder: Path, target: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Install a distribution in a folder, and run a command that sees it."""
+def distribution(folder: Path, target: str) -> None:
+    """Install a distribution in a folder, which offers a rule."""
     about = folder / "own_rules-1.2.dist-info"
     about.mkdir(exist_ok=True)
     (folder / "own_rules.py").write_text(RULE)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: own-rules\nVersion: 1.2\n")
     (about / "entry_points.txt").write_text(f"[looptrace.rules]\none = {target}\n")
-    paths = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def paths_with(folder: Path) -> str:
+    """Return the variable by which another process sees a distribution, and these sources."""
+    paths = [str(Path("src").resolve()), str(folder), os.environ.get("PYTHONPATH", "")]
+    return "PYTHONPATH=" + os.pathsep.join(filter(None, paths))
+
+
+def looptrace(folder: Path, target: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Install a distribution in a folder, and run a command that sees it."""
+    distribution(folder, target)
     return subprocess.run(
-        [sys.executable, "-m", "looptrace", *arguments],
+        ["env", paths_with(folder), sys.executable, "-m", "looptrace", *arguments],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(Path("src").resolve()) + os.pathsep + paths},
         capture_output=True,
         text=True,
         check=False,
@@ -94,6 +104,21 @@ def test_a_rule_that_fails_is_named_and_can_be_left_out(tmp_path: Path) -> None:
     assert "the rule 'broken' of own_rules failed (AttributeError: " in failed.stderr
     assert "set enabled = false in [rules.broken]." in failed.stderr
     assert "gate by repeated_call" in rest.stdout
+
+
+def test_a_server_goes_on_without_a_rule_that_fails(tmp_path: Path) -> None:
+    """Gates of other rules open, spans are stored, and the page of health and a metric say so."""
+    distribution(tmp_path, "own_rules:Broken")
+    server = Served(tmp_path / "store", "--no-grpc", command=["env", paths_with(tmp_path), *SERVE])
+    try:
+        assert server.send(looping("s1", 6).request()) == OK
+        until(server.gates)
+        until(server.has_stored)
+        assert server.is_ready()
+        assert server.number("looptrace_detection_rules_left_out") == 1
+        assert "1 failing rule of plug-ins left out" in server.page("/health")
+    finally:
+        server.stop()
 
 
 @pytest.mark.requirement("D7")

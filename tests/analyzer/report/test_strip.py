@@ -18,7 +18,9 @@ from looptrace.analyzer.report.strip import (
     cycle_of,
     strip_of,
 )
+from looptrace.analyzer.report.strips.text import text_strip
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.analyzer.testing.notation import turns_in
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.report.contents import HOSTILE, event, finding, pytest_turns, turn
 
@@ -62,6 +64,18 @@ def test_a_long_loop_has_its_first_and_its_last_arc() -> None:
 
     assert len(arcs) == ARCS_MAX
     assert (arcs[0], arcs[-1]) == (Arc(1, 2), Arc(1, 1000))
+
+
+def test_a_silence_is_no_response() -> None:
+    """The model said nothing: the copy that stands for a silent agent must not read like words."""
+    turns = turns_in("read(a)->text ^3700 silence()")
+
+    strip = strip_of(turns, ())
+    *lines, legend = text_strip(turns, (), (), 80, ascii_only=False)
+
+    assert set(strip.bars) == {("tool", False), ("silence", False)}
+    assert lines == ["turns   █░"]
+    assert legend.strip() == "█ call, ░ silence"
 
 
 @pytest.mark.parametrize(("count", "bars"), [(12, 12), (400, 400), (401, 201), (4000, 400)])

@@ -12,12 +12,12 @@ import pytest
 from looptrace._core import chant_of, failed_tests, figures
 from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from looptrace.analyzer.text.cut_texts import MARK_BEGINNING
 from looptrace.collector.content.cut_texts import cut_texts
 from looptrace.collector.content.policy import TEXT_BYTES_MAX, with_content
 from tests.otlp import Trace, spans_in, tool_call
 from tests.seeds import seeds
 
+MARK = "[cut hash:"
 KEY = b"k" * 32
 
 PARAGRAPH = "".join(f"The part {chr(97 + i // 26)}{chr(97 + i % 26)} is done. " for i in range(20))
@@ -75,7 +75,7 @@ def test_a_cut_text_shows_the_same(text: str) -> None:
     """What is measured in a text is measured before it is cut."""
     cut = cut_texts([text], KEY)[text]
 
-    assert MARK_BEGINNING in cut
+    assert MARK in cut
     assert len(cut.encode()) <= TEXT_BYTES_MAX
     assert chant_of(cut) == chant_of(text)
     assert figures(cut) == figures(text)
@@ -167,7 +167,7 @@ def test_rules_find_the_same(turns: Sequence[tuple[str, str, str]]) -> None:
 
     cut = with_content(spans, "redacted", KEY)
 
-    assert MARK_BEGINNING in cut.write_json()
+    assert MARK in cut.write_json()
     assert found(cut) == found(spans)
 
 

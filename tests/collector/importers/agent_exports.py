@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from tests.collector.importers.exported_run import MODEL, SESSION, Fields, Span
 
+# A record is seen at once, with several of its fields in a line.
+# fmt: off
+
 # Agents ----------------------------------------------------------------------------------------
 
 
@@ -24,22 +27,12 @@ def _command(tool: Span) -> str:
 
 def swe_agent(run: Sequence[Span]) -> Fields:
     """Return a `.traj` of SWE-agent."""
-    return {
-        "environment": "depot",
-        "trajectory": [
-            {
-                "thought": model.answer["content"],
-                "response": model.answer["content"],
-                "action": _command(tool) if tool else "",
-                "observation": (tool.result or f"Error: {tool.error}") if tool else "",
-                "execution_time": 0.25,
-                "state": {},
-            }
-            for model, tool in _steps(run)
-        ],
-        "history": [],
-        "info": {"exit_status": "submitted"},
-    }
+    return {"environment": "depot",
+        "trajectory": [{"thought": model.answer["content"], "response": model.answer["content"],
+            "action": _command(tool) if tool else "",
+            "observation": (tool.result or f"Error: {tool.error}") if tool else "",
+            "execution_time": 0.25, "state": {}} for model, tool in _steps(run)],
+        "history": [], "info": {"exit_status": "submitted"}}
 
 
 def mini_swe_agent(run: Sequence[Span]) -> Fields:
@@ -73,17 +66,10 @@ def openhands(run: Sequence[Span]) -> list[Fields]:
             continue
         args = {"command": _command(tool), "thought": model.answer["content"]}
         events.append({**about, "action": "run", "args": args})
-        events.append(
-            {
-                "id": len(events),
-                "timestamp": tool.end,
-                "source": "agent",
-                "cause": about["id"],
-                "observation": "run",
-                "content": tool.result or f"Error: {tool.error}",
-                "extras": {"metadata": {"exit_code": 1 if tool.error else 0}},
-            }
-        )
+        events.append({"id": len(events), "timestamp": tool.end, "source": "agent",
+            "cause": about["id"], "observation": "run",
+            "content": tool.result or f"Error: {tool.error}",
+            "extras": {"metadata": {"exit_code": 1 if tool.error else 0}}})
     return events
 
 
@@ -95,31 +81,14 @@ def openhands_1(run: Sequence[Span]) -> list[Fields]:
             continue
         about = {"timestamp": model.end, "tool_name": "terminal", "tool_call_id": tool.call_id}
         command = _command(tool)
-        events.append(
-            {
-                **about,
-                "id": model.uuid(),
-                "kind": "ActionEvent",
-                "source": "agent",
-                "thought": [{"type": "text", "text": model.answer["content"]}],
-                "action": {"kind": "ExecuteBashAction", "command": command},
-                "llm_response_id": f"chatcmpl-{model.number}",
-            }
-        )
-        seen = {
-            "content": [{"type": "text", "text": tool.result or f"Error: {tool.error}"}],
-            "exit_code": 1 if tool.error else 0,
-        }
-        events.append(
-            {
-                **about,
-                "id": tool.uuid(),
-                "timestamp": tool.end,
-                "kind": "ObservationEvent",
-                "source": "environment",
-                "observation": seen,
-            }
-        )
+        events.append({**about, "id": model.uuid(), "kind": "ActionEvent", "source": "agent",
+            "thought": [{"type": "text", "text": model.answer["content"]}],
+            "action": {"kind": "ExecuteBashAction", "command": command},
+            "llm_response_id": f"chatcmpl-{model.number}"})
+        seen = {"content": [{"type": "text", "text": tool.result or f"Error: {tool.error}"}],
+            "exit_code": 1 if tool.error else 0}
+        events.append({**about, "id": tool.uuid(), "timestamp": tool.end,
+            "kind": "ObservationEvent", "source": "environment", "observation": seen})
     return events
 
 
@@ -130,18 +99,13 @@ def claude_stream(run: Sequence[Span]) -> list[Fields]:
     for model, tool in _steps(run):
         content: list[Fields] = [{"type": "text", "text": model.answer["content"]}]
         if tool:
-            content.append(
-                {"type": "tool_use", "id": tool.call_id, "name": tool.name, "input": tool.arguments}
-            )
+            content.append({"type": "tool_use", "id": tool.call_id, "name": tool.name,
+                "input": tool.arguments})
         message = {"id": f"msg_{model.number}", "role": "assistant", "content": content}
         lines.append({"type": "assistant", "message": message, "uuid": model.uuid(), **about})
         if tool:
-            result = {
-                "type": "tool_result",
-                "tool_use_id": tool.call_id,
-                "content": tool.result or f"Error: {tool.error}",
-                "is_error": bool(tool.error),
-            }
+            result = {"type": "tool_result", "tool_use_id": tool.call_id,
+                "content": tool.result or f"Error: {tool.error}", "is_error": bool(tool.error)}
             said = {"role": "user", "content": [result]}
             lines.append({"type": "user", "message": said, "uuid": tool.uuid(), **about})
     return [*lines, {"type": "result", "subtype": "success", **about}]
@@ -154,14 +118,11 @@ def codex_exec(run: Sequence[Span]) -> list[Fields]:
         item: Fields = {"id": f"item_{model.number}", "type": "agent_message"}
         lines.append({"type": "item.completed", "item": item | {"text": model.answer["content"]}})
         if tool:
-            item = {
-                "id": f"item_{tool.number}",
-                "type": "command_execution",
+            item = {"id": f"item_{tool.number}", "type": "command_execution",
                 "command": _command(tool),
                 "aggregated_output": tool.result or f"Error: {tool.error}",
                 "exit_code": 1 if tool.error else 0,
-                "status": "failed" if tool.error else "completed",
-            }
+                "status": "failed" if tool.error else "completed"}
             lines.append({"type": "item.completed", "item": item})
     usage = {"input_tokens": 120, "output_tokens": 9}
     return [*lines, {"type": "turn.completed", "usage": usage}]
@@ -178,16 +139,9 @@ def gemini_cli(run: Sequence[Span]) -> Fields:
         if tool:
             said = {"error": tool.error} if tool.error else {"output": tool.result}
             part = {"functionResponse": {"id": tool.call_id, "name": tool.name, "response": said}}
-            message["toolCalls"] = [
-                {
-                    "id": tool.call_id,
-                    "name": tool.name,
-                    "args": tool.arguments,
-                    "status": "error" if tool.error else "success",
-                    "result": [part],
-                    "timestamp": tool.end,
-                }
-            ]
+            message["toolCalls"] = [{"id": tool.call_id, "name": tool.name, "args": tool.arguments,
+                "status": "error" if tool.error else "success", "result": [part],
+                "timestamp": tool.end}]
         messages.append(message)
     return {"sessionId": SESSION, "startTime": run[0].start, "messages": messages}
 
@@ -198,14 +152,9 @@ def copilot_cli(run: Sequence[Span]) -> Iterator[Fields]:
     yield _copilot_event("user.message", 1, run[0].start, {"content": "Get order A17 ready."})
     for span in run:
         if span.kind == "model":
-            asked = [
-                {
-                    "toolCallId": call["id"],
-                    "name": call["function"]["name"],
-                    "arguments": json.loads(call["function"]["arguments"]),
-                }
-                for call in span.answer.get("tool_calls", ())
-            ]
+            asked = [{"toolCallId": call["id"], "name": call["function"]["name"],
+                "arguments": json.loads(
+                    call["function"]["arguments"])} for call in span.answer.get("tool_calls", ())]
             told = {"messageId": f"m{span.number}", "content": span.answer["content"]}
             answer = {**told, "toolRequests": asked, "outputTokens": 12}
             yield _copilot_event("assistant.message", span.number, span.end, answer)

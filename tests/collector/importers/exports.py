@@ -7,25 +7,56 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import isfunction
 from typing import Any
 
-from tests.collector.importers import agent_exports, system_exports
+from looptrace.collector.files.reader import SpansRead, read_spans
+from tests.collector.conftest import Write
+from tests.collector.importers import (
+    agent_exports,
+    chat_exports,
+    gateway_exports,
+    platform_exports,
+    row_exports,
+    service_exports,
+    system_exports,
+)
 from tests.collector.importers.exported_run import Span, spans
 
-EXPORTS: Mapping[str, Callable[[Sequence[Span]], Any]] = {
-    name: write
-    for module in (system_exports, agent_exports)
-    for name, write in vars(module).items()
-    if isfunction(write) and write.__module__ == module.__name__ and name[0] != "_"
-}
+SYSTEMS, PLATFORMS, SERVICES, ROWS = (
+    {
+        name: write
+        for module in modules
+        for name, write in vars(module).items()
+        if isfunction(write) and write.__module__ == module.__name__ and name[0] != "_"
+    }
+    for modules in (
+        (system_exports, agent_exports),
+        (platform_exports,),
+        (service_exports,),
+        (row_exports, gateway_exports, chat_exports),
+    )
+)
+EXPORTS: Mapping[str, Callable[[Sequence[Span]], Any]] = SYSTEMS | PLATFORMS | SERVICES | ROWS
 # Streams and exports that are a record a line.
 IN_LINES = {
-    *("langfuse_export", "phoenix_frame", "langsmith"),
-    *("weave", "weave_otel", "claude_stream", "codex_exec", "copilot_cli"),
+    *("langfuse_export", "phoenix_frame", "langsmith", "honeycomb", "signoz", "clickhouse"),
+    *("weave", "weave_otel", "claude_stream", "codex_exec", "copilot_cli", "chat_lines", "goose"),
 }
+
+
+def written(made: Any, *, in_lines: bool = False) -> bytes:
+    """Return as text what a form makes: a text, an object, or the records of lines."""
+    if isinstance(made, str):
+        return made.encode()
+    if in_lines or isinstance(made, tuple):
+        records = made[1] if isinstance(made, tuple) else made
+        return "".join(json.dumps(record) + "\n" for record in records).encode()
+    return json.dumps(made, indent=2).encode()
 
 
 def text_of(name: str, end: str) -> bytes:
     """Return an export of a run as its system writes it."""
-    export = EXPORTS[name](spans(end))
-    if name in IN_LINES:
-        return "".join(json.dumps(line) + "\n" for line in export).encode()
-    return json.dumps(export, indent=2).encode()
+    return written(EXPORTS[name](spans(end)), in_lines=name in IN_LINES)
+
+
+def exported(name: str, end: str, write: Write) -> SpansRead:
+    """Read the export of a run."""
+    return read_spans([write("export", text_of(name, end))])

@@ -22,6 +22,9 @@ from tests.collector.importers.exported_run import (
     genai,
 )
 
+# A record is seen at once, with several of its fields in a line.
+# fmt: off
+
 _NS_PER_MS = 1_000_000
 
 
@@ -52,15 +55,10 @@ def _apm_documents(span: Span) -> list[Fields]:
     event = "span" if span.parent else "transaction"
     at: Fields = {"@timestamp": span.start, "timestamp": {"us": span.ns(span.start_s) // 1000}}
     own = {"id": span.id, "name": span.name, "duration": {"us": _duration_ns(span) // 1000}}
-    made: Fields = {
-        **at,
-        "processor": {"event": event},
-        "trace": {"id": TRACE},
+    made: Fields = {**at, "processor": {"event": event}, "trace": {"id": TRACE},
         "service": {"name": "orders", "framework": {"name": "packer"}},
         "event": {"outcome": "failure" if span.error else "success"},
-        "labels": {name.replace(".", "_"): text for name, text in _texts(span).items()},
-        event: own,
-    }
+        "labels": {name.replace(".", "_"): text for name, text in _texts(span).items()}, event: own}
     if span.parent:
         made["parent"] = {"id": span.parent}
     error = {"exception": [{"type": "RuntimeError", "message": span.error}]}
@@ -141,15 +139,9 @@ def azure_query(run: Sequence[Span]) -> Fields:
 
 def _insights(span: Span) -> list[Fields]:
     ids = {"timestamp": span.start, "operation_Id": TRACE, "cloud_RoleName": "orders"}
-    made: Fields = {
-        **ids,
-        "operation_ParentId": span.parent or TRACE,
-        "id": span.id,
-        "name": span.name,
-        "success": str(not span.error),
-        "duration": _duration_ns(span) / _NS_PER_MS,
-        "customDimensions": json.dumps(_texts(span)),
-    }
+    made: Fields = {**ids, "operation_ParentId": span.parent or TRACE, "id": span.id,
+        "name": span.name, "success": str(not span.error),
+        "duration": _duration_ns(span) / _NS_PER_MS, "customDimensions": json.dumps(_texts(span))}
     told = {"problemId": "RuntimeError", "type": "RuntimeError", "outerMessage": span.error}
     failed = {**ids, "operation_ParentId": span.id, "customDimensions": "{}", **told}
     return [made, failed] if span.error else [made]
@@ -182,14 +174,10 @@ def xray(run: Sequence[Span]) -> Fields:
 def _segment(span: Span) -> Fields:
     told = genai(span)
     indexed = {"gen_ai_tool_name": told.pop("gen_ai.tool.name", None)}
-    made: Fields = {
-        "id": span.id,
-        "name": span.name,
-        "start_time": span.ns(span.start_s) / NS_PER_S,
-        "end_time": span.ns(span.end_s) / NS_PER_S,
+    made: Fields = {"id": span.id, "name": span.name,
+        "start_time": span.ns(span.start_s) / NS_PER_S, "end_time": span.ns(span.end_s) / NS_PER_S,
         "metadata": {"default": {**told, "otel.resource.service.name": "orders"}},
-        "annotations": indexed if span.kind == "tool" else {},
-    }
+        "annotations": indexed if span.kind == "tool" else {}}
     if span.error:
         exception = {"type": "RuntimeError", "message": span.error}
         made |= {"fault": True, "cause": {"exceptions": [exception]}}
@@ -198,36 +186,23 @@ def _segment(span: Span) -> Fields:
 
 def cloud_trace(run: Sequence[Span]) -> Fields:
     """Return a trace of Cloud Trace's API."""
-    spans = [
-        {
-            "spanId": str(int(span.id, 16)),
-            "parentSpanId": str(int(span.parent, 16)) if span.parent else "0",
-            "name": span.name,
-            "startTime": span.start,
-            "endTime": span.end,
-            "labels": _texts(span) | ({"/error/message": span.error} if span.error else {}),
-        }
-        for span in run
-    ]
+    spans = [{"spanId": str(int(span.id, 16)),
+        "parentSpanId": str(int(span.parent, 16)) if span.parent else "0", "name": span.name,
+        "startTime": span.start, "endTime": span.end,
+        "labels": _texts(span) | ({"/error/message": span.error}
+            if span.error else {})} for span in run]
     return {"projectId": "orders", "traceId": TRACE, "spans": spans}
 
 
 def _plain_span(span: Span) -> Fields:
     """Return a span as the log group `aws/spans` has it."""
     event = {"timeUnixNano": span.ns(span.end_s), "name": "exception"}
-    return {
-        "resource": {"attributes": {"service.name": "orders"}},
-        "scope": {"name": "packer"},
-        "traceId": TRACE,
-        "spanId": span.id,
-        "parentSpanId": span.parent or "",
-        "name": span.name,
-        "startTimeUnixNano": span.ns(span.start_s),
-        "endTimeUnixNano": span.ns(span.end_s),
+    return {"resource": {"attributes": {"service.name": "orders"}}, "scope": {"name": "packer"},
+        "traceId": TRACE, "spanId": span.id, "parentSpanId": span.parent or "", "name": span.name,
+        "startTimeUnixNano": span.ns(span.start_s), "endTimeUnixNano": span.ns(span.end_s),
         "attributes": genai(span),
         "events": [{**event, "attributes": _exception(span)}] if span.error else [],
-        "status": {"code": "ERROR"} if span.error else {"code": "UNSET"},
-    }
+        "status": {"code": "ERROR"} if span.error else {"code": "UNSET"}}
 
 
 def cloudwatch(run: Sequence[Span]) -> Fields:
@@ -258,49 +233,24 @@ def honeycomb(run: Sequence[Span]) -> list[Fields]:
 
 def signoz(run: Sequence[Span]) -> list[Fields]:
     """Return rows of SigNoz's table."""
-    return [
-        {
-            "timestamp": span.start.replace("T", " ").removesuffix("Z"),
-            "trace_id": TRACE,
-            "span_id": span.id,
-            "parent_span_id": span.parent or "",
-            "name": span.name,
-            "duration_nano": _duration_ns(span),
-            "status_code": 2 if span.error else 0,
-            "attributes_string": _texts(span),
-            "attributes_number": {"gen_ai.request.max_tokens": 4096.0},
-            "attributes_bool": {},
-            "resources_string": {"service.name": "orders"},
-            "events": [json.dumps({"name": "exception", "attributeMap": _exception(span)})]
-            if span.error
-            else [],
-        }
-        for span in run
-    ]
+    return [{"timestamp": span.start.replace("T", " ").removesuffix("Z"), "trace_id": TRACE,
+        "span_id": span.id, "parent_span_id": span.parent or "", "name": span.name,
+        "duration_nano": _duration_ns(span), "status_code": 2 if span.error else 0,
+        "attributes_string": _texts(span),
+        "attributes_number": {"gen_ai.request.max_tokens": 4096.0}, "attributes_bool": {},
+        "resources_string": {"service.name": "orders"},
+        "events": [json.dumps({"name": "exception", "attributeMap": _exception(span)})]
+            if span.error else []} for span in run]
 
 
 def datadog_apm(run: Sequence[Span]) -> Fields:
     """Return spans of Datadog's APM, as its API lists them."""
-    return {
-        "data": [
-            {
-                "id": f"AA{span.id}",
-                "type": "spans",
-                "attributes": {
-                    "trace_id": TRACE,
-                    "span_id": str(span.number),
-                    "parent_id": "1" if span.parent else "0",
-                    "service": "orders",
-                    "resource_name": span.name,
-                    "start_timestamp": span.start,
-                    "end_timestamp": span.end,
-                    "custom": _nested(_texts(span))
-                    | ({"error": {"message": span.error}} if span.error else {}),
-                },
-            }
-            for span in run
-        ]
-    }
+    return {"data": [{"id": f"AA{span.id}", "type": "spans",
+        "attributes": {"trace_id": TRACE, "span_id": str(span.number),
+            "parent_id": "1" if span.parent else "0", "service": "orders",
+            "resource_name": span.name, "start_timestamp": span.start, "end_timestamp": span.end,
+            "custom": _nested(_texts(span)) | ({"error": {"message": span.error}}
+                if span.error else {})}} for span in run]}
 
 
 def _nested(texts: dict[str, str]) -> Fields:
@@ -317,28 +267,13 @@ def _nested(texts: dict[str, str]) -> Fields:
 def datadog_export(run: Sequence[Span]) -> Fields:
     """Return spans of Datadog's LLM Observability, as its API exports them."""
     kinds = {"model": "llm"}
-    return {
-        "data": [
-            {
-                "id": span.id,
-                "type": "span",
-                "attributes": {
-                    "trace_id": TRACE,
-                    "span_id": str(span.number),
-                    "parent_id": "1" if span.parent else "undefined",
-                    "name": span.name,
-                    "span_kind": kinds.get(span.kind, span.kind),
-                    "start_ns": span.ns(span.start_s),
-                    "duration": _duration_ns(span),
-                    "status": "error" if span.error else "ok",
-                    "ml_app": "orders",
-                    "tags": [f"session_id:{SESSION}"],
-                    **_content(span),
-                },
-            }
-            for span in run
-        ]
-    }
+    return {"data": [{"id": span.id, "type": "span",
+        "attributes": {"trace_id": TRACE, "span_id": str(span.number),
+            "parent_id": "1" if span.parent else "undefined", "name": span.name,
+            "span_kind": kinds.get(span.kind, span.kind), "start_ns": span.ns(span.start_s),
+            "duration": _duration_ns(span), "status": "error" if span.error else "ok",
+            "ml_app": "orders", "tags": [f"session_id:{SESSION}"],
+            **_content(span)}} for span in run]}
 
 
 def _content(span: Span) -> Fields:
@@ -364,18 +299,11 @@ def _step(span: Span, number: int) -> Fields:
         told = {"toolCallId": call["id"], "toolName": asked["name"], "input": asked["arguments"]}
         content.append({"type": "tool-call", **told})
     usage = {"inputTokens": {"total": 80}, "outputTokens": {"total": 12}}
-    return {
-        "id": span.id,
-        "run_id": SESSION,
-        "step_number": number,
-        "model_id": MODEL,
-        "started_at": span.start,
-        "duration_ms": _duration_ns(span) // _NS_PER_MS,
+    return {"id": span.id, "run_id": SESSION, "step_number": number, "model_id": MODEL,
+        "started_at": span.start, "duration_ms": _duration_ns(span) // _NS_PER_MS,
         "input": json.dumps({"prompt": span.given}),
         "output": json.dumps({"content": content, "finishReason": {"unified": "stop"}}),
-        "usage": json.dumps(usage),
-        "error": None,
-    }
+        "usage": json.dumps(usage), "error": None}
 
 
 def langfuse_csv(run: Sequence[Span]) -> str:
@@ -447,12 +375,3 @@ def _csv(rows: Iterable[Fields], text_of: Any = json.dumps) -> str:
         told = {k: text_of(v) if isinstance(v, dict | list) else v for k, v in row.items()}
         writer.writerow(told)
     return made.getvalue()
-
-
-WRITERS = (
-    *(elastic_apm, elastic_otel, opensearch, jaeger_elasticsearch, azure_query, azure_rows, xray),
-    *(cloud_trace, cloudwatch, cloudwatch_query, honeycomb, signoz, datadog_apm, datadog_export),
-    *(ai_devtools, langfuse_csv, langfuse_sessions, phoenix_csv),
-)
-IN_LINES = {"honeycomb", "signoz"}
-WITH_TOKENS = {"ai_devtools", "langfuse_csv", "langfuse_sessions", "phoenix_csv"}

@@ -12,6 +12,9 @@ from typing import Any
 from tests.collector.importers.exported_run import AGENT, MODEL, SESSION, TRACE, Span, genai
 from tests.otlp import tool_call
 
+# A record is seen at once, with several of its fields in a line.
+# fmt: off
+
 Fields = dict[str, Any]
 
 
@@ -99,10 +102,8 @@ def console_go(run: Sequence[Span]) -> str:
         return {"TraceID": TRACE, "SpanID": span_id, "TraceFlags": "01", "Remote": False}
 
     def values(attributes: Fields) -> list[Fields]:
-        return [
-            {"Key": key, "Value": {"Type": "STRING", "Value": value}}
-            for key, value in attributes.items()
-        ]
+        return [{"Key": key,
+            "Value": {"Type": "STRING", "Value": value}} for key, value in attributes.items()]
 
     return "\n".join(
         json.dumps(
@@ -169,19 +170,12 @@ def console_java(run: Sequence[Span]) -> str:
 
 def _otlp(span: Span) -> Fields:
     status = {"code": 2, "message": span.error} if span.error else {}
-    return {
-        "traceId": TRACE,
-        "spanId": span.id,
-        "parentSpanId": span.parent or "",
-        "name": span.name,
-        "startTimeUnixNano": str(span.ns(span.start_s)),
+    return {"traceId": TRACE, "spanId": span.id, "parentSpanId": span.parent or "",
+        "name": span.name, "startTimeUnixNano": str(span.ns(span.start_s)),
         "endTimeUnixNano": str(span.ns(span.end_s)),
-        "attributes": [
-            {"key": key, "value": {"stringValue": value}}
-            for key, value in _attributes(span).items()
-        ],
-        "status": status,
-    }
+        "attributes": [{"key": key,
+            "value": {"stringValue": value}} for key, value in _attributes(span).items()],
+        "status": status}
 
 
 def otlp_java(run: Sequence[Span]) -> str:
@@ -198,21 +192,11 @@ def otlp_spans(run: Sequence[Span]) -> str:
 
 def otlp_spans_plain(run: Sequence[Span]) -> str:
     """Return the same under names with underscores, with plain attributes, as programs dump it."""
-    return json.dumps(
-        [
-            {
-                "trace_id": TRACE,
-                "span_id": span.id,
-                "parent_span_id": span.parent,
-                "name": span.name,
-                "start_time_unix_nano": span.ns(span.start_s),
-                "end_time_unix_nano": span.ns(span.end_s),
-                "attributes": _attributes(span),
-                "status": {"code": "STATUS_CODE_ERROR" if span.error else "STATUS_CODE_UNSET"},
-            }
-            for span in run
-        ]
-    )
+    return json.dumps([{"trace_id": TRACE, "span_id": span.id, "parent_span_id": span.parent,
+        "name": span.name, "start_time_unix_nano": span.ns(span.start_s),
+        "end_time_unix_nano": span.ns(span.end_s), "attributes": _attributes(span),
+        "status": {
+            "code": "STATUS_CODE_ERROR" if span.error else "STATUS_CODE_UNSET"}} for span in run])
 
 
 def otlp_mixed(run: Sequence[Span]) -> str:
@@ -222,8 +206,7 @@ def otlp_mixed(run: Sequence[Span]) -> str:
         lines += [
             {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "on"}}]}]}]},
             {"resourceMetrics": [{"scopeMetrics": []}]},
-            {"resourceSpans": [{"scopeSpans": [{"spans": [_otlp(span)]}]}]},
-        ]
+            {"resourceSpans": [{"scopeSpans": [{"spans": [_otlp(span)]}]}]}]
     return "\n".join(map(json.dumps, lines))
 
 
@@ -241,32 +224,19 @@ def gemini_outfile(run: Sequence[Span]) -> str:
         seconds, nanoseconds = divmod(span.ns(span.start_s), 10**9)
         scope = {"name": "agent"}
         resource = {"_rawAttributes": [["service.name", "depot"]], "_asyncAttributesPending": False}
-        parts += [
-            {
-                "hrTime": [seconds, nanoseconds],
-                "hrTimeObserved": [seconds, nanoseconds],
-                "spanContext": {"traceId": TRACE, "spanId": span.id, "traceFlags": 1},
-                "resource": resource,
-                "instrumentationScope": scope,
-                "attributes": {"event.name": "started", "event.timestamp": span.start},
-                "_body": "CLI configuration loaded.",
-            },
+        parts += [{"hrTime": [seconds, nanoseconds], "hrTimeObserved": [seconds, nanoseconds],
+            "spanContext": {"traceId": TRACE, "spanId": span.id, "traceFlags": 1},
+            "resource": resource, "instrumentationScope": scope,
+            "attributes": {"event.name": "started", "event.timestamp": span.start},
+            "_body": "CLI configuration loaded."},
             {"resource": resource, "scopeMetrics": []},
-            {
-                "_spanContext": {"traceId": TRACE, "spanId": span.id, "traceFlags": 1},
-                "kind": 0,
+            {"_spanContext": {"traceId": TRACE, "spanId": span.id, "traceFlags": 1}, "kind": 0,
                 **({"parentSpanContext": {"spanId": span.parent}} if span.parent else {}),
-                "attributes": _attributes(span),
-                "links": [],
-                "events": [],
+                "attributes": _attributes(span), "links": [], "events": [],
                 "startTime": [seconds, nanoseconds],
                 "endTime": [seconds + int(span.end_s - span.start_s), nanoseconds],
-                "resource": resource,
-                "instrumentationScope": scope,
-                "name": span.name,
-                "status": {"code": 2, "message": span.error} if span.error else {"code": 0},
-            },
-        ]
+                "resource": resource, "instrumentationScope": scope, "name": span.name,
+                "status": {"code": 2, "message": span.error} if span.error else {"code": 0}}]
     return "\n".join(json.dumps(part, indent=2) for part in parts)
 
 
@@ -282,80 +252,46 @@ def _any_agent_span(span: Span) -> Fields:
             {"tool.name": call["function"]["name"], "tool.args": call["function"]["arguments"]}
             for call in span.answer.get("tool_calls", ())
         ]
-        attributes = {
-            "gen_ai.operation.name": "call_llm",
-            "gen_ai.request.model": MODEL,
+        attributes = {"gen_ai.operation.name": "call_llm", "gen_ai.request.model": MODEL,
             "gen_ai.input.messages": json.dumps(span.given),
-            "gen_ai.output": json.dumps(calls) if calls else span.answer["content"],
-        }
+            "gen_ai.output": json.dumps(calls) if calls else span.answer["content"]}
     elif span.kind == "tool":
-        attributes = tool_call(span.name) | {
-            "gen_ai.tool.args": json.dumps(span.arguments),
-            "gen_ai.output": f"Error: {span.error}" if span.error else span.result,
-        }
+        attributes = tool_call(span.name) | {"gen_ai.tool.args": json.dumps(span.arguments),
+            "gen_ai.output": f"Error: {span.error}" if span.error else span.result}
     parent = {"trace_id": int(TRACE, 16), "span_id": int(span.parent, 16)} if span.parent else None
-    return {
-        "name": span.name,
-        "kind": "internal",
-        "parent": parent,
-        "start_time": span.ns(span.start_s),
-        "end_time": span.ns(span.end_s),
+    return {"name": span.name, "kind": "internal", "parent": parent,
+        "start_time": span.ns(span.start_s), "end_time": span.ns(span.end_s),
         "status": {"status_code": "error" if span.error else "ok", "description": span.error},
         "context": {"trace_id": int(TRACE, 16), "span_id": int(span.id, 16)},
-        "attributes": attributes,
-        "links": [],
-        "events": [],
-        "resource": {"attributes": {"service.name": "depot"}, "schema_url": ""},
-    }
+        "attributes": attributes, "links": [], "events": [],
+        "resource": {"attributes": {"service.name": "depot"}, "schema_url": ""}}
 
 
 def atif(run: Sequence[Span]) -> str:
     """Return a `trajectory.json` of Harbor."""
     tools = {span.call_id: span for span in run if span.kind == "tool"}
     steps: list[Fields] = [
-        {"step_id": 1, "timestamp": run[0].start, "source": "user", "message": "Get order A17."}
-    ]
+        {"step_id": 1, "timestamp": run[0].start, "source": "user", "message": "Get order A17."}]
     for span in run:
         if span.kind != "model":
             continue
         calls = span.answer.get("tool_calls", ())
-        step: Fields = {
-            "step_id": len(steps) + 1,
-            "timestamp": span.end,
-            "source": "agent",
-            "model_name": MODEL,
-            "message": span.answer["content"] or "",
-            "metrics": {"prompt_tokens": 120, "completion_tokens": 9, "cached_tokens": 100},
-        }
+        step: Fields = {"step_id": len(steps) + 1, "timestamp": span.end, "source": "agent",
+            "model_name": MODEL, "message": span.answer["content"] or "",
+            "metrics": {"prompt_tokens": 120, "completion_tokens": 9, "cached_tokens": 100}}
         if calls:
-            step["tool_calls"] = [
-                {
-                    "tool_call_id": call["id"],
-                    "function_name": call["function"]["name"],
-                    "arguments": json.loads(call["function"]["arguments"]),
-                }
-                for call in calls
-            ]
+            step["tool_calls"] = [{"tool_call_id": call["id"],
+                "function_name": call["function"]["name"],
+                "arguments": json.loads(call["function"]["arguments"])} for call in calls]
             done = [tools[call["id"]] for call in calls]
-            results = [
-                {
-                    "source_call_id": tool.call_id,
-                    "content": f"Error: {tool.error}" if tool.error else tool.result,
-                }
-                for tool in done
-            ]
+            results = [{"source_call_id": tool.call_id,
+                "content": f"Error: {tool.error}" if tool.error else tool.result} for tool in done]
             step["observation"] = {"results": results}
         steps.append(step)
-    return json.dumps(
-        {
-            "schema_version": "ATIF-v1.4",
-            "session_id": SESSION,
-            "agent": {"name": AGENT, "version": "1.0", "model_name": MODEL},
-            "steps": steps,
-            "final_metrics": {"total_prompt_tokens": 120, "total_completion_tokens": 9},
-        },
-        indent=2,
-    )
+    return json.dumps({"schema_version": "ATIF-v1.4", "session_id": SESSION,
+        "agent": {"name": AGENT, "version": "1.0", "model_name": MODEL}, "steps": steps,
+        "final_metrics": {"total_prompt_tokens": 120, "total_completion_tokens": 9}},
+        indent=2)
 
 
 PRINTED: Mapping[str, Callable[[Sequence[Span]], str]] = {

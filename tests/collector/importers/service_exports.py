@@ -19,6 +19,9 @@ from tests.collector.importers.exported_run import (
     genai,
 )
 
+# A record is seen at once, with several of its fields in a line.
+# fmt: off
+
 _USAGE = {"input_tokens": 80, "output_tokens": 12}
 
 
@@ -38,41 +41,24 @@ def _agents_span(span: Span) -> Fields:
         data = {"type": "function", "name": span.name, "input": json.dumps(span.arguments)}
         data["output"] = text
     error = {"message": "Error running tool", "data": {"error": span.error}}
-    return {
-        "object": "trace.span",
-        "id": f"span_{span.id}",
-        "trace_id": f"trace_{TRACE}",
-        "parent_id": f"span_{span.parent}" if span.parent else None,
-        "started_at": span.start,
-        "ended_at": span.end,
-        "span_data": data,
-        "error": error if span.error else None,
-    }
+    return {"object": "trace.span", "id": f"span_{span.id}", "trace_id": f"trace_{TRACE}",
+        "parent_id": f"span_{span.parent}" if span.parent else None, "started_at": span.start,
+        "ended_at": span.end, "span_data": data, "error": error if span.error else None}
 
 
 def opik(run: Sequence[Span]) -> Fields:
     """Return a file of `opik export`."""
     types = {"agent": "general", "model": "llm", "tool": "tool"}
     failure = {"exception_type": "RuntimeError", "traceback": "Traceback"}
-    spans = [
-        {
-            "id": span.uuid(),
-            "trace_id": TRACE,
-            "parent_span_id": span.uuid(1) if span.parent else None,
-            "name": span.name,
-            "type": types[span.kind],
-            "start_time": span.start,
-            "end_time": span.end,
-            "input": {"messages": span.given} if span.given else span.arguments,
-            "output": {"choices": [{"message": span.answer}]}
-            if span.answer
-            else {"output": span.result},
-            "model": MODEL if span.answer else None,
-            "usage": {"prompt_tokens": 80, "completion_tokens": 12} if span.answer else None,
-            "error_info": {**failure, "message": span.error} if span.error else None,
-        }
-        for span in run
-    ]
+    spans = [{"id": span.uuid(), "trace_id": TRACE,
+        "parent_span_id": span.uuid(1) if span.parent else None, "name": span.name,
+        "type": types[span.kind], "start_time": span.start, "end_time": span.end,
+        "input": {"messages": span.given} if span.given else span.arguments,
+        "output": {"choices": [{"message": span.answer}]}
+            if span.answer else {"output": span.result},
+        "model": MODEL if span.answer else None,
+        "usage": {"prompt_tokens": 80, "completion_tokens": 12} if span.answer else None,
+        "error_info": {**failure, "message": span.error} if span.error else None} for span in run]
     trace = {"id": TRACE, "thread_id": SESSION}
     return {"trace": trace, "spans": spans, "project_name": "orders"}
 
@@ -90,63 +76,37 @@ def _datadog_span(span: Span) -> Fields:
     else:
         meta["input"] = {"value": json.dumps(span.arguments)}
         meta |= {"error.message": span.error} if span.error else {"output": {"value": span.result}}
-    return {
-        "span_id": str(span.number),
-        "trace_id": TRACE,
-        "parent_id": "1" if span.parent else "undefined",
-        "name": span.name,
-        "start_ns": span.ns(span.start_s),
-        "duration": span.ns(span.end_s) - span.ns(span.start_s),
-        "status": "error" if span.error else "ok",
-        "meta": meta,
-        "metrics": _USAGE if span.kind == "model" else {},
-        "session_id": SESSION,
-    }
+    return {"span_id": str(span.number), "trace_id": TRACE,
+        "parent_id": "1" if span.parent else "undefined", "name": span.name,
+        "start_ns": span.ns(span.start_s), "duration": span.ns(span.end_s) - span.ns(span.start_s),
+        "status": "error" if span.error else "ok", "meta": meta,
+        "metrics": _USAGE if span.kind == "model" else {}, "session_id": SESSION}
 
 
 def clickhouse(run: Sequence[Span]) -> Iterator[Fields]:
     """Yield rows of `SELECT * FROM otel_traces FORMAT JSONEachRow`."""
     for span in run:
         told = genai(span).items()
-        yield {
-            "Timestamp": span.start.replace("T", " ").removesuffix("Z"),
-            "TraceId": TRACE,
-            "SpanId": span.id,
-            "ParentSpanId": span.parent or "",
-            "SpanName": span.name,
-            "ServiceName": "orders",
-            "ResourceAttributes": {"service.name": "orders"},
+        yield {"Timestamp": span.start.replace("T", " ").removesuffix("Z"), "TraceId": TRACE,
+            "SpanId": span.id, "ParentSpanId": span.parent or "", "SpanName": span.name,
+            "ServiceName": "orders", "ResourceAttributes": {"service.name": "orders"},
             "ScopeName": "packer",
             "SpanAttributes": {k: v if isinstance(v, str) else json.dumps(v) for k, v in told},
             "Duration": str(span.ns(span.end_s) - span.ns(span.start_s)),
-            "StatusCode": "Error" if span.error else "Unset",
-            "StatusMessage": span.error,
+            "StatusCode": "Error" if span.error else "Unset", "StatusMessage": span.error,
             "Events.Timestamp": [span.end] if span.error else [],
             "Events.Name": ["exception"] if span.error else [],
-            "Events.Attributes": [{"exception.message": span.error}] if span.error else [],
-        }
+            "Events.Attributes": [{"exception.message": span.error}] if span.error else []}
 
 
 def posthog(run: Sequence[Span]) -> Fields:
     """Return events of PostHog's API, with one of another product."""
     events = {"agent": "$ai_trace", "model": "$ai_generation", "tool": "$ai_span"}
     other: Fields = {"event": "$pageview", "properties": {}, "timestamp": run[0].start}
-    made = [
-        {
-            "event": events[span.kind],
-            "timestamp": span.end,
-            "properties": {
-                "$ai_trace_id": TRACE,
-                "$ai_span_id": span.id,
-                "$ai_parent_id": span.parent,
-                "$ai_span_name": span.name,
-                "$ai_session_id": SESSION,
-                "$ai_latency": span.end_s - span.start_s,
-                **_ai_content(span),
-            },
-        }
-        for span in run
-    ]
+    made = [{"event": events[span.kind], "timestamp": span.end,
+        "properties": {"$ai_trace_id": TRACE, "$ai_span_id": span.id, "$ai_parent_id": span.parent,
+            "$ai_span_name": span.name, "$ai_session_id": SESSION,
+            "$ai_latency": span.end_s - span.start_s, **_ai_content(span)}} for span in run]
     return {"results": [*made, other], "next": None}
 
 
@@ -207,10 +167,8 @@ def responses(run: Sequence[Span]) -> list[Fields]:
         if message.get("content"):
             made.append({"type": "message", "role": message["role"], "content": message["content"]})
         for call in message.get("tool_calls", ()):
-            made += [
-                {"type": "reasoning", "id": "rs_1", "summary": []},
-                {"type": "function_call", "call_id": call["id"], **call["function"]},
-            ]
+            made += [{"type": "reasoning", "id": "rs_1", "summary": []},
+                {"type": "function_call", "call_id": call["id"], **call["function"]}]
     return made
 
 
@@ -325,10 +283,3 @@ def _opencode_part(tool: Span) -> Fields:
     times = {"end": (START.timestamp() + tool.end_s) * 1000}
     state = {"input": tool.arguments, "time": times, **(ended if tool.error else done)}
     return {"type": "tool", "callID": tool.call_id, "tool": tool.name, "state": state}
-
-
-WRITERS = (
-    *(openai_agents, opik, datadog, clickhouse, posthog, opencode, inspect_log, goose, cline),
-    *(chat, chat_lines, chat_functions, tau_bench, responses, gemini_contents),
-)
-IN_LINES = {"clickhouse", "chat_lines", "goose"}

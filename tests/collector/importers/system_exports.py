@@ -18,21 +18,18 @@ from tests.collector.importers.exported_run import (
     genai,
 )
 
+# A record is seen at once, with several of its fields in a line.
+# fmt: off
+
 
 def _otlp_span(span: Span, encode: Callable[[str], str]) -> Fields:
-    return {
-        "traceId": encode(TRACE),
-        "spanId": encode(span.id),
-        **({"parentSpanId": encode(span.parent)} if span.parent else {}),
-        "name": span.name,
-        "kind": "SPAN_KIND_INTERNAL",
-        "startTimeUnixNano": str(span.ns(span.start_s)),
+    return {"traceId": encode(TRACE), "spanId": encode(span.id),
+        **({"parentSpanId": encode(span.parent)} if span.parent else {}), "name": span.name,
+        "kind": "SPAN_KIND_INTERNAL", "startTimeUnixNano": str(span.ns(span.start_s)),
         "endTimeUnixNano": str(span.ns(span.end_s)),
-        "attributes": [
-            {"key": key, "value": {"stringValue": value}} for key, value in genai(span).items()
-        ],
-        "status": {"code": "STATUS_CODE_ERROR", "message": span.error} if span.error else {},
-    }
+        "attributes": [{"key": key,
+            "value": {"stringValue": value}} for key, value in genai(span).items()],
+        "status": {"code": "STATUS_CODE_ERROR", "message": span.error} if span.error else {}}
 
 
 def _base64(text: str) -> str:
@@ -59,17 +56,9 @@ def jaeger_3(run: Sequence[Span]) -> Fields:
 
 def jaeger(run: Sequence[Span]) -> Fields:
     """Return the download of Jaeger's page, and `GET /api/traces/ID`."""
-    return {
-        "data": [
-            {
-                "traceID": TRACE,
-                "processes": {"p1": {"serviceName": "depot", "tags": []}},
-                "spans": [_jaeger_span(span) for span in run],
-            }
-        ],
-        "total": 0,
-        "errors": None,
-    }
+    return {"data": [{"traceID": TRACE, "processes": {"p1": {"serviceName": "depot", "tags": []}},
+        "spans": [_jaeger_span(span) for span in run]}],
+        "total": 0, "errors": None}
 
 
 def _jaeger_span(span: Span) -> Fields:
@@ -79,65 +68,33 @@ def _jaeger_span(span: Span) -> Fields:
         tags.append({"key": "otel.status_code", "type": "string", "value": "ERROR"})
         tags.append({"key": "otel.status_description", "type": "string", "value": span.error})
     reference = {"refType": "CHILD_OF", "traceID": TRACE, "spanID": span.parent}
-    return {
-        "traceID": TRACE,
-        "spanID": span.id,
-        "operationName": span.name,
+    return {"traceID": TRACE, "spanID": span.id, "operationName": span.name,
         "references": [reference] if span.parent else [],
         "startTime": span.ns(span.start_s) // 1000,
-        "duration": int((span.end_s - span.start_s) * US_PER_S),
-        "tags": tags,
-        "logs": [],
-        "processID": "p1",
-        "warnings": None,
-    }
+        "duration": int((span.end_s - span.start_s) * US_PER_S), "tags": tags, "logs": [],
+        "processID": "p1", "warnings": None}
 
 
 def zipkin(run: Sequence[Span]) -> list[list[Fields]]:
     """Return `GET /api/v2/traces`: an array of traces."""
-    return [
-        [
-            {
-                "traceId": TRACE,
-                "id": span.id,
-                **({"parentId": span.parent} if span.parent else {}),
-                "name": span.name,
-                "timestamp": span.ns(span.start_s) // 1000,
-                "duration": int((span.end_s - span.start_s) * US_PER_S),
-                "localEndpoint": {"serviceName": "depot"},
-                "tags": genai(span) | ({"error": span.error} if span.error else {}),
-            }
-            for span in run
-        ]
-    ]
+    return [[{"traceId": TRACE, "id": span.id, **({"parentId": span.parent} if span.parent else {}),
+        "name": span.name, "timestamp": span.ns(span.start_s) // 1000,
+        "duration": int((span.end_s - span.start_s) * US_PER_S),
+        "localEndpoint": {"serviceName": "depot"},
+        "tags": genai(span) | ({"error": span.error} if span.error else {})} for span in run]]
 
 
 def langfuse(run: Sequence[Span]) -> Fields:
     """Return `GET /api/public/traces/ID`."""
     types = {"agent": "AGENT", "model": "GENERATION", "tool": "TOOL"}
-    return {
-        "id": TRACE,
-        "name": AGENT,
-        "sessionId": SESSION,
-        "observations": [
-            {
-                "id": span.id,
-                "traceId": TRACE,
-                "type": types[span.kind],
-                "name": span.name,
-                "startTime": span.start,
-                "endTime": span.end,
-                "parentObservationId": span.parent,
-                "model": MODEL if span.kind == "model" else None,
-                "input": span.given or span.arguments,
-                "output": span.answer or span.result or None,
-                "usageDetails": {"input": 120, "output": 9} if span.kind == "model" else {},
-                "level": "ERROR" if span.error else "DEFAULT",
-                "statusMessage": span.error or None,
-            }
-            for span in run
-        ],
-    }
+    return {"id": TRACE, "name": AGENT, "sessionId": SESSION,
+        "observations": [{"id": span.id, "traceId": TRACE, "type": types[span.kind],
+            "name": span.name, "startTime": span.start, "endTime": span.end,
+            "parentObservationId": span.parent, "model": MODEL if span.kind == "model" else None,
+            "input": span.given or span.arguments, "output": span.answer or span.result or None,
+            "usageDetails": {"input": 120, "output": 9} if span.kind == "model" else {},
+            "level": "ERROR" if span.error else "DEFAULT",
+            "statusMessage": span.error or None} for span in run]}
 
 
 def langfuse_page(run: Sequence[Span]) -> Fields:
@@ -175,29 +132,20 @@ def langfuse_export(run: Sequence[Span]) -> list[Fields]:
         "parentObservationId": "parent_observation_id", "usageDetails": "usage_details",
         "statusMessage": "status_message",
     }  # fmt: skip
-    return [
-        {names.get(name, name): value for name, value in each.items()} | {"session_id": SESSION}
-        for each in langfuse(run)["observations"]
-    ]
+    return [{names.get(name, name): value for name, value in each.items()} | {
+        "session_id": SESSION} for each in langfuse(run)["observations"]]
 
 
 def _openinference(span: Span) -> Fields:
     """Return the attributes of a span in OpenInference, with messages in lists."""
     if span.kind == "tool":
-        return {
-            "session.id": SESSION,
-            "tool.name": span.name,
-            "input.value": json.dumps(span.arguments),
-            "output.value": span.result or None,
-        }
+        return {"session.id": SESSION, "tool.name": span.name,
+            "input.value": json.dumps(span.arguments), "output.value": span.result or None}
     if span.kind == "agent":
         return {"session.id": SESSION}
-    return {
-        "session.id": SESSION,
-        "llm.model_name": MODEL,
+    return {"session.id": SESSION, "llm.model_name": MODEL,
         "llm.input_messages": [_openinference_message(each) for each in span.given],
-        "llm.output_messages": [_openinference_message(span.answer)],
-    }
+        "llm.output_messages": [_openinference_message(span.answer)]}
 
 
 def _openinference_message(message: Fields) -> Fields:
@@ -209,12 +157,9 @@ def _openinference_message(message: Fields) -> Fields:
         }
         for call in message.get("tool_calls", ())
     ]
-    return {
-        "message.role": message["role"],
-        "message.content": message["content"],
+    return {"message.role": message["role"], "message.content": message["content"],
         **({"message.tool_calls": calls} if calls else {}),
-        **({"message.tool_call_id": message["tool_call_id"]} if "tool_call_id" in message else {}),
-    }
+        **({"message.tool_call_id": message["tool_call_id"]} if "tool_call_id" in message else {})}
 
 
 _OPENINFERENCE = {"agent": "AGENT", "model": "LLM", "tool": "TOOL"}
@@ -222,24 +167,12 @@ _OPENINFERENCE = {"agent": "AGENT", "model": "LLM", "tool": "TOOL"}
 
 def phoenix(run: Sequence[Span]) -> Fields:
     """Return `GET /v1/projects/NAME/spans`."""
-    return {
-        "data": [
-            {
-                "name": span.name,
-                "context": {"trace_id": TRACE, "span_id": span.id},
-                "span_kind": _OPENINFERENCE[span.kind],
-                "parent_id": span.parent,
-                "start_time": span.start,
-                "end_time": span.end,
-                "status_code": "ERROR" if span.error else "OK",
-                "status_message": span.error,
-                "attributes": _openinference(span),
-                "events": [],
-            }
-            for span in run
-        ],
-        "next_cursor": None,
-    }
+    return {"data": [{"name": span.name, "context": {"trace_id": TRACE, "span_id": span.id},
+        "span_kind": _OPENINFERENCE[span.kind], "parent_id": span.parent, "start_time": span.start,
+        "end_time": span.end, "status_code": "ERROR" if span.error else "OK",
+        "status_message": span.error, "attributes": _openinference(span),
+        "events": []} for span in run],
+        "next_cursor": None}
 
 
 def phoenix_frame(run: Sequence[Span]) -> list[Fields]:
@@ -259,25 +192,14 @@ def phoenix_frame(run: Sequence[Span]) -> list[Fields]:
 def langsmith(run: Sequence[Span]) -> list[Fields]:
     """Return runs as the client writes them, a line each."""
     types = {"agent": "chain", "model": "llm", "tool": "tool"}
-    return [
-        {
-            "id": span.uuid(),
-            "trace_id": span.uuid(1),
-            "parent_run_id": span.uuid(1) if span.parent else None,
-            "name": span.name,
-            "run_type": types[span.kind],
-            "start_time": span.start,
-            "end_time": span.end,
-            "extra": {"metadata": {"thread_id": SESSION, "ls_model_name": MODEL}},
-            "inputs": {"messages": span.given} if span.given else {"input": span.arguments},
-            "outputs": {"generations": [[{"message": span.answer}]]}
-            if span.answer
-            else {"output": span.result},
-            "error": span.error or None,
-            "session_name": "depot",
-        }
-        for span in run
-    ]
+    return [{"id": span.uuid(), "trace_id": span.uuid(1),
+        "parent_run_id": span.uuid(1) if span.parent else None, "name": span.name,
+        "run_type": types[span.kind], "start_time": span.start, "end_time": span.end,
+        "extra": {"metadata": {"thread_id": SESSION, "ls_model_name": MODEL}},
+        "inputs": {"messages": span.given} if span.given else {"input": span.arguments},
+        "outputs": {"generations": [[{"message": span.answer}]]}
+            if span.answer else {"output": span.result},
+        "error": span.error or None, "session_name": "depot"} for span in run]
 
 
 def langsmith_tree(run: Sequence[Span]) -> Fields:
@@ -334,14 +256,11 @@ def mlflow_2(run: Sequence[Span]) -> Fields:
     for span, made in zip(trace["data"]["spans"], run, strict=True):
         for name in ("trace_id", "span_id", "parent_span_id", "status"):
             del span[name]
-        span |= {
-            "context": {"trace_id": f"0x{TRACE}", "span_id": f"0x{made.id}"},
+        span |= {"context": {"trace_id": f"0x{TRACE}", "span_id": f"0x{made.id}"},
             "parent_id": f"0x{made.parent}" if made.parent else None,
             "start_time": span.pop("start_time_unix_nano"),
             "end_time": span.pop("end_time_unix_nano"),
-            "status_code": "ERROR" if made.error else "OK",
-            "status_message": made.error,
-        }
+            "status_code": "ERROR" if made.error else "OK", "status_message": made.error}
     info = {"request_id": TRACE, "request_metadata": trace["info"]["trace_metadata"]}
     return {"info": info, "data": trace["data"]}
 
@@ -349,51 +268,30 @@ def mlflow_2(run: Sequence[Span]) -> Fields:
 def braintrust(run: Sequence[Span]) -> Fields:
     """Return `POST /v1/project_logs/ID/fetch`."""
     types = {"agent": "task", "model": "llm", "tool": "tool"}
-    return {
-        "events": [
-            {
-                "id": span.uuid(),
-                "span_id": span.uuid(),
-                "root_span_id": span.uuid(1),
-                "span_parents": [span.uuid(1)] if span.parent else None,
-                "created": span.start,
-                "span_attributes": {"name": span.name, "type": types[span.kind]},
-                "input": span.given or span.arguments,
-                "output": [{"message": span.answer}] if span.answer else span.result,
-                "error": span.error or None,
-                "metadata": {"model": MODEL, "session_id": SESSION},
-                "metrics": {
-                    "start": START.timestamp() + span.start_s,
-                    "end": START.timestamp() + span.end_s,
-                },
-            }
-            for span in run
-        ],
-        "cursor": None,
-    }
+    return {"events": [{"id": span.uuid(), "span_id": span.uuid(), "root_span_id": span.uuid(1),
+        "span_parents": [span.uuid(1)] if span.parent else None, "created": span.start,
+        "span_attributes": {"name": span.name, "type": types[span.kind]},
+        "input": span.given or span.arguments,
+        "output": [{"message": span.answer}] if span.answer else span.result,
+        "error": span.error or None, "metadata": {"model": MODEL, "session_id": SESSION},
+        "metrics": {"start": START.timestamp() + span.start_s,
+            "end": START.timestamp() + span.end_s}} for span in run],
+        "cursor": None}
 
 
 def weave(run: Sequence[Span]) -> list[Fields]:
     """Return calls as the API streams them, a line each."""
     names = {"model": "openai.chat.completions.create"}
-    return [
-        {
-            "id": span.uuid(),
-            "trace_id": span.uuid(1),
-            "parent_id": span.uuid(1) if span.parent else None,
-            "project_id": "yard/depot",
-            "op_name": f"weave:///yard/depot/op/{names.get(span.kind, span.name)}:v1",
-            "started_at": span.start,
-            "ended_at": span.end,
-            "attributes": {} if span.kind == "model" else {"weave": {"kind": span.kind}},
-            "inputs": {"model": MODEL, "messages": span.given} if span.given else span.arguments,
-            "output": {"choices": [{"message": span.answer}]} if span.answer else span.result,
-            "exception": span.error or None,
-            "summary": {"usage": {MODEL: {"prompt_tokens": 120, "completion_tokens": 9}}},
-            "thread_id": SESSION,
-        }
-        for span in run
-    ]
+    return [{"id": span.uuid(), "trace_id": span.uuid(1),
+        "parent_id": span.uuid(1) if span.parent else None, "project_id": "yard/depot",
+        "op_name": f"weave:///yard/depot/op/{names.get(span.kind, span.name)}:v1",
+        "started_at": span.start, "ended_at": span.end,
+        "attributes": {} if span.kind == "model" else {"weave": {"kind": span.kind}},
+        "inputs": {"model": MODEL, "messages": span.given} if span.given else span.arguments,
+        "output": {"choices": [{"message": span.answer}]} if span.answer else span.result,
+        "exception": span.error or None,
+        "summary": {"usage": {MODEL: {"prompt_tokens": 120, "completion_tokens": 9}}},
+        "thread_id": SESSION} for span in run]
 
 
 def weave_otel(run: Sequence[Span]) -> list[Fields]:

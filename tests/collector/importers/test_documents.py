@@ -15,7 +15,7 @@ from looptrace.analyzer.schema.turns import TOKEN_COLUMNS
 from looptrace.collector.files.reader import read_spans
 from tests.collector.conftest import Write
 from tests.collector.importers.exported_run import spans
-from tests.collector.importers.exports import EXPORTS, IN_LINES, text_of
+from tests.collector.importers.exports import EXPORTS, IN_LINES, SYSTEMS, text_of
 
 MUTATIONS = 8
 HOSTILE: tuple[Any, ...] = (
@@ -241,7 +241,7 @@ def test_another_table_is_none(write: Write) -> None:
     assert said[1][0].why.startswith("cannot be read: ")
 
 
-@pytest.mark.parametrize("name", EXPORTS)
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_whatever_an_export_holds_nothing_is_raised(name: str, write: Write) -> None:
     """Values are replaced and left out at random places."""
     random = Random(name)

@@ -1,32 +1,65 @@
-"""Exports of tracing systems and agents: the loop is found in each, a run that works is silent."""
+"""Exports of tracing systems, platforms, gateways and agents: loops, healthy runs, tokens."""
 
 from __future__ import annotations
 
 import pytest
 
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.collector.files.reader import read_spans
 from tests.collector.conftest import Write
-from tests.collector.importers.exports import EXPORTS, text_of
+from tests.collector.importers.exported_run import SESSION, silent_analysis
+from tests.collector.importers.exports import EXPORTS, PLATFORMS, SYSTEMS, exported
+
+# What these say of tokens: nothing, or those of the whole run.
+WITH_TOKENS = {"ai_devtools", "langfuse_csv", "langfuse_sessions", "phoenix_csv"}
+WITHOUT_TOKENS = ((SYSTEMS.keys() | PLATFORMS.keys()) - WITH_TOKENS) | {
+    *("cloud_trace_v2", "grafana_csv", "grafana_frames", "grafana_inspect", "hermes"),
+    *("jaeger_grpc_stream", "jaeger_proto", "kiro_cli", "newrelic_events", "newrelic_nrql"),
+    *("newrelic_rows", "phoenix_graphql", "phoenix_graphql_nodes", "sharegpt", "signoz_v3_list"),
+    *("signoz_v5_raw", "signoz_waterfall", "signoz_waterfall_v2", "temporal_no_models"),
+    *("cursor_stream", "cursor_transcript", "xray_documents", "assistants_steps"),
+    *("chatgpt", "claude_ai", "kimi_context", "clickhouse", "cline_tagged"),
+    *("chat", "chat_lines", "chat_functions", "gemini_contents", "goose"),
+    *("inspect_log", "responses", "tau_bench"),
+}
+# Conversations whose ids are made of what they say.
+WITHOUT_SESSION = {
+    *("helicone_plain", "openpipe", "request_response", "anthropic_pairs", "bedrock"),
+    *("bedrock_invoke", "cloudwatch_bedrock", "vertex_bigquery", "responses_objects"),
+    *("http_archive", "ollama_pairs"),
+    *("portkey_own_traces", "cursor_transcript", "sharegpt", "hermes", "kimi_context"),
+    *("chat", "chat_lines", "chat_functions", "cline", "gemini_contents", "goose"),
+    *("inspect_log", "responses", "tau_bench"),
+    *("swe_agent", "mini_swe_agent", "openhands", "openhands_1"),
+    *("kimi_wire", "kimi_code_wire", "cline_tagged"),
+}
+# Agents whose only tool is a shell.
+COMMANDS = {"swe_agent", "mini_swe_agent", "openhands", "openhands_1", "codex_exec"}
+NAMES = (SESSION, "T-019b9d03", "m57thread", "00000000")
 
 
 @pytest.mark.parametrize("name", EXPORTS)
 def test_the_loop_is_found(name: str, write: Write) -> None:
-    """Five equal calls fail, as the export of each system has them."""
-    read = read_spans([write("export", text_of(name, "loop"))])
-    assert read.skipped == ()
+    """Five equal calls fail, and each is counted once, in one task."""
+    read = exported(name, "loop", write)
     analysis = analyse(read.spans)
-    found = {finding.rule for finding in analysis.findings}
-    assert {"repeated_call"} <= found
-    assert {
-        finding.attempts for finding in analysis.findings if finding.rule == "repeated_call"
-    } == {5}
+    attempts = {finding.rule: finding.attempts for finding in analysis.findings}
+    assert (read.skipped, attempts.get("repeated_call")) == ((), 5)
+    tools = analysis.turns.filter(kind="tool")
+    assert tools.height == 5
+    assert name in COMMANDS or set(tools["name"]) == {"check_labels"}
+    assert name == "hermes" or tools["failed"].all()  # It keeps no mark of a failure.
+    assert analysis.turns["task"].n_unique() == 1
 
 
 @pytest.mark.parametrize("name", EXPORTS)
 def test_a_run_that_works_is_silent(name: str, write: Write) -> None:
-    """All of its six calls are read, and no rule fires."""
-    read = read_spans([write("export", text_of(name, "ok"))])
-    analysis = analyse(read.spans)
-    assert (read.skipped, analysis.findings) == ((), ())
-    assert analysis.turns.filter(kind="tool").height == 6
+    """All of its six calls and their outcomes are read, each response with its tokens.
+
+    A session, a thread or a workflow is the task, with what the export has around its name.
+    """
+    turns = silent_analysis(exported(name, "ok", write)).turns
+    (task,) = set(turns["task"])
+    assert name in WITHOUT_SESSION or any(each in task for each in NAMES)
+    if name not in WITHOUT_TOKENS:
+        models = turns.filter(kind="model")
+        assert set(models.select("input_tokens", "output_tokens").rows()) == {(80, 12)}

@@ -1,93 +1,19 @@
-"""Records whose fields a table names, requests of gateways, chats: loops, healthy runs, tokens."""
+"""Records of gateways and chats: which belong together, and what cannot be read."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from inspect import isfunction
 from typing import Any
 
 import pytest
 
 from looptrace.analyzer.engine.batch import analyse
-from looptrace.collector.files.reader import SpansRead, read_spans
+from looptrace.collector.files.reader import read_spans
 from looptrace.collector.importers.rows.field_maps import UnreadForm, field_maps
 from tests.collector.conftest import Write
-from tests.collector.importers import chat_exports, gateway_exports, row_exports
-from tests.collector.importers.exported_run import SESSION, Span, silent_analysis, spans
-
-EXPORTS: dict[str, Callable[[Sequence[Span]], Any]] = {
-    name: write
-    for module in (row_exports, gateway_exports, chat_exports)
-    for name, write in vars(module).items()
-    if isfunction(write) and write.__module__ == module.__name__ and name[0] != "_"
-}
-# What these say of tokens: nothing, or those of the whole run.
-WITHOUT_TOKENS = {
-    *("cloud_trace_v2", "grafana_csv", "grafana_frames", "grafana_inspect", "hermes"),
-    *("jaeger_grpc_stream", "jaeger_proto", "kiro_cli", "newrelic_events", "newrelic_nrql"),
-    *("newrelic_rows", "phoenix_graphql", "phoenix_graphql_nodes", "sharegpt", "signoz_v3_list"),
-    *("signoz_v5_raw", "signoz_waterfall", "signoz_waterfall_v2", "temporal_no_models"),
-    *("cursor_stream", "cursor_transcript", "xray_documents", "assistants_steps"),
-    *("chatgpt", "claude_ai", "kimi_context"),
-}
-# Conversations whose ids are made of what they say.
-WITHOUT_SESSION = {
-    *("helicone_plain", "openpipe", "request_response", "anthropic_pairs", "bedrock"),
-    *("bedrock_invoke", "cloudwatch_bedrock", "vertex_bigquery", "responses_objects"),
-    *("http_archive", "ollama_pairs"),
-    *("portkey_own_traces", "cursor_transcript", "sharegpt", "hermes", "kimi_context"),
-}
-
-
-def _text(made: Any) -> bytes:
-    if isinstance(made, str):
-        return made.encode()
-    if isinstance(made, tuple):
-        return "".join(json.dumps(line) + "\n" for line in made[1]).encode()
-    return json.dumps(made).encode()
-
-
-def exported(name: str, end: str, write: Write) -> SpansRead:
-    """Read the export of a run."""
-    return read_spans([write("export", _text(EXPORTS[name](spans(end))))])
-
-
-@pytest.mark.parametrize("name", EXPORTS)
-def test_the_loop_is_found(name: str, write: Write) -> None:
-    """Five equal calls fail, and each is counted once, in one task."""
-    read = exported(name, "loop", write)
-    assert read.skipped == ()
-    analysis = analyse(read.spans)
-    found = {finding.rule: finding.attempts for finding in analysis.findings}
-    assert found.get("repeated_call") == 5
-    turns = analysis.turns
-    tools = turns.filter(kind="tool")
-    assert tools["name"].to_list() == ["check_labels"] * 5
-    assert turns["task"].n_unique() == 1
-
-
-@pytest.mark.parametrize("name", EXPORTS)
-def test_a_run_that_works_is_silent(name: str, write: Write) -> None:
-    """All of its six calls and their outcomes are read, and no rule fires."""
-    turns = silent_analysis(exported(name, "ok", write)).turns
-    assert turns["task"].n_unique() == 1
-
-
-@pytest.mark.parametrize("name", sorted(EXPORTS.keys() - WITHOUT_TOKENS))
-def test_tokens_are_read(name: str, write: Write) -> None:
-    """A response costs 80 tokens of input and 12 of output."""
-    turns = analyse(exported(name, "ok", write).spans).turns
-    counts = {(turn["input_tokens"], turn["output_tokens"]) for turn in turns.to_dicts()}
-    assert counts - {(None, None), (0, 0)} == {(80, 12)}
-
-
-@pytest.mark.parametrize("name", sorted(EXPORTS.keys() - WITHOUT_SESSION))
-def test_the_session_names_the_task(name: str, write: Write) -> None:
-    """A session, a thread or a workflow is the task, with what the export has around its name."""
-    (task,) = set(analyse(exported(name, "ok", write).spans).turns["task"])
-    names = (SESSION, "T-019b9d03", "m57thread", "00000000")
-    assert any(each in task for each in names)
+from tests.collector.importers import gateway_exports
+from tests.collector.importers.exported_run import spans
+from tests.collector.importers.exports import text_of, written
 
 
 def test_two_runs_that_begin_alike_are_two_tasks(write: Write) -> None:
@@ -95,7 +21,7 @@ def test_two_runs_that_begin_alike_are_two_tasks(write: Write) -> None:
     name, logs = gateway_exports.portkey_own_traces(spans("ok"))
     again = [{**log, "id": log["id"][::-1], "trace_id": log["id"][::-1]} for log in logs]
     later = [{**log, "created_at": log["created_at"].replace("Z", ".500Z")} for log in again]
-    analysis = analyse(read_spans([write("export", _text((name, logs + later)))]).spans)
+    analysis = analyse(read_spans([write("export", written((name, logs + later)))]).spans)
     assert analysis.findings == ()
     assert sorted(analysis.turns.group_by("task").len()["len"]) == [14, 14]
 
@@ -111,7 +37,7 @@ def test_a_mark_of_a_cache_that_moves_does_not_end_a_conversation(write: Write) 
         rest = pair["request"]["messages"][:-1]
         plain = [_in_parts(message) for message in rest]
         pair["request"]["messages"] = [*plain, {**last, "content": marked}]
-    turns = analyse(read_spans([write("export", _text((name, pairs)))]).spans).turns
+    turns = analyse(read_spans([write("export", written((name, pairs)))]).spans).turns
     assert turns["task"].n_unique() == 1
 
 
@@ -124,7 +50,7 @@ def _in_parts(message: Any) -> Any:
 def test_records_of_two_gateways_in_one_file_are_read_each_in_its_form(write: Write) -> None:
     """A folder's logs that were joined keep their content."""
     logs = [gateway_exports.portkey(spans("ok")), gateway_exports.litellm_payload(spans("ok"))]
-    read = read_spans([write("export", b"".join(map(_text, logs)))])
+    read = read_spans([write("export", b"".join(map(written, logs)))])
     assert read.skipped == ()
     assert analyse(read.spans).turns["input_tokens"].sum() == 2 * 7 * 80
 
@@ -161,5 +87,26 @@ def test_a_request_without_bodies_is_named(write: Write) -> None:
 def test_single_responses_under_any_name_are_no_conversation(write: Write) -> None:
     """Answers to unrelated questions may be equal, and stand for no agent."""
     lines = [{"id": n, "reply": {"role": "assistant", "content": "Done."}} for n in range(9)]
-    read = read_spans([write("export", _text(("LINES", lines)))])
+    read = read_spans([write("export", written(("LINES", lines)))])
     assert (read.spans.height, len(read.skipped)) == (0, 1)
+
+
+def test_a_message_of_no_form_is_reported(write: Write) -> None:
+    """What stands between messages is told, and the messages are read."""
+    lines = [
+        {"role": "user", "content": "Get it ready."},
+        {"title": "a note"},
+        {"role": "assistant", "content": "Done."},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    read = read_spans([write("export", text.encode())])
+    assert len(read.skipped) == 1
+    assert "left out" in read.skipped[0].why
+    assert read.spans.height == 1
+
+
+def test_texts_of_powershell_are_read(write: Write) -> None:
+    """A shell of Windows writes what a command prints in UTF-16."""
+    text = text_of("opik", "loop")
+    plain = read_spans([write("plain", text)]).spans
+    assert read_spans([write("utf16", text.decode().encode("utf-16"))]).spans.equals(plain)

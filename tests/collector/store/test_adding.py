@@ -70,7 +70,7 @@ def test_what_a_server_adds_over_days_is_what_an_ingest_would_have_made(
     spans = over_days()
     chance = random.Random(seed)
     size = chance.choice([1, 5, 17])
-    parts = list(spans.sample(fraction=1, shuffle=True, seed=seed).iter_slices(size))[:60]
+    parts = list(spans.sample(fraction=1, shuffle=True, seed=seed).iter_slices(size))[:40]
     with SpanSpool() as none, writing(tmp_path / "parts") as writer:
         writer.ingest(none)
         for part in parts:

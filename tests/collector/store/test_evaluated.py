@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -29,11 +30,18 @@ TRACES = [str(path) for path in sorted((ROOT / "examples/traces").glob("*.json*"
 POLICY = default().policy
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a store of the examples, with findings by the default settings."""
-    writer.ingest(read_spans(TRACES).spans, tmp_path / "store", POLICY)
-    return tmp_path / "store"
+    folder = tmp_path_factory.mktemp("evaluated") / "store"
+    writer.ingest(read_spans(TRACES).spans, folder, POLICY)
+    return folder
+
+
+@pytest.fixture
+def store(examples: Path, tmp_path: Path) -> Path:
+    """Return a copy of it, which a test may change."""
+    return shutil.copytree(examples, tmp_path / "store")
 
 
 def evaluated(

@@ -109,7 +109,7 @@ def test_a_full_disk_loses_nothing(gates: GateStore) -> None:
     full = Path(f"{gates.path}-wal").stat().st_size
     resource.setrlimit(resource.RLIMIT_FSIZE, (full, limits[1]))
     try:
-        with pytest.raises(StoreError, match="check space"):
+        with pytest.raises(StoreError, match="whether the disk is full"):
             recorded(gates, f"{CALL} x5", "t2")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -18,6 +18,7 @@ from looptrace.collector.store import reader
 from looptrace.collector.store.writer import ingest, writing
 from tests.logged import logs, session, spans
 from tests.otlp import spans_in
+from tests.seeds import seeds
 
 
 def rows() -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -32,7 +33,7 @@ def stored(store_dir: Path) -> pl.DataFrame:
     return pl.concat(reader.read_spans(store_dir)).sort("trace_id", "span_id")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_any_order_gives_the_same_store(seed: int, tmp_path: Path) -> None:
     """Parts come in any order and twice, by ingests or from a server's log."""
     bare, said = rows()

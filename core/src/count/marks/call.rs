@@ -26,6 +26,7 @@ static MOVED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moved"])
 static OF_CALL: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_call"]));
 static DRAINED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["drained"]));
 static WAYS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["ways"]));
+static KNOBS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["knobs"]));
 static TOO_MUCH: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["too_much"]));
 static STATE_COMMANDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["state_commands"]));
 static FILE_ADDRESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["file_addresses"]));
@@ -110,6 +111,7 @@ fn mark_wait(row: &mut Row, call: &Call) {
         row.unfinished = ran_out || call.shows(|text| goes_on(text, arguments, tool));
     }
     let fine = !has_failed(row);
+    row.later = !row.unfinished && call.shows(waits::says_later);
     row.well = !row.unfinished && call.shows(waits::is_well);
     row.in_vain = fine && !(tool.searches || tool.changes) && call.shows(is_empty);
     row.watches = watches && fine;
@@ -123,6 +125,10 @@ fn mark_use(row: &mut Row, call: &Call, failure: &Failure) -> bool {
     row.one_thing = is_one_thing(arguments) && !(tool.changes || tool.checker.checks);
     row.changes = fine && (tool.changes || tools::installs(arguments));
     row.asks = tool.asks;
+    let by_command = fine && tool.checker.shell;
+    row.removes = fine && tool.removes || (by_command && tools::removes(None, arguments));
+    let made = || tool.makes || (by_command && makes(call.turn.name, call.turn.arguments));
+    row.makes = fine && !row.removes && made();
     row.undoes = tool.undoes || undoes_by_command(arguments);
     if tool.changes
         && let Some(codes) = edit_codes(arguments)
@@ -185,12 +191,16 @@ impl Failure {
 fn mark_outcome(row: &mut Row, call: &Call, failure: &Failure) {
     let (arguments, tool) = (call.arguments, call.tool);
     let failed = has_failed(row);
+    let signature = row.signature;
     if failure.helps || failure.of_call {
         if row.call != UNKNOWN && row.signature != UNKNOWN {
             row.signature = pair(row.signature, row.call);
         }
         if failure.of_call && row.call != UNKNOWN {
             row.outcome = pair(row.outcome, row.call);
+        }
+        if failure.has_answer && !failure.own_limit && !failure.gone {
+            row.signature = pair(signature, thing_of(arguments));
         }
     } else if failed && let Some(way) = WAYS.find_at(arguments, 0) {
         let way = code(&arguments[way]);
@@ -260,11 +270,18 @@ fn mark_again(row: &mut Row, call: &Call) {
     let settles = |text| SETTLES.is_match(text);
     let lists = || call.tool.reads || LISTS.is_match(command);
     let shows_state = call.tool.awaits || STATE_COMMANDS.is_match(command);
-    let of_state = shows_state || (lists() && call.shows(says_nothing));
-    row.awaits = of_state && !call.shows(waits::has_ended);
+    let tells_state = || call.tool.reads && call.shows(waits::tells_state);
+    let goes_on = !call.shows(waits::has_ended);
+    row.states = goes_on && (shows_state || tells_state());
+    row.awaits = row.states || (goes_on && lists() && call.shows(says_nothing));
     row.vague = call.shows(is_vague);
     row.file = code_of(changed_file(call.arguments).filter(|_| row.works));
     row.settles = !row.failed && (settles(command) || call.turn.name.is_some_and(settles));
+}
+
+/// The code of what a call is about, however much of it or in which way: a lot, whatever is bid.
+fn thing_of(arguments: &str) -> i64 {
+    code(&KNOBS.replace_all(arguments, |_| String::new()))
 }
 
 /// Whether what a call shows says that something goes on.

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::{MISSING, RAN_OUT};
-use crate::count::codes::{UNKNOWN, pair};
+use crate::count::codes::{UNKNOWN, code, pair};
 use crate::count::row::Row;
 use crate::count::turn::Turn;
 use crate::patterns::{Pattern, pattern};
@@ -16,11 +16,15 @@ use crate::tables::{FAILURES, MARKS};
 
 static EXISTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exists"]));
 static GUESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["guesses"]));
+static IDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?-u:[A-Za-z_-]*[0-9][\w-]*)"));
 static GIVEN: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w.-]{3,}"));
 static OWN_SERVER: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["own_server"]));
 
 // The kind of a failure of which a framework hides what went wrong.
 const UNTOLD: &str = "untold";
+
+// What was made has fewer ids.
+const IDS_MAX: usize = 16;
 
 // The agent may mend these by its own edits: a login, a missing module.
 const MENDABLE: [&str; 2] = ["authentication", "dependency"];
@@ -49,6 +53,13 @@ pub fn names_given(arguments: &str, error: &str) -> bool {
         .find_iter(arguments)
         .filter(|word| !is_key(word.end()));
     words.any(|word| error.contains(word.as_str()))
+}
+
+/// The codes of words with a digit, as ids have, at the beginning and the end of a text.
+pub fn ids_in(text: &str) -> Vec<i64> {
+    let ends = waits::ends_of(text);
+    let ids = IDS.find_iter(&ends).take(IDS_MAX);
+    ids.map(|id| code(id.as_str())).collect()
 }
 
 /// Whether a failure quotes a name or a part of what its call was given, which could be any other.

@@ -13,7 +13,7 @@ mod tool;
 use std::sync::{Arc, LazyLock};
 
 use call::mark_call;
-use failure::mark_failure;
+use failure::{ids_in, mark_failure};
 pub use response::is_brief;
 use response::mark_response;
 use search::{Asked, is_common};
@@ -57,6 +57,8 @@ pub struct Marked {
     pub repeated: i64,
     /// What a search with a short answer asked for.
     pub asked: Option<Box<Asked>>,
+    /// The ids of what was made, or those of what is removed.
+    pub ids: Vec<i64>,
     pub phase: Option<Arc<str>>,
     /// The metric of its phase, and the author's own figure.
     pub metric: Option<Arc<Metric>>,
@@ -75,6 +77,7 @@ pub fn mark(turn: &Turn, how: &Counting) -> Marked {
     } else {
         mark_failure(&mut row, turn, tool.searches || tool.reads);
     }
+    let ids = ids_of(&row, turn);
     let trace = code_of(turn.trace_id);
     let (metric, own_figure) = how.metric_of(row.phase, turn);
     Marked {
@@ -96,11 +99,22 @@ pub fn mark(turn: &Turn, how: &Counting) -> Marked {
         },
         asked: (!(tool.plans || tool.updates) && is_common(turn, tool, row.search_result))
             .then(|| Box::new(Asked::of(turn, tool))),
+        ids,
         phase: turn.phase.map(Arc::from),
         metric,
         own_figure,
         row,
     }
+}
+
+/// The ids of what was made, or those of what is removed.
+fn ids_of(row: &Row, turn: &Turn) -> Vec<i64> {
+    let text = match (row.makes, row.removes) {
+        (true, _) => turn.result,
+        (_, true) => turn.arguments,
+        _ => None,
+    };
+    text.map(ids_in).unwrap_or_default()
 }
 
 /// The tokens that a turn spends: all but those read from a cache, which cost a tenth or less.

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use super::checks::Checker;
 use crate::count::undone::undoes;
 use crate::patterns::Pattern;
+use crate::same::made::makes_by_name;
 use crate::same::{tools, waits};
 use crate::tables::{MARKS, TOOL_KINDS};
 
@@ -56,6 +57,10 @@ pub struct Tool {
     pub idle: bool,
     /// It sets the state of a thing.
     pub updates: bool,
+    /// It makes something.
+    pub makes: bool,
+    /// It removes something.
+    pub removes: bool,
     /// It puts back what was changed.
     pub undoes: bool,
     /// A person answers it.
@@ -82,6 +87,8 @@ impl Tool {
             plans,
             idle: plans || tools::thinks(name) || (!changes && VIEWS.is_match(name)),
             updates: UPDATES.is_match(name),
+            makes: makes_by_name(name),
+            removes: tools::removes(Some(name), ""),
             undoes: undoes(name),
             asks: ASKS.is_match(name),
             shows_state: SHOWS_STATE.is_match(name),

@@ -15,7 +15,8 @@ import polars as pl
 
 from looptrace.analyzer.detect.columns import columns
 from looptrace.analyzer.detect.loop_rows import SIGN, TableReader, TurnReader
-from looptrace.analyzer.detect.ruleset import OFF, Override, RuleForms, RuleSet
+from looptrace.analyzer.detect.rule_plugins import asked
+from looptrace.analyzer.detect.ruleset import OFF, LeftOut, Override, RuleForms, RuleSet
 from looptrace.analyzer.detect.stretches import (
     LaneEvaluation,
     Stretch,
@@ -62,7 +63,8 @@ def stretches_in(
         for rows, so_far in zip(fresh, stretches, strict=True):
             chosen = fires if rows is None else fires[rows[lane_evaluation.lane.rows[fires]]]
             so_far.extend(stretch_rows(lane_evaluation, chosen))
-    return [read_stretches(seen.turns, reader, members) for members in stretches]
+    every_loop = (read_stretches(seen.turns, reader, members) for members in stretches)
+    return [[*_with_words(loops, seen.left_out)] for loops in every_loop]
 
 
 class Seen(NamedTuple):
@@ -70,6 +72,7 @@ class Seen(NamedTuple):
 
     turns: Turns
     fits: list[Flags]
+    left_out: LeftOut | None
 
 
 def evaluate_rules(table: pl.DataFrame, rule_set: RuleSet) -> Iterator[LaneEvaluation]:
@@ -82,7 +85,8 @@ def columns_seen(table: pl.DataFrame, rule_set: RuleSet, every: Sequence[RuleFor
     """Return what these rules see of a table of counted turns."""
     texts, times = kinds_read(every), reads_times(every)
     turns = columns(table, texts=texts, meaning=rule_set.meaning, times=times)
-    return Seen(turns, [_fits(table, override) for override in rule_set.overrides])
+    fits = [_fits(table, override) for override in rule_set.overrides]
+    return Seen(turns, fits, rule_set.left_out)
 
 
 def evaluations_of(
@@ -93,14 +97,21 @@ def evaluations_of(
     lanes = _lanes_of(turns, {forms.lane for forms in every}, fresh)
     for forms in every:
         lane = lanes.get(forms.lane)
-        if lane is None:
+        if lane is None or forms.name in (seen.left_out or ()):
             continue
         held = constant(forms.base, len(lane.rows))
         if forms.overridden:
             held = held.copy()
         for override, form in forms.overridden:
             held[seen.fits[override][lane.rows]] = form
-        yield LaneEvaluation(forms.rules, lane, _evaluation(forms, lane, held), held)
+        try:
+            evaluation = _evaluation(forms, lane, held)
+        except PluginError as error:
+            if seen.left_out is None:
+                raise
+            seen.left_out.note(forms.name, error)
+            continue
+        yield LaneEvaluation(forms.rules, lane, evaluation, held)
 
 
 def _lanes_of(
@@ -169,17 +180,25 @@ def _evaluation(forms: RuleForms, lane: Lane, held: Codes) -> Evaluation:
 
 
 def _evaluated(rule: Rule, lane: Lane) -> Evaluation:
-    """Let a rule evaluate the lane.
+    def evaluate(lane: Lane) -> Evaluation:
+        evaluation = rule.evaluate(lane)
+        if evaluation.reached.shape != lane.rows.shape:
+            raise ValueError("its columns do not have one element for each turn")
+        return evaluation
 
-    Raises:
-        PluginError: if a rule of another distribution fails.
-    """
-    try:
-        return rule.evaluate(lane)
-    except Exception as error:
-        if type(rule) in RULES:
-            raise
-        what = f"the rule {rule.name!r} of {type(rule).__module__} failed"
-        why = f"{type(error).__name__}: {error}"
-        todo = f"correct it, or set enabled = false in [rules.{rule.name}]."
-        raise PluginError(f"{what} ({why}); {todo}") from error
+    return asked(rule, evaluate, lane)
+
+
+def _with_words(loops: Iterable[Stretch], left_out: LeftOut | None) -> Iterator[Stretch]:
+    """Return the loops that their rules can describe."""
+    if left_out is None:
+        yield from loops
+        return
+    for loop in loops:
+        try:
+            if type(loop.rule) not in RULES:
+                loop.reason_at(loop.fired[-1])
+        except PluginError as error:
+            left_out.note(loop.rule.name, error)
+        else:
+            yield loop

@@ -6,15 +6,37 @@ contract of `looptrace.rules.contract`. It is evaluated and set like the rules o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from typing import TypeVar
 
 from looptrace.analyzer.detect.budgets.rules import BUDGET_RULES
-from looptrace.analyzer.plugins import make, offered, refusal
+from looptrace.analyzer.plugins import PluginError, make, offered, refusal
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES
 from looptrace.rules.turns import LaneSpec
 
 GROUP = "looptrace.rules"
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def asked(rule: Rule, ask: Callable[[T], R], given: T) -> R:
+    """Return what a method of a rule answers.
+
+    Raises:
+        PluginError: if a rule of another distribution fails.
+    """
+    try:
+        return ask(given)
+    except Exception as error:
+        if type(rule) in RULES:
+            raise
+        what = f"the rule {rule.name!r} of {type(rule).__module__} failed"
+        why = f"{type(error).__name__}: {error}"
+        todo = f"correct it, or set enabled = false in [rules.{rule.name}]."
+        raise PluginError(f"{what} ({why}); {todo}") from error
 
 
 def rule_named(name: str) -> type[Rule] | None:

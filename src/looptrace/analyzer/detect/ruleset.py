@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from looptrace import _core
 from looptrace.analyzer.detect.counters import Counting
 from looptrace.analyzer.fingerprint.similarity import Meaning
+from looptrace.analyzer.plugins import PluginError
 from looptrace.analyzer.text.names import Name
 from looptrace.rules.contract import Rule, setting
 from looptrace.rules.needs import ALWAYS
 from looptrace.rules.registry import default_rules
 from looptrace.rules.turns import LaneSpec
 from looptrace.rules.vocabulary import NS_PER_S
+
+_logger = logging.getLogger(__name__)
 
 # The fields of a turn that an override can match.
 SELECTORS = ("phase", "agent", "task_kind", "model", "tool", "signature")
@@ -54,6 +58,16 @@ class Override:
         return replace(self, rules=rules)
 
 
+class LeftOut(set[str]):
+    """The names of rules of plug-ins that failed, and are left out while this process runs."""
+
+    def note(self, name: str, error: PluginError) -> None:
+        """Leave a rule out, and log why, once."""
+        if name not in self:
+            self.add(name)
+            _logger.error("%s Until this process starts again, the rule is left out.", error)
+
+
 @dataclass(frozen=True, slots=True)
 class RuleSet:
     """The rules that decide the findings; of several overrides the last match wins."""
@@ -62,6 +76,8 @@ class RuleSet:
     overrides: tuple[Override, ...] = ()
     counting: Counting = field(default_factory=Counting)
     meaning: Meaning | None = None  # None compares requests word by word
+    # Live, a rule that fails is left out, and the other rules go on; None lets it raise.
+    left_out: LeftOut | None = field(default=None, repr=False, compare=False)
 
     def forms(self) -> list[RuleForms]:
         """Return every rule that is on for some turns, in all forms that overrides give it."""
@@ -103,6 +119,13 @@ class RuleSet:
             for needs in [ALWAYS if self.meaning and rule.compares_meaning else rule.needs]
         ]
         return _core.Needs([*lanes, _LAST_RESPONSES] if self.names_models else lanes, bounds)
+
+
+def leaving_out(rule_set: RuleSet) -> RuleSet:
+    """Return rules of which those that fail are left out, from the first failure on."""
+    if rule_set.left_out is not None:
+        return rule_set
+    return replace(rule_set, left_out=LeftOut())
 
 
 def without_spared(rule_set: RuleSet) -> RuleSet:

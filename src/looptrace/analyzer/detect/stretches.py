@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from looptrace.analyzer.detect.loop_rows import LoopRow, TurnReader
+from looptrace.analyzer.detect.rule_plugins import asked
 from looptrace.analyzer.detect.shared_list import grown
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import names_in
@@ -148,7 +149,7 @@ class Stretch:
             phase_before=self.last.phase_before,
             phases=tuple(row.phase or "" for row in self.first),
         )
-        return f"{fired.rule.say(loop)}, turns {self.first[0].turn}–{fired.turn}"
+        return f"{asked(fired.rule, fired.rule.say, loop)}, turns {self.first[0].turn}–{fired.turn}"
 
     def reworded_at(self, fired: Firing) -> bool:
         """Return whether some turn equalled the first only in meaning when the rule fired."""

@@ -21,6 +21,7 @@ from looptrace.analyzer.detect.budgets.ledger import Ledger
 from looptrace.analyzer.detect.budgets.stretches import budget_stretches, crossings_at
 from looptrace.analyzer.detect.evaluate import kinds_read, reads_times, stretches_in
 from looptrace.analyzer.detect.findings import Finding
+from looptrace.analyzer.detect.ruleset import leaving_out
 from looptrace.analyzer.detect.stretches import Growth, Stretch
 from looptrace.analyzer.engine.batch import finding_of, in_order, openings_of
 from looptrace.analyzer.engine.live_moments import Happened, Standing, passage
@@ -112,7 +113,7 @@ class LiveEngine:
         self._recall = recall
         self._tasks_max = tasks_max
         self._tasks: dict[str, LiveTask] = {}  # The one that was fed last comes last.
-        self._rules = policy.rule_set
+        self._rules = leaving_out(policy.rule_set)
         self._forms = policy.rule_set.forms()
         self._kinds_read = kinds_read(self._forms)
         self._timed = {forms.name for forms in self._forms if reads_times([forms])}

@@ -168,7 +168,7 @@ def seen_of(
             pl.Series([row.trace_id for row in rows], dtype=pl.String),
         )
         columns["timed"] = times_of(task, start_ns, columns["end_ns"], *texts)
-    return Seen(Turns(task=task, **columns), fits)
+    return Seen(Turns(task=task, **columns), fits, rule_set.left_out)
 
 
 def _requests(rows: Sequence[LoopRow], table: Any) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from looptrace.analyzer.report.wording import (
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.text.display import label, plain
 from looptrace.rules.vocabulary import NS_PER_S
+from looptrace.semconv import SILENT
 
 # More bars could not be distinguished on a screen; then a bar stands for several turns.
 BARS_MAX = 400
@@ -47,14 +48,24 @@ _LANDS_SHARE = 0.5  # of a column: where arcs end
 
 _Array = npt.NDArray[np.float64]
 # The kinds of bars by rank: a bar of several turns is drawn as the last kind.
-Bar = Literal["model", "attempt", "handoff", "tool"]
+Bar = Literal["model", "silence", "attempt", "handoff", "tool"]
 BARS: dict[Bar, str] = {
     "tool": "call",
     "model": "response",
+    "silence": "silence",
     "handoff": "hand-off",
     "attempt": "attempt",
 }
-_RANKS: tuple[Bar, ...] = ("model", "attempt", "handoff", "tool")
+RANKS = get_args(Bar)
+# The bar of a turn.
+BAR = (
+    pl.when((pl.col("kind") == "model") & pl.col("name").eq_missing(SILENT))
+    .then(pl.lit("silence"))
+    .when(pl.col("kind") == "progress")
+    .then(pl.lit("attempt"))
+    .otherwise(pl.col("kind").cast(pl.String))
+    .alias("bar")
+)
 # Marks of events by rank: a bar with several events has the last mark.
 MARKS = {
     "reset": "counted anew",
@@ -244,13 +255,13 @@ def _bars(
     column: float,
     baseline: float,
 ) -> dict[tuple[str, bool], str]:
-    ranks = {kind: rank for rank, kind in enumerate(_RANKS)} | {"progress": _RANKS.index("attempt")}
-    rank = turns["kind"].cast(pl.String).replace_strict(ranks, return_dtype=pl.Int8).to_numpy()
+    ranks = {kind: rank for rank, kind in enumerate(RANKS)}
+    rank = turns.select(BAR.replace_strict(ranks, return_dtype=pl.Int8)).to_series().to_numpy()
     kinds = np.maximum.reduceat(rank, starts) if starts.size else rank
     in_loop = _any_of(turns["turn"].is_in(list(loops)).to_numpy(), starts)
     paths: dict[tuple[str, bool], list[str]] = {}
     for place, (kind, is_in) in enumerate(zip(kinds.tolist(), in_loop.tolist(), strict=True)):
-        name = _RANKS[kind]
+        name = RANKS[kind]
         path = _bar(name, _middle(place, column), column, baseline, float(heights[place]))
         paths.setdefault((name, is_in), []).append(path)
     return {key: "".join(parts) for key, parts in paths.items()}
@@ -261,7 +272,7 @@ def _any_of(flags: npt.NDArray[np.bool_], starts: npt.NDArray[np.int64]) -> npt.
 
 
 def _bar(kind: str, middle: float, column: float, baseline: float, height: float) -> str:
-    """Draw a bar: calls are wide, responses thin, hand-offs pointed, attempts cut in two."""
+    """Draw a bar: responses are thin, hand-offs pointed, attempts cut, others wide."""
     width = column * (_THIN_SHARE if kind == "model" else _BAR_SHARE)
     left, top, half = middle - width / 2, baseline - height, width / 2
     if kind == "handoff":

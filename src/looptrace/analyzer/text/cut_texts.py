@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Every mark begins so, and few other texts have it.
-MARK_BEGINNING = "[cut hash:"
 # Each end of a text has at most this many bytes.
 END_BYTES = 900
 

@@ -21,6 +21,7 @@ from looptrace.collector.coding_agents import (
     copilot_cli,
     cursor_cli,
     gemini_cli,
+    kimi_cli,
     openhands,
     swe_agent,
 )
@@ -147,6 +148,7 @@ FORMS = (
     RecordForm("event of a stream", claude_stream.is_line, _log(claude_stream.ClaudeStream)),
     RecordForm("event of a stream", codex_events.is_line, _log(codex_events.CodexEvents)),
     RecordForm("event of a session", copilot_cli.is_line, _log(copilot_cli.CopilotSession)),
+    RecordForm("line of a session log", kimi_cli.is_line, _log(kimi_cli.KimiSession)),
     RecordForm("chat of Gemini CLI", gemini_cli.is_chat, _log(gemini_cli.GeminiChat)),
     RecordForm("session of opencode", opencode.is_session, _log(opencode.OpencodeSession)),
     RecordForm("trajectory", swe_agent.is_trajectory, _log(swe_agent.Trajectory)),

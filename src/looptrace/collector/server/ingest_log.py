@@ -277,6 +277,8 @@ class IngestLog:
             self._reserve.hold()
             if not self._has_taken_back:
                 self._take_back(sql)
+            if self.is_blocked:
+                _logger.info("%s: can be written again; spans are accepted.", self.path)
             self.is_blocked = False
         except (OSError, sqlite3.OperationalError) as error:
             self._block(error)
@@ -284,7 +286,7 @@ class IngestLog:
     def _block(self, error: Exception) -> StoreError:
         problem = self._unwritable(error)
         if not self.is_blocked:
-            _logger.warning("%s", problem)
+            _logger.warning("%s Until then no span is accepted.", problem)
         self.is_blocked = True
         self._reserve.give_up()
         return problem

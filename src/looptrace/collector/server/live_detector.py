@@ -175,6 +175,7 @@ class _Detection:
         self._on_events = on_events
         tasks_max = settings.server.tasks_max
         self._sameness, self._dialects = settings.policy.sameness, settings.policy.dialects
+        self._left_out = settings.policy.rule_set.left_out
         self._live = LiveSpans(settings.policy, self._recall, tasks_max)
         ledger = self._live.engine.ledger
         self._budgets = None
@@ -393,4 +394,5 @@ class _Detection:
         counts, live, traces = self._counts, self._live.engine, self._live.traces
         counts.late, counts.tasks, counts.tasks_evicted = live.late, len(live), live.evicted
         counts.traces, counts.traces_dropped = len(traces), traces.dropped
+        counts.rules_left_out = len(self._left_out or ())
         counts.events_alone = self._live.log_events.lost

@@ -19,9 +19,10 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from looptrace.analyzer.detect.ruleset import leaving_out
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.llm_judge import Judge
-from looptrace.analyzer.settings.sections import Settings
+from looptrace.analyzer.settings.sections import Settings, with_rules
 from looptrace.collector.content.policy import Content, with_content
 from looptrace.collector.gate_exporter import GateExporter, Target
 from looptrace.collector.judge.gate_judge import GateJudge
@@ -285,6 +286,7 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> bool:
     return_memory()
     server = process.allow_files(options.settings.server)
     settings = settings_in(options.store_dir, replace(options.settings, server=server))
+    settings = with_rules(settings, leaving_out(settings.policy.rule_set))
     options = replace(options, settings=settings)
     with listening(options.access.host, options.http_port, "--http-port") as listener:
         if options.grpc_port is not None:
@@ -329,12 +331,9 @@ async def _serve(
     async with _grpc(options, service.pipeline) as grpc_port:
         service.on_restart = lambda: _stop(http, service.changes, again=True)
         _on_signals(lambda: _stop(http, service.changes))
-        ready(
-            Addresses(
-                f"{scheme}://{address_text(access.host, listener.getsockname()[1])}",
-                None if grpc_port is None else address_text(access.host, grpc_port),
-            )
-        )
+        url = f"{scheme}://{address_text(access.host, listener.getsockname()[1])}"
+        grpc = None if grpc_port is None else address_text(access.host, grpc_port)
+        ready(Addresses(url, grpc))
         with process.quick_to_answer():
             await http.serve(sockets=[listener])
     return http.starts_again

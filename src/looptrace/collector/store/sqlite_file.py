@@ -172,6 +172,7 @@ def explained(path: Path, schema: Schema) -> Iterator[None]:
             raise
         advice = {
             sqlite3.SQLITE_BUSY: "another process is writing; try again",
+            sqlite3.SQLITE_IOERR: "see whether the disk is full, then try again",
             sqlite3.SQLITE_CORRUPT: schema.if_damaged,
             sqlite3.SQLITE_NOTADB: schema.if_damaged,
         }.get(

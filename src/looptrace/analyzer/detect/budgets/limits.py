@@ -13,16 +13,16 @@ _SHARED_MONEY_MAX = MONEY_MAX * 1_000
 
 
 def _tokens(who: str, period: str) -> int:
-    doc = f"Tokens that {who} may take {period}; 0 is no limit."
+    doc = f"Tokens of {who} {period}; 0 is no limit."
     return setting(0, ge=0, le=TOKENS_MAX, doc=doc)
 
 
 def _money(who: str, period: str, most: int = _SHARED_MONEY_MAX) -> float:
-    doc = f"What {who} may cost {period}; 0 is no limit."
+    doc = f"Cost of {who} {period}; 0 is no limit."
     return setting(0.0, ge=0, le=most, doc=doc)
 
 
-_SESSION, _USER, _AGENT = "all tasks of a session", "all tasks for a user", "an agent in all tasks"
+_SESSION, _USER, _AGENT = "a session", "a user", "an agent"
 _SERVICE, _ALL = "a service", "all tasks"
 
 

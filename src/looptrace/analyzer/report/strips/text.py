@@ -9,7 +9,7 @@ import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.report.strip import BARS, MARKS, mark_of
+from looptrace.analyzer.report.strip import BAR, BARS, MARKS, RANKS, mark_of
 from looptrace.analyzer.schema.turns import IS_STEP
 
 # The most steps of a round with a letter each; all turns of a longer round have the first.
@@ -17,8 +17,6 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LABELS_WIDTH = len("decided ")
 # A turn between those of a loop.
 _BETWEEN = "·"
-# A column of several turns has the last of these kinds, as in the drawing.
-_RANKS = ("model", "progress", "attempt", "handoff", "tool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +29,12 @@ class _Signs:
 
 
 _UNICODE = _Signs(
-    {"tool": "█", "model": "│", "handoff": "→", "attempt": "▒"},
+    {"tool": "█", "model": "│", "silence": "░", "handoff": "→", "attempt": "▒"},
     {"gate": "■", "pivot": "◆", "warn": "▲", "person": "●", "reset": "○"},
     "✗",
 )
 _ASCII = _Signs(
-    {"tool": "#", "model": "|", "handoff": ">", "attempt": "="},
+    {"tool": "#", "model": "|", "silence": ".", "handoff": ">", "attempt": "="},
     {"gate": "G", "pivot": "V", "warn": "W", "person": "P", "reset": "R"},
     "x",
 )
@@ -62,9 +60,9 @@ def text_strip(
     columns = -(-turns.height // per_column)
     at = {number: row // per_column for row, number in enumerate(turns["turn"].to_list())}
     kinds, failed, loops, decided = ([""] * columns for _ in range(4))
-    for number, kind, is_failed in turns.select("turn", "kind", "failed").iter_rows():
+    for number, kind, is_failed in turns.select("turn", BAR, "failed").iter_rows():
         place = at[number]
-        kinds[place] = max(kind, kinds[place] or _RANKS[0], key=_RANKS.index)
+        kinds[place] = max(kind, kinds[place] or RANKS[0], key=RANKS.index)
         failed[place] = failed[place] or (signs.failed if is_failed else "")
     for finding in reversed(findings):  # The strongest finding decides how a turn is shown.
         for place, letter in _letters(finding, at):
@@ -73,14 +71,13 @@ def text_strip(
     for event in events:
         if (where := at.get(event.turn)) is not None:
             decided[where] = max(mark_of(event), decided[where] or order[0], key=order.index)
-    bars = ["attempt" if kind == "progress" else kind for kind in kinds]
     rows = {
         "loop": loops,
-        "turns": [signs.bars[kind] for kind in bars],
+        "turns": [signs.bars[kind] for kind in kinds],
         "failed": failed,
         "decided": [signs.marks.get(mark, "") for mark in decided],
     }
-    return [*_lines(rows), _legend(signs, bars, decided, per_column, is_loop=any(loops))]
+    return [*_lines(rows), _legend(signs, kinds, decided, per_column, is_loop=any(loops))]
 
 
 def loop_strip(finding: Finding, failed: Collection[int], width: int) -> list[str]:

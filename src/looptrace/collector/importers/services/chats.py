@@ -6,7 +6,9 @@ LLaMA-Factory@ff6d4d1 data/README.md), also with calls in tags (NousResearch/Her
 Calling). A message of Cursor's transcripts and of Convex's agents (get-convex/agent@fd0b791
 src/component/schema.ts) is within its record. ChatGPT exports a tree of messages, of which one line
 is shown (mitkury/chatgpt-export-parser docs/chatgpt-data-export-format.md); Claude's export has
-results within the message that asks for them (Sinity/polylogue docs/providers/claude-ai.md).
+results within the message that asks for them (Sinity/polylogue docs/providers/claude-ai.md). Cline
+and Roo have calls and results in texts where a model has no calls of its own (cline/cline@0cd9cb5
+src/core/task/tools/utils/ToolResultUtils.ts, src/core/prompts/responses.ts).
 """
 
 from __future__ import annotations
@@ -25,6 +27,10 @@ _CALL = "function_call"
 _CALLS = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 _RESPONSE = re.compile(r"<tool_response>\s*(.*?)\s*</tool_response>", re.DOTALL)
 _SUCCESS = "success"
+_RESULT_HEAD = re.compile(r"\[(\w+)(?: .*)?\] Result:\s*", re.DOTALL)
+_FIELD = re.compile(r"<(\w+)>(.*?)</\1>", re.DOTALL)
+_TAGGED_ERROR = "The tool execution failed"
+_SURROUNDINGS = "<environment_details>"
 # Whom a message of ChatGPT is for that asks no tool.
 _EVERYBODY = (None, "all")
 _BLOCKS = frozenset({"text", "tool_use", "tool_result"})
@@ -155,3 +161,33 @@ def inner_message(record: dict[str, Any]) -> ApiMessage:
     told = {"role": record.get("role"), "model": record.get("model"), "usage": record.get("usage")}
     known = {name: value for name, value in {**told, **about}.items() if value is not None}
     return {**known, **mapping(record["message"])}
+
+
+def tagged_messages(messages: list[ApiMessage]) -> list[ApiMessage]:
+    """Return messages with the calls and results in texts of Cline and Roo as those of an API."""
+    found = list(messages)
+    for place, message in enumerate(messages[1:], 1):
+        texts = _texts_of(message) if message.get("role") == "user" else []
+        head = _RESULT_HEAD.match(texts[0]) if texts else None
+        said = "\n".join(_texts_of(messages[place - 1]))
+        call = head and re.search(rf"<{head[1]}>(.*?)</{head[1]}>", said, re.DOTALL)
+        if head is None or call is None:
+            continue
+        result = "\n".join(text for text in texts[1:] if not text.startswith(_SURROUNDINGS))
+        result = texts[0][head.end() :] + result
+        asked = {
+            "type": "tool_use", "id": f"call-{place}", "name": head[1],
+            "input": {name: value.strip() for name, value in _FIELD.findall(call[1])},
+        }  # fmt: skip
+        text = {"type": "text", "text": said[: call.start()].strip()}
+        found[place - 1] = {**messages[place - 1], "content": [text, asked]}
+        answer = {"type": "tool_result", "tool_use_id": asked["id"], "content": result}
+        failed = result.startswith(_TAGGED_ERROR)
+        found[place] = {**message, "content": [{**answer, "is_error": failed}]}
+    return found
+
+
+def _texts_of(message: ApiMessage) -> list[str]:
+    content = message.get("content")
+    parts = map(mapping, content) if isinstance(content, list) else ()
+    return [str(part["text"]) for part in parts if part.get("type") == "text"]

@@ -22,6 +22,7 @@ from looptrace.collector.importers.services.chats import (
     claude_messages,
     inner_message,
     kiro_messages,
+    tagged_messages,
     training_messages,
 )
 from looptrace.collector.importers.spans import (
@@ -122,14 +123,17 @@ class ConversationReader:
             message = inner_message(record) if is_inner else record
             self._messages.setdefault(session, []).extend(_checked([message]))
             return DecodedSpans()
-        rows = conversation_rows(_checked(held), model=record.get("model"), session=session)
+        messages = tagged_messages(_checked(held))
+        rows = conversation_rows(messages, model=record.get("model"), session=session)
         return DecodedSpans(list(rows))
 
     def rest(self) -> list[SpanRow]:
         """Return the rows of the messages that stood alone."""
         threads = self._messages.items()
         return [
-            row for session, told in threads for row in conversation_rows(told, session=session)
+            row
+            for session, told in threads
+            for row in conversation_rows(tagged_messages(told), session=session)
         ]
 
 

@@ -51,7 +51,9 @@ def _detection(service: Service) -> str:
     text = f"The rules have run on {count_text(counts.spans)} spans since the start"
     if counts.backlog_spans:
         text += f", and will on {count_text(counts.backlog_spans)} from before it"
+    rules = counted(counts.rules_left_out, "failing rule")
     problems = [
+        f"{rules} of plug-ins left out, which the log names" if counts.rules_left_out else "",
         f"they failed on {counted(counts.failed, 'request')}" if counts.failed else "",
         f"{counted(counts.late, 'turn')} came too late" if counts.late else "",
         f"{counted(counts.tasks_evicted, 'task')} had no room" if counts.tasks_evicted else "",

@@ -9,7 +9,7 @@ import polars as pl
 
 from looptrace.analyzer.detect.findings import Finding
 from looptrace.analyzer.gates.events import GateEvent
-from looptrace.analyzer.report.strip import BARS, arcs_of, mark_of
+from looptrace.analyzer.report.strip import BAR, arcs_of, mark_of
 from looptrace.analyzer.report.wording import NAME_LENGTH_MAX, counted, duration_text
 from looptrace.analyzer.schema.turns import IS_STEP
 from looptrace.analyzer.text.display import label, plain
@@ -163,7 +163,7 @@ def _bars(
     loops: set[int],
 ) -> list[TimelineBar]:
     bars = []
-    for row, (lane, line) in zip(steps.iter_rows(named=True), rows, strict=True):
+    for row, (lane, line) in zip(steps.with_columns(BAR).iter_rows(named=True), rows, strict=True):
         start, end = axis.x(row["start_ns"]), axis.x(row["end_ns"])
         took = duration_text((row["end_ns"] - row["start_ns"]) / NS_PER_S)
         what = label(row, NAME_LENGTH_MAX)
@@ -172,7 +172,7 @@ def _bars(
                 x=min(start, WIDTH_PX - _BAR_PX_MIN),
                 y=lanes[lane].y + _NAME_PX + line * _ROW_PX,
                 width=max(end - start, _BAR_PX_MIN),
-                kind=row["kind"] if row["kind"] in BARS else "model",
+                kind=row["bar"],
                 in_loop=row["turn"] in loops,
                 failed=bool(row["failed"]),
                 turn=row["turn"],

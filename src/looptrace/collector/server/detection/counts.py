@@ -22,6 +22,9 @@ class DetectorCounts:
     turns: int = number("Turns on which the rules have run.")
     events: int = number("Recorded warnings, pivots, gates and resets.")
     failed: int = number("Failures of the rules on requests.")
+    rules_left_out: int = number(
+        "Rules of plug-ins that failed and are left out; the log names each.", "gauge"
+    )
     late: int = number("Turns that came too late for live detection.")
     outages: int = number("Logged outages.")
     tasks: int = number("Tasks in memory.", "gauge")

@@ -1,0 +1,367 @@
+//! The words without which rows of the tables have no match, looked for in a text all at once.
+//!
+//! A text is read by some sixty patterns, most of which it has no word of. Their automata together
+//! do not fit the caches of a core, and each takes some 2 ns a byte, or 20 where it counts far. So
+//! the words of the rows that are tried most are looked for together, once for a text, and a
+//! pattern reads the text only where it has a word of it.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::BuildHasher;
+use std::sync::LazyLock;
+
+use foldhash::fast::RandomState;
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::{Class, Hir, HirKind};
+
+use crate::tables::{CHECKS, FAILURES, MARKS, ROUNDS, Row, Table, WAITING};
+
+// The arrays whose rows are bound to words: those that are tried for each call or response.
+#[rustfmt::skip]
+static BOUND: [(&LazyLock<Table>, &[&str]); 5] = [
+    (&CHECKS, &["fault"]),
+    (&FAILURES, &[
+        "error_kinds", "exists", "exit_one", "exit_timeout", "failed_test", "failure_exit",
+        "failure_head", "guesses", "model_server", "of_call", "of_request", "of_thing", "refusals",
+        "says_no", "timeouts", "too_much", "unchanged",
+    ]),
+    (&MARKS, &[
+        "asking_statement", "courtesy", "drained", "empty", "log_file", "move_arguments", "narrows",
+        "nothing", "outputless", "reports", "settles", "sleeps", "state_commands",
+        "undoing_command", "unseen", "ways",
+    ]),
+    (&ROUNDS, &["rejects"]),
+    (&WAITING, &[
+        "arguments", "ended", "last_lines", "later", "locked", "says_waits", "tells", "unfinished",
+    ]),
+];
+const ROWS_MAX: usize = 256;
+// The first signs of a word, which are looked for before the rest. A shorter word stands in most
+// texts.
+const GRAM: usize = 4;
+// As many bits as a first-level cache has at hand.
+const GRAM_BITS: usize = 1 << 15;
+// A byte that no text has; it stands for each sign beyond ASCII in a pattern for ASCII.
+const BEYOND: u8 = 0xFF;
+// Signs beyond ASCII that are letters of ASCII in another case.
+const ALIKE: [char; 2] = ['\u{17f}', '\u{212a}'];
+// The last texts whose words are kept: the arguments, the result and the ends of one call.
+const TEXTS_KEPT: usize = 4;
+
+/// A set of rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rows([u64; ROWS_MAX / 64]);
+
+impl Rows {
+    fn with(mut self, place: usize) -> Self {
+        self.0[place / 64] |= 1 << (place % 64);
+        self
+    }
+
+    /// The rows of both sets.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        let mut all = self;
+        all.0
+            .iter_mut()
+            .zip(other.0)
+            .for_each(|(each, more)| *each |= more);
+        all
+    }
+
+    /// Whether a row is in both sets.
+    #[must_use]
+    pub fn meets(self, other: Self) -> bool {
+        self.0
+            .iter()
+            .zip(other.0)
+            .any(|(each, more)| each & more != 0)
+    }
+}
+
+/// The words of all rows, by their first signs.
+struct Words {
+    // Rows with forms beyond ASCII, whose words are those of the others alone.
+    beyond: Rows,
+    // Of each row with words, by its pattern.
+    rows: HashMap<String, Rows>,
+    // A bit for each first four signs.
+    grams: Box<[u64; GRAM_BITS / 64]>,
+    words: HashMap<u32, Vec<(Vec<u8>, Rows)>, RandomState>,
+}
+
+fn bound_rows() -> impl Iterator<Item = &'static Row> {
+    let arrays = BOUND
+        .iter()
+        .flat_map(|(table, names)| names.iter().map(|name| &table[*name]));
+    arrays.flatten()
+}
+
+static WORDS: LazyLock<Words> = LazyLock::new(Words::new);
+
+impl Words {
+    fn new() -> Self {
+        let (mut rows, mut beyond) = (HashMap::new(), Rows::default());
+        let mut words: HashMap<Vec<u8>, Rows> = HashMap::new();
+        for row in bound_rows() {
+            let Some(found) = words_of(&row.pattern) else {
+                continue;
+            };
+            let place = Rows::default().with(rows.len());
+            if !row.pattern.is_ascii() {
+                beyond = beyond.or(place);
+            }
+            rows.insert(row.pattern.clone(), place);
+            for word in found {
+                let rows = words.entry(word.bytes().map(lower).collect()).or_default();
+                *rows = rows.or(place);
+            }
+        }
+        let mut all = Self {
+            beyond,
+            rows,
+            grams: Box::new([0; GRAM_BITS / 64]),
+            words: HashMap::default(),
+        };
+        for (word, rows) in words {
+            let gram = word[..GRAM]
+                .iter()
+                .fold(0, |gram, sign| gram << 8 | u32::from(*sign));
+            let place = place(gram);
+            all.grams[place / 64] |= 1 << (place % 64);
+            all.words.entry(gram).or_default().push((word, rows));
+        }
+        all
+    }
+
+    /// The rows that a text may have.
+    fn may_have(&self, text: &str) -> Rows {
+        let found = self.found(text.as_bytes());
+        if text.is_ascii() {
+            found
+        } else if text.contains(ALIKE) {
+            Rows([u64::MAX; ROWS_MAX / 64])
+        } else {
+            found.or(self.beyond)
+        }
+    }
+
+    /// The rows of which a text has a word.
+    fn found(&self, text: &[u8]) -> Rows {
+        let mut rows = Rows::default();
+        let mut last = 0_u32;
+        for (at, sign) in text.iter().enumerate() {
+            last = last << 8 | u32::from(lower(*sign));
+            let place = place(last);
+            if self.grams[place / 64] >> (place % 64) & 1 != 0 {
+                rows = rows.or(self.begun(last, &text[(at + 1).saturating_sub(GRAM)..]));
+            }
+        }
+        rows
+    }
+
+    /// The rows of words with which a text begins, of those with such first signs.
+    fn begun(&self, gram: u32, text: &[u8]) -> Rows {
+        let begins = |word: &[u8]| {
+            text.len() >= word.len()
+                && word
+                    .iter()
+                    .zip(text)
+                    .all(|(sign, other)| *sign == lower(*other))
+        };
+        let words = self.words.get(&gram).into_iter().flatten();
+        let begun = words.filter(|(word, _)| begins(word));
+        begun.fold(Rows::default(), |rows, (_, more)| rows.or(*more))
+    }
+}
+
+/// A sign in lower case; some others are alike, too.
+fn lower(sign: u8) -> u8 {
+    sign | 0x20
+}
+
+fn place(gram: u32) -> usize {
+    (gram.wrapping_mul(0x9E37_79B1) >> 17) as usize
+}
+
+/// The place of a row that is bound to words.
+#[must_use]
+pub fn bound(pattern: &str) -> Option<Rows> {
+    WORDS.rows.get(pattern).copied()
+}
+
+struct Kept {
+    // Nobody can write a text with the hash of another one.
+    hasher: RandomState,
+    texts: [(u64, usize, Rows); TEXTS_KEPT],
+    next: usize,
+}
+
+thread_local! {
+    static KEPT: RefCell<Kept> = RefCell::new(Kept {
+        hasher: RandomState::default(),
+        texts: [(0, 0, Rows::default()); TEXTS_KEPT],
+        next: 0,
+    });
+}
+
+/// The rows that a text may have: those of which it has a word.
+#[must_use]
+pub fn found(text: &str) -> Rows {
+    KEPT.with_borrow_mut(|kept| {
+        let hash = kept.hasher.hash_one(text.as_bytes());
+        let mut texts = kept.texts.iter();
+        if let Some((.., rows)) = texts.find(|each| (each.0, each.1) == (hash, text.len())) {
+            return *rows;
+        }
+        let rows = WORDS.may_have(text);
+        kept.texts[kept.next] = (hash, text.len(), rows);
+        kept.next = (kept.next + 1) % TEXTS_KEPT;
+        rows
+    })
+}
+
+type Needed = BTreeSet<String>;
+
+/// The words of which each match of a pattern in ASCII has one; none where it may have others.
+fn words_of(pattern: &str) -> Option<Needed> {
+    let mut parser = ParserBuilder::new().utf8(false).unicode(false).build();
+    let parsed = possible(&parser.parse(&in_ascii(pattern)).ok()?)?;
+    needed(&parsed).filter(|words| shortest(words) >= GRAM)
+}
+
+/// A pattern for texts of ASCII, which have no sign beyond it.
+#[must_use]
+pub fn in_ascii(pattern: &str) -> String {
+    let parts: Vec<&str> = pattern.split(|sign: char| !sign.is_ascii()).collect();
+    format!("(?-u){}", parts.join(r"\xFF"))
+}
+
+/// A pattern without the forms that have a sign beyond ASCII.
+fn possible(hir: &Hir) -> Option<Hir> {
+    match hir.kind() {
+        HirKind::Literal(literal) if literal.0.contains(&BEYOND) => None,
+        HirKind::Repetition(each) => match possible(&each.sub) {
+            Some(sub) => Some(Hir::repetition(each.with(sub))),
+            None => (each.min == 0).then(Hir::empty),
+        },
+        HirKind::Capture(group) => possible(&group.sub),
+        HirKind::Concat(all) => Some(Hir::concat(
+            all.iter().map(possible).collect::<Option<_>>()?,
+        )),
+        HirKind::Alternation(all) => {
+            let all: Vec<Hir> = all.iter().filter_map(possible).collect();
+            (!all.is_empty()).then(|| Hir::alternation(all))
+        }
+        _ => Some(hir.clone()),
+    }
+}
+
+fn needed(hir: &Hir) -> Option<Needed> {
+    match hir.kind() {
+        HirKind::Alternation(all) => all.iter().try_fold(Needed::new(), |mut words, each| {
+            words.extend(needed(each)?);
+            Some(words)
+        }),
+        HirKind::Repetition(each) if each.min > 0 => needed(&each.sub),
+        HirKind::Concat(all) => rarest(all),
+        HirKind::Literal(_) => Some(Needed::from([piece(hir)?])),
+        _ => None,
+    }
+}
+
+/// The words of that part of a sequence whose shortest word is the longest.
+fn rarest(all: &[Hir]) -> Option<Needed> {
+    let mut found: Vec<Needed> = Vec::new();
+    let mut run = String::new();
+    for each in all {
+        if let Some(piece) = piece(each) {
+            run.push_str(&piece);
+        } else {
+            found.push(Needed::from([std::mem::take(&mut run)]));
+            found.extend(needed(each));
+        }
+    }
+    found.push(Needed::from([run]));
+    found.into_iter().max_by_key(shortest)
+}
+
+fn shortest(words: &Needed) -> usize {
+    words.iter().map(String::len).min().unwrap_or(0)
+}
+
+/// What stands for sure where this does, in any letter case.
+fn piece(hir: &Hir) -> Option<String> {
+    match hir.kind() {
+        HirKind::Literal(literal) => String::from_utf8(literal.0.to_vec()).ok(),
+        HirKind::Class(class) => letter(class).map(String::from),
+        HirKind::Empty | HirKind::Look(_) => Some(String::new()),
+        HirKind::Concat(all) => all.iter().map(piece).collect(),
+        _ => None,
+    }
+}
+
+/// The letter that a class has in each of its cases, and nothing else.
+fn letter(class: &Class) -> Option<char> {
+    let Class::Bytes(class) = class else {
+        return None;
+    };
+    let mut signs = class
+        .ranges()
+        .iter()
+        .flat_map(|range| range.start()..=range.end());
+    let first = signs.next()?.to_ascii_lowercase();
+    let is_one = signs.all(|sign| sign.to_ascii_lowercase() == first);
+    (is_one && first.is_ascii()).then_some(char::from(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_match_has_one_of_the_words() {
+        for (pattern, expected) in [
+            (
+                r"(?i)\bstill [^\n]{0,60}(?:Running|queued)",
+                "queued running",
+            ),
+            (r"[a-z]{0,60}(?:running|on) (?:hold|here)", "here hold"),
+            (r"(?i)^(?:it ){0,9}wait(?:ing)?\b", "wait"),
+            (r"x{9}(?:abcd)+", "abcd"),
+            ("läuft noch|stays", "stays"),
+            ("(?:läuft )?noch", "noch"),
+            // A match may have none.
+            (r"[^\n]{0,60}(?:running)?", ""),
+            (r"[^\n]{0,60}(?:running|at)", ""),
+            (r"[^\n]{0,60}[ab]ches", "ches"),
+        ] {
+            let words = words_of(pattern).unwrap_or_default();
+            let words: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
+            assert_eq!(words.join(" "), expected, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_text_with_a_match_has_a_word_of_its_row() {
+        for row in bound_rows() {
+            let Some(place) = bound(&row.pattern) else {
+                continue;
+            };
+            for example in row.examples.iter().filter(|each| each.text.is_ascii()) {
+                for text in [&example.text, &example.text.to_uppercase()] {
+                    assert!(found(text).meets(place), "{text}");
+                }
+            }
+        }
+        assert_eq!(found(""), Rows::default());
+        let place = bound(&MARKS["sleeps"][0].pattern).expect("it has words");
+        for (text, expected) in [
+            ("“sleep 3”", true),
+            ("“\u{17f}leep 3”", true),
+            ("“rest”", false),
+        ] {
+            assert_eq!(found(text).meets(place), expected, "{text}");
+        }
+    }
+}
