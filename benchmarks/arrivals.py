@@ -6,8 +6,6 @@ milliseconds; each case runs in a process of its own. Of short traces many come 
 the few last spans of one would show what the first spans of a process take.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

@@ -5,8 +5,6 @@ finding must have one) beside the files to analyse. A shape is one file of spans
 folder whose files belong together; each of them is a loop.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator
@@ -16,7 +14,8 @@ from typing import Literal
 
 import click
 
-import looptrace
+from looptrace.analyzer.engine.batch import analyse
+from looptrace.collector.files.reader import read_spans
 
 WANTED = "want.json"
 SHAPES = "shapes"
@@ -74,10 +73,8 @@ def cases(folder: Path) -> Iterator[Case]:
 
 def result_of(case: Case) -> Result:
     """Analyse the files of a case with the defaults."""
-    found = looptrace.analyze([str(path) for path in case.paths])
-    rows = found.findings.to_polars()
-    texts = [f"{rule}: {text}" for rule, text in rows.select("rule", "reason").iter_rows()]
-    return Result(case, tuple(texts))
+    found = analyse(read_spans([str(path) for path in case.paths]).spans)
+    return Result(case, tuple(f"{each.rule}: {each.reason}" for each in found.findings))
 
 
 def as_json(results: list[Result]) -> str:

@@ -7,8 +7,6 @@ of `deploy/kubernetes.yml` with the patch for several servers: as another user, 
 root that nobody can write. Requests come from within the container, because it has no network.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

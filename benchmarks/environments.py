@@ -12,8 +12,6 @@ resolves in seconds what takes pip hundreds of releases.
 All of it takes half an hour. With pyenv, all its versions are at hand.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

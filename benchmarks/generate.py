@@ -4,8 +4,6 @@ Nothing is drawn turn by turn. First comes the plan: the actor of each row, and 
 it repeats. Then come the texts, one column at a time, gathered from the repeated rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ call, after one, and before a call at an open gate. Shown are p50 and p99 from i
 and the processor time at p50, in milliseconds, beside a Python that does nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@ runs in a process of its own. With `--beside`, another checkout of looptrace run
 after this one, so that both meet the same load of the machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

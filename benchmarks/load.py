@@ -6,8 +6,6 @@ each loop. In the end the store is compared with what was acknowledged. Several 
 batches are tried one after the other: `--spans-per-s 500 2000 5000 --batch 5 100 512`.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import json

@@ -4,8 +4,6 @@ A few agents have worked for hours and go on. What counts is the processor time 
 they send a span now and then, which should depend little on how long their sessions are.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -6,8 +6,6 @@ tests. The commands run away from the checkout; the tests of a moment each run o
 Python, because old releases have no wheels for new ones.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

@@ -6,8 +6,6 @@ others. The report shows, for each measure, its recall at several thresholds, it
 default one, and the number of new texts that it reads in a second.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Iterable

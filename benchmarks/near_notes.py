@@ -8,8 +8,6 @@ problems of InterCode, which several runs tried.
     python -m benchmarks.near_notes --data ../shared/labelled
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 from collections import defaultdict

@@ -9,8 +9,6 @@ are answered, ten minutes later. The endpoint of the messages fails one time in 
 gates, outbox and waits are looptrace's own; only the clock, the agents and the person are made up.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 import tempfile

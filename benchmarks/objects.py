@@ -4,8 +4,6 @@ The store is filled part by part; writers are killed at any moment, and two writ
 rows are compared with those of the store on disk.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

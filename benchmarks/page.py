@@ -3,8 +3,6 @@
 The store holds the example traces a thousand times, under other names, over the last days.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

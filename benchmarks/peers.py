@@ -6,8 +6,6 @@ alerts, with the equal calls right before it, or at least the one before it. A d
 run is restarted and continues.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -5,8 +5,6 @@ of spans. With `--beside CHECKOUT` another checkout of looptrace is measured ove
 alternating rounds, and the ratio counts.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

@@ -6,8 +6,6 @@ Each is measured several times in turn, and the median counts. Last comes the ti
 where a gate is open.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

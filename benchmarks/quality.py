@@ -6,8 +6,6 @@ length of a session, and other installed detectors (`benchmarks.peers`). `--heal
 of traces, of which those called `*-ok` should be silent.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -6,8 +6,6 @@ the store. Shown are the seconds from the start of listening until each is gated
 time that the server took in them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ Spans of one day come to a store in rounds of 10,000, each of new sessions. The 
 its processor time, which should not grow with the day.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

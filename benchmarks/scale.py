@@ -6,8 +6,6 @@ and runs any code that it receives, so that everything runs in its own network a
 namespace.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Points between 0 and 1 as an SVG picture of one panel or more; it holds no script."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape

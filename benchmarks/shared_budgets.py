@@ -3,8 +3,6 @@
 `python -m benchmarks.shared_budgets` starts three servers on loopback, with an agent at each.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from subprocess import PIPE, Popen

@@ -6,8 +6,6 @@ advances by minutes; the spans of a server that is down wait at the others, and 
 beside new ones.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ They differ in what a model's span says of the conversation. *Short* has the las
 has all of it as JSON (GenAI), and *flat* has all of it as numbered keys (OpenInference).
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import random

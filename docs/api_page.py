@@ -1,7 +1,5 @@
 """Makes docs/api.md: every public name with its signature and sentence, from the sources."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

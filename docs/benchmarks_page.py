@@ -1,7 +1,5 @@
 """Makes the table and the plots of docs/benchmarks.md from docs/benchmarks.json."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Makes docs/commands.md: every command with its sentence, from the command line."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The store of the pictures: the examples as if they had just run, and on days before."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

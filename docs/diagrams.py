@@ -1,7 +1,5 @@
 """Makes the diagrams of docs/concepts.md as SVG, in the colours that a reader's browser prefers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 What the commands of a page print is written by `docs.page_runs`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json

@@ -18,8 +18,6 @@ other forms are parsed by what reads them. A comment before a block says more:
 A server is put into the background where a page starts it, and ports are replaced by free ones.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os
@@ -201,7 +199,7 @@ class _Interpreter:
 
 
 @cache
-def _warm_socket() -> str:
+def warm_socket() -> str:
     """Start the process whose forks run the commands; return its address."""
     folder = tempfile.mkdtemp(prefix="pages-")
     path = f"{folder}/socket"
@@ -254,7 +252,7 @@ class PageRun:
             "PROGRAMS": programs,
             "TZ": "UTC",
             "WARM_PROGRAM": str(ROOT / "docs" / "warm_commands.py"),
-            "WARM_SOCKET": _warm_socket(),
+            "WARM_SOCKET": warm_socket(),
         }
         self._bash = _Interpreter(["bash"], self.folder, environment)
         self._python = _Interpreter([sys.executable, "-c", _PYTHON], self.folder, environment)

@@ -1,7 +1,5 @@
 """Makes the pages of the rules, of their docstrings, settings and ladders."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

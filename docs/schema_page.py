@@ -1,7 +1,5 @@
 """Makes docs/schema.md: every column of a store, as the code writes it down and DuckDB shows it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """Takes the pictures of README and docs from the examples, in a browser: `make screenshots`."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal

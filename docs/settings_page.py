@@ -1,7 +1,5 @@
 """Settings as a page for people and as a JSON schema for editors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A hook of the site: links to files of the repository, which a page cannot show, become names."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from typing import Any

@@ -4,8 +4,6 @@
 folder, environment, input and output. Most of the time of a command is that of its imports.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -5,8 +5,6 @@ the task, fails the same way: the third time, and a gate opens. A person says wh
 begins anew. The same failure in another task counts apart.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from examples.recorder import Recorder, tell

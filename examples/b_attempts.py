@@ -5,8 +5,6 @@ time, and a person must decide. `release-notes` is done three times: the agent i
 next task. `import` is attempted as often and goes forward each time, so nothing is said.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from examples.recorder import Recorder, tell

@@ -5,8 +5,6 @@ a legitimate retry, and then otherwise. `stuck` runs the tests in three ways, an
 same signature each time.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from examples.recorder import Recorder, tell

@@ -5,8 +5,6 @@ phases in between. `visits` comes back to test eleven times, each time from else
 through each phase once, which is no loop.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from examples.recorder import Recorder, tell

@@ -4,8 +4,6 @@ A `Run` says what happened; each dialect's function says it the way one framewor
 does: the same span names, keys, nesting and oddities.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

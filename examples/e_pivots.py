@@ -5,8 +5,6 @@ agent is told to try another approach; it does not, and at the ninth a gate open
 check accepts an answer in between, and the count begins anew.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from examples.recorder import Recorder, tell

@@ -3,8 +3,6 @@
 Run it from the project's root: `python -m examples.make_sessions`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

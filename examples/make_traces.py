@@ -3,8 +3,6 @@
 Run it from the project's root: `python -m examples.make_traces`.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from base64 import b64encode

@@ -4,8 +4,6 @@ An agent's author leaves ids and times to the SDK. Here both are fixed, so that 
 same spans.
 """
 
-from __future__ import annotations
-
 import json
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The command line, as somebody who pipes its output runs it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

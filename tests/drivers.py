@@ -1,7 +1,5 @@
 """The two drivers under one name, so that a test can hold them against each other."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Values as a span has them, and what is read of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Traces of frameworks as tests take them: what looptrace must say of each, and what they hold."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ traces are not part of the project, and are looked for beside it. Each has a twi
 `tests/framework_traces`, for which looptrace must have the same results.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -144,10 +142,10 @@ def keys_used(folder: Path, dump: str) -> set[tuple[str, str]]:
 
 def keys_shown(folder: Path, dump: str) -> set[str]:
     """Return which keys of the dialects' table have a value in a dump."""
-    found = set()
+    found = set[str]()
     for row in spans_of(folder, dump).spans.iter_rows(named=True):
         said = _said(json.loads(row["attributes"]), json.loads(row["events"]))
-        found |= {key for key in KEYS_READ if _shows(said, key)}
+        found |= {key for key in KEYS_READ - found if _shows(said, key)}
     return found
 
 
@@ -194,12 +192,14 @@ def _said(attributes: dict[str, Any], events: list[dict[str, Any]]) -> dict[str,
 
 def _shows(attributes: Mapping[str, object], key: str) -> bool:
     """Return whether attributes have a key that is written as in the table of dialects."""
-    holder, _, part = key.partition("#")
     if key.endswith((".*", ".**")):
         return any(name.startswith(key.rstrip("*")) for name in attributes)
-    text = str(attributes.get(holder, ""))
-    paths = [re.split("[.!=*]+", path) for path in part.split("|")]
-    return holder in attributes and any(all(word in text for word in words) for words in paths)
+    holder, _, part = key.partition("#")
+    if holder not in attributes:
+        return False
+    text = str(attributes[holder])
+    paths = (re.split("[.!=*]+", path) for path in part.split("|"))
+    return any(all(word in text for word in words) for words in paths)
 
 
 def _is_read(key: str) -> bool:

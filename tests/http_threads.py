@@ -1,7 +1,5 @@
 """Servers of `http.server` that answer in a thread of the test's process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler

@@ -4,8 +4,6 @@ Each form of the records is one that producers write: messages as events with bo
 before 1.37), one event with all of it (since then), and AgentCore's bodies under the scope's name.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Builds OTLP/JSON export requests in few words, for tests and for the examples."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Holds the reports for pipelines against the schemas of their readers, which packages bring."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from importlib.resources import files

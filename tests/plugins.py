@@ -1,7 +1,5 @@
 """Distributions that offer plug-ins, as pip leaves them on the disk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Ports of this machine: free ones for servers, and one at which nobody answers."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

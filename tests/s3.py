@@ -4,8 +4,6 @@ It checks signatures and the conditions of puts, and keeps objects on disk. What
 its makers is off, and so is what it would serve beside S3.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

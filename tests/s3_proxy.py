@@ -1,7 +1,5 @@
 """A proxy before the S3 server of the tests, which counts requests and does what networks do."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

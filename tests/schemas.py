@@ -1,7 +1,5 @@
 """Holds JSON against the documented schemas, with all fields and no others."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The seeds that a test goes through: the share of a day, or all in `make test-seeds`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from datetime import date

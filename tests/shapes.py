@@ -7,8 +7,6 @@
 A response that says something has a model's span in every shape.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from itertools import groupby

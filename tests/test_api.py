@@ -1,7 +1,5 @@
 """The public names: documented, typed, without needless imports, and all of them used."""
 
-from __future__ import annotations
-
 import ast
 import shutil
 import subprocess

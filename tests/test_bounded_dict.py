@@ -1,7 +1,5 @@
 """The dictionary that bounds what a process holds of tasks, spans and sessions."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 from looptrace.bounded_dict import BoundedDict

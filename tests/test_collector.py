@@ -3,8 +3,6 @@
 `make test-collector` builds the Collector and runs these tests.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -3,8 +3,6 @@
 `make test-deploy` builds the image and runs it.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import re

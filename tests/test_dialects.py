@@ -4,9 +4,8 @@
 `NAME-ok.json` is the same work without one.
 """
 
-from __future__ import annotations
-
 import json
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 
@@ -56,6 +55,14 @@ def shown(turns: pl.DataFrame) -> set[str]:
         "agent": (turns["agent"] != "").any() or (turns["kind"] == "handoff").any(),
     }
     return {name for name in WRITTEN if found[name]}
+
+
+def test_no_two_examples_have_a_task_of_one_name() -> None:
+    """Tests feed all of them to one engine, to which they would be one task."""
+    names = [path.stem for path in sorted(DIALECTS.glob("*.json"))]
+    tasks = Counter(task for name in names for task in analysis_of(name).tasks)
+
+    assert [task for task, count in tasks.items() if count > 1] == []
 
 
 @of_each

@@ -1,7 +1,5 @@
 """Every error of looptrace has one base, and the command line shows each in one line."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 

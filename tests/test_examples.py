@@ -1,9 +1,5 @@
-from __future__ import annotations
-
 import gzip
-import os
-import subprocess
-import sys
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,20 +45,17 @@ def test_readme_lists_every_example_trace() -> None:
 
 
 @pytest.mark.parametrize("name", [module.__name__ for module in SOURCES])
-def test_a_page_shows_what_each_example_prints(name: str, tmp_path: Path) -> None:
+def test_a_page_shows_what_each_example_prints(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A reader who runs the command of the page gets the output of the page."""
-    done = subprocess.run(
-        [sys.executable, "-m", name],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
-        check=True,
-        capture_output=True,
-        encoding="utf-8",
-    )
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(ROOT / f"{name.replace('.', '/')}.py"), run_name="__main__")
+    printed = capsys.readouterr().out
     page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
 
-    assert f"```text\n{done.stdout}```\n" in page
-    assert done.stdout
+    assert f"```text\n{printed}```\n" in page
+    assert printed
     assert [path.name for path in (tmp_path / "build" / "examples").iterdir()] == [
         f"{name.rpartition('.')[2]}.json"
     ]

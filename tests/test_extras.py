@@ -1,11 +1,10 @@
 """An extra's commands need no package of another extra, so that they run where only theirs is."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 
 import pytest
@@ -31,6 +30,10 @@ for command in {commands!r}:
 """
 
 
+# It reads the files of each that is installed.
+_distributions = cache(packages_distributions)
+
+
 def _packages(extra: str) -> set[str]:
     """Return the modules that an extra's own distributions have."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -38,7 +41,7 @@ def _packages(extra: str) -> set[str]:
     names = {re.split(r"[^\w.-]", line)[0].lower().replace("_", "-") for line in asked}
     return {
         module
-        for module, distributions in packages_distributions().items()
+        for module, distributions in _distributions().items()
         if {name.lower().replace("_", "-") for name in distributions} & (names - {"looptrace"})
     }
 

@@ -1,7 +1,5 @@
 """The oddities of each framework, as its traces show them, are read right."""
 
-from __future__ import annotations
-
 import json
 
 import polars as pl

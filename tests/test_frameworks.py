@@ -4,8 +4,6 @@ Every test runs on traces of our own making (`tests/framework_traces`), and agai
 frameworks wrote, where they lie beside the project: the verdicts must be the same.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -67,7 +65,9 @@ OF_PLATFORMS = {
     *(f"ai.observability.cost.num_{part}tokens" for part in ("", "reasoning_")),
     *(f"{name}.usage.cache_creation_input_tokens" for name in ("agentscope", "judgment")),
     *(f"gen_ai.usage.input_tokens.cache_{part}" for part in ("creation", "read", "write")),
-    "gen_ai.usage.output_tokens.reasoning",
+    *("gen_ai.usage.cached_input_tokens", "llm.token_count.prompt_details.cache_input"),
+    *(f"{name}.customer_params.customer_identifier" for name in ("respan", "keywordsai")),
+    "keywordsai.threads.thread_identifier",
 }
 NOT_SHOWN = OF_PLATFORMS | (
     USAGE_OF_AN_API

@@ -4,8 +4,6 @@ Each case has a fault beside it: a rule, or turns, in which what makes it well p
 that fault it is found.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

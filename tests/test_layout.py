@@ -1,7 +1,5 @@
 """The tree is what the architecture page says, in a checkout and in a wheel."""
 
-from __future__ import annotations
-
 import ast
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """The package of `npm/`: directives reach the models of real frameworks, and gates end runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

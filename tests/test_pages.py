@@ -1,7 +1,5 @@
 """Every block of every page is run, and what a page shows is what its commands print."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -3,8 +3,6 @@
 `tests/producers` has the agents, and says how their spans are recorded anew.
 """
 
-from __future__ import annotations
-
 import gzip
 import re
 from functools import cache

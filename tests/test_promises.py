@@ -1,7 +1,5 @@
 """Promises have tests, and the tests of reliability have a promise."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The runs are no part of the project; without them beside it these tests are skip
 makes figures better, `python -m benchmarks.quality` writes them anew.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from benchmarks.cases import cases, result_of
+from benchmarks.cases import Result, cases, result_of
 from benchmarks.labelled import (
     Flags,
     Label,
@@ -32,7 +30,6 @@ from looptrace.analyzer.engine.batch import detect
 from looptrace.analyzer.engine.policy import DEFAULT as DEFAULT_POLICY
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.normalize.turn_builder import turns_of
-from looptrace.analyzer.schema.distinct_spans import whole_spans
 from looptrace.analyzer.settings.given import settings_of
 from looptrace.analyzer.testing.notation import turns_in
 from looptrace.collector.files.reader import read_spans
@@ -88,38 +85,40 @@ def test_no_healthy_trace_is_flagged() -> None:
     assert not alarms.flagged
 
 
+@pytest.fixture(scope="module")
+def results() -> list[Result]:
+    """Return what is found in each public case."""
+    return [result_of(case) for case in cases(CASES)]
+
+
 @beside
 @pytest.mark.skipif(not (HEALTHY.is_dir() and CASES.is_dir()), reason="no folder ../shared")
-def test_no_run_spends_more_than_the_defaults_allow() -> None:
+def test_no_run_spends_more_than_the_defaults_allow(results: list[Result]) -> None:
     """No budget fires by its defaults, but in the public case of a run that costs too much."""
-    turns = [runs.turns for runs in labelled_runs(LABELLED)]
-    turns += [
-        turns_of(read_spans([str(path)]).spans)[0] for path in sorted(HEALTHY.glob("*.jsonl"))
-    ]
-    turns += [
-        turns_of(whole_spans(read_spans([str(path) for path in case.paths]).spans))[0]
-        for case in cases(CASES)
-        if not case.is_loop
-    ]
+    labelled = [runs.turns for runs in labelled_runs(LABELLED)]
+    short = [turns_of(read_spans([str(path)]).spans)[0] for path in sorted(HEALTHY.glob("*.jsonl"))]
 
-    def fired(policy: DetectionPolicy) -> set[str]:
+    def fired(policy: DetectionPolicy, turns: list[pl.DataFrame]) -> set[str]:
         found = {finding.rule for each in turns for finding in detect(each, policy).findings}
         return {rule for rule in found if "budget" in rule}
 
-    assert fired(DEFAULT_POLICY) == set()
+    healthy = [text for result in results if not result.case.is_loop for text in result.found]
+    assert [text for text in healthy if "budget" in text.partition(": ")[0]] == []
+    assert fired(DEFAULT_POLICY, labelled + short) == set()
     small = {"rules": {"token_budget": {"task": 1_000}}, "budgets": {"session_tokens": 1_000}}
-    assert fired(settings_of(small).policy) == {"token_budget", "session_tokens_budget"}
+    found = fired(settings_of(small).policy, short)
+    assert found == {"token_budget", "session_tokens_budget"}
 
 
 @pytest.mark.skipif(not CASES.is_dir(), reason="no folder ../shared/cases")
-def test_no_case_is_worse_than_recorded() -> None:
+def test_no_case_is_worse_than_recorded(results: list[Result]) -> None:
     """What is right in the list of public cases stays right, and the page has their number."""
     rows = json.loads((ROOT / "docs/quality_cases.json").read_text(encoding="utf-8"))
     then = {row["case"]: row["outcome"] for row in rows}
     right = sum(outcome == "right" for outcome in then.values())
     page = (ROOT / "docs/quality.md").read_text(encoding="utf-8")
     assert f"{right} of {len(rows)} are right" in page
-    now = {case.name: result_of(case).outcome for case in cases(CASES)}
+    now = {result.case.name: result.outcome for result in results}
 
     assert now.keys() == then.keys()
     assert [name for name in now if then[name] == "right" != now[name]] == []

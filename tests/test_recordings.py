@@ -1,7 +1,5 @@
 """What is said of the project's own data is what was recorded of it, layer by layer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

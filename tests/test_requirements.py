@@ -1,7 +1,5 @@
 """Lines of the requirements, by their numbers, that no other test proves; and the page itself."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The runbook and the alerts speak of what there is, and of all of it."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
@@ -20,17 +18,16 @@ _NAME = re.compile(r"\blooptrace_[a-z]+_[a-z_]+")
 _FIRST_CELL = re.compile(r"^\| `([^`]*)`(?: \|)", re.MULTILINE)
 
 
-def trees(*folders: str) -> Iterator[ast.AST]:
-    """Parse the files of some folders of the package."""
+def sources(*folders: str) -> Iterator[str]:
+    """Read the files of some folders of the package."""
     for folder in folders:
         for path in sorted((ROOT / "src/looptrace" / folder).rglob("*.py")):
-            yield ast.parse(path.read_text("utf-8"))
+            yield path.read_text("utf-8")
 
 
-def texts() -> str:
-    """Return every text of the package, a line each; of an f-string its pieces."""
-    found = (text_of(node) for tree in trees("") for node in ast.walk(tree))
-    return "\n".join(filter(None, found))
+def texts(source: str) -> str:
+    """Return the texts of a file, a line each; of an f-string its pieces."""
+    return "\n".join(filter(None, map(text_of, ast.walk(ast.parse(source)))))
 
 
 def text_of(node: ast.AST) -> str | None:
@@ -42,7 +39,7 @@ def text_of(node: ast.AST) -> str | None:
 
 def logged() -> set[str]:
     """Return the messages that a server logs, but for those that are an error's own."""
-    calls = (node for tree in trees(*SERVING) for node in ast.walk(tree))
+    calls = (node for source in sources(*SERVING) for node in ast.walk(ast.parse(source)))
     found = {
         text_of(node.args[0])
         for node in calls
@@ -74,8 +71,12 @@ def test_sentences_that_are_named_exist() -> None:
     cells = _FIRST_CELL.findall(said)
 
     assert len(cells) > 20
-    known = texts()
-    assert [cell for cell in cells if cell not in known] == []
+    for source in sources(*SERVING, ""):
+        # Most files are not parsed, which would take seconds.
+        if any(all(word in source for word in cell.split()) for cell in cells):
+            known = texts(source)
+            cells = [cell for cell in cells if cell not in known]
+    assert cells == []
 
 
 def test_all_that_is_logged_is_explained() -> None:

@@ -1,7 +1,5 @@
 """The page of the store's schema is true: all columns are on it, and nulls are where it says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The documentation as a site: every page has a place in it, and no link of it is broken."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec

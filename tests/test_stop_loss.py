@@ -1,7 +1,5 @@
 """The stop-loss counts what a stop at the first alarm would have cost and saved."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import polars as pl

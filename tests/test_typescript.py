@@ -1,7 +1,5 @@
 """The agent of `docs/typescript.md`: a server that runs stops it, and a healthy run is silent."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Tables of turns from the few values that matter to a test."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import polars as pl

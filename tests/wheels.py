@@ -1,7 +1,5 @@
 """The package as a wheel, built from the sources as they are."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What `make bench` measures: rows of figures, each with what it should be."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

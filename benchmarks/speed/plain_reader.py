@@ -6,8 +6,6 @@ span, nothing is bounded, and bad input ends it. `python -m benchmarks.speed.pla
 prints how many spans and loops it found.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """What a command takes: time, processor time of all its processes, and their most memory."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """The rows of `make bench` that need no server: files, stores, rules, reports, and live engines."""
 
-from __future__ import annotations
-
 import gc
 import json
 import shutil

@@ -4,8 +4,6 @@ The plain loop has an advantage: it gets its rows as ready tuples, and makes no 
 find exactly the same loops.
 """
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The rows of `make bench` that need a server, or a working agent, in real time."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

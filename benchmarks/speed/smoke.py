@@ -5,8 +5,6 @@ machine and its load; the least of some rounds depends on them least. `make rati
 is less than half of the recorded one.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,7 +1,5 @@
 """Stores of many turns, and the plain loop over one: `python -m benchmarks.speed.stores STORE`."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

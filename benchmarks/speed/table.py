@@ -6,8 +6,6 @@ other installed detectors (`benchmarks.peers`). `--write FILE` writes the data f
 docs/benchmarks.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.metadata
 import json

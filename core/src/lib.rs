@@ -6,24 +6,6 @@ pub mod fields;
 mod patterns;
 #[cfg(feature = "extension-module")]
 mod python;
-#[cfg(feature = "extension-module")]
-mod python_arrow;
-#[cfg(feature = "extension-module")]
-mod python_came;
-#[cfg(feature = "extension-module")]
-mod python_count;
-#[cfg(feature = "extension-module")]
-mod python_fields;
-#[cfg(feature = "extension-module")]
-mod python_needs;
-#[cfg(feature = "extension-module")]
-mod python_task;
-#[cfg(feature = "extension-module")]
-mod python_trace;
-#[cfg(feature = "extension-module")]
-mod python_turns;
-#[cfg(feature = "extension-module")]
-mod python_wire;
 pub mod same;
 mod tables;
 pub mod task;

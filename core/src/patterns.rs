@@ -104,10 +104,13 @@ impl Parts {
     fn of(forms: &[String]) -> Self {
         let (mut free, mut bound) = (Vec::new(), Vec::new());
         for form in forms {
-            match words::bound(form) {
-                Some(row) => bound.push((row, One::new(form.clone()))),
-                None => free.push(form),
-            }
+            let Some(split) = words::split(form) else {
+                free.push(form);
+                continue;
+            };
+            let (row, words) = &split.bound;
+            bound.push((*row, One::new(words.clone())));
+            free.extend(&split.free);
         }
         Self {
             free: (!free.is_empty()).then(|| One::new(any_of(&free))),

@@ -12,9 +12,10 @@ use std::sync::LazyLock;
 
 use foldhash::fast::RandomState;
 use regex_syntax::ParserBuilder;
+use regex_syntax::ast::{self, Ast};
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-use crate::tables::{CHECKS, FAILURES, MARKS, ROUNDS, Row, Table, WAITING};
+use crate::tables::{CHECKS, FAILURES, MARKS, ROUNDS, Row, Table, WAITING, any_of};
 
 // The arrays whose rows are bound to words: those that are tried for each call or response.
 #[rustfmt::skip]
@@ -22,17 +23,18 @@ static BOUND: [(&LazyLock<Table>, &[&str]); 5] = [
     (&CHECKS, &["fault"]),
     (&FAILURES, &[
         "error_kinds", "exists", "exit_one", "exit_timeout", "failed_test", "failure_exit",
-        "failure_head", "guesses", "model_server", "of_call", "of_request", "of_thing", "refusals",
-        "says_no", "timeouts", "too_much", "unchanged",
+        "failure_head", "guesses", "model_server", "of_call", "of_file", "of_request", "of_thing",
+        "refusals", "says_no", "timeouts", "too_much", "unchanged",
     ]),
     (&MARKS, &[
-        "asking_statement", "courtesy", "drained", "empty", "log_file", "move_arguments", "narrows",
-        "nothing", "outputless", "reports", "settles", "sleeps", "state_commands",
-        "undoing_command", "unseen", "ways",
+        "asking_statement", "courtesy", "drained", "empty", "lasting_faults", "log_file",
+        "move_arguments", "narrows", "not_taken", "nothing", "outputless", "reports", "settles",
+        "sleeps", "state_commands", "undoing_command", "unseen", "ways",
     ]),
     (&ROUNDS, &["rejects"]),
     (&WAITING, &[
         "arguments", "ended", "last_lines", "later", "locked", "says_waits", "tells", "unfinished",
+        "well",
     ]),
 ];
 const ROWS_MAX: usize = 256;
@@ -79,12 +81,21 @@ impl Rows {
     }
 }
 
+/// A row in two.
+#[derive(Clone, Debug)]
+pub struct Split {
+    /// Its place, and its forms that need a word.
+    pub bound: (Rows, String),
+    /// Its forms that any text may have.
+    pub free: Option<String>,
+}
+
 /// The words of all rows, by their first signs.
 struct Words {
     // Rows with forms beyond ASCII, whose words are those of the others alone.
     beyond: Rows,
     // Of each row with words, by its pattern.
-    rows: HashMap<String, Rows>,
+    rows: HashMap<String, Split>,
     // A bit for each first four signs.
     grams: Box<[u64; GRAM_BITS / 64]>,
     words: HashMap<u32, Vec<(Vec<u8>, Rows)>, RandomState>,
@@ -104,14 +115,29 @@ impl Words {
         let (mut rows, mut beyond) = (HashMap::new(), Rows::default());
         let mut words: HashMap<Vec<u8>, Rows> = HashMap::new();
         for row in bound_rows() {
-            let Some(found) = words_of(&row.pattern) else {
+            let (mut found, mut bound, mut free) = (Needed::new(), Vec::new(), Vec::new());
+            for form in forms_of(&row.pattern) {
+                match words_of(&form) {
+                    Some(words) => {
+                        found.extend(words);
+                        bound.push(form);
+                    }
+                    None => free.push(form),
+                }
+            }
+            if bound.is_empty() {
                 continue;
-            };
+            }
             let place = Rows::default().with(rows.len());
-            if !row.pattern.is_ascii() {
+            let bound = any_of(&bound);
+            if !bound.is_ascii() {
                 beyond = beyond.or(place);
             }
-            rows.insert(row.pattern.clone(), place);
+            let split = Split {
+                bound: (place, bound),
+                free: (!free.is_empty()).then(|| any_of(&free)),
+            };
+            rows.insert(row.pattern.clone(), split);
             for word in found {
                 let rows = words.entry(word.bytes().map(lower).collect()).or_default();
                 *rows = rows.or(place);
@@ -184,10 +210,10 @@ fn place(gram: u32) -> usize {
     (gram.wrapping_mul(0x9E37_79B1) >> 17) as usize
 }
 
-/// The place of a row that is bound to words.
+/// A row of which some forms need a word.
 #[must_use]
-pub fn bound(pattern: &str) -> Option<Rows> {
-    WORDS.rows.get(pattern).copied()
+pub fn split(pattern: &str) -> Option<&'static Split> {
+    WORDS.rows.get(pattern)
 }
 
 struct Kept {
@@ -223,11 +249,42 @@ pub fn found(text: &str) -> Rows {
 
 type Needed = BTreeSet<String>;
 
+/// The forms of a pattern, which stand between its bars, each with the flags of all.
+fn forms_of(pattern: &str) -> Vec<String> {
+    let whole = || vec![pattern.to_owned()];
+    let Ok(Ast::Alternation(ref all)) = ast::parse::Parser::new().parse(pattern) else {
+        return whole();
+    };
+    let text = |ast: &Ast| &pattern[ast.span().start.offset..ast.span().end.offset];
+    let flags = flags_of(&all.asts[0]).map(text).unwrap_or_default();
+    if all.asts[1..].iter().any(|each| flags_of(each).is_some()) {
+        return whole();
+    }
+    let others = all.asts[1..]
+        .iter()
+        .map(|each| format!("{flags}{}", text(each)));
+    std::iter::once(text(&all.asts[0]).to_owned())
+        .chain(others)
+        .collect()
+}
+
+/// The flags that a form sets for itself and for those after it.
+fn flags_of(form: &Ast) -> Option<&Ast> {
+    let is_flags = |part: &&Ast| matches!(part, Ast::Flags(_));
+    match form {
+        Ast::Flags(_) => Some(form),
+        Ast::Concat(all) => all.asts.iter().find(is_flags),
+        _ => None,
+    }
+}
+
 /// The words of which each match of a pattern in ASCII has one; none where it may have others.
 fn words_of(pattern: &str) -> Option<Needed> {
     let mut parser = ParserBuilder::new().utf8(false).unicode(false).build();
-    let parsed = possible(&parser.parse(&in_ascii(pattern)).ok()?)?;
-    needed(&parsed).filter(|words| shortest(words) >= GRAM)
+    match possible(&parser.parse(&in_ascii(pattern)).ok()?) {
+        Some(parsed) => needed(&parsed).filter(|words| shortest(words) >= GRAM),
+        None => Some(Needed::new()), // No text of ASCII has it.
+    }
 }
 
 /// A pattern for texts of ASCII, which have no sign beyond it.
@@ -318,6 +375,7 @@ fn letter(class: &Class) -> Option<char> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::patterns::pattern;
 
     #[test]
     fn each_match_has_one_of_the_words() {
@@ -331,6 +389,7 @@ mod tests {
             (r"x{9}(?:abcd)+", "abcd"),
             ("läuft noch|stays", "stays"),
             ("(?:läuft )?noch", "noch"),
+            ("läuft", ""),
             // A match may have none.
             (r"[^\n]{0,60}(?:running)?", ""),
             (r"[^\n]{0,60}(?:running|at)", ""),
@@ -343,25 +402,43 @@ mod tests {
     }
 
     #[test]
+    fn a_row_is_read_by_its_forms() {
+        for (pattern, expected) in [
+            (r"(?i)\bqueued\b|^ok$", &[r"(?i)\bqueued\b", "(?i)^ok$"][..]),
+            ("a(?:b|c)", &["a(?:b|c)"]),
+            ("a|(?i)b|c", &["a|(?i)b|c"]),
+            ("^|a", &["^", "a"]),
+        ] {
+            assert_eq!(forms_of(pattern), expected, "{pattern}");
+        }
+        let well = split(&WAITING["well"][0].pattern).expect("it has words");
+        assert!(well.free.is_some());
+    }
+
+    #[test]
     fn a_text_with_a_match_has_a_word_of_its_row() {
         for row in bound_rows() {
-            let Some(place) = bound(&row.pattern) else {
+            let Some(split) = split(&row.pattern) else {
                 continue;
             };
+            let whole = pattern(&row.pattern);
+            let free = split.free.as_deref().map(pattern);
             for example in row.examples.iter().filter(|each| each.text.is_ascii()) {
-                for text in [&example.text, &example.text.to_uppercase()] {
-                    assert!(found(text).meets(place), "{text}");
+                let texts = [&example.text, &example.text.to_uppercase()];
+                for text in texts.into_iter().filter(|text| whole.is_match(text)) {
+                    let is_free = free.as_ref().is_some_and(|free| free.is_match(text));
+                    assert!(is_free || found(text).meets(split.bound.0), "{text}");
                 }
             }
         }
         assert_eq!(found(""), Rows::default());
-        let place = bound(&MARKS["sleeps"][0].pattern).expect("it has words");
+        let split = split(&MARKS["sleeps"][0].pattern).expect("it has words");
         for (text, expected) in [
             ("“sleep 3”", true),
             ("“\u{17f}leep 3”", true),
             ("“rest”", false),
         ] {
-            assert_eq!(found(text).meets(place), expected, "{text}");
+            assert_eq!(found(text).meets(split.bound.0), expected, "{text}");
         }
     }
 }

@@ -1,7 +1,5 @@
 """`looptrace`, or `python -m looptrace`, is the command line."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os

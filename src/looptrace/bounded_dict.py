@@ -1,7 +1,5 @@
 """A dictionary of bounded size; it needs only the standard library."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Engines, which do the parts of some work, and what they have of the machine."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

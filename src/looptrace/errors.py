@@ -1,7 +1,5 @@
 """The errors of looptrace, by what a user does about them; this module imports nothing."""
 
-from __future__ import annotations
-
 
 class LooptraceError(Exception):
     """The base of every error that looptrace raises; its message says why and what to do."""

@@ -3,8 +3,6 @@
 `make docs` writes both constants into all pages and examples. This module imports nothing.
 """
 
-from __future__ import annotations
-
 SOURCE = "."  # A checkout; "looptrace" where a package index has it.
 REVISION = "main"  # What a pipeline takes of a copy on GitHub; then the tag of the release.
 

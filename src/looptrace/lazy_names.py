@@ -4,8 +4,6 @@ An agent's process imports packages whose modules need Polars, which it may lack
 may be imported for one name.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module

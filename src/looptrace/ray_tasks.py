@@ -1,7 +1,5 @@
 """Parts of some work as tasks of a running Ray cluster; looptrace starts none."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

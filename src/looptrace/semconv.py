@@ -5,8 +5,6 @@ does not need OpenTelemetry. Names that only one framework writes are in the tab
 `analyzer.fields.dialect_table`.
 """
 
-from __future__ import annotations
-
 # OpenTelemetry's conventions for generative AI, and for errors.
 GEN_AI_OPERATION_NAME = "gen_ai.operation.name"
 GEN_AI_CONVERSATION_ID = "gen_ai.conversation.id"

@@ -1,7 +1,5 @@
 """JSON of a type, decoded on any thread."""
 
-from __future__ import annotations
-
 from threading import Lock
 from typing import Any, TypeVar
 

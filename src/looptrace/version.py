@@ -3,8 +3,6 @@
 It is read when somebody asks for it, because reading it takes more than an agent's start may.
 """
 
-from __future__ import annotations
-
 from importlib.metadata import version
 
 __version__ = version("looptrace")

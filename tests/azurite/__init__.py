@@ -3,8 +3,6 @@
 It checks signatures and the conditions of puts, and keeps blobs on disk. Its telemetry is off.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

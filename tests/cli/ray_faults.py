@@ -1,7 +1,5 @@
 """A command on a Ray cluster, some of whose workers fail."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """`looptrace analyze`, `explain` and `escalation` as a stranger would use them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

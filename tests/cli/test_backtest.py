@@ -1,7 +1,5 @@
 """`looptrace backtest` as a stranger would use it."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import partial

@@ -1,7 +1,5 @@
 """Budgets of several tasks as a stranger uses them: settings, traces, gates, and more money."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """Settings on the command line: `looptrace config`, `--config`, the file here, the environment."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`looptrace doctor`, `demo` and `rule`: what a newcomer tries first."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing
@@ -95,8 +93,8 @@ def test_what_cannot_be_done_is_one_line(folder: Path, tmp_path: Path) -> None:
 
 def test_the_beginning_of_an_id_is_enough(tmp_path: Path) -> None:
     """Nobody types sixteen digits; a beginning of two ids is an error that names both."""
-    for number in range(17):  # More than there are first digits.
-        writer.ingest(spans_of(looping(f"s{number}")), tmp_path / "s")
+    # More than there are first digits.
+    writer.ingest(spans_of(*(looping(f"s{number}") for number in range(17))), tmp_path / "s")
     ids = [gate["id"] for gate in listed(tmp_path / "s")]
     firsts = [gate_id[0] for gate_id in ids]
     shared = next(first for first in firsts if firsts.count(first) > 1)

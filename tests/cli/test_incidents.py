@@ -1,7 +1,5 @@
 """`looptrace incidents` over stores and servers."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, datetime

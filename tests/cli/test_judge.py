@@ -1,7 +1,5 @@
 """The judge `chat`, asked through the command line over a real connection."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One loop has one number, wherever it is shown: five rules see the loop of one demo trace."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

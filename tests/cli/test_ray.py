@@ -4,8 +4,6 @@ Ray listens on all addresses of its machine, and runs any code that it receives.
 its own network with only a loopback, and its own process namespace, which ends with the test.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

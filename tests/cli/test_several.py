@@ -1,7 +1,5 @@
 """Several stores shown as one: by `gates`, `query` and what `watch` reads."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from itertools import islice

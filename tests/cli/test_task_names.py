@@ -1,7 +1,5 @@
 """A task is named as a person reads it: by its id, or by that of its session."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

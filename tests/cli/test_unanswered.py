@@ -1,7 +1,5 @@
 """A recorded night says what `[[waiting]]` would have done, by the time of its spans."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

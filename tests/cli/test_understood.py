@@ -1,7 +1,5 @@
 """How much of the spans was understood, as every report says it, and `--explain-span`."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

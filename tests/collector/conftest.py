@@ -1,7 +1,5 @@
 """Builds the smallest export requests, and the files that hold them."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

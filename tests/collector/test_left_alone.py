@@ -1,7 +1,5 @@
 """Nobody is told of a loop in a task that is left alone."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

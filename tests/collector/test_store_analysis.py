@@ -1,7 +1,5 @@
 """Any engine can analyse a store bucket by bucket."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

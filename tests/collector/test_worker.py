@@ -1,7 +1,5 @@
 """The one thread class of the package."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Generator

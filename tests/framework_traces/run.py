@@ -1,7 +1,5 @@
 """What happens in the traces of this folder: a call that fails again and again, or other work."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from examples.dialects import Call, Step

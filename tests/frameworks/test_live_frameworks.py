@@ -3,8 +3,6 @@
 `make test-frameworks` installs the frameworks and runs these tests; `make test` leaves them out.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -3,8 +3,6 @@
 `make test-frameworks` installs the frameworks; elsewhere these tests are skipped.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator

@@ -4,8 +4,6 @@
 hours: the clock by which calls are long is put forward, and so are the spans that end after it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """What every middleware says: each directive once, and nothing at an open gate."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

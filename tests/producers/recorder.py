@@ -7,8 +7,6 @@ the machine: of a resource only `RESOURCE_KEYS` are kept, spans and events lose 
 paths of the packages' folder are written as `/app`.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

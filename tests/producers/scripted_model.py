@@ -4,8 +4,6 @@ The name of the model is the script. The step is the number of answers that a re
 so the server keeps no state.
 """
 
-from __future__ import annotations
-
 import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence

@@ -1,13 +1,17 @@
 """Stores that queries only read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from looptrace.collector.store.reader import open_gates
 from tests.queries.stores import Tool, add, attempts, trace
+
+
+@pytest.fixture(scope="module")
+def nothing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a store in which there is nothing yet."""
+    return add(tmp_path_factory.mktemp("stores") / "nothing")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """Stores to ask, and the ways to ask them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,8 +1,9 @@
 """What each query that ships says of a store."""
 
-from __future__ import annotations
-
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -11,8 +12,6 @@ import pytest
 from looptrace import queries
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.collector.store import writer
 from looptrace.collector.store.sql import ask, ask_each, ask_typed, connect
 from looptrace.collector.store.tables.parquet import TABLES
 from tests.otlp import Attributes
@@ -104,24 +103,36 @@ def test_several_queries_have_one_answer_each(decided: Path) -> None:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_a_table_without_files_has_the_columns_of_one_with_rows(
-    tmp_path: Path, folder: Path, table: str
+    tmp_path: Path, nothing: Path, folder: Path, table: str
 ) -> None:
     """SQL that was written for a full store must also run on a new one, and on both together."""
-    writer.ingest(SPAN_SCHEMA.to_frame(), tmp_path)
-    late_buckets = shutil.copytree(folder, tmp_path.with_name(f"{tmp_path.name}-late"))
+    late_buckets = shutil.copytree(folder, tmp_path / "late")
     for early in late_buckets.glob("*/day=*/bucket=0*"):
         shutil.rmtree(early)
     assert list(late_buckets.glob(f"{table}/*/*/*.parquet"))
-    described = [typed(one, f"DESCRIBE {table}") for one in (tmp_path, folder, late_buckets)]
+    described = [typed(one, f"DESCRIBE {table}") for one in (nothing, folder, late_buckets)]
     assert described == [described[0]] * 3
     counting = f"SELECT count(*) FROM {table}"  # noqa: S608 - It is a constant.
-    with ask_typed([tmp_path, folder], counting) as both:
+    with ask_typed([nothing, folder], counting) as both:
         assert next(both.batches) == typed(folder, counting) != [(0,)]
+
+
+@pytest.fixture(scope="module")
+def connected() -> Iterator[Callable[[Path], duckdb.DuckDBPyConnection]]:
+    """Return a function that connects to a store, once."""
+    with ExitStack() as stack:
+        yield cache(lambda folder: stack.enter_context(connect(folder)))
 
 
 @pytest.mark.parametrize("name", queries.names())
 def test_a_query_gives_what_its_header_says(
-    tmp_path: Path, folder: Path, down: Path, pivoted: Path, decided: Path, name: str
+    nothing: Path,
+    folder: Path,
+    down: Path,
+    pivoted: Path,
+    decided: Path,
+    connected: Callable[[Path], duckdb.DuckDBPyConnection],
+    name: str,
 ) -> None:
     """The list of queries and the docs are made from the headers, and a store may be empty."""
     others = {"outages": down, "pivots": pivoted}
@@ -129,13 +140,12 @@ def test_a_query_gives_what_its_header_says(
     folder = others.get(name, folder)
     query = queries.load(name)
     values = {parameter.name: "stuck-1" for parameter in query.parameters}
-    writer.ingest(SPAN_SCHEMA.to_frame(), tmp_path)
-    for folder_asked, empty in ((tmp_path, True), (folder, False)):
-        with connect(folder_asked) as connection:
-            described = connection.execute(f"DESCRIBE {query.sql}", values).fetchall()
-            declared = [(field.name, str(duckdb.sqltype(field.type))) for field in query.columns]
-            assert [(column, kind) for column, kind, *_ in described] == declared
-            assert (connection.execute(query.sql, values).fetchall() == []) is empty
+    for folder_asked, empty in ((nothing, True), (folder, False)):
+        connection = connected(folder_asked)
+        described = connection.execute(f"DESCRIBE {query.sql}", values).fetchall()
+        declared = [(field.name, str(duckdb.sqltype(field.type))) for field in query.columns]
+        assert [(column, kind) for column, kind, *_ in described] == declared
+        assert (connection.execute(query.sql, values).fetchall() == []) is empty
     assert query.purpose.endswith(".")
 
 

@@ -1,7 +1,5 @@
 """SQL that people type reads the store and nothing else, and its answers come in three forms."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -5,8 +5,6 @@ is a column that nothing is known of. The texts of hashes and codes are no part 
 recording has which turns are equal. Findings and events are there in words.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

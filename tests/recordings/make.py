@@ -4,8 +4,6 @@ Run it from the project's root: `python -m tests.recordings.make`. It changes on
 tasks of which something else is said. Each file has a line for the columns, then one for each task.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial

@@ -3,8 +3,6 @@
 Which of them are equal shows what is masked, in every kind of text.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Serves an ASGI app on a real port, within the test's process."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

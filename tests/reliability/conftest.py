@@ -1,7 +1,5 @@
 """What the tests of servers share."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -5,8 +5,6 @@ needs, and used none of it: the pool of Polars would not live through a fork. A 
 environment, input and output, and ends as an interpreter does.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

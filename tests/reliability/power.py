@@ -4,8 +4,6 @@ What was not synced may be there or not: of a file any of its writes, of a folde
 some moment. The calls come from `strace`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 As a program it serves until its standard input ends, and first prints its two ports.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -5,8 +5,6 @@ disk, the control arm, which a test that looks for lost spans must catch; `stuck
 not end when they are closed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

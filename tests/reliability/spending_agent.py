@@ -4,8 +4,6 @@ Arguments: the address of a server, its task, seconds between responses, and mos
 last line is the number of its responses.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 

@@ -1,7 +1,5 @@
 """P18: closed by default."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

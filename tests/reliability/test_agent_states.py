@@ -3,8 +3,6 @@
 The server, its streams, the span processor and the receiver of webhooks are real.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -1,7 +1,5 @@
 """Small requests that would be large in memory, against a receiver in a process of its own."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

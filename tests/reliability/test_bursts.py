@@ -1,7 +1,5 @@
 """Many agents behind one address that connect at the same moment, and who keeps them out."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from pathlib import Path

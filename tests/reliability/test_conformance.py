@@ -1,7 +1,5 @@
 """What the OTLP specification demands of a server, statement by statement."""
 
-from __future__ import annotations
-
 import gzip
 import http.client
 import json

@@ -1,7 +1,5 @@
 """P17: content stays out of what is written, as far as the policy says."""
 
-from __future__ import annotations
-
 import json
 import stat
 from pathlib import Path

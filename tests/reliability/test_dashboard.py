@@ -1,7 +1,5 @@
 """P8: dashboard and alerts ask for numbers that a server shows, as Prometheus takes them."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

@@ -1,7 +1,5 @@
 """P2 and P24: a log that is damaged, and a disk that is full."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import http.client

@@ -1,7 +1,5 @@
 """P11: events reach the agent's trace at least once; P23: as the same span each time."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading

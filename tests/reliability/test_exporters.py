@@ -1,7 +1,5 @@
 """The exporters that people use, against a receiver on loopback."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -3,8 +3,6 @@
 LOOPTRACE_FUZZ_BODIES says how many of each kind; `make soak` tries 12,500.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """P24 and P2: a server says what it cannot do, and does the rest, also from its start on."""
 
-from __future__ import annotations
-
 import resource
 import sys
 from datetime import UTC, datetime

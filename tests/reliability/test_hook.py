@@ -1,7 +1,5 @@
 """Hooks of coding agents, as the programs start them, against a server on loopback."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

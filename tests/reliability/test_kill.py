@@ -1,7 +1,5 @@
 """P1 and P25: what was acknowledged is kept, however the server ends."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

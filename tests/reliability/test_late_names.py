@@ -1,7 +1,5 @@
 """P3: the names of a gate that only the root span of a trace has, from exporter to page."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

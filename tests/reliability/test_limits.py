@@ -1,7 +1,5 @@
 """Every limit of the receiver, at one below, at, and one above it."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import http.client

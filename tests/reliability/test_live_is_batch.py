@@ -1,7 +1,5 @@
 """Server, store and `local()` say of all examples and frameworks what batch says of their spans."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """P3: a server joins log records and spans that come in any order, also across a restart."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """P8: metrics of the server have fixed names and few labels; P17: and no content."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -1,7 +1,5 @@
 """P1: what was acknowledged outlasts a loss of power, at any moment and whatever was not synced."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

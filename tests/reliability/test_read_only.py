@@ -1,7 +1,5 @@
 """P24: a store on a file system that is mounted to be read only is served, and not written."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

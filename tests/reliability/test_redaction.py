@@ -1,7 +1,5 @@
 """P17: which parts of texts are secrets, wherever they stand; all others stay as they are."""
 
-from __future__ import annotations
-
 import json
 import re
 from random import Random

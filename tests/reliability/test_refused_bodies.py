@@ -1,7 +1,5 @@
 """Bodies that are large on the wire and refused: none outlives its request."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import gzip

@@ -1,7 +1,5 @@
 """P28: a restart takes spans at once, and is ready in seconds, whatever it has to catch up with."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import time

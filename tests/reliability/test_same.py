@@ -1,7 +1,5 @@
 """P23: the same spans give the same bytes, whatever hashes, threads and order there are."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """A server from outside: spans in, gates out, decisions in, and what a restart makes of it."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import random

@@ -1,7 +1,5 @@
 """P30: a session belongs to its service, for people, agents and stores of earlier versions."""
 
-from __future__ import annotations
-
 import http.client
 import json
 from contextlib import closing

@@ -6,8 +6,6 @@ no server is killed. The spans of a session are sent in order, because live even
 order depend on their arrival, on one server as on several.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator

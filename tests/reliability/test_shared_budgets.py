@@ -1,7 +1,5 @@
 """P31: three servers keep one budget together, over restarts and a person's decision."""
 
-from __future__ import annotations
-
 import json
 import time
 from functools import partial

@@ -1,7 +1,5 @@
 """P7: what a server costs depends on the spans, and hardly on how many requests they are."""
 
-from __future__ import annotations
-
 import http.client
 import json
 from concurrent.futures import ThreadPoolExecutor

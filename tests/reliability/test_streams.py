@@ -1,7 +1,5 @@
 """P29: thousands follow one server, and idle connections block nobody."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

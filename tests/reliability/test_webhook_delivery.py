@@ -4,8 +4,6 @@ The simulator drives the real couriers over real files. A seed chooses what the 
 and the disk do, and where the process is killed.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

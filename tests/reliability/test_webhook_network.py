@@ -3,8 +3,6 @@
 All servers are real and on loopback, and nothing reaches further.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import shutil

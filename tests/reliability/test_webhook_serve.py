@@ -1,7 +1,5 @@
 """Webhooks of a server, from spans to a receiver."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

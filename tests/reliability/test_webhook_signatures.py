@@ -1,7 +1,5 @@
 """What is promised of signatures, and that the receivers of the examples hold to them."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import http.client

@@ -1,7 +1,5 @@
 """A model for the examples of the rule that needs one; it was not learned from anything."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from looptrace.rules.contract import Rule

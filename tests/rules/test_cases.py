@@ -5,8 +5,6 @@ attempts and turns such as `5 times, 1-5`, several findings with `;` between the
 `[setting=value]` before the turns changes a setting.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

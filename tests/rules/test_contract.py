@@ -1,7 +1,5 @@
 """The contract that every rule keeps, and the examples in its docstring."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """Failures of the outside ask for a retry, and for a gate only when they last."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

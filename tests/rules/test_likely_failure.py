@@ -1,7 +1,5 @@
 """The signs of a likely failure, and the model over them."""
 
-from __future__ import annotations
-
 import random
 import zlib
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What rules need of a turn, as data that the engine asks before it asks a rule."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Progress as figures, markers and kinds of task show it."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

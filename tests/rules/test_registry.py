@@ -1,7 +1,5 @@
 """The registry finds the rules by itself, and reports modules that are not rules."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What goes round between phases, agents and tasks, in the words of the requirements."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -5,8 +5,6 @@ same in the spans as in the turns. All examples are tasks of one table, so that 
 on each shape.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from functools import cache

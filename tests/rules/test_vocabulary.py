@@ -1,7 +1,5 @@
 """Each word of the vocabulary against its naive definition, lane by lane in plain Python."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 from typing import Any

@@ -1,7 +1,5 @@
 """`assert_no_loops`: what fails a test, what does not, and what says that nothing was checked."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

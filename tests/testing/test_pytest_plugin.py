@@ -1,7 +1,5 @@
 """The plug-in as a project has it: pytest in a process of its own, on test files of an agent."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

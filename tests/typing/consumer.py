@@ -1,7 +1,5 @@
 """A program of a stranger, with every public name in it: type checkers must accept it as it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

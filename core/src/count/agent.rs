@@ -135,7 +135,8 @@ impl Agent {
         }
     }
 
-    /// Let what removes a thing that was made be the same for each thing that one call makes.
+    /// Let what removes a thing that was made, or finds it wrong, be the same for each thing that one
+    /// call makes.
     pub fn unmake(&mut self, row: &mut Row, ids: &[i64]) {
         let has_any = |made: &[i64]| made.iter().any(|id| ids.contains(id));
         if row.makes && row.call != UNKNOWN {
@@ -147,6 +148,12 @@ impl Agent {
             (row.call, row.outcome) = (pair(row.name, *made), pair(row.name, *made));
             // The next one that is made is another.
             row.changes = true;
+        } else if row.check != UNKNOWN
+            && let Some((_, made)) = self.made.iter().find(|one| has_any(&one.0))
+        {
+            // What is wrong with it is wrong with each that the call makes.
+            row.call = pair(row.name, *made);
+            row.check = pair(row.call, row.outcome);
         }
     }
 

@@ -10,11 +10,13 @@ use crate::wire::span::Event;
 use crate::wire::value::{Map, Value};
 
 // Messages were span events before GenAI 1.37. Some frameworks still put them into an event.
-const MESSAGE_EVENTS: [(&str, &str); 4] = [
+// Azure's agents list the calls of a run when it has ended.
+const MESSAGE_EVENTS: [(&str, &str); 5] = [
     ("gen_ai.system.message", "system"),
     ("gen_ai.user.message", "user"),
     ("gen_ai.assistant.message", "assistant"),
     ("gen_ai.tool.message", "tool"),
+    ("gen_ai.run_step.tool_calls", "assistant"),
 ];
 const DETAILS_EVENT: &str = "gen_ai.client.inference.operation.details";
 const EVENT_CONTENT: &str = "gen_ai.event.content";

@@ -13,9 +13,10 @@ use super::policy::Sameness;
 use super::request::{request, without_names};
 use super::signature::{Known, signature};
 use super::text::{digest, sha256};
+use super::tools::{looks_at_file, purpose};
 use super::traces::{Place, is_hash, place_of};
 use super::turn::{Figures, Turn};
-use super::{errors, kinds, made, masks, quotes, runners, tools};
+use super::{errors, kinds, made, masks, quotes, runners};
 use crate::patterns::pattern;
 
 /// The columns that are written of one turn.
@@ -154,12 +155,11 @@ fn placed(
 
 fn answer(turn: &Turn<'_>, error: Option<&str>, sameness: &Sameness) -> Option<String> {
     let is_tool = turn.kind == "tool";
+    let purpose = purpose(turn.name);
     // A command may answer by what its span calls an error, and who hands over gets no answer.
-    let nothing = || (is_tool && turn.name.is_some_and(tools::hands_over)).then_some("");
+    let nothing = || (is_tool && purpose.hands_over).then_some("");
     let given = turn.result.or(error.filter(|_| is_tool));
-    let looks = turn
-        .name
-        .is_some_and(|name| tools::reads(name) || tools::searches(name));
+    let looks = purpose.reads || purpose.searches;
     // Only a look at something tells by nothing; other calls have nothing to return.
     let given = given.filter(|&text| text != NOTHING || (looks && turn.arguments != Some("{}")));
     let result = without_names(given.or_else(nothing)?, turn);
@@ -169,17 +169,17 @@ fn answer(turn: &Turn<'_>, error: Option<&str>, sameness: &Sameness) -> Option<S
     } else {
         result
     };
-    let calls = !turn.name.is_some_and(made::tells_figures);
+    let calls = !purpose.tells_figures;
     // A look that tells of attempts is one at something that goes on.
-    let looks = turn.name.is_some_and(tools::reads);
-    let is_text = |given: &str| tools::looks_at_file(given) && !made::tells_figures(given);
+    let looks = purpose.reads;
+    let is_text = |given: &str| looks_at_file(given) && !made::tells_figures(given);
     let without = masks::Counters {
         calls,
         attempts: calls && !looks,
         steps: calls && looks && turn.arguments.is_some_and(is_text),
     };
     let answer = masks::answer(&result, sameness, without);
-    if is_tool && turn.name.is_some_and(tools::thinks) {
+    if is_tool && purpose.thinks {
         // A tool of thoughts only counts them.
         return Some(FIGURES.replace_all(&answer, "#").into_owned());
     }

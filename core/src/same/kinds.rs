@@ -4,9 +4,10 @@ use std::sync::LazyLock;
 
 use super::errors::answers_no;
 use super::text::{head, is_longer, joined};
+use super::tools::{self, purpose};
 use super::turn::Turn;
+use super::waits;
 use super::waits::is_unfinished;
-use super::{tools, waits};
 use crate::patterns::Pattern;
 use crate::tables::FAILURES;
 
@@ -26,6 +27,9 @@ pub const EXTERNAL: [&str; 5] = [
     "dependency",
 ];
 
+// The kind of a failure of one's own code.
+const OWN_MODULE: &str = "runtime";
+
 static HEAD: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["failure_head"]));
 static EXIT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["failure_exit"]));
 static EXITS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exits"]));
@@ -40,6 +44,7 @@ static KINDS: LazyLock<Vec<(&str, Pattern)>> = LazyLock::new(|| {
     rows.map(|row| (&*row.kind, Pattern::new(row.pattern.clone())))
         .collect()
 });
+static MODULE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["module"]));
 static SERVER_STATUS: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::any(&FAILURES["server_status"]));
 static MODEL_SERVER: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["model_server"]));
@@ -84,9 +89,9 @@ fn shows(turn: &Turn) -> bool {
 }
 
 fn shows_files(tool: &str) -> bool {
-    let looks = tools::reads(tool) || tools::searches(tool);
-    let runs = tools::tests(tool) || tool.to_lowercase().contains("check");
-    looks && !tools::changes(tool) && !runs
+    let purpose = purpose(Some(tool));
+    let looks = purpose.reads || purpose.searches;
+    looks && !(purpose.changes || purpose.tests || tool.to_lowercase().contains("check"))
 }
 
 /// The text of the failure: a failed call without one tells it by its result.
@@ -135,8 +140,8 @@ fn is_refused(result: &str, tool: Option<&str>, arguments: Option<&str>) -> bool
     if is_longer(result, REFUSAL_CHARS_MAX) || !REFUSED.is_match(result) || is_unfinished(result) {
         return false;
     }
-    let waits = tool.is_some_and(|tool| waits::pauses(tool) || waits::watches(tool))
-        || arguments.is_some_and(waits::waits);
+    let purpose = purpose(tool);
+    let waits = purpose.pauses || purpose.watches || arguments.is_some_and(waits::waits);
     !waits || REFUSAL.is_match(result)
 }
 
@@ -165,6 +170,9 @@ pub fn error_kind(
             "untold"
         };
     };
+    if is_own_module(turn, error) {
+        return OWN_MODULE;
+    }
     if let Some(kind) = error_type.and_then(kind_of_type) {
         return kind;
     }
@@ -194,13 +202,23 @@ pub fn kind_of_type(error_type: &str) -> Option<&'static str> {
     named.or_else(|| kind_in(head(error_type, TYPE_CHARS_MAX)))
 }
 
+/// Whether a module is missing that the call itself names as a file or a folder.
+fn is_own_module(turn: &Turn, error: &str) -> bool {
+    let named = MODULE.captures(error).and_then(|found| found.get(1));
+    let (Some(module), Some(asked)) = (named, turn.arguments) else {
+        return false;
+    };
+    let module = module.as_str();
+    let at = |sign: &str| asked.contains(&format!("{module}{sign}"));
+    turn.kind == "tool" && [".py", ".js", ".ts", "/"].into_iter().any(at)
+}
+
 // Calls that edit, or look at stored text: their failures quote it, and are their own.
 // What begins with the status of a server is its answer.
 fn is_local(turn: &Turn, error: &str) -> bool {
     turn.kind == "tool"
         && !SERVER_STATUS.is_match(first_line(error))
-        && (turn.name.is_some_and(tools::changes)
-            || turn.arguments.is_some_and(tools::looks_at_file))
+        && (purpose(turn.name).changes || turn.arguments.is_some_and(tools::looks_at_file))
 }
 
 fn first_line(text: &str) -> &str {
@@ -322,6 +340,13 @@ mod tests {
                 "unknown",
             ),
             ("fetch", "a", "429 Too Many Requests", "rate_limit"),
+            ("run", "test_cart.py", "No module named 'cart'", "runtime"),
+            (
+                "run",
+                "test_cart.py",
+                "No module named 'yaml'",
+                "dependency",
+            ),
         ] {
             let turn = Turn {
                 kind: "tool",

@@ -13,7 +13,7 @@ use regex::Regex;
 use super::masks::FRESH;
 use super::policy::Results;
 use super::text::{is_word, next_place, words_in};
-use super::tools::reads_by_command;
+use super::tools::{purpose, reads_by_command};
 use crate::patterns::{Pattern, pattern};
 use crate::tables::{MADE, any_of};
 
@@ -48,10 +48,10 @@ fn any(name: &str) -> Regex {
     pattern(&any_of(&MADE[name]))
 }
 
-/// Whether a tool is asked for figures, which count there, by its name.
+/// Whether figures are asked for, which count there, by the name of a tool or by a command.
 #[must_use]
-pub fn tells_figures(name: &str) -> bool {
-    FIGURES.is_match(name)
+pub fn tells_figures(asked: &str) -> bool {
+    FIGURES.is_match(asked)
 }
 
 /// Whether a call sends or makes something that its arguments name.
@@ -64,12 +64,11 @@ pub fn makes(tool: Option<&str>, arguments: Option<&str>) -> bool {
         return false;
     }
     let is_asked = || ARGUMENTS.is_match(arguments) && !reads_by_command(arguments);
-    (makes_by_name(tool) && !ACTS.is_match(arguments)) || is_asked()
+    (purpose(Some(tool)).makes && !ACTS.is_match(arguments)) || is_asked()
 }
 
 /// Whether a tool sends or makes something, by its name.
-#[must_use]
-pub fn makes_by_name(tool: &str) -> bool {
+pub(super) fn makes_by_name(tool: &str) -> bool {
     let words: Vec<String> = words_in(tool, &NAME_WORDS).map(str::to_lowercase).collect();
     if words.len() == 1 && SENT.is_match(&words[0]) {
         return true;

@@ -39,6 +39,7 @@ static TEXTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("texts"));
 // Most texts have no volatile part, and looking for any of them is one way through a text.
 static ANY: LazyLock<Regex> = LazyLock::new(|| any("texts"));
 static ATTEMPTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("attempts"));
+static TICKETS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("tickets"));
 static PROMPTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("prompts"));
 static COUNTERS: LazyLock<Regex> = LazyLock::new(|| any("counters"));
 static DIGESTS: LazyLock<Regex> = LazyLock::new(|| any("digests"));
@@ -105,7 +106,7 @@ pub fn masked(text: &str, masks: &[(Regex, String)], error: bool) -> String {
     if !error {
         return text.trim().to_owned();
     }
-    for (mask, name) in ATTEMPTS.iter() {
+    for (mask, name) in ATTEMPTS.iter().chain(TICKETS.iter()) {
         text = replaced(text, mask, name);
     }
     one_spaced(uncounted(Cow::Borrowed(text.trim()))).into_owned()
@@ -214,9 +215,14 @@ pub fn prompt_words(text: &str, masks: &[(Regex, String)]) -> Option<String> {
 #[must_use]
 pub fn named_ids(text: &str, arguments: Option<&str>) -> Option<String> {
     let arguments = arguments?;
-    let named: Vec<&str> = IDS
-        .find_iter(text)
-        .map(|id| id.as_str())
+    let tickets = TICKETS.iter().flat_map(|(mask, _)| mask.find_iter(text));
+    let numbers = tickets.filter_map(|ticket| {
+        let end = ticket.as_str().trim_end_matches([')', ']', '.']);
+        end.rsplit([' ', ':', '=', '#']).next()
+    });
+    let ids = IDS.find_iter(text).map(|id| id.as_str());
+    let named: Vec<&str> = ids
+        .chain(numbers)
         .filter(|id| arguments.contains(id.trim_matches('_')))
         .collect();
     (!named.is_empty()).then(|| named.join(","))

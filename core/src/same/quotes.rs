@@ -14,7 +14,7 @@ use super::json::parsed;
 use super::masks::{FRESH, fresh};
 use super::policy::Sameness;
 use super::text::{head, is_longer, is_space, is_word, strip};
-use super::tools::{changes, reads, searches};
+use super::tools::purpose;
 use super::written::Written;
 use crate::patterns::pattern;
 use crate::tables::{QUOTES, any_of};
@@ -48,8 +48,9 @@ pub fn compared_error(
         error = without_fresh(error, pattern, given);
     }
     let mut error = error.into_owned();
-    let edits = tool.is_some_and(changes);
-    let looks = tool.is_none_or(|tool| reads(tool) || searches(tool));
+    let purpose = purpose(tool);
+    let edits = purpose.changes;
+    let looks = tool.is_none() || purpose.reads || purpose.searches;
     if !given.starts_with('{') || (looks && !edits) || is_longer(&error, ERROR_CHARS_MAX) {
         return error;
     }

@@ -13,7 +13,7 @@ use serde_json::{Map, Number, Value};
 use super::json::{canonical, parsed};
 use super::masks::FRESH;
 use super::policy::{Sameness, Tool};
-use super::tools::{changes, hands_over, spawns, thinks};
+use super::tools::purpose;
 use super::turn::Turn;
 use crate::patterns::{pattern, replaced};
 use crate::tables::{TOOL_KINDS, any_of};
@@ -87,11 +87,11 @@ pub fn request<'a>(turn: &Turn<'a>, sameness: &Sameness) -> Option<Cow<'a, str>>
     if turn.kind != "tool" {
         return Some(asked);
     }
-    if turn.name.is_some_and(thinks) {
+    if purpose(turn.name).thinks {
         return Some(texts_of(&asked).map_or(asked, Cow::Owned));
     }
     let asked = plainly_spelled(replaced(asked, &REPLIES, "$1"));
-    if !turn.name.is_some_and(changes) {
+    if !purpose(turn.name).changes {
         return Some(asked);
     }
     Some(replaced(asked, &VERSIONS, "$1.$2"))
@@ -143,7 +143,7 @@ fn naming_keys(turn: &Turn<'_>) -> &'static [&'static str] {
             .nth(FINDING_WORDS_MIN - 1)
             .is_some()
     };
-    let is_run = turn.name.is_some_and(spawns) && turn.result.or(turn.error).is_some_and(found);
+    let is_run = purpose(turn.name).spawns && turn.result.or(turn.error).is_some_and(found);
     match turn.arguments {
         Some(asked) if is_run && asked.contains(REQUEST_KEY) => &NAMING_KEYS,
         Some(_) if is_run => &NAMING_KEYS[..NAMING_KEYS.len() - 1],
@@ -177,7 +177,7 @@ fn asked<'a>(turn: &Turn<'a>, sameness: &Sameness) -> Option<Cow<'a, str>> {
         tool.is_some_and(|tool| !tool.volatile_keys.is_empty() || !tool.same_call.is_empty());
     let unsaid_keys = match turn.name {
         _ if is_declared => &[],
-        Some(name) if hands_over(name) => &REASON_KEYS[..],
+        Some(name) if purpose(Some(name)).hands_over => &REASON_KEYS[..],
         _ => naming_keys(turn),
     };
     if !(is_declared

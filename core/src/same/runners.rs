@@ -10,7 +10,7 @@ use regex::{Captures, Regex};
 
 use super::places::printed_lines;
 use super::text::{CUT_MARK, head};
-use super::tools;
+use super::tools::purpose;
 use super::turn::{Figures, Turn};
 use crate::patterns::pattern;
 use crate::tables::{RUNNERS, Row, any_of};
@@ -87,7 +87,7 @@ pub fn figures_of_turn(turn: &Turn) -> Figures {
 /// Whether a tool is named for tests, or its command runs tests.
 fn runs_tests(turn: &Turn) -> bool {
     let is_command = |arguments: &str| COMMANDS.is_match(arguments);
-    turn.name.is_some_and(tools::tests) || turn.arguments.is_some_and(is_command)
+    purpose(turn.name).tests || turn.arguments.is_some_and(is_command)
 }
 
 /// Return the figures of a text; of a cut one, those of its mark.

@@ -9,9 +9,10 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::failed_tests::failed_tests;
+use super::masks;
 use super::text::{digest, head, is_longer, joined, slug};
+use super::tools::purpose;
 use super::turn::Turn;
-use super::{masks, tools};
 use crate::patterns::{Pattern, pattern};
 use crate::tables::FAILURES;
 
@@ -113,14 +114,15 @@ pub fn signature(known: &Known<'_>) -> Option<String> {
         return written(of_error(known), FORM_CHARS_MAX);
     }
     let name = known.turn.name.filter(|_| known.turn.kind == "tool")?;
-    if tools::changes(name)
+    let purpose = purpose(Some(name));
+    if purpose.changes
         && let Some(answer) = known.answer.filter(|answer| is_unchanged(answer))
     {
         return written(of_no_change(name, known.request?, answer), FORM_CHARS_MAX);
     }
-    let (head, chars_max) = if tools::changes(name) {
+    let (head, chars_max) = if purpose.changes {
         (of_change(known.request?), FORM_CHARS_MAX)
-    } else if tools::searches(name) {
+    } else if purpose.searches {
         (of_search(known.request?), FORM_CHARS_MAX)
     } else {
         (of_other(name, known.request?), SIGNATURE_CHARS_MAX)

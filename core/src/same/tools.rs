@@ -1,8 +1,13 @@
 //! The purpose of a call by its tool and its command: to change, to look, to search, to ask.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use foldhash::fast::RandomState;
+
 use super::text::line;
+use super::{made, waits};
 use crate::patterns::Forms;
 use crate::tables::TOOL_KINDS;
 
@@ -20,34 +25,94 @@ static HANDS_OVER: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["ha
 static SPAWNS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["spawns"]));
 static ANSWERING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["answering_command"]));
 
-/// Whether a tool changes something, by its name.
-#[must_use]
-pub fn changes(name: &str) -> bool {
-    CHANGES.found(name)
+// There are few tools, and what their names say is kept.
+const NAMES_KEPT_MAX: usize = 1_000;
+
+/// What is read from names of tools, kept for each.
+pub type Kept<T> = RefCell<HashMap<String, T, RandomState>>;
+
+/// What a name says, as it is kept, or as `read` finds it.
+pub fn kept<T: Copy>(known: &Kept<T>, name: &str, read: impl FnOnce(&str) -> T) -> T {
+    if let Some(found) = known.borrow().get(name) {
+        return *found;
+    }
+    let found = read(name);
+    let mut known = known.borrow_mut();
+    if known.len() >= NAMES_KEPT_MAX {
+        known.clear();
+    }
+    known.insert(name.to_owned(), found);
+    found
 }
 
-/// Whether a tool searches, by its name.
-#[must_use]
-pub fn searches(name: &str) -> bool {
-    SEARCHES.found(line(name))
+/// What the name of a tool says of its purpose.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Purpose {
+    /// It changes something.
+    pub changes: bool,
+    /// It searches.
+    pub searches: bool,
+    /// It only looks at something.
+    pub reads: bool,
+    /// It runs tests.
+    pub tests: bool,
+    /// It removes something.
+    pub removes: bool,
+    /// It sends or makes something.
+    pub makes: bool,
+    /// It is asked for figures, which count there.
+    pub tells_figures: bool,
+    /// It begins another agent, and returns what that one found.
+    pub spawns: bool,
+    /// It takes down a thought, and does nothing.
+    pub thinks: bool,
+    /// It hands over to another agent.
+    pub hands_over: bool,
+    /// It does nothing but wait.
+    pub pauses: bool,
+    /// It waits for something that runs, and shows how far it is.
+    pub watches: bool,
+    /// It shows something that changes by itself.
+    pub awaits: bool,
 }
 
-/// Whether a tool only looks at something, by its name.
-#[must_use]
-pub fn reads(name: &str) -> bool {
-    READS.found(line(name))
+impl Purpose {
+    fn read(name: &str) -> Self {
+        let line = line(name);
+        Self {
+            changes: CHANGES.found(name),
+            searches: SEARCHES.found(line),
+            reads: READS.found(line),
+            tests: TESTS.found(name),
+            removes: REMOVES.found(line),
+            makes: made::makes_by_name(name),
+            tells_figures: made::tells_figures(name),
+            spawns: SPAWNS.found(line),
+            thinks: THINKS.found(line),
+            hands_over: HANDS_OVER.found(line),
+            pauses: waits::pauses(line),
+            watches: waits::watches(line),
+            awaits: waits::awaits(line),
+        }
+    }
 }
 
-/// Whether a tool runs tests, by its name.
-#[must_use]
-pub fn tests(name: &str) -> bool {
-    TESTS.found(name)
+thread_local! {
+    static PURPOSES: Kept<Purpose> = Kept::default();
 }
 
-/// Whether a call removes something, by the name of its tool or by its command.
+/// The purpose of a tool by its name; none without a name.
 #[must_use]
-pub fn removes(name: Option<&str>, arguments: &str) -> bool {
-    name.is_some_and(|name| REMOVES.found(line(name))) || REMOVES.found(line(arguments))
+pub fn purpose(name: Option<&str>) -> Purpose {
+    name.map_or_else(Purpose::default, |name| {
+        PURPOSES.with(|known| kept(known, name, Purpose::read))
+    })
+}
+
+/// Whether a command removes something.
+#[must_use]
+pub fn removes(arguments: &str) -> bool {
+    REMOVES.found(line(arguments))
 }
 
 /// Whether a command shows files or a history, and runs nothing else after that.
@@ -78,22 +143,4 @@ pub fn answers_by_code(arguments: &str) -> bool {
 #[must_use]
 pub fn installs(arguments: &str) -> bool {
     INSTALLS.found(line(arguments))
-}
-
-/// Whether a tool begins another agent, and returns what that one found, by its name.
-#[must_use]
-pub fn spawns(name: &str) -> bool {
-    SPAWNS.found(line(name))
-}
-
-/// Whether a tool takes down a thought, and does nothing, by its name.
-#[must_use]
-pub fn thinks(name: &str) -> bool {
-    THINKS.found(line(name))
-}
-
-/// Whether a tool hands over to another agent, by its name.
-#[must_use]
-pub fn hands_over(name: &str) -> bool {
-    HANDS_OVER.found(line(name))
 }

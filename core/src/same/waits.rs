@@ -31,21 +31,18 @@ static COUNTS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["coun
 static COUNTED: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["counted"])));
 
 /// Whether a tool does nothing but wait, by its name.
-#[must_use]
-pub fn pauses(name: &str) -> bool {
-    PAUSES.found(line(name))
+pub(super) fn pauses(name: &str) -> bool {
+    PAUSES.found(name)
 }
 
 /// Whether a tool waits for something that runs, and shows how far it is, by its name.
-#[must_use]
-pub fn watches(name: &str) -> bool {
-    WATCHES.found(line(name))
+pub(super) fn watches(name: &str) -> bool {
+    WATCHES.found(name)
 }
 
 /// Whether a tool shows something that changes by itself, by its name.
-#[must_use]
-pub fn awaits(name: &str) -> bool {
-    STATES.found(line(name))
+pub(super) fn awaits(name: &str) -> bool {
+    STATES.found(name)
 }
 
 /// Whether a call waits by itself, whatever else its command does.

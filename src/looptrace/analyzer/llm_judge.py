@@ -4,8 +4,6 @@ A judge is asked only where a rule's evidence is not exact. Whatever goes wrong 
 as "no opinion" and never raised. Nothing here opens a socket: judges are given by the caller.
 """
 
-from __future__ import annotations
-
 import json  # a key that comes twice must be seen
 import traceback
 from collections.abc import Iterable, Mapping, Sequence

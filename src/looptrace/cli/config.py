@@ -1,7 +1,5 @@
 """`looptrace config`: the settings file, and the option with which other commands read it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

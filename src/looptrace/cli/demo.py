@@ -1,7 +1,5 @@
 """`looptrace demo`: the loops of the example traces that looptrace contains."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

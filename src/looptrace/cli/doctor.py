@@ -1,7 +1,5 @@
 """`looptrace doctor`: whether looptrace can work here, and what to do if it cannot."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

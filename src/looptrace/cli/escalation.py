@@ -1,7 +1,5 @@
 """`looptrace escalation`: a report on a gate, for a person or a debugging agent."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`looptrace explain`: the turns of a task, how far each rule got, and the settings that matter."""
 
-from __future__ import annotations
-
 import click
 import polars as pl
 

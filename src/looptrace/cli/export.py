@@ -1,7 +1,5 @@
 """`looptrace export`: send the gates of a store to a tracing system, into the agents' traces."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`looptrace gates`: the gates of a store or a server, and people's decisions about them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, fields
 

@@ -1,7 +1,5 @@
 """`looptrace hook`: stop coding agents by their own hooks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

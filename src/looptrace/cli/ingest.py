@@ -1,7 +1,5 @@
 """`looptrace ingest`: add traces to a store."""
 
-from __future__ import annotations
-
 import json  # a log line has spaces, as its page in the docs
 import sys
 from dataclasses import replace

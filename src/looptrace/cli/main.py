@@ -1,7 +1,5 @@
 """The command line: one file for each command, which is imported when it is used."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import os

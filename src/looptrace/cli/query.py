@@ -1,7 +1,5 @@
 """`looptrace query`: query a store, with looptrace's queries or with your own SQL."""
 
-from __future__ import annotations
-
 import csv
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`looptrace rule`: the description of a rule, and its settings in force."""
 
-from __future__ import annotations
-
 import click
 
 from looptrace.analyzer.detect.rule_plugins import every_rule

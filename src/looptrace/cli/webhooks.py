@@ -1,7 +1,5 @@
 """`looptrace webhooks`: test receivers, and manage the events for them."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

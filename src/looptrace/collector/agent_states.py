@@ -4,8 +4,6 @@ An agent's process says where it waits and when it ends; the rest is read from t
 root span after the opening.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The bodies of the HTTP API, which the server writes, its client reads, and OpenAPI describes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 

@@ -1,7 +1,5 @@
 """The paths of the gates API, for the server and its clients."""
 
-from __future__ import annotations
-
 STREAM_PATH = "/v1/gates/stream"
 # One stream, by the id that its answer has in this header.
 OWN_STREAM_PATH = STREAM_PATH + "/{stream}"

@@ -1,7 +1,5 @@
 """Connections to servers, with the certificates that OpenTelemetry's exporters use, too."""
 
-from __future__ import annotations
-
 import os
 import ssl
 from http.client import HTTPConnection, HTTPSConnection

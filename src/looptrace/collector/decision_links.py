@@ -4,8 +4,6 @@ A link is signed with the key of the store. It shows a form and changes nothing 
 program that fetches it for a preview decides nothing.
 """
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The attributes of a gate event on spans, live or exported."""
 
-from __future__ import annotations
-
 from opentelemetry.trace import TraceFlags
 from opentelemetry.util.types import AttributeValue
 

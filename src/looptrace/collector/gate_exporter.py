@@ -5,8 +5,6 @@ turns of the loop. Its id is made from the event's, so sending it twice makes on
 keeps the position of each receiver.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Generator, Iterable, Iterator

@@ -1,7 +1,5 @@
 """The gates of a running server, over HTTP."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, replace

@@ -4,14 +4,11 @@ Each tool answers with the JSON of the command that does the same. An error is o
 what to do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import ParamSpec
 
-import msgspec
 import polars as pl
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -27,6 +24,7 @@ from looptrace.analyzer.tuning.explain import explain
 from looptrace.collector.store import reader
 from looptrace.collector.store.gate_file.stored_gates import GateStatus, StoredGate
 from looptrace.collector.store.layout import require_store
+from looptrace.collector.store.sqlite_file import json_of
 from looptrace.errors import LooptraceError
 
 P = ParamSpec("P")
@@ -98,7 +96,7 @@ class _Tools:
             | ({"waits_for_person_since": utc_ms(row["waits_ns"])} if row["waits_ns"] else {})
             for row in chosen.head(TASKS_MAX).iter_rows(named=True)
         ]
-        return _json({"tasks": rows, "count": chosen.height})
+        return json_of({"tasks": rows, "count": chosen.height})
 
     def loops(self, task: str) -> str:
         """Return the loops of a task, each with its reason, turns and cost.
@@ -109,7 +107,7 @@ class _Tools:
         findings = reader.read_findings_of_tasks(self._dir, [task])
         with reader.open_gates(self._dir) as gates:
             state = gates.state(task)
-        return _json(
+        return json_of(
             {
                 "task": task,
                 "status": state.status,
@@ -129,12 +127,12 @@ class _Tools:
     def gates(self, status: GateStatus | None = None) -> str:
         """List gates, the open ones first. A gate stops an agent until a person decides."""
         with reader.open_gates(self._dir) as gates:
-            return _json(gates.gates(status, limit=TASKS_MAX))
+            return json_of(gates.gates(status, limit=TASKS_MAX))
 
     def gate(self, gate_id: str) -> str:
         """Show a gate: the failures before it, and notes that resolved similar loops before."""
         with reader.open_gates(self._dir) as gates:
-            return _json(gates.gate(gate_id, self._settings.policy.rule_set.meaning))
+            return json_of(gates.gate(gate_id, self._settings.policy.rule_set.meaning))
 
     def resolve(self, gate_id: str, decision: str, note: str) -> str:
         """Resolve a gate: continue, reviewed, not_a_loop or cancel.
@@ -143,14 +141,10 @@ class _Tools:
         """
         with reader.open_gates(self._dir) as gates:
             resolved: StoredGate = gates.resolve(gate_id, decision, note, who=_WHO)
-        return _json(resolved)
+        return json_of(resolved)
 
     def _turns(self, task: str) -> pl.DataFrame:
         turns = reader.read_turns_named(self._dir, task)
         if turns.is_empty():
             raise NoTaskError(f"the store has no task {task!r}; `tasks` lists those that it has")
         return turns
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

@@ -1,7 +1,5 @@
 """The header with which a server says when to try again."""
 
-from __future__ import annotations
-
 import time
 from email.utils import mktime_tz, parsedate_tz
 

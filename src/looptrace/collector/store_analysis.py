@@ -4,8 +4,6 @@ If the store made the findings of a bucket with the same settings and code, only
 are evaluated again; for other tasks only their counts are read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

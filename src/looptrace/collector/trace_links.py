@@ -1,7 +1,5 @@
 """Links into the tracing system, from the template in the settings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from urllib.parse import quote
 

@@ -3,8 +3,6 @@
 The standard library alone is imported here: the SDK runs its threads by this class, too.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

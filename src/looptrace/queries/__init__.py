@@ -6,8 +6,6 @@ queries read `spans`, `turns` and `findings`, and `events`, `gates`, `incidents`
 `opinions` and `tasks`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from importlib.resources import files

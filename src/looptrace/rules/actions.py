@@ -1,7 +1,5 @@
 """The actions that a finding may ask for; imports only what an agent's process has."""
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 # From the mildest to the strongest.

@@ -1,7 +1,5 @@
 """What the docstring of a rule says: a sentence, all of it, or its examples."""
 
-from __future__ import annotations
-
 import inspect
 import re
 

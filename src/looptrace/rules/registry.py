@@ -4,8 +4,6 @@ A family is a folder. Its docstring says in one sentence what its rules look at.
 of the rules: a module in a family is found.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Iterator
 from importlib import import_module

@@ -5,8 +5,6 @@ lane and never treats unknown as equal. It only looks back, so its value at a tu
 when later turns arrive.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps

@@ -1,7 +1,5 @@
 """The spans that end while a test runs, kept in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

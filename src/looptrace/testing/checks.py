@@ -1,7 +1,5 @@
 """What `assert_no_loops` does: settings, spans to loops, and the words of the failure."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two agents in two services spend one budget, if their trace or the id of a session ties them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

@@ -1,7 +1,5 @@
 """Budgets of several tasks: what is counted, when they fire, and what a person adds."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

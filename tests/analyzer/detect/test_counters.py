@@ -1,7 +1,5 @@
 """What counters tell that the notation of cases cannot write."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

@@ -1,7 +1,5 @@
 """Overrides: where a turn's phase, agent, kind of task or tool lets a rule judge otherwise."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Counts begin anew with a person, and not with an orchestrator that sends its prompt again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Rules of one's own, in real distributions on the path of another process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

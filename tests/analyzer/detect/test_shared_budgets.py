@@ -1,7 +1,5 @@
 """Several servers count one budget: each its own responses, and the sums that others tell."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

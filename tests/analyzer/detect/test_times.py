@@ -1,7 +1,5 @@
 """How long turns took, and how long nothing happened within them."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

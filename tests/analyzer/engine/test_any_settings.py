@@ -4,8 +4,6 @@ Each example judges many tasks, every one with turns of its own, under settings 
 a file and read back. CI judges a thousand tasks; `make soak` judges 100,000.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from typing import Any

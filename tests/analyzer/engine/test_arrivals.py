@@ -1,7 +1,5 @@
 """Spans that arrive piece by piece lead to the findings and events of batch, each event once."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterable

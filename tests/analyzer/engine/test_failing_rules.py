@@ -1,7 +1,5 @@
 """Rules of other distributions that fail: live they are left out, in files they are an error."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import pytest

@@ -1,7 +1,5 @@
 """Spans that come later than live waits for them: their tasks are evaluated anew."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from random import Random

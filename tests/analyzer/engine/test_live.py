@@ -1,7 +1,5 @@
 """Batch and live give the same findings, and the test of that notices when they do not."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from typing import Any

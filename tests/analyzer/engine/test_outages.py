@@ -1,7 +1,5 @@
 """One failure in many sessions at once is told once; batch and live say the same of it."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Parts of the spans find what the whole finds."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Messages in the forms of single producers."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Whether a span failed, where its status does not say so."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -4,8 +4,6 @@
 wrote into one, and what it thought, are parts of them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What long texts look like from within."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """An external cause is read from the type, the first and the last line of a failure."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

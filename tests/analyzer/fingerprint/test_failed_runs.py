@@ -1,7 +1,5 @@
 """Which calls have failed though nothing but their text says so: test runs, and exit codes."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

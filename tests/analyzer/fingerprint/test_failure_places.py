@@ -1,7 +1,5 @@
 """Failures in the forms of many tools: places are no part of them, words, types and files are."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """Which parts of a result make it another one."""
 
-from __future__ import annotations
-
 import json
 import time
 
@@ -12,7 +10,7 @@ from looptrace.analyzer.fingerprint.equivalence import NOTHING, Results, Samenes
 from looptrace.analyzer.fingerprint.fingerprints import policy_of
 from tests.turn_rows import turns_with
 
-MEGABYTE = 1_000_000
+LONG_CHARS = 250_000  # Quadratic time for it is a minute.
 SECONDS_MAX = 5
 
 
@@ -216,7 +214,7 @@ def test_keys_are_settings() -> None:
 def test_long_results_take_linear_time(part: str) -> None:
     """A hostile result must not hold up all others."""
     began = time.process_time()
-    text = part * (MEGABYTE // len(part))
+    text = part * (LONG_CHARS // len(part))
     read(text)
     outcomes("send", "a", text, failed=False)
     outcomes("edit", '{"old_string":"aaaa id ts=commit the rest"}', text, failed=True)

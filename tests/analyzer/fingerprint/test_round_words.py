@@ -1,7 +1,5 @@
 """A message of a hook or a wrapper is the same in each round, but for its number and ids."""
 
-from __future__ import annotations
-
 from looptrace._core import round_words
 
 

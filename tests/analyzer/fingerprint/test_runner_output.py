@@ -1,7 +1,5 @@
 """The figures of a test run reach its turn; `core/data/runners.toml` has what runners print."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """When calls, outcomes and failures count as the same, and how signatures read."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Requests that say the same in other words: measures, verdicts, and what can go wrong."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -1,7 +1,5 @@
 """Where failures happened, what kind they are, and when two stack traces are the same."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

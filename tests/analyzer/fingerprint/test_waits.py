@@ -4,8 +4,6 @@ A case is a tool, its arguments, its answer and the seconds between two calls. E
 batch and live, with and without responses of a model between the calls.
 """
 
-from __future__ import annotations
-
 import json
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What people read of a gate: its agent, its silence, its decision, and what was decided before."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Directives say what to do now, quote nothing, and can be replaced."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

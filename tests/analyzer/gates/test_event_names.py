@@ -1,7 +1,5 @@
 """An event of each type, as logs, reports, agents, spans and webhooks have it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, get_args

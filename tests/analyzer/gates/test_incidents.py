@@ -1,7 +1,5 @@
 """Loops that are the same are one incident, and its state follows from gates and words."""
 
-from __future__ import annotations
-
 import pytest
 
 from looptrace.analyzer.gates.decisions import GateError

@@ -1,7 +1,5 @@
 """A rung that no loop can reach is refused, because its author counts on it."""
 
-from __future__ import annotations
-
 import pytest
 
 from looptrace.analyzer.gates.ladders import check_reach

@@ -1,7 +1,5 @@
 """A share of tasks is left alone, so that one can say whether stepping in helps."""
 
-from __future__ import annotations
-
 import pytest
 
 from looptrace.analyzer.gates.events import GateEvent

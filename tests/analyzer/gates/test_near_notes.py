@@ -1,7 +1,5 @@
 """Notes on loops in nearly the same words, beside those of the same signature."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Minutes of waiting count in office hours, where a team has some."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which gates a silence, an outage, an agent's process and a webhook take for theirs."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Gates: the events of each loop, which are the same in batch, live and after a restart."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """Makes up traces of an agent that have all that joins spans: calls, results, parents, names."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Rows of the span table in few words, and what becomes of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """Who asked for the run of an agent, as the agents' spans show it: a person or another agent."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Requests and responses of APIs are read as they are: whatever holds messages, calls and texts."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """No value of an attribute stops the analysis or makes things up."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

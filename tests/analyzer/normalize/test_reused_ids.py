@@ -1,7 +1,5 @@
 """Calls that share an id, or have none, are calls of their own, each with its result, in order."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Sequence

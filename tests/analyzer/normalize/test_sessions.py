@@ -1,7 +1,5 @@
 """A session belongs to the service that names it; a shared trace or a setting joins services."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from random import Random

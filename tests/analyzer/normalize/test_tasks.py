@@ -1,7 +1,5 @@
 """What an author says of tasks: sub-tasks, kinds, progress, and that a person stepped in."""
 
-from __future__ import annotations
-
 import json
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Spans that arrive in any order become the turns that they become at once."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from pathlib import Path

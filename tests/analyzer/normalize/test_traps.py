@@ -4,8 +4,6 @@
 checked against traces that the frameworks wrote; tasks, tools and words are our own.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Spans become the same turns in any order."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tomllib

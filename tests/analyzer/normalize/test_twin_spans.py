@@ -1,7 +1,5 @@
 """Spans that show one call are one call."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Findings, turns, events and hostile texts for reports, and a page as its elements."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from html.parser import HTMLParser
 from io import StringIO

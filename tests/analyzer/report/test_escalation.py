@@ -1,7 +1,5 @@
 """The report on one gate: what it says, that it is bounded, and that no trace can break it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

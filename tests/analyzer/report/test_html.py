@@ -1,7 +1,5 @@
 """The report as an HTML page."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

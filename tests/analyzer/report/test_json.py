@@ -1,7 +1,5 @@
 """The report as JSON, and its schema."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import asdict, replace

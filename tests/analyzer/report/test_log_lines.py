@@ -1,7 +1,5 @@
 """Gate events as records of a log."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

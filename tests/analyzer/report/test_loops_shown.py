@@ -1,7 +1,5 @@
 """Which findings are one loop, which comes first, and which are known from a baseline."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The drawing of a task: the places of its parts, and its description."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The report on a terminal."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from io import StringIO
 

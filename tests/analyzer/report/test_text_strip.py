@@ -1,7 +1,5 @@
 """The strip in text: a character a turn, readable without colour and in ASCII."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

@@ -1,7 +1,5 @@
 """The written table of coded and counted columns, held against real frames."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

@@ -1,7 +1,5 @@
 """Tables that are kept do not hold the texts of the tables that they were taken from."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Turns that were numbered: whether they still are as numbering would have them."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import polars as pl

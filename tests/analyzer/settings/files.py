@@ -1,7 +1,5 @@
 """Settings from texts, and any settings and tables for tests with random ones."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from dataclasses import fields

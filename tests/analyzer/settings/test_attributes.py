@@ -1,7 +1,5 @@
 """Keys of one's own give the same turns and findings from files, stores, servers and processes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Variables of the environment win over the file."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Settings are given as an object, a file, a profile or tables, wherever a program gives them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Mistakes in a settings file: each is named with its line, and nothing hostile gets through."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Prices: which one a model has, and what is wrong with a table and where."""
 
-from __future__ import annotations
-
 import time
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version

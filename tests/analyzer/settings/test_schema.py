@@ -1,7 +1,5 @@
 """The JSON schema of settings files refuses what looptrace refuses."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from dataclasses import fields

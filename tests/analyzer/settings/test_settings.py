@@ -1,7 +1,5 @@
 """Settings files: what they change, and that what is written reads back."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Thresholds are written into a settings file, and nothing else of it changes."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The notation refuses what it would otherwise pass over."""
 
-from __future__ import annotations
-
 import pytest
 
 from looptrace.analyzer.testing.notation import NotationError, turns_in

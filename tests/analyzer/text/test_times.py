@@ -1,7 +1,5 @@
 """Times as text: their form, and what is kept of their precision."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """The backtest: which gates two settings open in the same turns, and what comes after them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Thresholds come out of tasks that were well, kind by kind, and keep to the alarms wanted."""
 
-from __future__ import annotations
-
 import time
 from functools import cache, partial
 from pathlib import Path
@@ -51,8 +49,14 @@ def task(name: str, text: str, kind: str | None = None, day: int = 0) -> pl.Data
 
 
 def many(kind: str | None, text: str, count: int, name: str = "") -> list[pl.DataFrame]:
-    """Return tasks of a kind, spread over the days."""
-    return [task(f"{name}{kind}-{n}", text, kind, n * DAYS // count) for n in range(count)]
+    """Return the turns of tasks of a kind, spread over the days, in one frame."""
+    turns, days = written(text), [n * DAYS // count for n in range(count)]
+    own = pl.DataFrame({"own": [f"{name}{kind}-{n}" for n in range(count)], "day": days})
+    times = pl.col("start_ns", "end_ns", "order_ns") + pl.col("day") * DAY_S * NS_PER_S
+    every = own.join(turns, how="cross", maintain_order="left_right").with_columns(
+        times, task="own", task_kind=pl.lit(kind, pl.String), session="own"
+    )
+    return [every.select(turns.columns)]
 
 
 def found(

@@ -1,7 +1,5 @@
 """A certificate says what gates would have cost in solved runs, and never more than they show."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A promise is tested on the runs that its limit spares, and withdrawn where they break it."""
 
-from __future__ import annotations
-
 import json
 import random
 import tomllib

@@ -1,7 +1,5 @@
 """Exceptions name a loop as narrowly as an override can."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

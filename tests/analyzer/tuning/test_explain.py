@@ -1,7 +1,5 @@
 """The claims of `explain` about settings are checked by evaluating again."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any
@@ -143,7 +141,7 @@ def test_no_nearer_value_would_do(count: int) -> None:
     turns, rule = turns_in(f"run(a)->same x{count}"), RepeatedCall(attempts_min=5)
     fires = {
         value: bool(findings_of(turns, RuleSet((RepeatedCall(attempts_min=value),))))
-        for value in range(2, 51)
+        for value in range(2, 14)  # A greater one sees no more.
     }
     nearest = min((v for v in fires if fires[v] != fires[5]), key=lambda v: abs(v - 5))
     (change,) = explain(turns, DetectionPolicy(RuleSet((rule,)))).changes["repeated_call"]

@@ -1,10 +1,9 @@
 """A model is fitted on one's own runs, and used only where it saves more than every counter."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import polars as pl
@@ -44,7 +43,8 @@ def calls(number: int, *, is_solved: bool) -> list[tuple[str, str]]:
     ]
 
 
-def known_runs(count: int = RUNS) -> tuple[pl.DataFrame, list[Outcome]]:
+@cache
+def known_runs(count: int = 150) -> tuple[pl.DataFrame, list[Outcome]]:
     """Return the turns of runs, two of three solved, and their outcomes."""
     parts, outcomes = [], []
     for number in range(count):

@@ -1,7 +1,5 @@
 """A learned limit promises no more than the runs show that did not choose it."""
 
-from __future__ import annotations
-
 import json
 import random
 import tomllib

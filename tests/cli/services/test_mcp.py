@@ -10,19 +10,23 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from mcp import Client, StdioServerParameters
 
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.store.writer import ingest
+from tests.commands import refused
 from tests.paths import ROOT
 from tests.ports import free_ports
 from tests.reliability.serving import until
+
+# Importing it takes a second, also where other tests are collected.
+if TYPE_CHECKING:
+    from mcp import Client, StdioServerParameters
 
 COMMAND = [sys.executable, "-m", "looptrace", "mcp", "--store"]
 READING = {"tasks", "loops", "why", "gates", "gate"}
@@ -45,6 +49,8 @@ def store_dir(examples: Path, tmp_path: Path) -> Path:
 
 def over_stdio(store_dir: Path, *options: str) -> StdioServerParameters:
     """Return the parameters of a server that the client starts."""
+    from mcp import StdioServerParameters  # noqa: PLC0415
+
     arguments = [*COMMAND[1:], str(store_dir), *options]
     return StdioServerParameters(command=COMMAND[0], args=arguments)
 
@@ -71,6 +77,8 @@ class Session:
 @contextmanager
 def session(server: Any) -> Iterator[Session]:
     """Begin a session of a client with a server, which a command starts or which listens."""
+    from mcp import Client  # noqa: PLC0415
+
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(Client(server)) as client,
@@ -180,18 +188,12 @@ def test_over_http_it_asks_for_a_token_as_a_server_does(examples: Path, tmp_path
         ]
     assert statuses == [401, 401, 403, 403, 200]
     (tmp_path / "tokens").write_text("short\n")
-    refused = subprocess.run(
-        [*COMMAND, str(examples), "--http-port", "1", "--token-file", str(tmp_path / "tokens")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert refused.returncode == 2
-    assert "a token has fewer than 16 characters" in refused.stderr
+    options = ("--http-port", "1", "--token-file", tmp_path / "tokens")
+    said = refused("mcp", "--store", examples, *options)
+    assert "a token has fewer than 16 characters" in said
 
 
 def test_a_folder_that_is_no_store_ends_it(tmp_path: Path) -> None:
     """Before a client has asked anything."""
-    done = subprocess.run([*COMMAND, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "is not a store; check the path, or make one with `looptrace ingest`" in done.stderr
+    said = refused("mcp", "--store", tmp_path)
+    assert "is not a store; check the path, or make one with `looptrace ingest`" in said

@@ -1,7 +1,5 @@
 """Reads sources as the commands do, and shows the turns of them in few words."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -269,3 +267,33 @@ def test_a_stream_without_times_shows_none(form: str, write: Write) -> None:
     assert "make" in report
     for text in (report, escalation):
         assert [word for word in ("1970", "under 0.1", "in the loop: \n") if word in text] == []
+
+
+CODEX_STREAM: list[Line] = [
+    {"type": "thread.started", "thread_id": "{session}"},
+    {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "Done."}},
+]
+CURSOR_STREAM: list[Line] = [
+    {
+        "type": "system",
+        "subtype": "init",
+        "session_id": "{session}",
+        "model": "m",
+        "permissionMode": "default",
+    },
+    {
+        "type": "assistant",
+        "message": {"role": "assistant", "content": [{"type": "text", "text": "Done."}]},
+        "session_id": "{session}",
+        "timestamp_ms": 1767865803494,
+    },
+]
+
+
+@pytest.mark.parametrize("stream", [CODEX_STREAM, CURSOR_STREAM], ids=["codex", "cursor"])
+def test_each_session_of_a_file_keeps_its_last_response(stream: list[Line], write: Write) -> None:
+    """The streams of several runs are often appended to one file."""
+    one = lines(stream)
+    runs = [one.replace(b"{session}", name.encode()) for name in ("s-1", "s-2")]
+
+    assert read_spans([write("runs.jsonl", b"".join(runs))]).spans.height == len(runs)

@@ -1,7 +1,5 @@
 """Recorded chats of Gemini CLI: a message that is recorded after its calls, and its thoughts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

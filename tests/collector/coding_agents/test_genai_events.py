@@ -1,7 +1,5 @@
 """GenAI events in log records are events of the spans that they name, from any source."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from collections.abc import Callable

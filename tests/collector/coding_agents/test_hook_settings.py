@@ -1,7 +1,5 @@
 """The settings that call hooks: what a person has there stays as it is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from looptrace.collector.coding_agents.hook.settings_text import (
     without_entries,
 )
 from tests.commands import printed, run
+from tests.seeds import seed_count
 
 OWN = '"echo own"'
 HOOK = {"matcher": "Bash", "hooks": [{"type": "command", "command": "echo own"}]}
@@ -169,7 +168,7 @@ _JSON = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=seed_count(300), deadline=None)
 @given(
     st.dictionaries(st.text(max_size=5), _JSON, max_size=3),
     st.dictionaries(

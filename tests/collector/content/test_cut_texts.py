@@ -1,7 +1,5 @@
 """P17: rules find in cut texts what they find in whole ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from random import Random

@@ -1,7 +1,5 @@
 """A server that runs erases what it is asked to: in its next start, which follows at once."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

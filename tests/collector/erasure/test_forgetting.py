@@ -1,10 +1,9 @@
 """`looptrace forget`: nothing of whom it forgets is left in any file, and all others stay."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import random
+import shutil
 import sqlite3
 import time
 from contextlib import closing
@@ -71,12 +70,27 @@ def decide(folder: Path) -> None:
     writer.ingest(spans_of(looping("bob")), folder)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a store with the gates, decisions and notes of two people."""
-    folder = tmp_path / "store"
+    folder = tmp_path_factory.mktemp("of_two") / "store"
     alice = looping("alice", **{"user.id": "u-alice"})
     writer.ingest(spans_of(alice, looping("alice", "again"), looping("bob")), folder)
+    decide(folder)
+    return folder
+
+
+@pytest.fixture
+def store(of_two: Path, tmp_path: Path) -> Path:
+    """Return a copy of it, which a test may change."""
+    return shutil.copytree(of_two, tmp_path / "store")
+
+
+@pytest.fixture(scope="module")
+def bob_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a store in which the first of the two never was."""
+    folder = tmp_path_factory.mktemp("bob_alone") / "store"
+    writer.ingest(spans_of(looping("bob")), folder)
     decide(folder)
     return folder
 
@@ -85,13 +99,12 @@ def store(tmp_path: Path) -> Path:
     ("kind", "name"),
     [("session", "alice"), ("task", "alice@shop"), ("user", "u-alice"), ("service", "shop")],
 )
-def test_nothing_is_left_of_whom_it_forgets(store: Path, kind: ErasureKind, name: str) -> None:
+def test_nothing_is_left_of_whom_it_forgets(
+    store: Path, bob_alone: Path, kind: ErasureKind, name: str
+) -> None:
     """Neither rows nor texts nor free pages; what others have is as if they had been alone."""
     if kind == "user":
         writer.ingest(spans_of(looping("alice", "again", **{"app.userId": name})), store)
-    alone = store.with_name("alone")
-    writer.ingest(spans_of(looping("bob")), alone)
-    decide(alone)
     assert ALICE in texts_in(store)
     assert "nothing is left" in printed("forget", f"--{kind}", name, "--store", store, "--yes")
     said = texts_in(store)
@@ -101,7 +114,7 @@ def test_nothing_is_left_of_whom_it_forgets(store: Path, kind: ErasureKind, name
         return
     assert "alice" not in said
     for command in (["analyze"], ["gates", "list", "--store"]):
-        assert run(*command, store).stdout == run(*command, alone).stdout != ""
+        assert run(*command, store).stdout == run(*command, bob_alone).stdout != ""
     again = run("forget", f"--{kind}", name, "--store", store, "--yes")
     assert (again.exit_code, "has nothing of" in again.output) == (2, True)
 

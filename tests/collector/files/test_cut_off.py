@@ -1,7 +1,5 @@
 """Requests and calls that were cut off, or wait for a person, in finished traces."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

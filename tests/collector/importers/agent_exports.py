@@ -1,7 +1,5 @@
 """The run in the form of each agent's own file, by what the agents document or write."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 
@@ -33,6 +31,41 @@ def swe_agent(run: Sequence[Span]) -> Fields:
             "observation": (tool.result or f"Error: {tool.error}") if tool else "",
             "execution_time": 0.25, "state": {}} for model, tool in _steps(run)],
         "history": [], "info": {"exit_status": "submitted"}}
+
+
+def claude_hooks(run: Sequence[Span]) -> list[Fields]:
+    """Return the inputs that hooks of Claude Code log."""
+    every = {"session_id": SESSION, "transcript_path": "t.jsonl", "cwd": "/depot"}
+    lines: list[Fields] = [{**every, "hook_event_name": "UserPromptSubmit", "prompt": "Go."}]
+    for tool in (span for span in run if span.kind == "tool"):
+        call = {**every, "tool_name": tool.name, "tool_input": tool.arguments}
+        call |= {"tool_use_id": tool.call_id}
+        told = {"hook_event_name": "PostToolUse", "tool_response": tool.result}
+        if tool.error:
+            told = {"hook_event_name": "PostToolUseFailure", "error": tool.error}
+        lines += [{**call, "hook_event_name": "PreToolUse"}, {**call, **told}]
+    return lines
+
+
+def cursor_hooks(run: Sequence[Span]) -> list[Fields]:
+    """Return the inputs that hooks of Cursor log, where calls of servers are told of twice."""
+    every = {"conversation_id": SESSION, "generation_id": "g", "workspace_roots": ["/depot"],
+        "cursor_version": "2.0.77"}
+    lines: list[Fields] = [{**every, "hook_event_name": "beforeSubmitPrompt", "prompt": "Go."}]
+    for span in run:
+        if span.kind == "model":
+            lines.append({**every, "hook_event_name": "afterAgentResponse", "model": MODEL,
+                "text": span.answer["content"]})
+        if span.kind == "tool":
+            call = {**every, "tool_name": span.name, "timestamp": span.end, "duration": 900}
+            text = span.result or f"Error: {span.error}"
+            lines.append({**call, "hook_event_name": "afterMCPExecution", "result_json": text,
+                "tool_input": json.dumps(span.arguments)})
+            told = {"hook_event_name": "postToolUse", "tool_output": text}
+            if span.error:
+                told = {"hook_event_name": "postToolUseFailure", "error_message": span.error}
+            lines.append({**call, **told, "tool_input": span.arguments})
+    return lines
 
 
 def mini_swe_agent(run: Sequence[Span]) -> Fields:

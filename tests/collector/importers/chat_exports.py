@@ -3,8 +3,6 @@
 The fields are those of the sources that `rows/forms.toml` and each importer name.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Sequence
@@ -449,3 +447,50 @@ def cline_tagged(run: Sequence[Span]) -> Any:
 
 def _text_part(text: str) -> Fields:
     return {"type": "text", "text": text}
+
+
+def _langchain(run: Sequence[Span]) -> list[Fields]:
+    made: list[Fields] = [{"type": "human", "content": "Get order A17 ready.", "id": "h"}]
+    for span in run:
+        if span.kind == "model":
+            made.append({"type": "ai", "content": span.answer["content"] or "", "tool_calls": [
+                {"name": c["function"]["name"], "id": c["id"], "type": "tool_call",
+                    "args": json.loads(c["function"]["arguments"])}
+                for c in span.answer.get("tool_calls", ())],
+                "usage_metadata": {"input_tokens": 80, "output_tokens": 12, "total_tokens": 92}})
+        if span.kind == "tool":
+            made.append({"type": "tool", "content": span.result or f"Error: {span.error}",
+                "tool_call_id": span.call_id, "status": "error" if span.error else "success"})
+    return made
+
+
+def langchain(run: Sequence[Span]) -> Any:
+    """Return messages of LangChain as its constructors."""
+    names = {"human": "HumanMessage", "ai": "AIMessageChunk", "tool": "ToolMessage"}
+    return {"messages": [{"lc": 1, "type": "constructor", "kwargs": message,
+        "id": ["langchain", "schema", "messages", names[message["type"]]]}
+        for message in _langchain(run)]}
+
+
+def langgraph(run: Sequence[Span]) -> Any:
+    """Return the states of a thread of LangGraph, the last one first."""
+    messages = _langchain(run)
+    return [{"values": {"messages": messages[:count]}, "next": [], "tasks": [],
+        "metadata": {"step": count}, "checkpoint": {"thread_id": SESSION}}
+        for count in range(len(messages), 0, -1)]
+
+
+def ai_sdk_page(run: Sequence[Span]) -> Any:
+    """Return messages of the AI SDK for a page: the steps of the run are one message."""
+    parts: list[Fields] = []
+    for span in run:
+        if span.kind == "model":
+            parts += [{"type": "step-start"}, {"type": "text", "text": span.answer["content"]}]
+        if span.kind == "tool":
+            told = {"state": "output-available", "output": span.result}
+            if span.error:
+                told = {"state": "output-error", "errorText": span.error}
+            parts.append({"type": f"tool-{span.name}", "toolCallId": span.call_id,
+                "input": span.arguments, **told})
+    asked = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "Get A17 ready."}]}
+    return {"id": "chat", "messages": [asked, {"id": "a", "role": "assistant", "parts": parts}]}

@@ -1,7 +1,5 @@
 """The spans of one run, looping or healthy, that each tracing system and agent exports."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """All forms of the run, by name."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from inspect import isfunction
@@ -38,7 +36,8 @@ EXPORTS: Mapping[str, Callable[[Sequence[Span]], Any]] = SYSTEMS | PLATFORMS | S
 # Streams and exports that are a record a line.
 IN_LINES = {
     *("langfuse_export", "phoenix_frame", "langsmith", "honeycomb", "signoz", "clickhouse"),
-    *("weave", "weave_otel", "claude_stream", "codex_exec", "copilot_cli", "chat_lines", "goose"),
+    *("weave", "weave_otel", "weave_langchain", "claude_stream", "codex_exec", "copilot_cli"),
+    *("chat_lines", "goose", "claude_hooks", "cursor_hooks"),
 }
 
 

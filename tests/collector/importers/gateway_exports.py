@@ -3,8 +3,6 @@
 The fields are those of the sources that `rows/forms.toml` and each importer name.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

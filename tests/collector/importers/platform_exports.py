@@ -3,8 +3,6 @@
 The fields are those of the sources that each importer names.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Iterable, Sequence

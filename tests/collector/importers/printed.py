@@ -3,8 +3,6 @@
 The forms are those of the exporters' sources (`looptrace.collector.importers.console`).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

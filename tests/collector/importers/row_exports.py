@@ -3,14 +3,13 @@
 The fields are those of the sources that `rows/forms.toml` and each importer name.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from tests.collector.importers.exported_run import MODEL, SESSION, TRACE, Fields, Span, genai
+from looptrace.collector.importers.spans import flat_attributes
+from tests.collector.importers.exported_run import AGENT, MODEL, SESSION, TRACE, Fields, Span, genai
 from tests.collector.importers.platform_exports import _csv, _duration_ns, _nested, _texts, xray
 from tests.collector.importers.system_exports import _openinference
 
@@ -293,6 +292,48 @@ def literal_ai(run: Sequence[Span]) -> Any:
         "generation": {"type": "CHAT", "provider": "openai", "model": MODEL, "messages": s.given,
             "messageCompletion": s.answer, "inputTokenCount": 80, "outputTokenCount": 12,
             "tokenCount": 92, "tools": None} if s.kind == "model" else None} for s in run]}
+
+
+def mastra(run: Sequence[Span]) -> Any:
+    """Return a trace of Mastra's storage: a step around each inference, in the loop of an agent."""
+    types = {"model": "model_inference", "tool": "tool_call", "agent": "agent_run"}
+    spans: list[Fields] = []
+    for s in run:
+        usage = {"usage": {"inputTokens": 80, "outputTokens": 12}}
+        named = {"tool": f"tool: '{s.name}'", "agent": f"agent run: '{AGENT}'"}
+        row: Fields = {"traceId": TRACE, "spanId": s.id, "parentSpanId": s.parent,
+            "name": named.get(s.kind, f"model: '{MODEL}'"), "spanType": types[s.kind],
+            "isEvent": False, "startedAt": s.start, "endedAt": s.end, "threadId": SESSION,
+            "entityType": "tool" if s.kind == "tool" else "agent",
+            "entityName": s.name if s.kind == "tool" else AGENT, "serviceName": "depot",
+            "attributes": {"toolCallId": s.call_id} if s.kind == "tool" else {},
+            "input": s.arguments or None, "output": s.result or None,
+            "error": {"message": s.error, "id": "E"} if s.error else None}
+        if s.kind == "model":
+            calls = [{"toolCallId": c["id"], "toolName": c["function"]["name"],
+                "args": json.loads(c["function"]["arguments"])}
+                for c in s.answer.get("tool_calls", ())]
+            row |= {"input": {"messages": s.given}, "attributes": {"model": MODEL, **usage},
+                "output": {"text": s.answer["content"] or "", "toolCalls": calls}}
+            step = {**row, "spanId": f"{s.number + 500:016x}", "spanType": "model_step",
+                "name": "step: 0", "attributes": {"stepIndex": 0, **usage}}
+            row["parentSpanId"] = step["spanId"]
+            spans.append(step)
+        spans.append(row)
+    return {"traceId": TRACE, "spans": spans}
+
+
+def agno(run: Sequence[Span]) -> Any:
+    """Return spans as Agno's database keeps them."""
+    kinds = {"agent": "AGENT", "model": "LLM", "tool": "TOOL"}
+    tokens = {"llm.token_count.prompt": 80, "llm.token_count.completion": 12}
+    return {"spans": [{"span_id": s.id, "trace_id": TRACE, "parent_span_id": s.parent,
+        "name": s.name, "span_kind": "INTERNAL", "status_code": "ERROR" if s.error else "OK",
+        "status_message": s.error or None, "start_time": s.start, "end_time": s.end,
+        "duration_ms": 1000, "created_at": s.end,
+        "attributes": {"openinference.span.kind": kinds[s.kind]}
+            | dict(flat_attributes(_openinference(s))) | (tokens if s.kind == "model" else {})}
+        for s in run]}
 
 
 def honeyhive(run: Sequence[Span]) -> Any:

@@ -3,10 +3,9 @@
 The fields are those of the sources that each importer names.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tests.collector.importers.exported_run import (
     AGENT,
@@ -61,6 +60,62 @@ def opik(run: Sequence[Span]) -> Fields:
         "error_info": {**failure, "message": span.error} if span.error else None} for span in run]
     trace = {"id": TRACE, "thread_id": SESSION}
     return {"trace": trace, "spans": spans, "project_name": "orders"}
+
+
+def n8n(run: Sequence[Span]) -> Fields:
+    """Return an execution as n8n's API has it, whose responses show no calls."""
+    made: dict[str, list[Fields]] = {"Chat": [{"startTime": 1775548800000, "executionTime": 1,
+        "source": [], "executionStatus": "success", "data": {"main": [[{"json":
+            {"sessionId": SESSION, "action": "sendMessage", "chatInput": "Get A17 ready."}}]]}}]}
+    for span in run:
+        given: Fields = {"query": span.arguments}
+        answer: Fields = {"response": span.result}
+        connection = {"agent": "main", "model": "ai_languageModel", "tool": "ai_tool"}[span.kind]
+        if span.kind == "model":
+            given = {"messages": ["Human: Get A17 ready."], "options": {"model": MODEL}}
+            text: Any = [[{"text": span.answer["content"] or "", "generationInfo": {}}]]
+            usage = {"completionTokens": 12, "promptTokens": 80, "totalTokens": 92}
+            answer = {"response": {"generations": text}, "tokenUsage": usage}
+        start_ms = span.ns(span.start_s) // 1_000_000
+        of_run: Fields = {"startTime": start_ms, "executionStatus": "success",
+            "executionTime": round((span.end_s - span.start_s) * 1000),
+            "source": [{"previousNode": AGENT if span.parent else "Chat"}]}
+        if span.error:
+            of_run |= {"executionStatus": "error", "error": {"message": span.error}}
+        else:
+            of_run["data"] = {connection: [[{"json": answer}]]}
+        if span.parent:
+            of_run["inputOverride"] = {connection: [[{"json": given}]]}
+        name = MODEL if span.kind == "model" else span.name
+        made.setdefault(name, []).append(of_run)
+    nodes = [{"name": AGENT, "type": "@n8n/n8n-nodes-langchain.agent"}]
+    return {"data": [{"id": "231", "finished": True, "mode": "webhook", "status": "success",
+        "startedAt": run[0].start, "stoppedAt": run[-1].end, "workflowId": "orders",
+        "data": {"resultData": {"runData": made}}, "workflowData": {"nodes": nodes}}],
+        "nextCursor": None}
+
+
+def flowise(run: Sequence[Span]) -> Fields:
+    """Return an execution as Flowise's API has it: each node of an agent with its calls."""
+    nodes: list[Fields] = []
+    used: list[Fields] = []
+    for span in run:
+        if span.kind == "tool":
+            used.append({"tool": span.name, "toolInput": span.arguments,
+                "toolOutput": span.result} | ({"error": span.error} if span.error else {}))
+        if span.kind == "model":
+            times = {"start": span.ns(span.start_s) // 1_000_000}
+            times |= {"end": times["start"] + 2000, "delta": 2000}
+            output = {"content": span.answer["content"], "timeMetadata": times, "usedTools": used,
+                "usageMetadata": {**_USAGE, "total_tokens": 92, "tool_call_tokens": 0}}
+            data = {"id": "agentAgentflow_0", "name": "agentAgentflow", "output": output,
+                "input": {"messages": span.given[:1]}, "state": {}}
+            nodes.append({"nodeId": "agentAgentflow_0", "nodeLabel": AGENT, "data": data,
+                "previousNodeIds": [], "status": "FINISHED"})
+            used = []
+    return {"data": [{"id": run[0].uuid(), "executionData": json.dumps(nodes),
+        "state": "FINISHED", "agentflowId": "orders", "sessionId": SESSION,
+        "createdDate": run[0].start}], "total": 1}
 
 
 def datadog(run: Sequence[Span]) -> list[Fields]:

@@ -1,7 +1,5 @@
 """The run in the form of each tracing system, by what they document or their clients write."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from collections.abc import Callable, Sequence
@@ -292,6 +290,25 @@ def weave(run: Sequence[Span]) -> list[Fields]:
         "exception": span.error or None,
         "summary": {"usage": {MODEL: {"prompt_tokens": 120, "completion_tokens": 9}}},
         "thread_id": SESSION} for span in run]
+
+
+def weave_langchain(run: Sequence[Span]) -> list[Fields]:
+    """Return calls of LangChain, whose outputs are whole runs with ids and times of their own."""
+    types = {"agent": "Chain", "model": "Llm", "tool": "Tool"}
+    calls = weave(run)
+    for call, span in zip(calls, run, strict=True):
+        op = f"langchain.{types[span.kind]}.{span.name}"
+        call |= {"op_name": f"weave:///yard/depot/op/{op}:v1", "display_name": op}
+        call["attributes"] = {"lc_id": span.uuid(), "lc_name": span.name}
+        if span.kind != "agent":
+            call["attributes"]["weave"] = {"kind": "llm" if span.answer else "tool"}
+        told: Fields = {"output": span.result}
+        if span.answer:
+            call["inputs"] = {"messages": [span.given]}
+            told = {"generations": [[{"text": span.answer["content"], "message": span.answer}]]}
+        whole = {"id": span.uuid(), "name": span.name, "start_time": span.start}
+        call["output"] = whole | {"outputs": None if span.error else told}
+    return calls
 
 
 def weave_otel(run: Sequence[Span]) -> list[Fields]:

@@ -1,7 +1,5 @@
 """APIs of tracing systems: real servers on loopback that answer as the systems document it."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

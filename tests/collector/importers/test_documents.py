@@ -1,7 +1,5 @@
 """Exports that are bad in parts: each part costs itself alone, and a message says what to do."""
 
-from __future__ import annotations
-
 import json
 from io import BytesIO
 from random import Random
@@ -16,8 +14,8 @@ from looptrace.collector.files.reader import read_spans
 from tests.collector.conftest import Write
 from tests.collector.importers.exported_run import spans
 from tests.collector.importers.exports import EXPORTS, IN_LINES, SYSTEMS, text_of
+from tests.seeds import seeds
 
-MUTATIONS = 8
 HOSTILE: tuple[Any, ...] = (
     *(None, True, 0, -1, "", "x", "\ud800", 2**70, -5.5, [], {}, [[]], [None], {"a": None}, ["a"]),
 )
@@ -241,19 +239,17 @@ def test_another_table_is_none(write: Write) -> None:
     assert said[1][0].why.startswith("cannot be read: ")
 
 
+@pytest.mark.parametrize("seed", seeds(16))
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_whatever_an_export_holds_nothing_is_raised(name: str, write: Write) -> None:
+def test_whatever_an_export_holds_nothing_is_raised(name: str, seed: int, write: Write) -> None:
     """Values are replaced and left out at random places."""
-    random = Random(name)
-    for _ in range(MUTATIONS):
-        text = text_of(name, "loop")
-        documents = [
-            json.loads(line) for line in (text.splitlines() if name in IN_LINES else [text])
-        ]
-        for _ in range(3):
-            mutate(documents, random)
-        mutated = "\n".join(map(json.dumps, documents)).encode()
-        analyse(read_spans([write("export.json", mutated)]).spans)
+    random = Random(f"{name}-{seed}")
+    text = text_of(name, "loop")
+    documents = [json.loads(line) for line in (text.splitlines() if name in IN_LINES else [text])]
+    for _ in range(3):
+        mutate(documents, random)
+    mutated = "\n".join(map(json.dumps, documents)).encode()
+    analyse(read_spans([write("export.json", mutated)]).spans)
 
 
 def mutate(value: Any, random: Random) -> None:

@@ -1,7 +1,5 @@
 """Exports of tracing systems, platforms, gateways and agents: loops, healthy runs, tokens."""
 
-from __future__ import annotations
-
 import pytest
 
 from looptrace.analyzer.engine.batch import analyse
@@ -19,7 +17,7 @@ WITHOUT_TOKENS = ((SYSTEMS.keys() | PLATFORMS.keys()) - WITH_TOKENS) | {
     *("cursor_stream", "cursor_transcript", "xray_documents", "assistants_steps"),
     *("chatgpt", "claude_ai", "kimi_context", "clickhouse", "cline_tagged"),
     *("chat", "chat_lines", "chat_functions", "gemini_contents", "goose"),
-    *("inspect_log", "responses", "tau_bench"),
+    *("inspect_log", "responses", "tau_bench", "ai_sdk_page"),
 }
 # Conversations whose ids are made of what they say.
 WITHOUT_SESSION = {
@@ -30,7 +28,7 @@ WITHOUT_SESSION = {
     *("chat", "chat_lines", "chat_functions", "cline", "gemini_contents", "goose"),
     *("inspect_log", "responses", "tau_bench"),
     *("swe_agent", "mini_swe_agent", "openhands", "openhands_1"),
-    *("kimi_wire", "kimi_code_wire", "cline_tagged"),
+    *("kimi_wire", "kimi_code_wire", "cline_tagged", "langchain", "ai_sdk_page"),
 }
 # Agents whose only tool is a shell.
 COMMANDS = {"swe_agent", "mini_swe_agent", "openhands", "openhands_1", "codex_exec"}

@@ -1,7 +1,5 @@
 """Exports of logs: the work of a coding agent is found in the records of each platform."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """What SDKs and agents print: the loop is found in each form, a run that works is silent."""
 
-from __future__ import annotations
-
 import json
 from random import Random
 

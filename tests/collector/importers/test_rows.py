@@ -1,7 +1,5 @@
 """Records of gateways and chats: which belong together, and what cannot be read."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

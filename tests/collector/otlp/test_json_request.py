@@ -1,7 +1,5 @@
 """Spans written as a request again: whatever they hold, they decode to what they were."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

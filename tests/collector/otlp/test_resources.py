@@ -1,7 +1,5 @@
 """The version of a service comes from the resource of a request, to each span of the service."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

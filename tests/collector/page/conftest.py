@@ -1,7 +1,5 @@
 """A server with a token, and a browser's side of it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The page in a real browser: what a person sees, does and waits for."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time

@@ -1,7 +1,5 @@
 """The form behind a signed link: it decides one thing, once, and only when it is confirmed."""
 
-from __future__ import annotations
-
 import re
 import time
 

@@ -1,7 +1,5 @@
 """Gates on the page: all that is needed to decide, and a decision that counts at once."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from functools import partial

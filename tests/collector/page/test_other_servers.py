@@ -1,7 +1,5 @@
 """Whoever opens the page of one of several servers sees the open gates of all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.collector.page.conftest import Browser

@@ -1,7 +1,5 @@
 """The overview: figures of a period and of the time before, and bars that lead to tasks."""
 
-from __future__ import annotations
-
 import re
 import time
 from datetime import UTC, datetime

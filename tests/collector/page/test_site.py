@@ -1,7 +1,5 @@
 """Access to the page, and the headers of its answers for browsers."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import threading

@@ -1,7 +1,5 @@
 """Tasks on the page: found, followed, unfolded and explained."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from http import HTTPStatus

@@ -1,7 +1,5 @@
 """A task on a time axis: where its bars are, who called whom, what is cut short."""
 
-from __future__ import annotations
-
 import json
 import re
 from http import HTTPStatus

@@ -1,7 +1,5 @@
 """The list of gates: a line each, by incident, filtered, sorted, and one of them beside it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit

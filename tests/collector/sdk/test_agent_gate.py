@@ -1,7 +1,5 @@
 """The state of a task's gate after several events."""
 
-from __future__ import annotations
-
 import pytest
 
 from looptrace.analyzer.gates.notice import GateNotice

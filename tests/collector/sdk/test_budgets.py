@@ -1,7 +1,5 @@
 """Budgets of several tasks in the agent's own process."""
 
-from __future__ import annotations
-
 from opentelemetry.sdk.trace import TracerProvider
 
 from looptrace.collector import LoopSpanProcessor

@@ -1,7 +1,5 @@
 """The code on the page for agents' authors works as written."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """One call watches the agents of a process, as the environment says."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

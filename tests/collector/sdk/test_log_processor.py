@@ -1,7 +1,5 @@
 """Messages that instrumentations write as log records reach the engine of the agent's process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial

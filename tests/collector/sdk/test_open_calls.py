@@ -1,7 +1,5 @@
 """Calls that are open: a hang is found while it lasts, in the process and at a server."""
 
-from __future__ import annotations
-
 import json
 import time
 

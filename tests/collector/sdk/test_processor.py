@@ -1,7 +1,5 @@
 """In the agent's process: a loop is seen while it runs, and the agent feels nothing else."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """What is recorded by hand becomes the turns that it says it is."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 

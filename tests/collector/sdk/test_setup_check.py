@@ -1,7 +1,5 @@
 """A set-up that watches nothing says so, once and with what to do."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path

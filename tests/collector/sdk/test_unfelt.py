@@ -3,8 +3,6 @@
 LOOPTRACE_SOAK_SPANS says how many spans an agent writes here; `make soak` asks for 100,000.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading

@@ -1,7 +1,5 @@
 """What the provider's sampler drops is watched, and still not exported."""
 
-from __future__ import annotations
-
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider

@@ -1,7 +1,5 @@
 """P1: storing leaves time for receiving and for the rules, and takes all of it where they rest."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """P3: what a kill left unjudged leaves no gate open that an unbroken server would not have."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import time

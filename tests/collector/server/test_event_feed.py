@@ -1,7 +1,5 @@
 """The events that a stream gets: all of what it asks for and nothing else, however it is cut."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -1,7 +1,5 @@
 """An outage holds back the pages of the loops that it causes, all but the first."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Loops and gates in numbers: what the store says, and no content in labels or lines of the log."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

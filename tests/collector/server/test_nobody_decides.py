@@ -1,7 +1,5 @@
 """A server sees to gates on which nobody decides."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

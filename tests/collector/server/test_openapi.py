@@ -1,7 +1,5 @@
 """The description of the HTTP API is what the server answers."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

@@ -1,7 +1,5 @@
 """What a server changes in its process while it runs."""
 
-from __future__ import annotations
-
 import gc
 import sys
 

@@ -1,7 +1,5 @@
 """A server withdraws the promise of a learned limit itself, and says so wherever people look."""
 
-from __future__ import annotations
-
 import json
 import threading
 from functools import partial

@@ -1,7 +1,5 @@
 """A token for some services, at a real server whose store is full of the words of another."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """P25: a server that stops in the middle of its work says so in a line, and loses nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

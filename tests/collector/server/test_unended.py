@@ -1,7 +1,5 @@
 """Runs whose process says nothing more: a server counts the time since their last span."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

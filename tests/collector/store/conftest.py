@@ -1,7 +1,5 @@
 """Stores that tests share."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

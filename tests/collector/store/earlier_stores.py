@@ -5,8 +5,6 @@ ingest the same traces, decides on two gates, and leaves one event in the outbox
 count as delivered. The versions run with the installed packages.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Gates of turns in the notation, and what must hold of a gate store at any moment."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections import Counter
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Traces as spans, and what a store of them holds."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

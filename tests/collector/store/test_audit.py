@@ -1,7 +1,5 @@
 """The audit log tells of each decision and erasure, and only grows."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """P2: what a store lost is found again, or a line says what is not, and its advice works."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

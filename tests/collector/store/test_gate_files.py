@@ -1,7 +1,5 @@
 """Gate stores of other versions, damaged, busy and full ones."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What is recorded of gates, and what a decision changes."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path

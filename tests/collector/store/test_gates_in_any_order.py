@@ -1,7 +1,5 @@
 """One loop has one gate, one page and one decision, in whatever order its spans arrive."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache

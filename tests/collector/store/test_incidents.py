@@ -1,7 +1,5 @@
 """Incidents in a store: one for all sessions, whatever becomes of its gates."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Iterator

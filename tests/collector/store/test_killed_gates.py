@@ -1,7 +1,5 @@
 """Decisions and events of processes that are killed are there together or not at all."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Writers that are killed lose nothing, and the next one repairs the store."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

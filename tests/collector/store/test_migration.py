@@ -1,7 +1,5 @@
 """`data/store_1.tar.xz` holds the spans of `late_ties`, stored by the version before schema 2."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

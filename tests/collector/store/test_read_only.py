@@ -1,7 +1,5 @@
 """A store on a file system that is mounted to be read only is read like any other."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Retention goes by when spans arrived, and deletes only what it announced a day before."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

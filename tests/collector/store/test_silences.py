@@ -1,7 +1,5 @@
 """A silence holds gates back from webhooks, and never from their agents."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The shared base of the gate store and the ingest log: kinds of files, and versions."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

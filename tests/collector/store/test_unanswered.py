@@ -1,7 +1,5 @@
 """Waiting for a person has an end: reminders, others who are told, and a default."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

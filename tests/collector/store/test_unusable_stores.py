@@ -1,7 +1,5 @@
 """Damaged, foreign and full stores, and two who use one at once."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from threading import Thread

@@ -1,7 +1,5 @@
 """An upgrade keeps the ids of gates and sends nothing again, from each version's own store."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from contextlib import closing

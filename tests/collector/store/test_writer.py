@@ -1,7 +1,5 @@
 """What an ingest stores, and where."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence
@@ -78,6 +76,15 @@ def test_an_ingest_tells_how_far_it_is(tmp_path: Path) -> None:
     assert {count for _, count in told} == {len(told)} != {0}
 
 
+def test_only_buckets_with_files_are_derived(tmp_path: Path) -> None:
+    """A small file took as long as sixteen buckets do."""
+    told: list[tuple[int, int]] = []
+    with SpanSpool() as spool, writing(tmp_path / "s") as writer:
+        spool.add(spans_of(looping("alone")))
+        writer.ingest(spool, on_evaluated=lambda *counts: told.append(counts))
+    assert told == [(1, 1)]
+
+
 @pytest.mark.parametrize("seed", seeds(2))
 def test_any_order_and_any_split_give_the_same_store(
     tmp_path: Path, stored: Path, seed: int
@@ -85,7 +92,7 @@ def test_any_order_and_any_split_give_the_same_store(
     """Spans arrive as networks please, so that the store may depend on their set alone."""
     spans = late_ties()
     shuffled = spans.sample(fraction=1, shuffle=True, seed=seed)
-    for part in shuffled.iter_slices(3 + 3 * seed):
+    for part in shuffled.iter_slices(5 + 6 * seed):
         writer.ingest(part, tmp_path / "parts")
     assert content(tmp_path / "parts") == content(stored)
 

@@ -1,7 +1,5 @@
 """The log of deliveries: what it has, how long it is, what is sent again, and the rate."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path

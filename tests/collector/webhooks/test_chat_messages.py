@@ -1,7 +1,5 @@
 """A message in a chat is edited when its gate ends, as far as the chat allows it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The other endpoints hear of one that is disabled, as nobody reads the log at night."""
 
-from __future__ import annotations
-
 import json
 import logging
 from dataclasses import replace

@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, fields, replace
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from looptrace.analyzer.detect.findings import Cost, Finding, LoopTurn
@@ -74,6 +72,7 @@ def background(**about: Any) -> GateBackground:
 
 
 @pytest.mark.parametrize("form", FORMATS)
+@settings(max_examples=30)
 @given(events, st.sampled_from(["", GATE_URL]))
 def test_a_body_is_json_of_less_than_20_kb(form: Format, about: GateEvent, gate_url: str) -> None:
     """Whatever traces say, receivers that keep to Standard Webhooks take it."""

@@ -3,8 +3,9 @@
 use std::sync::LazyLock;
 
 use super::failure::{guesses, is_gone, is_mendable, mark_failure, names_given};
+use super::faults::{fault_of, lasts, thing_of};
 use super::looks::{UNSHOWN, answers, is_one_thing, mark_look};
-use super::search::{asks_help, found, is_command, is_empty, only_looks, says_nothing};
+use super::search::{asks_help, found, is_empty, only_looks, says_nothing};
 use super::states::state_of;
 use super::tool::Tool;
 use super::{MISSING, RAN_OUT};
@@ -14,7 +15,7 @@ use crate::count::turn::Turn;
 use crate::count::undone::{edit_codes, undoes_by_command};
 use crate::patterns::Pattern;
 use crate::same::errors::is_vague;
-use crate::same::made::{makes, tells_figures};
+use crate::same::made::makes;
 use crate::same::signature::changed_file;
 use crate::same::text::head;
 use crate::same::{tools, waits};
@@ -24,20 +25,24 @@ static REPORTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["report
 static MOVE_ARGUMENTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["move_arguments"]));
 static MOVED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moved"]));
 static OF_CALL: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_call"]));
+static OF_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_file"]));
+static DATA_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["data_file"]));
+static UNDECIDED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["undecided"]));
 static DRAINED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["drained"]));
 static WAYS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["ways"]));
-static KNOBS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["knobs"]));
 static TOO_MUCH: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["too_much"]));
 static STATE_COMMANDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["state_commands"]));
 static FILE_ADDRESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["file_addresses"]));
 static UNSEEN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["unseen"]));
 static LISTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["lists"]));
-static SETTLES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["settles"]));
+pub(super) static SETTLES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["settles"]));
 static SLEEPS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["sleeps"]));
 static LOG_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["log_file"]));
 
 // A command begins within so much of the arguments of its call.
 const COMMAND_CHARS: usize = 500;
+// Stands for the outcome of a question to which a person had no answer.
+const NO_ANSWER: i64 = 1;
 // The arguments of a call without any.
 const EMPTY: &str = "{}";
 
@@ -96,6 +101,7 @@ pub fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
     mark_again(row, &call);
     mark_try(row, &call, &failure);
     mark_search(row, &call);
+    mark_fault(row, &call);
 }
 
 /// Set whether a call waits, and for what.
@@ -108,7 +114,8 @@ fn mark_wait(row: &mut Row, call: &Call) {
         // A wait that timed out may exit with an error, and so may a state that is not final.
         let says_nothing = call.shows(|text| text.trim().is_empty());
         let ran_out = (call.is(RAN_OUT) || (row.failed && says_nothing)) && (watches || row.pauses);
-        row.unfinished = ran_out || call.shows(|text| goes_on(text, arguments, tool));
+        row.unfinished =
+            ran_out || call.shows(|text| goes_on(text, arguments, tool) && !lasts(text));
     }
     let fine = !has_failed(row);
     row.later = !row.unfinished && call.shows(waits::says_later);
@@ -126,7 +133,7 @@ fn mark_use(row: &mut Row, call: &Call, failure: &Failure) -> bool {
     row.changes = fine && (tool.changes || tools::installs(arguments));
     row.asks = tool.asks;
     let by_command = fine && tool.checker.shell;
-    row.removes = fine && tool.removes || (by_command && tools::removes(None, arguments));
+    row.removes = fine && tool.removes || (by_command && tools::removes(arguments));
     let made = || tool.makes || (by_command && makes(call.turn.name, call.turn.arguments));
     row.makes = fine && !row.removes && made();
     row.undoes = tool.undoes || undoes_by_command(arguments);
@@ -160,13 +167,15 @@ struct Failure {
     has_answer: bool,
     /// It is one of this call alone.
     of_call: bool,
+    /// It is one of what stands in a file of data, which says nothing of the next file.
+    of_file: bool,
 }
 
 impl Failure {
     fn of(row: &Row, call: &Call) -> Self {
         let arguments = call.arguments;
         let failed = has_failed(row);
-        let gone = failed && is_gone(call.turn, arguments);
+        let gone = failed && is_gone(call.turn, call.tool);
         let gone_alone = gone && !call.shows(|text| names_given(arguments, text));
         // A number in the arguments may be what was too much.
         let has_number = arguments.contains(|sign: char| sign.is_ascii_digit());
@@ -182,6 +191,7 @@ impl Failure {
             own_limit,
             lost,
             has_answer,
+            of_file: failed && call.shows(|text| OF_FILE.is_match(&waits::ends_of(text))),
             of_call: gone_alone || own_limit || of_one || lost || has_answer,
         }
     }
@@ -202,11 +212,20 @@ fn mark_outcome(row: &mut Row, call: &Call, failure: &Failure) {
         if failure.has_answer && !failure.own_limit && !failure.gone {
             row.signature = pair(signature, thing_of(arguments));
         }
+    } else if failure.of_file
+        && let Some(file) = DATA_FILE.find_at(arguments, 0)
+    {
+        let file = code(&arguments[file]);
+        (row.signature, row.outcome) = (pair(row.signature, file), pair(row.outcome, file));
     } else if failed && let Some(way) = WAYS.find_at(arguments, 0) {
         let way = code(&arguments[way]);
         (row.signature, row.outcome) = (pair(row.signature, way), pair(row.outcome, way));
     }
-    let may_guess = failed && !failure.of_call && is_command(call.turn, tool);
+    if !failed && tool.asks && call.shows(|text| UNDECIDED.is_match(text)) {
+        // In whatever words: there was no answer.
+        row.outcome = NO_ANSWER;
+    }
+    let may_guess = failed && !failure.of_call && !tool.in_words;
     row.guesses = may_guess && call.shows(|text| guesses(arguments, text));
     let is_hidden = |text: &str| {
         moves_on(arguments, text, tool) || UNSEEN.is_match(text) || DRAINED.is_match(text)
@@ -227,7 +246,8 @@ fn mark_try(row: &mut Row, call: &Call, failure: &Failure) {
     // A look that fails, such as at a page that is not there, tries nothing that gets further.
     let only_looks = tool.reads && (row.missing || !tool.checker.checks);
     let is_look = only_looks || watches || failure.helps;
-    row.tries = row.own && !(is_look || failure.own_limit || failure.lost);
+    let shows_file = failure.of_file && DATA_FILE.is_match(arguments);
+    row.tries = row.own && !(is_look || failure.own_limit || failure.lost || shows_file);
     if is_mendable(call.turn) {
         row.mendable = row.outcome;
     }
@@ -236,7 +256,8 @@ fn mark_try(row: &mut Row, call: &Call, failure: &Failure) {
         let result = call.turn.result.unwrap_or_default();
         if tool.checker.falls_short(arguments, result) {
             let judges = tool.checker.judges(arguments, result);
-            row.check = pair(if judges { row.name } else { row.call }, row.outcome);
+            let asked = if judges { row.name } else { row.call };
+            row.check = pair(asked, tool.checker.said(result).unwrap_or(row.outcome));
         }
     }
 }
@@ -251,7 +272,7 @@ fn mark_search(row: &mut Row, call: &Call) {
         row.search_result = pair(pair(row.name, state_of(arguments)), row.outcome);
         row.restates = row.search_result != UNKNOWN;
     }
-    let may_go_on = call.waits || row.pauses || turn.name.is_some_and(tells_figures);
+    let may_go_on = call.waits || row.pauses || tool.tells_figures;
     let fine = !has_failed(row);
     if call.shown.is_none() && fine && !may_go_on && is_look_back(arguments, tool) {
         row.look_chars = UNSHOWN;
@@ -264,10 +285,21 @@ fn mark_search(row: &mut Row, call: &Call) {
     }
 }
 
+/// Set by which fault its answer is compared, whatever else it was given or tells.
+fn mark_fault(row: &mut Row, call: &Call) {
+    if row.pauses || call.watches(row) {
+        return;
+    }
+    let fault = fault_of(row, call.turn, call.arguments, call.tool.changes);
+    row.faulty = fault != UNKNOWN;
+    if row.faulty {
+        (row.check, row.search_result) = (fault, fault);
+    }
+}
+
 /// Set the marks by which a call that comes again may be none that repeats.
 fn mark_again(row: &mut Row, call: &Call) {
     let command = head(call.arguments, COMMAND_CHARS);
-    let settles = |text| SETTLES.is_match(text);
     let lists = || call.tool.reads || LISTS.is_match(command);
     let shows_state = call.tool.awaits || STATE_COMMANDS.is_match(command);
     let tells_state = || call.tool.reads && call.shows(waits::tells_state);
@@ -276,12 +308,7 @@ fn mark_again(row: &mut Row, call: &Call) {
     row.awaits = row.states || (goes_on && lists() && call.shows(says_nothing));
     row.vague = call.shows(is_vague);
     row.file = code_of(changed_file(call.arguments).filter(|_| row.works));
-    row.settles = !row.failed && (settles(command) || call.turn.name.is_some_and(settles));
-}
-
-/// The code of what a call is about, however much of it or in which way: a lot, whatever is bid.
-fn thing_of(arguments: &str) -> i64 {
-    code(&KNOBS.replace_all(arguments, |_| String::new()))
+    row.settles = !row.failed && (call.tool.settles || SETTLES.is_match(command));
 }
 
 /// Whether what a call shows says that something goes on.

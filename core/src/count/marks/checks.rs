@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::count::codes::code;
 use crate::patterns::{Pattern, around, pattern};
 use crate::same::text::{head, strip};
 use crate::same::tools::{looks_by_command, reads_by_command};
@@ -23,6 +24,8 @@ static PROGRAM: LazyLock<fancy_regex::Regex> = LazyLock::new(|| around(&CHECKS["
 static WRAPPED: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&CHECKS["wrapped"])));
 static KEY: LazyLock<Regex> = LazyLock::new(|| pattern(r#"["']\w+["'] ?:"#));
 static WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"\w"));
+static SAID: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w.%-]*\w"));
+static FILLER: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&CHECKS["filler"])));
 static NO_FAULT: LazyLock<fancy_regex::Regex> = LazyLock::new(|| around(&CHECKS["no_fault"]));
 static FAULT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["fault"]));
 static OF_MANY: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d ?(?:/|of|out of) ?\d"));
@@ -62,6 +65,24 @@ impl Checker {
     pub fn judges(self, arguments: &str, result: &str) -> bool {
         let is_long = |text: &str| text.split_whitespace().nth(JUDGED_WORDS_MIN - 1).is_some();
         self.critic && is_long(arguments) && is_long(result)
+    }
+
+    /// The code of what a critic says in a sentence or more, in whatever order and with whatever
+    /// words that only join; none for other answers.
+    #[must_use]
+    pub fn said(self, result: &str) -> Option<i64> {
+        if !self.critic {
+            return None;
+        }
+        let text = result.to_lowercase();
+        let words = SAID.find_iter(&text).map(|word| word.as_str());
+        let mut words: Vec<&str> = words.filter(|word| !FILLER.is_match(word)).collect();
+        if words.len() < JUDGED_WORDS_MIN {
+            return None;
+        }
+        words.sort_unstable();
+        words.dedup();
+        Some(code(&words.join(" ")))
     }
 
     /// Whether a call runs a command that only looks.
@@ -110,6 +131,13 @@ impl Checker {
     }
 }
 
+/// Whether an answer says in words that something is wrong.
+#[must_use]
+pub fn tells_fault(result: &str) -> bool {
+    let text = ends_of(result);
+    FAULT.is_match(&text) && FAULT.is_match(&NO_FAULT.replace_all(&text, ""))
+}
+
 fn shows(command: &str) -> bool {
     reads_by_command(command) || looks_by_command(command)
 }
@@ -154,6 +182,26 @@ mod tests {
         ] {
             assert!(bash(command, answer), "{command}: {answer}");
         }
+    }
+
+    #[test]
+    fn a_critic_says_the_same_in_another_order() {
+        let critic = Checker::of("review_draft");
+        let one = critic.said("The draft is good, but the opening lacks a hook. Please revise.");
+        assert!(one.is_some());
+        assert_eq!(
+            one,
+            critic.said("Good draft; its opening still lacks a hook, revise it please.")
+        );
+        assert_ne!(
+            one,
+            critic.said("The draft is good, but chapter 2 lacks a hook. Please revise.")
+        );
+        assert_eq!(critic.said("weak"), None);
+        assert_eq!(
+            Checker::of("run_tests").said("a draft lacks one good hook here"),
+            None
+        );
     }
 
     #[test]

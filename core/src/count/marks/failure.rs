@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::tool::Tool;
 use super::{MISSING, RAN_OUT};
 use crate::count::codes::{UNKNOWN, code, pair};
 use crate::count::row::Row;
@@ -25,6 +26,8 @@ const UNTOLD: &str = "untold";
 
 // What was made has fewer ids.
 const IDS_MAX: usize = 16;
+// What has more digits counts nothing.
+const COUNT_DIGITS_MAX: usize = 3;
 
 // The agent may mend these by its own edits: a login, a missing module.
 const MENDABLE: [&str; 2] = ["authentication", "dependency"];
@@ -62,16 +65,28 @@ pub fn ids_in(text: &str) -> Vec<i64> {
     ids.map(|id| code(id.as_str())).collect()
 }
 
+/// The same without short numbers, which count something.
+pub fn long_ids_in(text: &str) -> Vec<i64> {
+    let ends = waits::ends_of(text);
+    let is_long = |id: &str| id.len() > COUNT_DIGITS_MAX || id.contains(char::is_alphabetic);
+    let ids = IDS.find_iter(&ends).map(|id| id.as_str());
+    ids.filter(|id| is_long(id))
+        .take(IDS_MAX)
+        .map(code)
+        .collect()
+}
+
 /// Whether a failure quotes a name or a part of what its call was given, which could be any other.
 pub fn guesses(arguments: &str, error: &str) -> bool {
     GUESSES.is_match(&waits::ends_of(error)) && names_given(arguments, error)
 }
 
 /// Whether a call removes what is gone already, or makes what is there already.
-pub fn is_gone(turn: &Turn, arguments: &str) -> bool {
+pub fn is_gone(turn: &Turn, tool: Tool) -> bool {
+    let removes = tool.removes || turn.arguments.is_some_and(tools::removes);
     let says = || kind_in(turn.result.unwrap_or_default()) == Some(MISSING);
     let exists = |text: Option<&str>| text.is_some_and(|text| EXISTS.is_match(text));
-    (tools::removes(turn.name, arguments) && (turn.error_kind == Some(MISSING) || says()))
+    (removes && (turn.error_kind == Some(MISSING) || says()))
         || ((exists(turn.error) || exists(turn.result)) && makes(turn.name, turn.arguments))
 }
 

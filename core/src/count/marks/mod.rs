@@ -4,6 +4,7 @@ mod call;
 pub mod chants;
 mod checks;
 mod failure;
+mod faults;
 mod looks;
 mod response;
 pub mod search;
@@ -13,7 +14,8 @@ mod tool;
 use std::sync::{Arc, LazyLock};
 
 use call::mark_call;
-use failure::{ids_in, mark_failure};
+use checks::tells_fault;
+use failure::{ids_in, long_ids_in, mark_failure};
 pub use response::is_brief;
 use response::mark_response;
 use search::{Asked, is_common};
@@ -97,8 +99,9 @@ pub fn mark(turn: &Turn, how: &Counting) -> Marked {
         } else {
             UNKNOWN
         },
-        asked: (!(tool.plans || tool.updates) && is_common(turn, tool, row.search_result))
-            .then(|| Box::new(Asked::of(turn, tool))),
+        asked: (!(tool.plans || tool.updates || row.faulty)
+            && is_common(turn, tool, row.search_result))
+        .then(|| Box::new(Asked::of(turn, tool))),
         ids,
         phase: turn.phase.map(Arc::from),
         metric,
@@ -107,14 +110,21 @@ pub fn mark(turn: &Turn, how: &Counting) -> Marked {
     }
 }
 
-/// The ids of what was made, or those of what is removed.
+/// The ids of what was made, or those of what is removed or checked.
 fn ids_of(row: &Row, turn: &Turn) -> Vec<i64> {
-    let text = match (row.makes, row.removes) {
+    // What was made and is well is one of many.
+    let is_wrong = row.check != UNKNOWN && turn.result.is_some_and(tells_fault);
+    let names = row.removes || is_wrong;
+    let text = match (row.makes, names) {
         (true, _) => turn.result,
         (_, true) => turn.arguments,
         _ => None,
     };
-    text.map(ids_in).unwrap_or_default()
+    let mut ids = text.map(ids_in).unwrap_or_default();
+    if row.removes && !row.makes {
+        ids.extend(turn.result.map(long_ids_in).unwrap_or_default());
+    }
+    ids
 }
 
 /// The tokens that a turn spends: all but those read from a cache, which cost a tenth or less.

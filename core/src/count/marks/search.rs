@@ -17,7 +17,6 @@ use crate::same::tools::looks_by_command;
 use crate::tables::MARKS;
 
 static ASKS_HELP: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["asks_help"]));
-static QUERIES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["queries"]));
 static SEARCHING: LazyLock<Pattern> = LazyLock::new(|| {
     Pattern::any(&[&MARKS["searching_command"][..], &MARKS["asking_statement"]].concat())
 });
@@ -61,14 +60,7 @@ const WITHOUT_SPACES: char = '\u{2e80}';
 pub fn is_common(turn: &Turn, tool: Tool, search_result: i64) -> bool {
     let answer = turn.error.or(turn.result).unwrap_or_default();
     search_result == NOTHING_FOUND
-        || (search_result != UNKNOWN
-            && (is_command(turn, tool) || !is_longer(answer, ANSWER_CHARS_MAX)))
-}
-
-/// Whether a search is a command or a query, whose words have places.
-#[must_use]
-pub fn is_command(turn: &Turn, tool: Tool) -> bool {
-    !tool.searches || turn.name.is_some_and(|name| QUERIES.is_match(name))
+        || (search_result != UNKNOWN && (!tool.in_words || !is_longer(answer, ANSWER_CHARS_MAX)))
 }
 
 /// Whether a command asks how a program is used.
@@ -106,7 +98,7 @@ pub fn found(turn: &Turn, tool: Tool, row: &Row) -> i64 {
     let changes = || tool.changes || CHANGES_FOUND.is_match(arguments);
     let by_command = || !failed && SEARCHING.is_match(arguments) && !changes();
     let waits = row.pauses || row.watches || row.unfinished;
-    let looks = is_command(turn, tool) && !waits && !failed;
+    let looks = !tool.in_words && !waits && !failed;
     let by_look = || looks && looks_by_command(arguments) && !changes();
     let Some(result) = turn.error.or(turn.result) else {
         return UNKNOWN;
@@ -119,10 +111,10 @@ pub fn found(turn: &Turn, tool: Tool, row: &Row) -> i64 {
         return NOTHING_FOUND;
     }
     let shows = || {
-        if is_command(turn, tool) {
-            !waits && (by_command() || by_look())
-        } else {
+        if tool.in_words {
             searches
+        } else {
+            !waits && (by_command() || by_look())
         }
     };
     match turn.name {
@@ -181,7 +173,7 @@ impl Asked {
         };
         Self {
             tool: code(name),
-            is_command: is_command(turn, tool),
+            is_command: !tool.in_words,
             values,
         }
     }

@@ -1,14 +1,12 @@
 //! What the name of a tool says about it.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use super::call::SETTLES;
 use super::checks::Checker;
 use crate::count::undone::undoes;
 use crate::patterns::Pattern;
-use crate::same::made::makes_by_name;
-use crate::same::{tools, waits};
+use crate::same::tools::{Kept, kept, purpose};
 use crate::tables::{MARKS, TOOL_KINDS};
 
 static ASSESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["assesses"]));
@@ -19,10 +17,8 @@ static PLANS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["plans"])
 static UPDATES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&TOOL_KINDS["updates"]));
 static VIEWS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["views"]));
 static ASKS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["asks"]));
+static QUERIES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["queries"]));
 static CHANCE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["chance"]));
-
-// There are few tools, and what their names say is kept.
-const NAMES_KEPT_MAX: usize = 1_000;
 
 /// What the name of a tool says about it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +27,8 @@ pub struct Tool {
     pub changes: bool,
     /// It searches, and changes nothing.
     pub searches: bool,
+    /// It searches by words that have no places, as those of a command or a query have.
+    pub in_words: bool,
     /// It only looks at something.
     pub reads: bool,
     /// It does nothing but wait.
@@ -59,6 +57,10 @@ pub struct Tool {
     pub updates: bool,
     /// It makes something.
     pub makes: bool,
+    /// It is asked for figures, which count there.
+    pub tells_figures: bool,
+    /// It settles something.
+    pub settles: bool,
     /// It removes something.
     pub removes: bool,
     /// It puts back what was changed.
@@ -71,24 +73,30 @@ pub struct Tool {
 
 impl Tool {
     fn of(name: &str) -> Self {
-        let changes = tools::changes(name);
+        let purpose = purpose(Some(name));
+        let changes = purpose.changes;
+        let searches = !changes && purpose.searches;
         let plans = PLANS.is_match(name);
+        let moves = MOVES.is_match(name);
         Self {
             changes,
-            searches: !changes && tools::searches(name),
-            reads: !changes && tools::reads(name),
-            pauses: waits::pauses(name),
-            watches: !changes && waits::watches(name),
-            awaits: !changes && waits::awaits(name),
-            moves: MOVES.is_match(name),
-            leads: MOVES.is_match(name) || tools::hands_over(name) || tools::thinks(name),
+            searches,
+            in_words: searches && !QUERIES.is_match(name),
+            reads: !changes && purpose.reads,
+            pauses: purpose.pauses,
+            watches: !changes && purpose.watches,
+            awaits: !changes && purpose.awaits,
+            moves,
+            leads: moves || purpose.hands_over || purpose.thinks,
             chance: CHANCE.is_match(name),
             notes: OWN_NOTES.is_match(name),
             plans,
-            idle: plans || tools::thinks(name) || (!changes && VIEWS.is_match(name)),
+            idle: plans || purpose.thinks || (!changes && VIEWS.is_match(name)),
             updates: UPDATES.is_match(name),
-            makes: makes_by_name(name),
-            removes: tools::removes(Some(name), ""),
+            makes: purpose.makes,
+            tells_figures: purpose.tells_figures,
+            settles: SETTLES.is_match(name),
+            removes: purpose.removes,
             undoes: undoes(name),
             asks: ASKS.is_match(name),
             shows_state: SHOWS_STATE.is_match(name),
@@ -103,24 +111,13 @@ impl Tool {
 }
 
 thread_local! {
-    static TOOLS: RefCell<HashMap<String, Tool>> = RefCell::default();
+    static TOOLS: Kept<Tool> = Kept::default();
 }
 
 /// What the name of a tool says about it; nothing without a name.
 #[must_use]
 pub fn tool(name: Option<&str>) -> Tool {
-    let Some(name) = name else {
-        return Tool::default();
-    };
-    TOOLS.with_borrow_mut(|known| {
-        if let Some(tool) = known.get(name) {
-            return *tool;
-        }
-        if known.len() >= NAMES_KEPT_MAX {
-            known.clear();
-        }
-        *known
-            .entry(name.to_owned())
-            .or_insert_with(|| Tool::of(name))
+    name.map_or_else(Tool::default, |name| {
+        TOOLS.with(|known| kept(known, name, Tool::of))
     })
 }

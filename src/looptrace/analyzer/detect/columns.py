@@ -1,7 +1,5 @@
 """Counted turns to the columns that rules see."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import fields
 from math import nan

@@ -4,8 +4,6 @@ The core codes, marks and counts each turn (`core/src/count`), for files and for
 the columns of turns go into it and come back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Set
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Findings: one rule says that turns of a task repeat, with the evidence."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,6 +25,11 @@ class Cost:
     seconds: float
     input_tokens: int
     output_tokens: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that models read and wrote."""
+        return self.input_tokens + self.output_tokens
 
 
 @dataclass(frozen=True, slots=True)

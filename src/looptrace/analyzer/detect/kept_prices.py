@@ -1,7 +1,5 @@
 """List prices of models from the installed package genai-prices; nothing is fetched."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time

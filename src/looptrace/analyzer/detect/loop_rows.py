@@ -1,7 +1,5 @@
 """The turns that a loop keeps: their task and agent, their labels and their signatures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import starmap

@@ -3,8 +3,6 @@
 Reports, the page, queries, metrics and exit codes count loops by these functions alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -4,8 +4,6 @@ An orchestrator that starts its agent again with the same prompt is not a person
 nothing and resolve nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, get_args
 

@@ -1,7 +1,5 @@
 """Iterative phases: the metric that gets better while one converges."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias, get_args
 

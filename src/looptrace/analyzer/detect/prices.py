@@ -1,7 +1,5 @@
 """What the tokens of models cost, from a table of the user and from an installed package."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias

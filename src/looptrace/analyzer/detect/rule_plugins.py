@@ -4,8 +4,6 @@ A distribution names its rules in the group `looptrace.rules`. Each rule is a cl
 contract of `looptrace.rules.contract`. It is evaluated and set like the rules of looptrace.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """The tasks in which the gate of a learned limit only warns, so that its promise can be tested."""
 
-from __future__ import annotations
-
 from looptrace.analyzer.text.digests import digest
 from looptrace.rules.contract import Action, Rule
 

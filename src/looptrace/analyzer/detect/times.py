@@ -1,7 +1,5 @@
 """How long turns took, for the rules that read it; no other rule pays for it."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

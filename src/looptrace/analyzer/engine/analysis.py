@@ -1,7 +1,5 @@
 """The result of an analysis: findings, and the counts around them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The batch driver: whole tasks in, findings out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice

@@ -1,7 +1,5 @@
 """What findings depend on, so that turns are evaluated again only after a change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files

@@ -7,8 +7,6 @@ task are evaluated anew (`LiveSpans.mend`). The core counts the turns that came 
 them, and says which rules may fire there; only these evaluate their lanes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, islice, pairwise

@@ -4,8 +4,6 @@ A record that comes before its span waits for it. A span that has come is kept a
 while, so that it can be said again with a record that comes later.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias

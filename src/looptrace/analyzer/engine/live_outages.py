@@ -1,7 +1,5 @@
 """Outages as turns arrive: the same outages as in batch, in bounded memory."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import polars as pl

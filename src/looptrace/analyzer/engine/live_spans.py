@@ -1,7 +1,5 @@
 """Spans in as they arrive, findings and events out; their turns are evaluated at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 import polars as pl

@@ -3,8 +3,6 @@
 The core counts turns, keeps them in order, and says which rules may fire at them (`core/src/task`).
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, chain

@@ -6,8 +6,6 @@ longer than `within_s` between them, are a row. A row is an outage if enough ses
 failure, such as a failing test, does not count, however many agents have it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar

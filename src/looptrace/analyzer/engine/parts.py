@@ -1,7 +1,5 @@
 """Spans to an analysis part by part; tied traces are in one part."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

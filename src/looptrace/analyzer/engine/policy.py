@@ -1,7 +1,5 @@
 """The detection policy: all that decides which loops are found and what follows from them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from looptrace.analyzer.detect.budgets.limits import Budgets

@@ -1,7 +1,5 @@
 """Spans on their way to an analysis: in memory, or in files if they are many."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise

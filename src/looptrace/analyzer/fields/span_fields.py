@@ -1,7 +1,5 @@
 """Spans to canonical fields: what each span is, and what its turns are made of."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

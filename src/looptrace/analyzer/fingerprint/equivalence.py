@@ -1,7 +1,5 @@
 """What a team declares to be the same."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated

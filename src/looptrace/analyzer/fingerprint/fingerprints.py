@@ -4,8 +4,6 @@ The core decides (`core/src/same`); here turns become its columns and come back.
 trace does not give stay null, and null equals nothing.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import polars as pl

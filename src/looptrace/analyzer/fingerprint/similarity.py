@@ -11,8 +11,6 @@ Each measure works on one text at a time, so no result depends on which texts co
   but not synonyms.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

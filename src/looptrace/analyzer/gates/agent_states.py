@@ -1,7 +1,5 @@
 """The agent of an open gate: it waits, has ended, went on without asking, or is not known."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args

@@ -1,7 +1,5 @@
 """The decisions on a gate. The module imports neither Polars nor DuckDB."""
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 from looptrace.analyzer.text.near_names import did_you_mean

@@ -4,8 +4,6 @@ Log lines, webhooks, notices to agents, spans and JSON reports are made from the
 imports only what an agent's process has. The tables have the order of the output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Gate events, which are sent to agents and people."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal

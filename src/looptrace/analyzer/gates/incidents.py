@@ -1,7 +1,5 @@
 """Incidents: the gates of loops that are the same across tasks and sessions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache

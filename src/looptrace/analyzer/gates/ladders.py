@@ -1,7 +1,5 @@
 """Checks that the rungs of a ladder can be reached."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from looptrace.analyzer.gates.recovery import Recovery

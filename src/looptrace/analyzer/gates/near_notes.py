@@ -5,8 +5,6 @@ of letters (TF-IDF), so that `users_v2` is near `users` and a message in another
 itself. Which runs say much follows from the notes of the store; nothing was learned elsewhere.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import lru_cache

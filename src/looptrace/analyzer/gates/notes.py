@@ -1,7 +1,5 @@
 """People's notes on resolved gates, for later gates of similar loops."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Notices: gate events for an agent's process. The module imports neither Polars nor DuckDB."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

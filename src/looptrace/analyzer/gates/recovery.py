@@ -1,7 +1,5 @@
 """How a looping task recovers: the settings of pivots, waits and resets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from looptrace.analyzer.text.digests import DIGEST_BYTES, digest

@@ -1,7 +1,5 @@
 """People's decisions on gates, as turns for the rules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 

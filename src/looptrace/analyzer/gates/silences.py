@@ -1,7 +1,5 @@
 """Silences: gates that are not sent to webhooks for a while; their agents get them as ever."""
 
-from __future__ import annotations
-
 from dataclasses import astuple, dataclass, fields
 
 from looptrace.analyzer.detect.rule_plugins import every_rule, rule_named

@@ -10,8 +10,6 @@ The count of a ladder goes on until a reset or an order to move on. Pivots have 
 own, which each pivot of the task resets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice

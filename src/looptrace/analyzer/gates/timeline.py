@@ -1,7 +1,5 @@
 """The moments of a task in their order, as input for the state machine."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

@@ -3,8 +3,6 @@
 Times count from when a server first sees the gate open, within office hours where there are some.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

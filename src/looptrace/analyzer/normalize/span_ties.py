@@ -3,8 +3,6 @@
 The ties are read once, when a span is stored, and kept in columns of their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import polars as pl

@@ -5,8 +5,6 @@ the two on the call id, else on name, arguments and order (`core/src/trace`). Ea
 turn.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import polars as pl

@@ -1,7 +1,5 @@
 """The report of a backtest: side by side for a person, and as JSON (`docs/backtest.md`)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Reports of `calibrate` for a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rich.console import Console

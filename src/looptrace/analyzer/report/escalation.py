@@ -3,8 +3,6 @@
 It has the facts at the opening of the gate, and is bounded however long the task is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise

@@ -4,8 +4,6 @@ In the Markdown every text of a trace is in code, inline or fenced, with a fence
 of backticks in it. Each such text is on one line, so none can end the code early.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict
 

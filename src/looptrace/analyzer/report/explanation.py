@@ -1,7 +1,5 @@
 """The explanation of a task at a terminal: turns, how far each rule got, settings that matter."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The report as one HTML file: it has no script, loads nothing, and prints well."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -67,16 +65,6 @@ class ShownEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class _Decided:
-    """The events of a task, for the list in a section."""
-
-    head: list[ShownEvent]
-    between: int
-    tail: list[ShownEvent]
-    is_open: bool
-
-
-@dataclass(frozen=True, slots=True)
 class TurnRow:
     """One turn in the table of a loop; `place` distinguishes the turns of a longer period.
 
@@ -106,7 +94,7 @@ class _Section:
     head: list[TurnRow]
     turns_between: int
     tail: list[TurnRow]
-    decided: _Decided | None  # None if an earlier section of the same task has it
+    decided: TaskEvents | None  # None if an earlier section of the same task has it
 
     @property
     def rows(self) -> list[TurnRow]:
@@ -140,6 +128,7 @@ def html_report(analysis: Analysis, opinions: Opinions = NOBODY_ASKED) -> str:
         summary=analysis.summary,
         verdict=verdict(analysis, groups),
         sections=sections,
+        shown=partial(shown_event, opinions=opinions),
         by_rule=by_rule[:_RULES_SHOWN_MAX],
         rules_left_over=max(0, len(by_rule) - _RULES_SHOWN_MAX),
         outages=[
@@ -175,7 +164,7 @@ def _sections(
     for number, group in enumerate(shown, start=1):
         task = group.lead.task
         turns = turns_of_task.get(task, analysis.turns.clear())
-        decided = _decided(events_by_tasks.pop(task), opinions) if task in events_by_tasks else None
+        decided = events_by_tasks.pop(task, None)
         events, places = raw_events.get(task, []), events_of_task.get(task, {})
         cost = loop_cost_text(
             group.lead.cost, loop_money_text(analysis, group.lead), _share(group.lead, turns)
@@ -194,7 +183,7 @@ def _by_rule(groups: Sequence[CountedLoop]) -> list[_OfRule]:
             *key,
             loops=len(found),
             tasks=len({finding.task for finding in found}),
-            tokens=sum(each.cost.input_tokens + each.cost.output_tokens for each in found),
+            tokens=sum(each.cost.tokens for each in found),
             seconds=sum(finding.cost.seconds for finding in found),
         )
         for key, found in leads.items()
@@ -206,7 +195,7 @@ def _share(lead: Finding, turns: pl.DataFrame) -> float | None:
     """Return the share of a loop in its task: in tokens, else in time."""
     tokens = int(turns["input_tokens"].sum()) + int(turns["output_tokens"].sum())
     if tokens:
-        return min(1.0, (lead.cost.input_tokens + lead.cost.output_tokens) / tokens)
+        return min(1.0, lead.cost.tokens / tokens)
     lasted = turns.select((pl.col("end_ns").max() - pl.col("start_ns").min()) / NS_PER_S).item()
     return min(1.0, lead.cost.seconds / lasted) if lasted else None
 
@@ -246,22 +235,13 @@ def shown_event(event: GateEvent, opinions: Opinions = NOBODY_ASKED) -> ShownEve
     )
 
 
-def _decided(events: TaskEvents, opinions: Opinions) -> _Decided:
-    return _Decided(
-        head=[shown_event(event, opinions) for event in events.head],
-        between=events.between,
-        tail=[shown_event(event, opinions) for event in events.tail],
-        is_open=events.gate is not None,
-    )
-
-
 def _section(
     anchor: str,
     group: CountedLoop,
     turns: pl.DataFrame,
     events: Sequence[GateEvent],
     places: EventPlaces,
-    decided: _Decided | None,
+    decided: TaskEvents | None,
     cost: str,
 ) -> _Section:
     roles = {turn.turn: turn.role for finding in reversed(group.findings) for turn in finding.turns}

@@ -3,8 +3,6 @@
 Who writes events raises `DirectiveError` where a template of the directives cannot be used.
 """
 
-from __future__ import annotations
-
 import json  # texts may hold half surrogate pairs, which msgspec refuses
 import re
 from collections.abc import Iterable, Iterator, Mapping

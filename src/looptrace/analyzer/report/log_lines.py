@@ -1,7 +1,5 @@
 """Structured log records of gate events."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

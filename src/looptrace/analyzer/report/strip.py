@@ -4,8 +4,6 @@ A loop looks like a rainbow; progress has no arcs. Shapes have the same meaning 
 sentence describes the drawing. It has neither styles nor scripts; `strip.css` has its colours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Rows, pairs and lists at a terminal, and rows as JSON."""
 
-from __future__ import annotations
-
 import json  # a record may hold any value, and NaN stays NaN
 import math
 import os

@@ -1,7 +1,5 @@
 """The report for a person at a terminal; it also works without colour and at 80 columns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from looptrace.analyzer.detect.findings import Finding

@@ -1,7 +1,5 @@
 """The verdict, and how much it rests on, so that silence is not taken for health."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from looptrace.analyzer.detect.loops import CountedLoop

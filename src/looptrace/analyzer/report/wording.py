@@ -3,8 +3,6 @@
 The reports themselves are `terminal`, `html`, `json` and `ci`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -215,8 +213,7 @@ def duration_text(seconds: float) -> str:
 
 def cost_text(cost: Cost, money: str = "") -> str:
     """Write `46 s, 690 input + 100 output tokens, EUR 0.42`, without unrecorded parts."""
-    has_tokens = cost.input_tokens or cost.output_tokens
-    tokens = tokens_text(cost.input_tokens, cost.output_tokens) if has_tokens else ""
+    tokens = tokens_text(cost.input_tokens, cost.output_tokens) if cost.tokens else ""
     seconds = duration_text(cost.seconds) if cost.seconds else ""
     return ", ".join(filter(None, (seconds, tokens, money)))
 
@@ -247,8 +244,7 @@ def loop_cost_text(cost: Cost, money: str = "", share: float | None = None) -> s
 
     Without tokens, money or a share of the task these are left out.
     """
-    tokens = cost.input_tokens + cost.output_tokens
-    parts = [f"{count_text(tokens)} tokens"] if tokens else []
+    parts = [f"{count_text(cost.tokens)} tokens"] if cost.tokens else []
     parts += [money] if money else []
     parts += [f"{duration_text(cost.seconds)} in the loop"] if cost.seconds else []
     if share is not None:

@@ -1,7 +1,5 @@
 """One column of a table, defined once for the schema, a test and a page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ is *counted* from the start of a task. Rules see the columns that are fields of
 `looptrace.rules.turns.Turns`; findings and gates show others. None of these columns is stored.
 """
 
-from __future__ import annotations
-
 import polars as pl
 
 from looptrace.analyzer.schema.column import Column

@@ -1,7 +1,5 @@
 """Tables without the memory of the larger tables that they were taken from."""
 
-from __future__ import annotations
-
 from io import BytesIO
 
 import polars as pl

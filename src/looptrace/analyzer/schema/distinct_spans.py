@@ -5,8 +5,6 @@ before its span or after it, and is joined to the row of the span when both are 
 event keeps a mark, so that a span that comes again without its log records is the same span.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The findings table: one row per finding, as a store keeps it, with its cost in columns."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import polars as pl

@@ -1,7 +1,5 @@
 """One message of a conversation, in any dialect: its text, its calls, its results."""
 
-from __future__ import annotations
-
 import msgspec
 
 # The name of a call that has none.

@@ -1,7 +1,5 @@
 """The versions of services: an attribute of spans, because that of a resource is not stored."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import msgspec

@@ -1,7 +1,5 @@
 """One span in canonical fields, in any dialect: what turns are made of."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 

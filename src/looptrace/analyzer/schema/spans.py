@@ -4,8 +4,6 @@ The table has one row per span. Attributes, events and links stay JSON text, bec
 differ between frameworks; `dialects` picks from them. (trace_id, span_id) identifies a span.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 

@@ -1,7 +1,5 @@
 """One turn as an object: a row of the turn table, for programs that read turns one by one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from looptrace.rules.turns import Kind

@@ -1,7 +1,5 @@
 """The turn table: one row per turn of an agent, in any dialect of spans."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any

@@ -1,7 +1,5 @@
 """The grammar of `looptrace.toml`: its sections and their keys, as msgspec Structs."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """Settings as they are given: an object, a file, a profile or tables, and a selection of rules."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The settings of the judge: a model behind an OpenAI-compatible endpoint, and its powers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

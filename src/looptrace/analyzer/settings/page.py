@@ -1,7 +1,5 @@
 """The section `page` of the settings: the links of a server's page, and its sign-in."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

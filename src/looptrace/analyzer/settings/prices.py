@@ -1,7 +1,5 @@
 """The prices of models: a table of one's own, an installed package, or both."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """Profiles: one word for how early rules act and how tasks recover."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Rules of a settings file: for all turns, and in overrides for some."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

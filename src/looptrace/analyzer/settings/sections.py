@@ -4,8 +4,6 @@ A file starts from a profile and lists the differences. Each key is checked; an 
 file, the line, the problem, and the allowed values. It is long because each section is made here.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The sections `server` and `retention` of the settings: limits of memory, disk and time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

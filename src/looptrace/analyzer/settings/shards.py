@@ -1,7 +1,5 @@
 """The section `shards` of the settings: the servers that share the sessions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

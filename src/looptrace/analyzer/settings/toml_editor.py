@@ -1,7 +1,5 @@
 """Changes of thresholds in a settings file, which keeps its comments, its order, and the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any

@@ -1,7 +1,5 @@
 """Writer of settings as TOML: the settings in force, and a file to start from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The settings of webhooks: the receiver, the format, and the events."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

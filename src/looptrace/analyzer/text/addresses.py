@@ -1,7 +1,5 @@
 """Addresses in settings, in a form that every reader understands in the same way."""
 
-from __future__ import annotations
-
 import re
 from ipaddress import ip_address
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Names of calls that a person answers; a wait for a person is no hang."""
 
-from __future__ import annotations
-
 import re
 
 # `core/data/waiting.toml` has the names of calls that wait for a machine.

@@ -5,8 +5,6 @@ the mark, so that they find the same as in the whole text: whether two texts are
 response repeats its last words, and the figures and names of failed tests.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 # Each end of a text has at most this many bytes.

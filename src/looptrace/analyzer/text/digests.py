@@ -3,8 +3,6 @@
 It imports only the standard library, because the SDK uses it in an agent's process.
 """
 
-from __future__ import annotations
-
 from hashlib import blake2b
 
 DIGEST_BYTES = 8

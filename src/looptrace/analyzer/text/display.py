@@ -1,7 +1,5 @@
 """Display of texts from traces: one line, no control characters, bounded length."""
 
-from __future__ import annotations
-
 import json  # a text may hold half a surrogate pair, which msgspec refuses
 from collections.abc import Mapping
 from functools import lru_cache

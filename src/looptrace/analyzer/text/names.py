@@ -1,7 +1,5 @@
 """Texts in settings: names that people give, and values that may be secrets."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta

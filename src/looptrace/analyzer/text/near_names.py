@@ -1,7 +1,5 @@
 """Names near a mistyped one; this module needs only the standard library."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 

@@ -1,7 +1,5 @@
 """Values in spans: JSON in strings, and one text for equal values."""
 
-from __future__ import annotations
-
 import json  # canonical text: keys sorted, numbers as written, half surrogate pairs kept
 from typing import Any
 

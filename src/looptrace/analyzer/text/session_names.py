@@ -3,8 +3,6 @@
 Two services with the same session numbers have different tasks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple

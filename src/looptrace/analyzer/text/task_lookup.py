@@ -1,7 +1,5 @@
 """The task that a person means by a name: its own, or that of its session."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from difflib import get_close_matches
 

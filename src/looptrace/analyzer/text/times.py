@@ -1,7 +1,5 @@
 """Times as text, in UTC, from and to nanoseconds since 1970; writers are named by precision."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 from looptrace.rules.vocabulary import NS_PER_S

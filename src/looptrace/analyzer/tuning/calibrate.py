@@ -5,8 +5,6 @@ are wanted. Each value is tried: the turns are evaluated with it. An alarm is a 
 rule fires.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -7,8 +7,6 @@ count. Runs that show the same turns are one run; of a problem that was tried se
 problem counts, and it is lost if any solved try is.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

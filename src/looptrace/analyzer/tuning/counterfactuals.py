@@ -5,8 +5,6 @@ the value next to it. Settings are tried one at a time, by bisection between the
 each of its bounds; changes that need two settings together are not found.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -11,8 +11,6 @@ The promise of a limit is known by its key, which changes with the limit. So a p
 withdrawn says nothing of the next one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Exceptions: overrides after which a loop that is none opens no gate, and what else they end."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Why a task was flagged or not: how far each rule got, its events, the settings that matter."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

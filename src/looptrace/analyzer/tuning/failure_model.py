@@ -6,8 +6,6 @@ cross-validated, by problem, so that a model that learned its runs by heart is n
 promise is made on the other half.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple

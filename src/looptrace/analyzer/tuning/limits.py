@@ -6,8 +6,6 @@ promise is made (`certificates`), because the half that chose would flatter it. 
 (`failure_model`) is one more such rule, and is taken only where it saves more than every counter.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

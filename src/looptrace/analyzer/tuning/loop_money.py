@@ -1,7 +1,5 @@
 """What the responses of loops cost, by the prices of the user."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import polars as pl

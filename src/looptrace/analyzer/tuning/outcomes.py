@@ -5,8 +5,6 @@ label or a number. It is on the evaluated span, or on another span of its trace.
 span of a trace says the same in one value.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`looptrace incidents`: the same loop in many sessions, as one, and people's words about it."""
 
-from __future__ import annotations
-
 import time
 
 import click

@@ -1,7 +1,5 @@
 """`looptrace silences`: gates for which no webhook is sent for a while."""
 
-from __future__ import annotations
-
 import time
 
 import click

@@ -1,7 +1,5 @@
 """`looptrace tokens`: make, list and revoke the tokens of a server."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from pathlib import Path
 from typing import cast

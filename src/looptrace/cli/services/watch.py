@@ -1,7 +1,5 @@
 """`looptrace watch`: open gates and tasks close to a loop, full screen, resolved by keys."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

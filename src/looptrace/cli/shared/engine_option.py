@@ -1,7 +1,5 @@
 """The options with which a command analyses a store on the machines of a cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 

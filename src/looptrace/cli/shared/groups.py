@@ -1,7 +1,5 @@
 """Commands with commands of their own."""
 
-from __future__ import annotations
-
 import click
 
 _CHARS_MAX = 1_000  # Longer than any first sentence: click would cut it at the width of the screen.

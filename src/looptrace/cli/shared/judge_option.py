@@ -1,7 +1,5 @@
 """The option with which commands ask a judge about gates without an exact match."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reader of single keys, without waiting for a line."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

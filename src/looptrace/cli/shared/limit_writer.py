@@ -1,7 +1,5 @@
 """Writes what `calibrate` learned: limits into the settings, and their promises into the store."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`--explain-span`: what spans were read as, at a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import polars as pl

@@ -1,7 +1,5 @@
 """The option --store: a folder, or an address on object storage, of which a command has a copy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import repeat

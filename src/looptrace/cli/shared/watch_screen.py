@@ -1,7 +1,5 @@
 """The screen of `looptrace watch`: gates, tasks close to a loop, and the keys."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple

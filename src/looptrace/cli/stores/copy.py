@@ -1,7 +1,5 @@
 """`looptrace copy`: copy a store to object storage or a folder, and keep the copy up to date."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

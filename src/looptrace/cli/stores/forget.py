@@ -1,7 +1,5 @@
 """`looptrace forget`: erase what a store has of a session, a task, a user or a service."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from pathlib import Path

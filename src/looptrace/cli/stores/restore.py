@@ -1,7 +1,5 @@
 """`looptrace restore`: make a store of its copy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`looptrace backtest`: a comparison of two settings over the same traces."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import click

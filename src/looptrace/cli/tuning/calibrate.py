@@ -1,7 +1,5 @@
 """`looptrace calibrate`: thresholds from your own finished tasks."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -5,9 +5,7 @@ versions 1.0 to 1.7). An agent's step is a response with its calls and their res
 without a time stands where it stands in the file, STEP_NS from the one before.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -26,25 +24,13 @@ from looptrace.collector.coding_agents.session_spans import (
 STEP_NS = 1_000_000
 
 
-def is_trajectory(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a trajectory."""
-    return {"schema_version", "agent", "steps"} <= set(names)
-
-
-class AtifTrajectory:
-    """A reader of trajectories, of which each is one record."""
-
-    def read(self, record: dict[str, Any]) -> list[SpanRow]:
-        """Return the rows of a trajectory and of those of its sub-agents."""
-        rows = _rows(record, str(record.get("session_id") or ""))
-        for sub_agent in record.get("subagent_trajectories") or ():
-            session = record.get("session_id") or sub_agent.get("session_id") or ""
-            rows += self.read(sub_agent | {"session_id": session})
-        return rows
-
-    def rest(self) -> list[SpanRow]:
-        """Return nothing, because each trajectory is complete."""
-        return []
+def rows_of(record: dict[str, Any]) -> list[SpanRow]:
+    """Return the rows of a trajectory and of those of its sub-agents."""
+    rows = _rows(record, str(record.get("session_id") or ""))
+    for sub_agent in record.get("subagent_trajectories") or ():
+        session = record.get("session_id") or sub_agent.get("session_id") or ""
+        rows += rows_of(sub_agent | {"session_id": session})
+    return rows
 
 
 def _rows(record: dict[str, Any], session: str) -> list[SpanRow]:
@@ -61,8 +47,7 @@ def _rows(record: dict[str, Any], session: str) -> list[SpanRow]:
             thread.hears(str(step["step_id"]), at_ns, Word(text=texts_of(step.get("message"))))
         elif step["source"] == "agent":
             _read(thread, step, at_ns, step.get("model_name") or model)
-    thread.end(is_whole=True)
-    return thread.taken()
+    return thread.ended(is_whole=True)
 
 
 def _read(thread: Thread, step: dict[str, Any], at_ns: int, model: str | None) -> None:

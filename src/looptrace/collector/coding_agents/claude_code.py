@@ -6,8 +6,6 @@ line is a message with its content parts: an assistant's texts and `tool_use`, a
 the usage so far. Sub-agents ("sidechains") are in the same file or in files of their own beside it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 
@@ -83,9 +81,8 @@ class ClaudeCodeLog:
 
     def rest(self, *, is_whole: bool = False) -> list[SpanRow]:
         """Return the rows that the end of the log completes, which may be `whole`."""
-        for thread in self._threads.values():
-            thread.end(is_whole=is_whole)
-        return [row for thread in self._threads.values() for row in thread.taken()]
+        threads = self._threads.values()
+        return [row for thread in threads for row in thread.ended(is_whole=is_whole)]
 
     def end_run(self, line: dict[str, Any]) -> list[SpanRow]:
         """Return the rest of a run that a line ends, of which it gives the usage.

@@ -4,9 +4,6 @@ Its lines are those of the log under other names. Some versions stamp only the l
 a line without a time stands where it stands in the file, STEP_NS from the one before.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -18,12 +15,6 @@ STEP_NS = 1_000_000
 WAITING_MAX = 10_000
 
 _RESULT = "result"  # the line with the usage of all responses
-
-
-def is_line(names: Collection[str]) -> bool:
-    """Return whether these field names are those of such a line."""
-    fields = set(names)
-    return {"type", "session_id"} <= fields and bool(fields & {"message", "subtype"})
 
 
 class ClaudeStream:

@@ -5,10 +5,7 @@ Since 0.32 each line is `{timestamp, type, payload}`: the input and output of th
 interruptions and the tokens are read. Before, a line was the bare item, without a time.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -55,13 +52,6 @@ _ASKING = "request_user_input"  # The tool that a person answers.
 _SHOWN_ID_CHARS = 8
 
 
-def is_line(names: Collection[str]) -> bool:
-    """Return whether a line of such a log has these field names; before 0.32, the first one."""
-    fields = set(names)
-    is_old = {"id", "timestamp", "instructions"} <= fields
-    return is_old or {"timestamp", "type", "payload"} <= fields
-
-
 def usage_of(usage: dict[str, Any]) -> Usage:
     """Return usage in the words of Codex; what was cached or thought is within the rest."""
     return Usage(*map(usage.get, _COUNTS))
@@ -102,8 +92,7 @@ class CodexLog:
 
     def rest(self) -> list[SpanRow]:
         """Return the rows that the end of the log completes."""
-        self._thread.end()
-        return self._thread.taken()
+        return self._thread.ended()
 
     def _begin(self, meta: dict[str, Any]) -> None:
         """Read the session's id and agent; a log that continues another repeats its header."""

@@ -3,9 +3,6 @@
 Items are placed STEP_NS apart, like the lines of an old log.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -25,11 +22,6 @@ _TEXTS = ("agent_message", "assistant_message")
 _UNSEEN = ("reasoning", "todo_list", "error")
 
 
-def is_line(names: Collection[str]) -> bool:
-    """Return whether these field names are those of the first line, which names the thread."""
-    return {"type", "thread_id"} == set(names)
-
-
 class CodexEvents:
     """The state of reading one such stream."""
 
@@ -44,8 +36,9 @@ class CodexEvents:
         """Return the rows that a line completes."""
         self._at_ns += STEP_NS
         kind, item = line.get("type"), line.get("item")
+        before: list[SpanRow] = []
         if kind == _SESSION:
-            self._thread.end()
+            before = self._thread.ended()  # Runs are appended to one file.
             self._thread = Thread(Agent(PRODUCT, str(line.get("thread_id")), PRODUCT))
         elif kind == _DONE and isinstance(item, dict):
             self._item(item, str(item.get("id")))
@@ -59,12 +52,11 @@ class CodexEvents:
             self._failure = message
         if kind not in _FAILED:
             self._failure = ""
-        return self._thread.taken()
+        return before + self._thread.taken()
 
     def rest(self) -> list[SpanRow]:
         """Return the rows that the end of the stream completes."""
-        self._thread.end()
-        return self._thread.taken()
+        return self._thread.ended()
 
     def _item(self, item: dict[str, Any], key: str) -> None:
         kind = str(item.get("type") or item.get("item_type"))

@@ -4,9 +4,6 @@ The fields are those of github/copilot-sdk@cc0438d nodejs/src/generated/session-
 in events that are not kept on disk; a message has the tokens of its own output.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -21,13 +18,7 @@ from looptrace.collector.coding_agents.session_spans import (
 
 PRODUCT = "copilot-cli"
 
-_EVENT = {"type", "data", "id", "parentId", "timestamp"}
 _ABORTED_BY_LIMIT = "autopilot_credit_limit"
-
-
-def is_line(names: Collection[str]) -> bool:
-    """Return whether these field names are those of an event."""
-    return set(names) >= _EVENT
 
 
 class CopilotSession:
@@ -53,9 +44,7 @@ class CopilotSession:
 
     def rest(self) -> list[SpanRow]:
         """Return the rows that the end of the file completes."""
-        for thread in self._threads.values():
-            thread.end()
-        return [row for thread in self._threads.values() for row in thread.taken()]
+        return [row for thread in self._threads.values() for row in thread.ended()]
 
     def _take(self, thread: Thread, kind: str, key: str, at_ns: int, data: dict[str, Any]) -> None:
         if kind == "assistant.message":

@@ -4,8 +4,6 @@ The events are those of docs.cursor.com, cli/reference/output-format. A call sta
 of its tool, such as `readToolCall`; a line without a time stands STEP_NS from the one before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 
@@ -46,9 +44,10 @@ class CursorStream:
         kind = line.get("type")
         message = line.get("message")
         text = texts_of(message.get("content")) if isinstance(message, dict) else ""
+        before: list[SpanRow] = []
         if kind == "system":
             self._model = line.get("model")
-            self._thread.end()
+            before = self._thread.ended()  # Runs are appended to one file.
             self._thread = Thread(Agent(PRODUCT, str(line.get("session_id")), PRODUCT))
         elif kind == "user":
             self._thread.hears(str(self._at_ns), self._at_ns, Word(text=text))
@@ -58,12 +57,11 @@ class CursorStream:
             self._call(line)
         elif kind == "result" and isinstance(line.get("usage"), dict):
             self._uses(line["usage"])
-        return self._thread.taken()
+        return before + self._thread.taken()
 
     def rest(self) -> list[SpanRow]:
         """Return the rows that the end of the stream completes."""
-        self._thread.end()
-        return self._thread.taken()
+        return self._thread.ended()
 
     def _response(self) -> str:
         """Return the key of the response: calls follow its text until one has its result."""

@@ -1,8 +1,5 @@
 """Rows from the recorded chats of Gemini CLI, `~/.gemini/tmp/*/chats/session-*.json`."""
 
-from __future__ import annotations
-
-from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -13,27 +10,14 @@ PRODUCT = "gemini-cli"
 _FAILED = {"error": True, "success": False}
 
 
-def is_chat(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a chat."""
-    return {"sessionId", "messages", "startTime"} <= set(names)
-
-
-class GeminiChat:
-    """A reader of chats, of which each is one record."""
-
-    def read(self, record: dict[str, Any]) -> list[SpanRow]:
-        """Return the rows of a chat. Raises BadSpanError for a bad time."""
-        thread = Thread(Agent(PRODUCT, str(record["sessionId"]), PRODUCT))
-        last_ns = time_ns_of(record.get("startTime")) or 0
-        for message in record["messages"]:
-            last_ns = time_ns_of(message.get("timestamp")) or last_ns
-            _read(thread, message, last_ns)
-        thread.end()
-        return thread.taken()
-
-    def rest(self) -> list[SpanRow]:
-        """Return nothing, because each chat is complete."""
-        return []
+def rows_of(record: dict[str, Any]) -> list[SpanRow]:
+    """Return the rows of a chat. Raises BadSpanError for a bad time."""
+    thread = Thread(Agent(PRODUCT, str(record["sessionId"]), PRODUCT))
+    last_ns = time_ns_of(record.get("startTime")) or 0
+    for message in record["messages"]:
+        last_ns = time_ns_of(message.get("timestamp")) or last_ns
+        _read(thread, message, last_ns)
+    return thread.ended()
 
 
 def _read(thread: Thread, message: dict[str, Any], at_ns: int) -> None:

@@ -3,8 +3,6 @@
 Each is a row of the span table with the ids of its span (`LOGGED`), and becomes an event of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -6,8 +6,6 @@ folder alone, and here by its first moment. Kimi Code, which came after it, has 
 names (MoonshotAI/kimi-code@041ae7b packages/agent-core/src/agent/context/index.ts).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -84,9 +82,7 @@ class KimiSession:
 
     def rest(self) -> list[SpanRow]:
         """Return the rows that the end of the file completes."""
-        for step in self._steps.values():
-            step.thread.end()
-        return [row for step in self._steps.values() for row in step.thread.taken()]
+        return [row for step in self._steps.values() for row in step.thread.ended()]
 
     def _take(self, told: dict[str, Any], at_ns: int, name: str) -> None:
         kind, data = told["type"], told["payload"]

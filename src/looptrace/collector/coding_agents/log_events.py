@@ -6,8 +6,6 @@ because they come in any order and in any number of requests. The agent's own se
 much content they hold.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

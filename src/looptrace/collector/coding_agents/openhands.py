@@ -4,9 +4,6 @@ Until version 1 an event has an `action` or an `observation` by name, and an obs
 the action that caused it; since then it has a `kind`, and calls have the ids of the model.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -20,13 +17,6 @@ _PERSON = "user"
 _ERRORS = ("error", "AgentErrorEvent", "ConversationErrorEvent")
 # The actions of an agent that are not calls of a tool.
 _TALK = ("message", "think", "system", "recall", "change_agent_state", "condensation", "finish")
-
-
-def is_event(names: Collection[str]) -> bool:
-    """Return whether these field names are those of an event."""
-    fields = set(names)
-    old = {"id", "timestamp", "source"} <= fields and bool(fields & {"action", "observation"})
-    return old or {"id", "timestamp", "source", "kind"} <= fields
 
 
 class OpenHandsEvents:
@@ -47,10 +37,7 @@ class OpenHandsEvents:
 
     def rest(self) -> list[SpanRow]:
         """Return the rows that the end of the session completes."""
-        if self._thread is None:
-            return []
-        self._thread.end()
-        return self._thread.taken()
+        return [] if self._thread is None else self._thread.ended()
 
     def _read(self, thread: Thread, event: dict[str, Any]) -> None:
         if "kind" in event:

@@ -5,8 +5,6 @@ or a line of a file, and raise nothing. A request that cannot be decoded is one 
 record with an impossible time or id. All other records are ignored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any

@@ -4,8 +4,6 @@ Such an agent has no spans, so ids are made here: reading the same session again
 A person's message is the event that `intervened` records, on a span of its own or on a call's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -354,8 +352,8 @@ class Thread:
         if all(part["type"] == "text" for part in done.parts):
             self._given.insert(0, {"role": "assistant", "parts": done.parts})
 
-    def end(self, *, is_whole: bool = False) -> None:
-        """End the log.
+    def ended(self, *, is_whole: bool = False) -> list[SpanRow]:
+        """Return the rows that the end of the log completes.
 
         A response that waits for results may get more parts, and is left out, unless the log is
         whole: then its calls were never answered.
@@ -365,6 +363,7 @@ class Thread:
         parts = self._response.parts if self._response else ()
         if not any(part.get("id") in self._calls for part in parts):
             self.close()
+        return self.taken()
 
     def taken(self) -> list[SpanRow]:
         """Return the rows that were completed since the last call."""

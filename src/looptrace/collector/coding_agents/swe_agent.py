@@ -4,10 +4,8 @@ A step is a response with one command, and the output of the command. Trajectori
 steps follow one another by the duration of their commands, or by STEP_NS.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -37,40 +35,26 @@ class TrajectoryStep(NamedTuple):
     seconds: float = 0.0
 
 
-def is_trajectory(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a trajectory."""
-    fields = set(names)
-    return {"trajectory", "info"} <= fields or {"messages", "info", "trajectory_format"} <= fields
-
-
-class Trajectory:
-    """A reader of trajectories, of which each is one record."""
-
-    def read(self, record: dict[str, Any]) -> list[SpanRow]:
-        """Return the rows of a trajectory."""
-        is_mini = "trajectory" not in record
-        product = MINI if is_mini else PRODUCT
-        # A trajectory has no id, and its content distinguishes it from others.
-        trace = digest(canonical(record["messages" if is_mini else "trajectory"]))
-        thread = Thread(Agent(product, "", product, trace))
-        model = _model(record)
-        at_ns, steps = STEP_NS, _mini_steps(record) if is_mini else _steps(record)
-        for number, step in enumerate(steps):
-            key = f"step-{number}"
-            at_ns += STEP_NS
-            if step.text:
-                thread.says(key, at_ns, step.text, model)
-            if step.command is None:
-                continue
-            thread.calls(key, at_ns, key, TOOL, {"command": step.command}, model)
-            at_ns += max(STEP_NS, round(step.seconds * NS_PER_S))
-            thread.gets(key, at_ns, step.output, step.failed, None)
-        thread.end(is_whole=True)
-        return thread.taken()
-
-    def rest(self) -> list[SpanRow]:
-        """Return nothing, because each trajectory is complete."""
-        return []
+def rows_of(record: dict[str, Any]) -> list[SpanRow]:
+    """Return the rows of a trajectory."""
+    is_mini = "trajectory" not in record
+    product = MINI if is_mini else PRODUCT
+    # A trajectory has no id, and its content distinguishes it from others.
+    trace = digest(canonical(record["messages" if is_mini else "trajectory"]))
+    thread = Thread(Agent(product, "", product, trace))
+    model = _model(record)
+    at_ns, steps = STEP_NS, _mini_steps(record) if is_mini else _steps(record)
+    for number, step in enumerate(steps):
+        key = f"step-{number}"
+        at_ns += STEP_NS
+        if step.text:
+            thread.says(key, at_ns, step.text, model)
+        if step.command is None:
+            continue
+        thread.calls(key, at_ns, key, TOOL, {"command": step.command}, model)
+        at_ns += max(STEP_NS, round(step.seconds * NS_PER_S))
+        thread.gets(key, at_ns, step.output, step.failed, None)
+    return thread.ended(is_whole=True)
 
 
 def _model(record: dict[str, Any]) -> str | None:

@@ -5,8 +5,6 @@ more often than a card, and a placeholder would end the JSON. So texts that may 
 string by string, which few are.
 """
 
-from __future__ import annotations
-
 import json  # msgspec refuses half surrogate pairs, which a text within a text may have
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Long texts as both of their ends, with a mark of what rules need to know about the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, takewhile
 

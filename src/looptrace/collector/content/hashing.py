@@ -8,8 +8,6 @@ A text is hashed in the form in which it is compared: the arguments of a call as
 value, and the results of calls without their volatile parts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Keyed hashes of texts, which are compared where the texts themselves are not kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from looptrace.analyzer.fingerprint.equivalence import NOTHING

@@ -7,8 +7,6 @@ The key of the hashes is in the store, for its owner alone: without it nobody ca
 hash, or try out guesses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 

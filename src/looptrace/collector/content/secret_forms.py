@@ -6,8 +6,6 @@ for upper case, so that no file here looks like a leak. Patterns have no look-ar
 ASCII. Which public list they were compared with is in docs/decisions/0010-redaction.md.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

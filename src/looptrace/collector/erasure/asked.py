@@ -5,8 +5,6 @@ stops, and starts again: the new process erases while nobody else uses the store
 what is forgotten. A kill between only postpones it to the next start.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 import time

@@ -4,8 +4,6 @@ Of a session, a task and a user whole traces are forgotten, because the spans ar
 what it was for. Of a service only its own spans are: others of the trace belong to others.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field

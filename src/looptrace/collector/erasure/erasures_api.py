@@ -1,7 +1,5 @@
 """The routes by which an admin lets a server erase what it has of somebody."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus

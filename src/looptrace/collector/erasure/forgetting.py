@@ -4,8 +4,6 @@ A killed erasure leaves a store whose next ingest evaluates what is there; run a
 goes on.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

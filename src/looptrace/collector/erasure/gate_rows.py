@@ -1,7 +1,5 @@
 """The rows of a store's gates that go with forgotten turns: events, gates, decisions, notes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

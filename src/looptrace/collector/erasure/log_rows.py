@@ -1,7 +1,5 @@
 """The rows of a server's log: spans that were acknowledged and are not in the store's files yet."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

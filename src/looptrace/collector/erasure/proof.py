@@ -1,7 +1,5 @@
 """The proof that nothing of what was forgotten is left: every file of the store is read again."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Bad input raises nothing. Each part that cannot be read is reported once, and the rest is read.
 """
 
-from __future__ import annotations
-
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE, iterdecode
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ Each answer becomes one line of JSON, which is read like a line of a file. A req
 a moment is sent again; any other failure ends the source with the reason.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time
@@ -13,7 +11,6 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -22,6 +19,7 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_o
 
 import msgspec
 
+from looptrace.analyzer.text.times import utc_ms
 from looptrace.collector.otlp.frames import FRAME_BYTES_MAX, DamagedError, too_long
 from looptrace.collector.retry_after import seconds as retry_seconds
 from looptrace.errors import InputError
@@ -227,8 +225,8 @@ def _phoenix(api: _Api, address: ApiAddress) -> Iterator[Any]:
         answer = api.get(
             f"/v1/projects/{project}/spans",
             limit=LIMIT,
-            start_time=_iso(api.start_ns),
-            end_time=_iso(api.end_ns),
+            start_time=utc_ms(api.start_ns),
+            end_time=utc_ms(api.end_ns),
             cursor=cursor,
         )
         if answer["data"]:
@@ -245,18 +243,14 @@ def _langfuse(api: _Api, _address: ApiAddress) -> Iterator[Any]:
             "/api/public/traces",
             page=page,
             limit=LANGFUSE_LIMIT,
-            fromTimestamp=_iso(api.start_ns),
-            toTimestamp=_iso(api.end_ns),
+            fromTimestamp=utc_ms(api.start_ns),
+            toTimestamp=utc_ms(api.end_ns),
         )
         for trace in listed["data"]:
             yield api.get(f"/api/public/traces/{quote(str(trace['id']), safe='')}")
         if page >= listed["meta"]["totalPages"]:
             return
         page += 1
-
-
-def _iso(at_ns: int) -> str:
-    return datetime.fromtimestamp(at_ns / NS_PER_S, UTC).isoformat(timespec="milliseconds")
 
 
 # The reader of each system, and its parameters beside the time.

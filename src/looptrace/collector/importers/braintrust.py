@@ -4,9 +4,6 @@ A span that came as one of OpenTelemetry may have its attributes in `metadata` (
 OpenTelemetry attributes and events).
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -22,11 +19,6 @@ from looptrace.collector.importers.spans import (
 _KINDS = {"llm": "LLM", "tool": "TOOL"}
 _KIND, _UNKNOWN = "openinference.span.kind", "UNKNOWN"
 _SESSIONS = ("session_id", "thread_id", "conversation_id")
-
-
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a span."""
-    return {"span_id", "root_span_id"} <= set(names)
 
 
 def row_of(span: dict[str, Any]) -> SpanRow:

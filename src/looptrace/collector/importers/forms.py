@@ -4,8 +4,6 @@ Their modules are many, and a source of OTLP needs none: `documents` imports thi
 is something else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
@@ -55,6 +53,8 @@ from looptrace.collector.importers.records import (
     Nesting,
     Reader,
     RecordReader,
+    parts_of,
+    rows_by,
     spans_of,
 )
 from looptrace.collector.importers.rows.field_maps import FieldMap, UnreadForm, field_maps
@@ -65,7 +65,10 @@ from looptrace.collector.importers.services import (
     clickhouse,
     conversations,
     datadog,
+    flowise,
+    hook_inputs,
     inspect_logs,
+    n8n,
     openai_agents,
     opencode,
     opik,
@@ -114,17 +117,14 @@ def _log(make: Callable[[], Log]) -> Callable[[], Reader]:
     return lambda: _LogReader(make())
 
 
-class _UnreadReader:
-    """The reader of records that cannot be read, which says what to do."""
+def _having(*groups: set[str]) -> IsRecord:
+    """Return the test for fields with all names of one of these groups."""
+    return lambda names: any(map(set(names).issuperset, groups))
 
-    def __init__(self, form: UnreadForm) -> None:
-        self._form = form
 
-    def read(self, _record: dict[str, Any], where: str) -> DecodedSpans:
-        return DecodedSpans(problems=[Problem(where, self._form.why, foreign=True)])
-
-    def rest(self) -> list[SpanRow]:
-        return []
+def _exactly(*names: str) -> IsRecord:
+    """Return the test for fields with these names and no others."""
+    return lambda given: set(given) == set(names)
 
 
 def _mapped(form: FieldMap) -> RecordForm:
@@ -136,89 +136,206 @@ def _mapped(form: FieldMap) -> RecordForm:
 
 
 def _unread(form: UnreadForm) -> RecordForm:
-    return RecordForm(form.name, form.is_record, partial(_UnreadReader, form), is_exact=True)
+    """Return the form of records that cannot be read, whose reader says what to do."""
+
+    def read(_record: dict[str, Any], where: str) -> DecodedSpans:
+        return DecodedSpans(problems=[Problem(where, form.why, foreign=True)])
+
+    return RecordForm(form.name, form.is_record, partial(RecordReader, read), is_exact=True)
 
 
 _MAPS, _UNREAD = field_maps()
 # Forms are tried in this order.
 FORMS = (
+    RecordForm(
+        "input of a hook",
+        _having(*({"hook_event_name", session} for session in hook_inputs.SESSIONS)),
+        hook_inputs.HookInputsReader,
+    ),
     RecordForm("line of a session log", claude_code.is_line, _log(claude_code.ClaudeCodeLog)),
-    RecordForm("line of a session log", codex.is_line, _log(codex.CodexLog)),
+    RecordForm(
+        "line of a session log",
+        # Before 0.32 the first line has no payload.
+        _having({"id", "timestamp", "instructions"}, {"timestamp", "type", "payload"}),
+        _log(codex.CodexLog),
+    ),
     RecordForm("event of a stream", cursor_cli.is_line, _log(cursor_cli.CursorStream)),
-    RecordForm("event of a stream", claude_stream.is_line, _log(claude_stream.ClaudeStream)),
-    RecordForm("event of a stream", codex_events.is_line, _log(codex_events.CodexEvents)),
-    RecordForm("event of a session", copilot_cli.is_line, _log(copilot_cli.CopilotSession)),
+    RecordForm(
+        "event of a stream",
+        _having({"type", "session_id", "message"}, {"type", "session_id", "subtype"}),
+        _log(claude_stream.ClaudeStream),
+    ),
+    RecordForm("event of a stream", _exactly("type", "thread_id"), _log(codex_events.CodexEvents)),
+    RecordForm(
+        "event of a session",
+        _having({"type", "data", "id", "parentId", "timestamp"}),
+        _log(copilot_cli.CopilotSession),
+    ),
     RecordForm("line of a session log", kimi_cli.is_line, _log(kimi_cli.KimiSession)),
-    RecordForm("chat of Gemini CLI", gemini_cli.is_chat, _log(gemini_cli.GeminiChat)),
-    RecordForm("session of opencode", opencode.is_session, _log(opencode.OpencodeSession)),
-    RecordForm("trajectory", swe_agent.is_trajectory, _log(swe_agent.Trajectory)),
-    RecordForm("trajectory", atif.is_trajectory, _log(atif.AtifTrajectory)),
-    RecordForm("event of OpenHands", openhands.is_event, _log(openhands.OpenHandsEvents)),
-    RecordForm("trace of Tempo", tempo.is_record, tempo.TempoReader),
+    RecordForm(
+        "chat of Gemini CLI",
+        _having({"sessionId", "messages", "startTime"}),
+        rows_by(gemini_cli.rows_of),
+    ),
+    RecordForm("session of opencode", _exactly("info", "messages"), rows_by(opencode.rows_of)),
+    RecordForm(
+        "trajectory",
+        _having({"trajectory", "info"}, {"messages", "info", "trajectory_format"}),
+        rows_by(swe_agent.rows_of),
+    ),
+    RecordForm("trajectory", _having({"schema_version", "agent", "steps"}), rows_by(atif.rows_of)),
+    RecordForm(
+        "event of OpenHands",
+        _having(*({"id", "timestamp", "source", of} for of in ("action", "observation", "kind"))),
+        _log(openhands.OpenHandsEvents),
+    ),
+    RecordForm("trace of Tempo", tempo.is_record, partial(RecordReader, tempo.read)),
     RecordForm(
         "trace of Jaeger",
-        jaeger.is_record,
-        lambda: RecordReader(jaeger.parts),
+        _having(
+            {"traceID", "spans", "processes"},
+            # A span in Elasticsearch.
+            {"traceID", "spanID", "operationName", "process"},
+            {"traceId", "spanId", "operationName", "startTime"},
+        ),
+        parts_of(jaeger.parts),
         Nesting(lists=("spans",)),
     ),
     RecordForm(
-        "span of the OpenAI Agents SDK", openai_agents.is_record, openai_agents.OpenAIAgentsReader
+        "span of the OpenAI Agents SDK",
+        _having({"object", "span_data"}, {"object", "workflow_name"}),
+        openai_agents.OpenAIAgentsReader,
     ),
-    RecordForm("trace of any-agent", any_agent.is_record, lambda: RecordReader(any_agent.parts)),
+    RecordForm("trace of any-agent", _having({"spans", "final_output"}), parts_of(any_agent.parts)),
     RecordForm(
         "trace of MLflow",
-        mlflow.is_record,
-        lambda: RecordReader(mlflow.parts),
+        _having({"info", "data"}, {"trace", "spans", "trace_metadata"}),
+        parts_of(mlflow.parts),
         Nesting(lists=("spans",)),
     ),
     *map(_mapped, _MAPS),
-    RecordForm("event of Temporal", temporal.is_record, temporal.TemporalReader),
     RecordForm(
-        "step of an assistant", assistants.is_record, lambda: RecordReader(assistants.parts)
+        "event of Temporal",
+        _having({"eventId", "eventTime", "eventType"}),
+        temporal.TemporalReader,
     ),
-    RecordForm("log of Inspect", inspect_logs.is_record, inspect_logs.InspectReader),
-    RecordForm("event of PostHog", posthog.is_record, spans_of(posthog.row_of), NO_NESTING),
-    RecordForm("span of Datadog", datadog.is_record, spans_of(datadog.row_of), NO_NESTING),
-    RecordForm("event of Datadog", datadog.is_event, datadog.DatadogEventReader, NO_NESTING),
-    RecordForm("row of ClickHouse", clickhouse.is_record, spans_of(clickhouse.row_of), NO_NESTING),
-    RecordForm("document of OpenSearch", opensearch.is_record, spans_of(opensearch.row_of)),
+    RecordForm(
+        "step of an assistant",
+        _having({"run_id", "thread_id", "step_details"}),
+        parts_of(assistants.parts),
+    ),
+    RecordForm(
+        "execution of n8n",
+        _having({"data", "mode", "startedAt"}),
+        parts_of(n8n.parts),
+        NO_NESTING,
+    ),
+    RecordForm(
+        "execution of Flowise",
+        _having({"executionData", "agentflowId", "sessionId"}),
+        parts_of(flowise.parts),
+    ),
+    RecordForm(
+        "log of Inspect",
+        _having({"eval", "samples"}, {"epoch", "messages", "target"}),
+        rows_by(inspect_logs.rows_of),
+    ),
+    RecordForm(
+        "event of PostHog",
+        _having({"event", "properties", "timestamp"}),
+        spans_of(posthog.row_of),
+        NO_NESTING,
+    ),
+    RecordForm(
+        "span of Datadog",
+        _having({"span_id", "trace_id", "start_ns", "duration", "meta"}),
+        spans_of(datadog.row_of),
+        NO_NESTING,
+    ),
+    RecordForm(
+        "event of Datadog",
+        _exactly("id", "type", "attributes"),
+        partial(RecordReader, datadog.read_event),
+        NO_NESTING,
+    ),
+    RecordForm(
+        "row of ClickHouse",
+        _having({"TraceId", "SpanId", "SpanName", "SpanAttributes", "Duration"}),
+        spans_of(clickhouse.row_of),
+        NO_NESTING,
+    ),
+    RecordForm(
+        "document of OpenSearch",
+        _having({"traceId", "spanId", "durationInNanos", "startTime"}),
+        spans_of(opensearch.row_of),
+    ),
     RecordForm("document of Elastic", elastic.is_record, reader_of(elastic.told_by)),
-    RecordForm("row of Azure Monitor", azure_monitor.is_record, azure_monitor.AzureReader),
-    RecordForm("event of CloudWatch", cloudwatch.is_record, cloudwatch.CloudWatchReader),
-    RecordForm("log record", logs.is_record, logs.LogReader),
-    RecordForm("event of Honeycomb", honeycomb.is_record, reader_of(honeycomb.told_by)),
     RecordForm(
-        "trace of Cloud Trace", cloud_trace.is_record, lambda: RecordReader(cloud_trace.parts)
+        "row of Azure Monitor", azure_monitor.is_record, partial(RecordReader, azure_monitor.read)
     ),
     RecordForm(
-        "file of AI SDK's devtools", ai_devtools.is_record, lambda: RecordReader(ai_devtools.parts)
+        "event of CloudWatch",
+        _having({"message", "ingestionTime"}, {"results", "statistics"}),
+        cloudwatch.CloudWatchReader,
+    ),
+    RecordForm(
+        "log record",
+        _having(
+            {"stream", "values"},
+            {"labels", "line", "timestamp"},
+            {"fields", "line", "timestamp"},
+            {"Timestamp", "Body", "LogAttributes"},
+        ),
+        partial(RecordReader, logs.read),
+    ),
+    RecordForm(
+        "event of Honeycomb", _having({"trace.trace_id", "name"}), reader_of(honeycomb.told_by)
+    ),
+    RecordForm(
+        "trace of Cloud Trace",
+        _having({"projectId", "traceId", "spans"}, {"name", "spanId", "displayName", "startTime"}),
+        parts_of(cloud_trace.parts),
+    ),
+    RecordForm(
+        "file of AI SDK's devtools", _having({"runs", "steps"}), parts_of(ai_devtools.parts)
     ),
     RecordForm(
         "span of Opik",
         opik.is_record,
-        lambda: RecordReader(opik.parts),
+        parts_of(opik.parts),
         Nesting("trace_id", "id", "parent_span_id", lists=("spans",)),
     ),
     RecordForm(
-        "record of Langfuse",
-        langfuse.is_record,
-        lambda: RecordReader(langfuse.parts),
-        langfuse.NESTING,
+        "record of Langfuse", langfuse.is_record, parts_of(langfuse.parts), langfuse.NESTING
     ),
     RecordForm("span of Phoenix", phoenix.is_record, spans_of(phoenix.row_of), NO_NESTING),
     RecordForm(
-        "run of LangSmith", langsmith.is_record, spans_of(langsmith.row_of), langsmith.NESTING
+        "run of LangSmith",
+        _having({"id", "run_type", "start_time"}),
+        spans_of(langsmith.row_of),
+        langsmith.NESTING,
     ),
     RecordForm(
         "call of Weave",
-        weave.is_record,
+        _having({"op_name", "trace_id", "started_at"}),
         spans_of(weave.row_of),
         Nesting("trace_id", "id", "parent_id"),
     ),
-    RecordForm("span of Braintrust", braintrust.is_record, spans_of(braintrust.row_of), NO_NESTING),
-    RecordForm("trace of X-Ray", xray.is_record, lambda: RecordReader(xray.parts)),
+    RecordForm(
+        "span of Braintrust",
+        _having({"span_id", "root_span_id"}),
+        spans_of(braintrust.row_of),
+        NO_NESTING,
+    ),
+    RecordForm(
+        "trace of X-Ray",
+        _having({"Id", "Segments"}, {"id", "name", "trace_id", "start_time"}),
+        parts_of(xray.parts),
+    ),
     *map(_unread, _UNREAD),
-    RecordForm("printed record", printed.is_record, printed.PrintedReader, NO_NESTING),
+    RecordForm(
+        "printed record", printed.is_record, partial(RecordReader, printed.read), NO_NESTING
+    ),
     RecordForm("span of Zipkin", zipkin.is_record, spans_of(zipkin.row_of), NO_NESTING),
     RecordForm(
         "conversation",

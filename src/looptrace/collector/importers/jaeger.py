@@ -7,9 +7,7 @@ API of gRPC has other names and forms of times and values in JSON (jaegertracing
 proto/api_v2/model.proto).
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -30,14 +28,6 @@ _STATUS, _MESSAGE, _ERROR = "otel.status_code", "otel.status_description", "erro
 _FAILED = {"ERROR": True, "OK": False}
 _CHILD = "CHILD_OF"
 _US_PER_S = 1_000_000
-
-
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a trace, or of a span in Elasticsearch."""
-    fields = set(names)
-    is_document = {"traceID", "spanID", "operationName", "process"} <= fields
-    is_document |= {"traceId", "spanId", "operationName", "startTime"} <= fields
-    return is_document or {"traceID", "spans", "processes"} <= fields
 
 
 def parts(trace: dict[str, Any]) -> Iterator[Part]:

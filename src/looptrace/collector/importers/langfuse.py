@@ -6,8 +6,6 @@ has its attributes in `metadata` (`attributes`, `scope`, `resourceAttributes`), 
 became fields of Langfuse (langfuse/langfuse packages/shared/src/server/otel).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any

@@ -4,9 +4,6 @@ They get the attributes that LangSmith's own exporter for OpenTelemetry writes. 
 of `RunBase` and `Run` in langchain-ai/langsmith-sdk python/langsmith/schemas.py.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection
 from typing import Any
 
 from looptrace import semconv
@@ -27,11 +24,6 @@ _METADATA = "langsmith.metadata."
 _USAGE, _DETAILS = "gen_ai.usage.", ("input_token_details", "output_token_details", "total_tokens")
 _MODELS = ("ls_model_name", "model", "model_name")
 _SESSIONS = ("session_id", "thread_id", "conversation_id")
-
-
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a run."""
-    return {"id", "run_type", "start_time"} <= set(names)
 
 
 def row_of(run: dict[str, Any]) -> SpanRow:

@@ -4,9 +4,7 @@ Since MLflow 3 the fields of a span are those of OTLP, with base64 ids; earlier 
 of their own. The value of each attribute is JSON.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -30,11 +28,6 @@ _KIND = "openinference.span.kind"
 _OWN = "mlflow."
 # Of its own attributes these are read as they are (`dialects.toml`).
 _KEPT = frozenset({_USAGE, "mlflow.message.format"})
-
-
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a trace."""
-    return {"info", "data"} <= set(names) or {"trace", "spans", "trace_metadata"} <= set(names)
 
 
 def parts(trace: dict[str, Any]) -> Iterator[Part]:

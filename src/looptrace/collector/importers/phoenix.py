@@ -5,8 +5,6 @@ attribute, `attributes.llm.input_messages`, with lists in it that OpenInference 
 has names like `spanKind`, and attributes as JSON (Arize-ai/phoenix@9478f95 js/app/schema.graphql).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

@@ -5,11 +5,10 @@ name such as `data` or `spans`. A record may hold others in turn, such as the `c
 LangSmith. A list of what seems to be records and is not read is reported with its place.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -103,16 +102,30 @@ class Reader(Protocol):
 class RecordReader:
     """The reader of a form whose records do not depend on each other."""
 
-    def __init__(self, parts: Callable[[dict[str, Any]], Iterable[Part]]) -> None:
-        self._parts = parts
+    def __init__(self, read: Callable[[dict[str, Any], str], DecodedSpans]) -> None:
+        self.read = read
 
-    def read(self, record: dict[str, Any], where: str) -> DecodedSpans:
-        """Return the rows of a record; a bad part costs only itself.
+    def rest(self) -> list[SpanRow]:
+        """Return nothing, because no row waits for another record."""
+        return []
 
-        Raises one of RECORD_ERRORS.
-        """
+
+def rows_by(read: Callable[[dict[str, Any]], list[SpanRow]]) -> Callable[[], RecordReader]:
+    """Return a factory of readers for records of any number of spans."""
+    return partial(RecordReader, lambda record, _where: DecodedSpans(read(record)))
+
+
+def spans_of(read: Callable[[dict[str, Any]], SpanRow | None]) -> Callable[[], RecordReader]:
+    """Return a factory of readers for records that are one span each, or none."""
+    return rows_by(lambda record: [row for row in (read(record),) if row is not None])
+
+
+def parts_of(parts: Callable[[dict[str, Any]], Iterable[Part]]) -> Callable[[], RecordReader]:
+    """Return a factory of readers for records with parts, of which a bad one costs only itself."""
+
+    def read_parts(record: dict[str, Any], where: str) -> DecodedSpans:
         out = DecodedSpans()
-        for place, read in self._parts(record):
+        for place, read in parts(record):
             try:
                 row = read()
             except RECORD_ERRORS as error:
@@ -125,43 +138,30 @@ class RecordReader:
                 out.rows.append(row)
         return out
 
-    def rest(self) -> list[SpanRow]:
-        """Return nothing, because no row waits for another record."""
-        return []
-
-
-def spans_of(read: Callable[[dict[str, Any]], SpanRow | None]) -> Callable[[], RecordReader]:
-    """Return a factory of readers for records that are one span each, or none."""
-    return lambda: RecordReader(lambda record: [("", lambda: read(record))])
+    return partial(RecordReader, read_parts)
 
 
 def records_in(
-    value: Any, where: str, is_record: IsRecord, nesting: Nesting | None = None
+    value: Any, where: str, is_record: IsRecord, nesting: Nesting | None, levels: int = LEVELS_MAX
 ) -> Iterator[tuple[str, Any]]:
     """Yield the records within a value, each with its place, and those within them.
 
     A value that is not a record and holds none is yielded as it is, and an `UnreadList` for each
     list of other records; without a `nesting`, only what is not within a record.
     """
-    yield from _records(value, where, is_record, nesting, LEVELS_MAX)
-
-
-def _records(
-    value: Any, where: str, is_record: IsRecord, nesting: Nesting | None, levels: int
-) -> Iterator[tuple[str, Any]]:
     if isinstance(value, list) and levels:
         for index, item in enumerate(value):
-            yield from _records(item, f"{where}[{index}]", is_record, nesting, levels - 1)
+            yield from records_in(item, f"{where}[{index}]", is_record, nesting, levels - 1)
         return
     if isinstance(value, dict) and levels and not is_record(value):
         if is_table(value) and (rows := rows_of(value)) is not None:
-            yield from _records(rows, where, is_record, nesting, levels - 1)
+            yield from records_in(rows, where, is_record, nesting, levels - 1)
             return
         held = envelopes(value, _containers(value))
         if not any(_holds_record(value[name], is_record, levels - 1) for name in held):
             held = [name for name in held if name in ENVELOPES]
         for name in held:
-            yield from _records(value[name], f"{where}.{name}", is_record, nesting, levels - 1)
+            yield from records_in(value[name], f"{where}.{name}", is_record, nesting, levels - 1)
         if held:
             others = {name: each for name, each in value.items() if name not in held}
             if nesting is not None:

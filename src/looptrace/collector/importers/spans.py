@@ -1,7 +1,5 @@
 """Rows of the span table from exports of tracing systems: ids, times, values, attributes."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error

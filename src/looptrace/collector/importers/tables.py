@@ -1,7 +1,5 @@
 """Exports as a table, Parquet or CSV: a row is a record, as Phoenix and LangSmith write them."""
 
-from __future__ import annotations
-
 import csv
 from ast import literal_eval
 from codecs import iterdecode

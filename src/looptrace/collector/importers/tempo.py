@@ -5,15 +5,12 @@ that is made of protobuf by its own rules. Jaeger's has `result.resourceSpans`. 
 also be alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.spans import span_id, trace_id
 from looptrace.collector.otlp.json import decode_request
 from looptrace.collector.otlp.span_rows import DecodedSpans, DecodingBounds
@@ -34,21 +31,17 @@ def is_record(names: Collection[str]) -> bool:
     return not fields.isdisjoint(_RESOURCE_SPANS) or any(fields >= group for group in _GROUP)
 
 
-class TempoReader:
-    """The reader of traces that are export requests except for their names and ids."""
+def read(record: dict[str, Any], where: str) -> DecodedSpans:
+    """Return the spans of a trace, which is an export request except for its names and ids.
 
-    def read(self, record: dict[str, Any], where: str) -> DecodedSpans:
-        """Return the spans of a trace. Raises one of RECORD_ERRORS."""
-        held = next((name for name in _RESOURCE_SPANS if name in record), None)
-        found = [record] if held is None else record[held] or ()
-        groups = [_resource_spans(group) for group in found]
-        decoded = decode_request(msgspec.json.encode({"resourceSpans": groups}), DecodingBounds())
-        problems = [replace(problem, where=where) for problem in decoded.problems]
-        return replace(decoded, problems=problems)
-
-    def rest(self) -> list[SpanRow]:
-        """Return nothing, because no row waits for another record."""
-        return []
+    Raises one of RECORD_ERRORS.
+    """
+    held = next((name for name in _RESOURCE_SPANS if name in record), None)
+    found = [record] if held is None else record[held] or ()
+    groups = [_resource_spans(group) for group in found]
+    decoded = decode_request(msgspec.json.encode({"resourceSpans": groups}), DecodingBounds())
+    problems = [replace(problem, where=where) for problem in decoded.problems]
+    return replace(decoded, problems=problems)
 
 
 def _resource_spans(group: dict[str, Any]) -> dict[str, Any]:

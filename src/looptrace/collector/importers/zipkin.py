@@ -3,8 +3,6 @@
 Times are microseconds, and all tags are texts. A span that fails has the tag `error`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from typing import Any

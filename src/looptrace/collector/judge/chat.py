@@ -3,8 +3,6 @@
 The section `[judge]` of the settings describes it, and environment variables override that.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ Whatever the server does, a question gets an answer within its time: an opinion 
 key is read from the environment when it is sent, and is in no setting, error or answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json  # a question may hold half a surrogate pair, which msgspec refuses
 import os

@@ -1,7 +1,5 @@
 """Judging of open gates: the opinion is recorded, and may resolve a gate with progress."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Generator
 from pathlib import Path

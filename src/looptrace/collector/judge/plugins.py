@@ -1,7 +1,5 @@
 """Judges as plug-ins: the entry points of the group `looptrace.judges`."""
 
-from __future__ import annotations
-
 from looptrace.analyzer.llm_judge import Judge
 from looptrace.analyzer.plugins import PluginError, make, offered
 from looptrace.analyzer.settings.judge import ChatSettings

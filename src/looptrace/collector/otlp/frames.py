@@ -1,7 +1,5 @@
 """Frames: the pieces of bytes that hold one OTLP message each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from looptrace.errors import InputError

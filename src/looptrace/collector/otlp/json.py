@@ -1,7 +1,5 @@
 """OTLP/JSON, which the core decodes, and the words for what is wrong with JSON of other forms."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -4,8 +4,6 @@ A document is one line, as the collector's file exporter writes it, or many, as 
 writes it. Nothing is parsed here; brackets outside of strings are counted.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """Rows of the span table as an OTLP/JSON export request, which decodes to the same rows."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 

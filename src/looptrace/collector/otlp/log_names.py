@@ -3,8 +3,6 @@
 This module imports nothing, because an agent's process uses it too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

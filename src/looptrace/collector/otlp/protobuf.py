@@ -3,8 +3,6 @@
 A bad span loses only itself, and a message that is cut off is read up to the cut.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from looptrace import _core

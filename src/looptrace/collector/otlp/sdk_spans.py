@@ -1,7 +1,5 @@
 """Spans of the OpenTelemetry SDK as rows of the span table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The span table from decoded spans: rows, or columns of the core."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TypeAlias, cast

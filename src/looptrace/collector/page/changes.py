@@ -1,7 +1,5 @@
 """Server-sent events that tell an open page to reload, without any content."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Hashable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The form behind a signed link of a message: one decision on one gate, with a confirmation."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The facts for a decision on a gate: what repeats, its cost, what failed, what helped."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -77,16 +75,11 @@ class GateCard:
         return self.gate.signature if self.gate.rule in BUDGET_NAMES else ""
 
     @property
-    def tokens(self) -> int:
-        """Tokens that the loop has cost."""
-        return self.cost.input_tokens + self.cost.output_tokens
-
-    @property
     def tokens_a_minute(self) -> float | None:
         """The rate of tokens; None where the loop is too short, or has no tokens."""
-        if self.cost.seconds < _RATE_LEAST_S or not self.tokens:
+        if self.cost.seconds < _RATE_LEAST_S or not self.cost.tokens:
             return None
-        return self.tokens / self.cost.seconds * _MINUTE_S
+        return self.cost.tokens / self.cost.seconds * _MINUTE_S
 
     @property
     def why(self) -> str:

@@ -1,7 +1,5 @@
 """Gates: their list, the facts for a decision on one, and the form for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus

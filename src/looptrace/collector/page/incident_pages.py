@@ -1,7 +1,5 @@
 """Incidents on the page: the list, one with its gates, and the forms that set and decide it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Mapping
@@ -102,12 +100,14 @@ class IncidentPages:
             return self.renderer.error(request, HTTPStatus.CONFLICT, _NO_EXCEPTION)
         store_dir = self.api.store_dir
         async with self._trying:
-            tried = await run_in_threadpool(tried_on, store_dir, details, exceptions, settings)
-        signature, remarks = details.incident.signature, trial_remarks(tried.trial, DAYS_TRIED)
+            trial, left_out = await run_in_threadpool(
+                tried_on, store_dir, details, exceptions, settings
+            )
+        signature, remarks = details.incident.signature, trial_remarks(trial, DAYS_TRIED)
         about: dict[str, Any] = {
             "incident": details.incident,
-            "trial": tried.trial,
-            "left_out": tried.left_out,
+            "trial": trial,
+            "left_out": left_out,
             "days": DAYS_TRIED,
             "others_max": _OTHERS_SHOWN_MAX,
             "lines": exception_lines(exceptions, signature, remarks),

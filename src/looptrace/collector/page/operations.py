@@ -1,7 +1,5 @@
 """Operation of the server: rules and settings in force, webhooks, and the health of each part."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import os
@@ -119,9 +117,21 @@ class Operations:
         )
         return replace(self.settings, webhooks=hooks)
 
-    def webhooks(self, request: Request) -> Response:
-        """Show the webhooks with their states and last deliveries."""
-        return self._hooks(request)
+    def webhooks(
+        self, request: Request, done_to: Webhook | None = None, done: str = ""
+    ) -> Response:
+        """Show the webhooks with their states and last deliveries, and what was done to one."""
+        with self._outbox() as outbox:
+            hooks = [
+                Hook(
+                    each,
+                    outbox.endpoint(each.name),
+                    outbox.attempts(each.name, limit=_ATTEMPTS_SHOWN),
+                )
+                for each in self.settings.webhooks
+            ]
+        told = {done_to.name: done} if done_to else {}
+        return self.renderer.page(request, "webhooks.html.j2", hooks=hooks, told=told, hours=_HOURS)
 
     def try_webhook(self, request: Request, _form: Mapping[str, str]) -> Response:
         """Send a sample to a webhook, and show the result."""
@@ -133,9 +143,9 @@ class Operations:
             sent = asyncio.run(Http().send(receiver.request(sample_event(), time.time_ns())))
             answer = answered(webhook, sent).answer
         except SecretError as error:
-            return self._hooks(request, webhook, str(error))
+            return self.webhooks(request, webhook, str(error))
         outcome = answer.error or f"accepted, with status {answer.status}"
-        return self._hooks(request, webhook, f"Sample: {outcome}. {answer.text}".strip())
+        return self.webhooks(request, webhook, f"Sample: {outcome}. {answer.text}".strip())
 
     def send_again(self, request: Request, form: Mapping[str, str]) -> Response:
         """Queue an event of the log again, or all of the last hours."""
@@ -147,7 +157,7 @@ class Operations:
             return self.renderer.error(request, HTTPStatus.BAD_REQUEST, _NOTHING_TO_SEND)
         count = self._queue_again(webhook.name, event, int(hours or 0))
         self.service.dispatcher.wake()
-        return self._hooks(request, webhook, f"{count_text(count)} to be sent again")
+        return self.webhooks(request, webhook, f"{count_text(count)} to be sent again")
 
     def enable_webhook(self, request: Request, _form: Mapping[str, str]) -> Response:
         """Enable a webhook again that was disabled."""
@@ -157,7 +167,7 @@ class Operations:
         with self._outbox() as outbox:
             outbox.enable(webhook.name, time.time_ns(), self.settings.webhooks)
         self.service.dispatcher.wake()
-        return self._hooks(request, webhook, "Enabled")
+        return self.webhooks(request, webhook, "Enabled")
 
     def _named(self, request: Request) -> Webhook | None:
         name = request.path_params["name"]
@@ -173,19 +183,6 @@ class Operations:
 
     def _outbox(self) -> Outbox:
         return Outbox.open(gates_path(self.service.gates.store_dir))
-
-    def _hooks(self, request: Request, done_to: Webhook | None = None, done: str = "") -> Response:
-        with self._outbox() as outbox:
-            hooks = [
-                Hook(
-                    each,
-                    outbox.endpoint(each.name),
-                    outbox.attempts(each.name, limit=_ATTEMPTS_SHOWN),
-                )
-                for each in self.settings.webhooks
-            ]
-        told = {done_to.name: done} if done_to else {}
-        return self.renderer.page(request, "webhooks.html.j2", hooks=hooks, told=told, hours=_HOURS)
 
     def health(self, request: Request) -> Response:
         """Show whether each part works, and the counts of the server."""

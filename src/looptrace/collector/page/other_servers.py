@@ -1,7 +1,5 @@
 """The open gates of the other servers that share the sessions, for the page of any of them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The overview: how often tasks loop, the cost, and the decisions that worked."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Hashable

@@ -1,7 +1,5 @@
 """Answers as HTML: templates, headers that forbid unused features, and static files."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -81,7 +79,7 @@ class Renderer:
         nonce, sight = self.sessions.nonce_of(request), sight_of(request)
         shared = {
             "sign": self.sessions.form_sign(nonce),
-            "signs_out": self.sessions.is_asked,
+            "signs_out": self.sessions.access.is_asked,
             "decides": self.sessions.may_decide(request, time.time()),
             "state": "",
             "path": request.scope["path"],
@@ -89,7 +87,11 @@ class Renderer:
             "retention": self.retention() if sight.is_whole else Retention(),
             "understood": self.understood() if sight.is_whole else Understood(),
             "sight": sight,
-            "pages": {n: to for n, to in PAGES.items() if sight.is_whole or _is_kept(to)},
+            "pages": {
+                n: to
+                for n, to in PAGES.items()
+                if sight.is_whole or seen_on("GET", to) is not RouteScope.NEVER
+            },
             "withdrawn": self.withdrawn if sight.is_whole else (),
             "endpoint": self.url or str(request.base_url).rstrip("/"),
         }
@@ -105,11 +107,6 @@ class Renderer:
         """Render a page with an error."""
         about = {"title": HTTPStatus(status).phrase, "to": "/", "to_text": "To the gates"}
         return self.page(request, "error.html.j2", status, why=why, **about)
-
-
-def _is_kept(path: str) -> bool:
-    """Return whether a page is kept to the services of a token."""
-    return seen_on("GET", path) is not RouteScope.NEVER
 
 
 @cache

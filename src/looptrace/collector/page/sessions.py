@@ -5,8 +5,6 @@ token signs out all browsers that used it. A form has the signature of a cookie 
 can read or set, so that no other site can send the form.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 from collections.abc import Mapping
@@ -45,11 +43,6 @@ class SignIns:
     access: Access
     key: bytes
     hours: int
-
-    @property
-    def is_asked(self) -> bool:
-        """Whether the server requires a token at all."""
-        return self.access.is_asked
 
     def may_enter(self, request: Request, now_s: float) -> bool:
         """Return whether a request has a token, as for the API, or is signed in."""

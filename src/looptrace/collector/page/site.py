@@ -1,7 +1,5 @@
 """The page as an application: its paths, its access, and the headers of every answer."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

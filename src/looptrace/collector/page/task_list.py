@@ -1,7 +1,5 @@
 """Tasks as a list: one row each from turns, findings and gates, filtered and searched."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Tasks: their list, the turns of one with its loops, and the reasons for these."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The gate of a task, for the agent's author: its state, and the directive for the agent."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

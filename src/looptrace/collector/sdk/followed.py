@@ -1,7 +1,5 @@
 """The names that a process follows on its stream: tasks that were asked for, and its traces."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

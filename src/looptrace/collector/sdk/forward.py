@@ -1,7 +1,5 @@
 """The forwarding engine: it sends ended spans to a server, and follows the server's gates."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -48,7 +48,7 @@ _chance = SystemRandom()
 
 _STREAM_HEADERS = {"Accept": "text/event-stream"}
 _JSON_HEADERS = {"Content-Type": "application/json"}
-_TYPES = {"str": str, "int": int, "str | None": str}
+_TYPES: dict[Any, type] = {str: str, int: int, str | None: str}
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,17 +262,17 @@ def notice_of_json(fields_: Any) -> GateNotice:
         value = fields_.get(field.name)
         if value is None:
             continue
-        values[field.name] = _checked(field.name, str(field.type), value)
+        values[field.name] = _checked(field.name, field.type, value)
     try:
         return GateNotice(**values)
     except TypeError as error:
         raise ValueError(str(error)) from error
 
 
-def _checked(name: str, kind: str, value: Any) -> Any:
+def _checked(name: str, kind: Any, value: Any) -> Any:
     """Return the value of a field in the form of a notice."""
     is_list = type(value) is list and all(type(each) is str for each in value)
-    if kind == "tuple[str, ...]" and is_list:
+    if kind == tuple[str, ...] and is_list:
         return tuple(value)
     if type(value) is not _TYPES.get(kind):
         raise ValueError(f"{name} has the wrong type")

@@ -1,7 +1,5 @@
 """The engine in the agent's own process; its gate events are those of a batch analysis."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

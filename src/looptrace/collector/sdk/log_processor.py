@@ -3,8 +3,6 @@
 It never raises and never blocks, as the span processor, to whose queue it adds these records.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadableLogRecord, ReadWriteLogRecord

@@ -1,7 +1,5 @@
 """The spans of this process that are still open, and their parents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource

@@ -311,7 +311,7 @@ class LoopSpanProcessor(SpanProcessor):
             self._known_until_s.setdefault(task, 0.0)
             self._engine.follow(tasks=[task], service=self._spans.service)
         rest = (self._is_known, self._engine.waiting, self._fail_closed)
-        return AgentGate(task, self._gates, self._resolve, *rest)
+        return AgentGate(task, self._gates, self._engine.resolve, *rest)
 
     def on_gate(self, callback: Callback) -> Callable[[], None]:
         """Call `callback` with the new state at each gate event; return a function that ends it.
@@ -389,9 +389,6 @@ class LoopSpanProcessor(SpanProcessor):
             return False
         self._known_until_s[task] = inf
         return True
-
-    def _resolve(self, state: GateState, decision: str, note: str | None) -> None:
-        self._engine.resolve(state, decision, note)
 
     def _count(self, where: str) -> None:
         if not self._errors[where]:

@@ -10,8 +10,6 @@ Each is a context manager and a decorator, of plain functions and of coroutines:
 An exception that passes through is recorded on the span and raised again.
 """
 
-from __future__ import annotations
-
 import json  # the base installation, in an agent's process, lacks msgspec
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager

@@ -4,8 +4,6 @@ The official exporters log each try, some with a traceback. What they log while 
 looptrace is kept back and read for the reason; other exporters of the process log as before.
 """
 
-from __future__ import annotations
-
 import logging
 import ssl
 import threading
@@ -177,13 +175,10 @@ def reason_of(error: BaseException) -> str:
     while cause is not None and id(cause) not in seen:
         seen.add(id(cause))
         error = cause
-        inner = [each for each in (*error.args, getattr(error, "reason", None)) if _is_error(each)]
+        told = (*error.args, getattr(error, "reason", None))
+        inner = [each for each in told if isinstance(each, BaseException)]
         cause = error.__cause__ or error.__context__ or (inner[0] if inner else None)
     if isinstance(error, ssl.SSLCertVerificationError):
         return distrust(error)
     strerror = getattr(error, "strerror", None)
     return strerror or str(error).partition("\n")[0] or type(error).__name__
-
-
-def _is_error(value: object) -> bool:
-    return isinstance(value, BaseException)

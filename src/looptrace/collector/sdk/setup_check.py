@@ -4,8 +4,6 @@ Each warning comes once, and says what to do. Without it, nobody would notice be
 that an agent is not watched.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Gate events on the agent's own spans, where other tools show them, too."""
 
-from __future__ import annotations
-
 import time
 from typing import Literal
 

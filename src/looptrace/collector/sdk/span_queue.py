@@ -1,7 +1,5 @@
 """A bounded queue of spans with one consumer thread; it never blocks and never raises."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

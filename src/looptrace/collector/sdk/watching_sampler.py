@@ -4,8 +4,6 @@ A dropped span reaches no processor (OpenTelemetry's specification, Trace SDK, S
 that is recorded and not sampled reaches all of them, and the exporters' processors leave it out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from opentelemetry.context import Context

@@ -8,8 +8,6 @@ No other site may use a browser to reach the server: requests with a foreign ori
 so are requests with a foreign host name to a server that only this machine reaches.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import ssl
 import time

@@ -1,7 +1,5 @@
 """The responses of the gates' API, and the reading of request bodies."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from http import HTTPStatus

@@ -4,8 +4,6 @@ It also deletes days that are too old, a day after it has said so. The spans of 
 in the log for a while (`postponement`).
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter
@@ -116,17 +114,17 @@ class Archiver:
         """
         self._worker.start_ready()
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether it runs."""
-        return self._worker.is_alive
-
     def ask(self, traces: Collection[str] | None = None) -> None:
         """Store soon, in a fifth of the time, because somebody wants to look at it.
 
         The spans of these traces, or of all, do not wait then.
         """
         self._asked.add(traces)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._worker.is_alive
 
     def close(self, timeout_s: float) -> bool:
         """End; return whether there was time for it. Unstored spans stay in the log."""

@@ -8,8 +8,6 @@ A method raises `GateError` where there is no such gate, a decision is refused, 
 be written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus

@@ -1,7 +1,5 @@
 """Logs as lines of JSON, without content: an exception's message may contain an agent's words."""
 
-from __future__ import annotations
-
 import json  # a log line may quote half a surrogate pair, which msgspec refuses
 import logging
 import traceback

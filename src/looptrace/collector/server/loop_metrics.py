@@ -3,8 +3,6 @@
 Labels are rules, actions and decisions, whose values the settings limit.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter

@@ -4,8 +4,6 @@ The parts of the server count for themselves, and are read on request. The names
 fixed here, and the number of label sets has a limit, whatever clients send.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import platform

@@ -4,8 +4,6 @@ The decorator `operation` describes the answers of a handler. Handlers without i
 own paths, are left out.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

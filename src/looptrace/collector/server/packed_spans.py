@@ -1,7 +1,5 @@
 """Spans packed as a row of the ingest log, and the tables of its rows."""
 
-from __future__ import annotations
-
 import io
 import time
 from dataclasses import dataclass

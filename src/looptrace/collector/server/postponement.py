@@ -5,8 +5,6 @@ session would cost more the longer it is. So its new spans wait in the log for a
 with its length, and its turns take a small share of the time.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

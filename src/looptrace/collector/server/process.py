@@ -1,7 +1,5 @@
 """What a server sets for its whole process: threads, collector, files and SIGHUP."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

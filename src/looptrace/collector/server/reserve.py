@@ -5,8 +5,6 @@ kept while there is room, and given up when the disk is full: gates can be read 
 and no span is accepted until the reserve is there again.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tasks at work: which are, and in which a rule is one attempt short of a loop."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ two leaves a line of an action that did not happen. It names gates and settings,
 content: a thing that was erased is named by its hash.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

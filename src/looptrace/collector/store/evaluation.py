@@ -1,7 +1,5 @@
 """The last evaluation of a store, and what was lost of its results since, to be found again."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

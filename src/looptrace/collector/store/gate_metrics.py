@@ -1,7 +1,5 @@
 """How often tasks loop, how often gates stop them, and how often a gate was wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import chain

@@ -4,8 +4,6 @@ DuckDB's wheel does not contain its extension for SQLite, which would be downloa
 the tables and hands them over whole; they are small beside the turns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, get_args

@@ -6,8 +6,6 @@ its id, so that recording the same turns again changes nothing. Events stay; the
 that of the last detection. Its readers' part is `gate_file.stored_gates`.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

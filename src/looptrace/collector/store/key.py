@@ -1,7 +1,5 @@
 """The key of a store's content hashes."""
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

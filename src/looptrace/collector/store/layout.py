@@ -1,7 +1,5 @@
 """The files of a store, and the check that a folder is one."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -148,7 +146,7 @@ def read_note(path: Path, kind: type[T], if_damaged: str = "delete it") -> T | N
 
 
 def put_note(path: Path, value: object) -> None:
-    """Write a value as JSON, for `read_note`; raises what `write_note` raises."""
+    """Write a value as JSON, for `read_note`; whole, or leave the file as it was."""
     write_note(path, msgspec.json.encode(value).decode())
 
 

@@ -1,7 +1,5 @@
 """What the next writer of a store does first: it makes lost files again, and migrates old ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from looptrace.analyzer.normalize.span_ties import with_ties

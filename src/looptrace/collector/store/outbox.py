@@ -4,8 +4,6 @@ A row is written in the transaction of its event and deleted when a receiver has
 kill in between sends the event once more and loses none.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Readers of a store: turns, spans, counts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace

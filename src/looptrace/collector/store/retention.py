@@ -5,8 +5,6 @@ own go before the rest of a day, or stay longer. Nothing is deleted that was not
 before, so that nobody loses data to a setting, or to a clock, by surprise.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 import polars as pl
+from msgspec.structs import replace
 
 from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.report.wording import counted
@@ -152,10 +151,9 @@ def expire(
     # A clock that was set back has announced nothing yet.
     since = {(e.day, e.part): e.announced_ns for e in before.announced if e.announced_ns <= now_ns}
     due = [
-        ExpiringDay(name, cause, rows["spans"], rows["turns"], size,
-                    since.get((name, part), now_ns), *part)
-        for name, cause, rows, size, part in _due(store_dir, limits, bytes_max, now_ns)
-    ]  # fmt: skip
+        replace(each, announced_ns=since.get((each.day, each.part), now_ns))
+        for each in _due(store_dir, limits, bytes_max, now_ns)
+    ]
     gone = [each for each in due if now_ns - each.announced_ns >= NOTICE_NS]
     deleted = before.deleted | {each.day: each.cause for each in gone}
     noted = Retention(due, deleted)
@@ -183,43 +181,36 @@ def texts_of(days: Sequence[ExpiringDay]) -> Iterator[str]:
             )
 
 
-class _Due(NamedTuple):
-    """What is to be deleted of a day."""
-
-    day: str
-    cause: Cause
-    rows: Mapping[str, int]  # by table
-    bytes: int
-    part: ServicePart = ServicePart()
-
-
-def _due(store_dir: Path, limits: KeptTimes, bytes_max: int, now_ns: int) -> Sequence[_Due]:
-    """Return the days that are too old or too much, the oldest first."""
+def _due(store_dir: Path, limits: KeptTimes, bytes_max: int, now_ns: int) -> Sequence[ExpiringDay]:
+    """Return the days that are too old or too much, the oldest first, as if announced now."""
     days: dict[str, _Day] = defaultdict(_Day)
     for table in TABLES:
         for path in (store_dir / table).glob(ANYWHERE):
             if rows_of(path):
                 days[day_of(path)].add(table, path)
     kept_bytes = sum(day.bytes for day in days.values())
-    due: list[_Due] = []
+    due: list[ExpiringDay] = []
     # Days that arrived together go by their own time.
     for name, day in sorted(days.items(), key=lambda each: (each[1].arrived, each[0]))[:-1]:
         part = limits.expired(day.arrived, now_ns)
         if part == _ALL or kept_bytes > bytes_max:
             kept_bytes -= day.bytes
-            due.append(_Due(name, "age" if part == _ALL else "size", day.rows, day.bytes))
+            cause: Cause = "age" if part == _ALL else "size"
+            spans, turns = day.rows["spans"], day.rows["turns"]
+            due.append(ExpiringDay(name, cause, spans, turns, day.bytes, now_ns))
         elif part is None:
             break
-        elif found := _due_part(store_dir, name, day, part):
-            due.append(found)
+        else:
+            due += _due_part(store_dir, name, day, part, now_ns)
     return due
 
 
-def _due_part(store_dir: Path, name: str, day: _Day, part: ServicePart) -> _Due | None:
-    """Return what is to be deleted of some services; None where they have nothing."""
+def _due_part(
+    store_dir: Path, name: str, day: _Day, part: ServicePart, now_ns: int
+) -> Iterator[ExpiringDay]:
+    """Yield what is to be deleted of some services; nothing where they have nothing."""
     which = part.which()
-    rows = {table: count_rows(store_dir, table, name, which) for table in ("spans", "turns")}
-    if not any(rows.values()):
-        return None
-    share = sum(rows.values()) / (day.rows["spans"] + day.rows["turns"])
-    return _Due(name, "service", rows, round(day.bytes * share), part)
+    spans, turns = (count_rows(store_dir, table, name, which) for table in ("spans", "turns"))
+    if spans or turns:
+        size = round(day.bytes * (spans + turns) / (day.rows["spans"] + day.rows["turns"]))
+        yield ExpiringDay(name, "service", spans, turns, size, now_ns, *part)

@@ -1,7 +1,5 @@
 """A store in SQL: its tables in a DuckDB that can read the store and nothing else."""
 
-from __future__ import annotations
-
 import glob
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """SQLite files: their kinds and versions, and a connection with errors in one line."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import sys

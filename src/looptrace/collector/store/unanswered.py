@@ -1,7 +1,5 @@
 """Sees to gates on which nobody decides: reminds, passes them on, and decides by default."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path

@@ -54,7 +54,7 @@ from looptrace.collector.store.layout import (
     UNFINISHED_FILE,
     gates_path,
     is_store,
-    write_note,
+    put_note,
 )
 from looptrace.collector.store.locks import NAME, StoreError, ingesting, make_folder
 from looptrace.collector.store.migration import prepare_store
@@ -63,7 +63,7 @@ from looptrace.collector.store.reader import count_rows
 from looptrace.collector.store.retention import ExpiringDay, KeptTimes, Retention, expire
 from looptrace.collector.store.sqlite_file import is_read_only
 from looptrace.collector.store.tables.file_names import BUCKETS
-from looptrace.collector.store.tables.parquet import TABLES, count_bucket
+from looptrace.collector.store.tables.parquet import TABLES, buckets_with_files, count_bucket
 from looptrace.collector.store.tables.removal import sweep
 from looptrace.typed_json import decoded
 
@@ -171,12 +171,13 @@ class Writer:
             UnavailableError: if there is no room for temporary files.
         """
         unfinished, evaluation = self._dir / UNFINISHED_FILE, self._evaluation
-        stale = range(BUCKETS) if unfinished.exists() or not evaluation.is_current() else ()
+        is_stale = unfinished.exists() or not evaluation.is_current()
         unfinished.touch()
         seq_before, opened = self._gates.last_seq(), 0
         with evaluation.finding_again():
             placed = self._place(spool, content)
             resolutions, evaluated = evaluation.resolutions(), read_evaluated(self._dir)
+            stale = buckets_with_files(self._dir) if is_stale else ()
             again = dict.fromkeys([*stale, *evaluation.buckets_short(evaluated)])
             decided = decided_or_renamed(self._dir, self._gates)
             touched = together(together(placed.touched, decided), again)
@@ -254,7 +255,7 @@ class Writer:
     def give_up_ingest(self) -> None:
         """Undo the mark of a failed ingest, where the store did not need one."""
         if self.needs_ingest():
-            write_note(self._dir / UNFINISHED_FILE, "{}")
+            put_note(self._dir / UNFINISHED_FILE, {})
 
     def finish_add(self) -> None:
         """Finish a killed `add`, so that the turns are those of the stored spans.
@@ -294,7 +295,7 @@ class Writer:
 
         def note(more: Mapping[int, Traces]) -> None:
             touched.update(together(touched, more))
-            write_note(self._dir / UNFINISHED_FILE, msgspec.json.encode(touched).decode())
+            put_note(self._dir / UNFINISHED_FILE, touched)
 
         with SpanSpool() as spool:
             spool.add(spans)

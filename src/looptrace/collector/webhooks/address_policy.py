@@ -1,7 +1,5 @@
 """The addresses to which webhooks may be sent: public ones, and allowed private ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 

@@ -4,8 +4,6 @@ An event of the server itself is a sentence. No text of a trace is markup, and n
 anybody.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

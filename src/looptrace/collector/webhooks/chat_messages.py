@@ -4,8 +4,6 @@ A webhook of Discord returns the message when it is asked to wait, and edits it 
 only an app with a bot token can: its incoming webhooks answer `ok` without an id.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ checked address, so a name cannot change in between. Redirects are not followed,
 proxies are not used, and only the needed part of an answer is read.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """Delivery on a thread of its own, with a task for each endpoint, so that none delays another."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -4,8 +4,6 @@ A row stays in the outbox until the receiver has accepted it. After a kill the e
 under the same id, and none is lost.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence

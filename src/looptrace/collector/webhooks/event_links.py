@@ -1,7 +1,5 @@
 """The links of a message: the gate on the page, its trace, and forms that decide on it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from urllib.parse import quote
 

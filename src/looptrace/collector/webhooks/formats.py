@@ -5,8 +5,6 @@ and the signature are in every report, the text of an error is sent only if the 
 allow it, and the note of a decision is meant for others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any

@@ -3,8 +3,6 @@
 Each text is plain, bounded, and empty if the event or the store does not have it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from looptrace.analyzer.gates.decisions import decision_text

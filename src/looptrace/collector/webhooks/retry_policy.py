@@ -3,8 +3,6 @@
 The waits are those that the Standard Webhooks specification proposes: ten tries in 75 hours.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from http import HTTPStatus
 

@@ -1,7 +1,5 @@
 """A sample event to test a receiver."""
 
-from __future__ import annotations
-
 import time
 
 from looptrace.analyzer.gates.events import GateEvent

@@ -1,7 +1,5 @@
 """Signatures and headers of Standard Webhooks, version 1, and reading of secrets."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hmac

@@ -1,7 +1,5 @@
 """The rule `rephrased_request`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The rule `blocked_task_spin`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The rule `cross_task_cycle`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

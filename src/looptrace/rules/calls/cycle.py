@@ -1,7 +1,5 @@
 """The rule `cycle`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, cycles, ladder_setting, setting

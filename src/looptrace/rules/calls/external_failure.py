@@ -1,7 +1,5 @@
 """The rule `external_failure`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Loop, setting

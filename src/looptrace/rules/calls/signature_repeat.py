@@ -1,7 +1,5 @@
 """The rule `signature_repeat`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rung, ladder_setting, repeats, setting

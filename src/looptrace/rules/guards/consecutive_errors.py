@@ -1,7 +1,5 @@
 """The rule `consecutive_errors`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from looptrace.rules.contract import Evaluation, Loop, Rung, counts, ladder_setting, setting

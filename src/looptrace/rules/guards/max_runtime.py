@@ -1,7 +1,5 @@
 """The rule `max_runtime`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

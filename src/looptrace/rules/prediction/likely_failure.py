@@ -1,7 +1,5 @@
 """The rule `likely_failure`, and the signs that it reads."""
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import dataclass
 from math import isfinite, log, log2

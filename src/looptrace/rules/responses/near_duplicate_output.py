@@ -1,7 +1,5 @@
 """The rule `near_duplicate_output`."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The rule `repeated_compaction`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The owner of a session while the number of servers changes, and spans on their way."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager

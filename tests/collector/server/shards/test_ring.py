@@ -1,7 +1,5 @@
 """The ring of servers: who has what, how evenly, and what a further server changes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from zlib import crc32
 

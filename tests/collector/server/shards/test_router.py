@@ -1,7 +1,5 @@
 """What one of several servers keeps, what it sends on, and what waits meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

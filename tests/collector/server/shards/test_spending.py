@@ -1,7 +1,5 @@
 """What servers tell each other of budgets, and what of it is kept."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from http import HTTPStatus

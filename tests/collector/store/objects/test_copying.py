@@ -1,7 +1,5 @@
 """`looptrace copy`: the store of a server on object storage, for those who analyse it elsewhere."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

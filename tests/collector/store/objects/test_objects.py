@@ -1,7 +1,5 @@
 """A store on a real server of S3 or Azure: the same as on disk, whole at any moment and kill."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import random

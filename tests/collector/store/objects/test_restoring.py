@@ -1,7 +1,5 @@
 """`looptrace restore`: a server goes on from a copy made under load, after its disk is gone."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """What is known of a file without reading it is what the file says, by whomever it was written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

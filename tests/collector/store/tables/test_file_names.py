@@ -1,7 +1,5 @@
 """The files of a day, in the order in which rows came to them."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

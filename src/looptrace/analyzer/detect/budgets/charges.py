@@ -1,7 +1,5 @@
 """What responses have spent, one by one here, and in sums by the second for other servers."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Annotated, NamedTuple
 

@@ -6,8 +6,6 @@ is counted where it ended, and those after it count again, as far back as turns 
 other servers spent: they tell sums by the second.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The limits of what several tasks may spend together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 from looptrace.rules.contract import check_bounds, numbers, setting

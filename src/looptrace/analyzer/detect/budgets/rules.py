@@ -3,8 +3,6 @@
 They see no columns: what other tasks spend is in none. The ledger says at which turns they fire.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 import numpy as np

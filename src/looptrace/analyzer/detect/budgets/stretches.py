@@ -1,7 +1,5 @@
 """The responses at which budgets fire, as stretches like those of rules."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A task in a notebook: the strip of each of its loops, with what repeats and what it has cost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files

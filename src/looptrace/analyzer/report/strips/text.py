@@ -1,7 +1,5 @@
 """The strip of a task in text: a character a turn, and marks above and below, without colour."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

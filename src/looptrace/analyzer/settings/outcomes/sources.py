@@ -1,7 +1,5 @@
 """The section `outcomes` of the settings: what says of a run whether it was solved."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from math import inf

@@ -3,8 +3,6 @@
 It is started as a file, because Python imports ten modules more to run a folder.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

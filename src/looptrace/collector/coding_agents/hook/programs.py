@@ -3,8 +3,6 @@
 Functions raise `HookError` where a file cannot be read or written.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -4,8 +4,6 @@ Comments and trailing commas are allowed, because some programs allow them. Func
 `ValueError` where the settings are not an object of JSON with lists of entries.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

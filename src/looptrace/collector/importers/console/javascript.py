@@ -4,8 +4,6 @@ Keys have no quotes, strings have single ones, `+` joins the lines of a string, 
 or too long is left out.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

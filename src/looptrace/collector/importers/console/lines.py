@@ -9,8 +9,6 @@
 All else stays as it is.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -3,14 +3,11 @@
 Log records are read like a request (`otlp_logs`): coding agents write their work into them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
-from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.coding_agents import otlp_logs
 from looptrace.collector.importers.console import spans
 from looptrace.collector.otlp.json_request import attribute_list
@@ -35,20 +32,13 @@ def _is_log(names: Collection[str]) -> bool:
     return not (fields.isdisjoint(_LOGS) or fields.isdisjoint(("attributes", "Attributes")))
 
 
-class PrintedReader:
-    """The reader of printed records."""
-
-    def read(self, record: dict[str, Any], where: str) -> DecodedSpans:
-        """Return the row of a span, or those of a log record. Raises one of RECORD_ERRORS."""
-        if _is_log(record):
-            return otlp_logs.decode_json(msgspec.json.encode(_logs_request(record)), where)
-        if not spans.is_record(record) and not set(record).isdisjoint(_METRICS):
-            return DecodedSpans()
-        return DecodedSpans([spans.row_of(record)])
-
-    def rest(self) -> list[SpanRow]:
-        """Return nothing, because no row waits for another record."""
-        return []
+def read(record: dict[str, Any], where: str) -> DecodedSpans:
+    """Return the row of a span, or those of a log record. Raises one of RECORD_ERRORS."""
+    if _is_log(record):
+        return otlp_logs.decode_json(msgspec.json.encode(_logs_request(record)), where)
+    if not spans.is_record(record) and not set(record).isdisjoint(_METRICS):
+        return DecodedSpans()
+    return DecodedSpans([spans.row_of(record)])
 
 
 def _logs_request(record: dict[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,6 @@ The forms, each read in its source:
   object of name and number (rows of Google's `_AllSpans`)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 

@@ -5,17 +5,14 @@ otherwise than Log Analytics those of `AppDependencies` and so on (learn.microso
 azure-monitor/reference/tables). Attributes are texts in one column, up to 8,192 characters each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.platforms.spans_and_logs import (
     LogOf,
     SpanOrLog,
-    SpanOrLogReader,
     exception_of,
+    rows_of,
 )
 from looptrace.collector.importers.records import RECORD_ERRORS, wrong
 from looptrace.collector.importers.spans import NS_PER_MS, mapping, time_ns
@@ -49,28 +46,18 @@ def is_record(names: Collection[str]) -> bool:
     return fields == _TABLES or fields >= _INSIGHTS or fields >= _ANALYTICS
 
 
-class AzureReader:
-    """The reader of rows and answers."""
-
-    def __init__(self) -> None:
-        self._spans = SpanOrLogReader(_told_by)
-
-    def read(self, record: dict[str, Any], where: str) -> DecodedSpans:
-        """Return the rows of a record. Raises one of RECORD_ERRORS."""
-        if "tables" not in record:
-            return self._spans.read(record, where)
-        out = DecodedSpans()
-        for place, row in _rows(record["tables"]):
-            try:
-                out.rows.extend(self._spans.read(row, where).rows)
-            except RECORD_ERRORS as error:
-                why = f"{place} was left out: {wrong(error)}; {MEND}"
-                out.problems.append(Problem(where, why, is_span=True))
-        return out
-
-    def rest(self) -> list[SpanRow]:
-        """Return nothing, because no row waits for another record."""
-        return self._spans.rest()
+def read(record: dict[str, Any], where: str) -> DecodedSpans:
+    """Return the rows of a row or of an answer. Raises one of RECORD_ERRORS."""
+    if "tables" not in record:
+        return rows_of(_told_by(record), where)
+    out = DecodedSpans()
+    for place, row in _rows(record["tables"]):
+        try:
+            out.rows.extend(rows_of(_told_by(row), where).rows)
+        except RECORD_ERRORS as error:
+            why = f"{place} was left out: {wrong(error)}; {MEND}"
+            out.problems.append(Problem(where, why, is_span=True))
+    return out
 
 
 def _rows(tables: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:

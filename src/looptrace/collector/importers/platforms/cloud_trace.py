@@ -6,10 +6,8 @@ googleapis@f8291d2 google/devtools/cloudtrace/v1/trace.proto and v2/trace.proto)
 `_AllSpans` are read as spans of OTLP (`console`).
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -21,13 +19,6 @@ from looptrace.collector.otlp.span_rows import BadSpanError
 _NAME = re.compile(r"projects/[^/]+/traces/(?P<trace>[^/]+)/spans/[^/]+")
 # What the API names so is an error of the span.
 _ERROR, _ERROR_TYPE = "/error/message", "/error/name"
-
-
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a trace, or of a span of version 2."""
-    fields = set(names)
-    is_span = {"name", "spanId", "displayName", "startTime"} <= fields
-    return is_span or {"projectId", "traceId", "spans"} <= fields
 
 
 def parts(trace: dict[str, Any]) -> Iterator[Part]:

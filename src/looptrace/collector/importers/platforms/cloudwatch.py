@@ -6,35 +6,23 @@ logs requests to models. Events are those of `aws logs filter-log-events` and `g
 results of Logs Insights.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.payloads import parsed
-from looptrace.collector.importers.console.printed import PrintedReader
-from looptrace.collector.importers.console.printed import is_record as is_printed
+from looptrace.collector.importers.console import printed
 from looptrace.collector.importers.records import RECORD_ERRORS, wrong
 from looptrace.collector.importers.rows.requests import LoggedReader
 from looptrace.collector.otlp.json import MEND
 from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 
-_EVENT = {"message", "ingestionTime"}
-_RESULTS = {"results", "statistics"}
 _MESSAGE = "@message"
-
-
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of an event, or of the results of a query."""
-    return set(names) >= _EVENT or set(names) >= _RESULTS
 
 
 class CloudWatchReader:
     """The reader of events and results; other messages are no spans, and say nothing."""
 
     def __init__(self) -> None:
-        self._printed = PrintedReader()
         self._logged = LoggedReader()
 
     def read(self, record: dict[str, Any], where: str) -> DecodedSpans:
@@ -56,8 +44,8 @@ class CloudWatchReader:
 
     def _message(self, message: object, where: str) -> DecodedSpans:
         held = parsed(message)
-        if isinstance(held, dict) and is_printed(held):
-            return self._printed.read(held, where)
+        if isinstance(held, dict) and printed.is_record(held):
+            return printed.read(held, where)
         return self._logged.read(held, where) if isinstance(held, dict) else DecodedSpans()
 
     def rest(self) -> list[SpanRow]:

@@ -7,8 +7,6 @@ opentelemetry-collector-contrib@16f72c9 exporter/elasticsearchexporter/internal/
 otelserializer/traces.go).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

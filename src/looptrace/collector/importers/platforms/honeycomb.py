@@ -4,10 +4,7 @@ What the fields mean is in docs.honeycomb.io, send-data/opentelemetry and its sh
 (honeycombio/husky@21a0eae otlp/traces.go): attributes keep their names, beside those of the span.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Collection
 from typing import Any
 
 from looptrace.collector.importers.platforms.spans_and_logs import LogOf, SpanOrLog
@@ -19,11 +16,6 @@ _TIMES = ("Timestamp", "timestamp", "time", "@timestamp")
 _OWN = re.compile(r"(trace|meta)\.|(name|error|duration_ms|status_code|status_message)$")
 _SPAN_EVENT = "span_event"
 _TRUE = (True, "true", "True")
-
-
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of an event of a trace."""
-    return {"trace.trace_id", "name"} <= set(names)
 
 
 def told_by(event: dict[str, Any]) -> SpanOrLog:

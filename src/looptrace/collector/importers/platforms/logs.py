@@ -9,46 +9,21 @@
 They are read as records of OTLP: coding agents write their work into them.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
-from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.importers.console.printed import PrintedReader
+from looptrace.collector.importers.console import printed
 from looptrace.collector.importers.platforms.spans_and_logs import LogOf
 from looptrace.collector.importers.platforms.underscores import with_dots
 from looptrace.collector.importers.spans import mapping, time_ns
 from looptrace.collector.otlp.span_rows import SERVICE_NAME, DecodedSpans
 
-_FORMS = (
-    {"stream", "values"},
-    {"labels", "line", "timestamp"},
-    {"fields", "line", "timestamp"},
-    {"Timestamp", "Body", "LogAttributes"},
-)
 
-
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a log record, or of a stream of some."""
-    return any(set(names) >= form for form in _FORMS)
-
-
-class LogReader:
-    """The reader of log records."""
-
-    def __init__(self) -> None:
-        self._printed = PrintedReader()
-
-    def read(self, record: dict[str, Any], where: str) -> DecodedSpans:
-        """Return the rows of the work that a record tells. Raises one of RECORD_ERRORS."""
-        read = (self._printed.read(log.record, where) for log in _logs_of(record))
-        return reduce(DecodedSpans.with_more, read, DecodedSpans())
-
-    def rest(self) -> list[SpanRow]:
-        """Return nothing, because no row waits for another record."""
-        return []
+def read(record: dict[str, Any], where: str) -> DecodedSpans:
+    """Return the rows of the work that log records tell. Raises one of RECORD_ERRORS."""
+    decoded = (printed.read(log.record, where) for log in _logs_of(record))
+    return reduce(DecodedSpans.with_more, decoded, DecodedSpans())
 
 
 def _logs_of(record: dict[str, Any]) -> Iterator[LogOf]:

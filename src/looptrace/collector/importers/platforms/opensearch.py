@@ -5,9 +5,6 @@ otel-v1-apm-span-index-template.md. Attributes are fields of their own, with `@`
 their names, as `span.attributes.gen_ai@tool@name`.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -16,11 +13,6 @@ from looptrace.collector.importers.spans import foreign_row, mapping, time_ns
 
 _ATTRIBUTES = "span.attributes."
 _FAILED = {"2": True, "1": False}
-
-
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a span."""
-    return {"traceId", "spanId", "durationInNanos", "startTime"} <= set(names)
 
 
 def row_of(document: dict[str, Any]) -> SpanRow:

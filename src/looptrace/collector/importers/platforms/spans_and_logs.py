@@ -1,12 +1,11 @@
 """Records of platforms that keep spans, their events and log records side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.importers.console.printed import PrintedReader
+from looptrace.collector.importers.console import printed
+from looptrace.collector.importers.records import RecordReader
 from looptrace.collector.importers.spans import foreign_row
 from looptrace.collector.otlp.span_rows import DecodedSpans
 
@@ -59,28 +58,15 @@ def exception_of(trace: object, span: object, kind: object, message: object, at_
 SpanOrLog = ForeignSpan | LogOf | None
 
 
-class SpanOrLogReader:
-    """The reader of records that are a span, a log record, or neither."""
-
-    def __init__(self, read: Callable[[dict[str, Any]], SpanOrLog]) -> None:
-        """Take the function that reads a record."""
-        self._read = read
-        self._printed = PrintedReader()
-
-    def read(self, record: dict[str, Any], where: str) -> DecodedSpans:
-        """Return the row of a record. Raises one of RECORD_ERRORS."""
-        told = self._read(record)
-        if told is None:
-            return DecodedSpans()
-        if isinstance(told, LogOf):
-            return self._printed.read(told.record, where)
-        return DecodedSpans([foreign_row(**told)])
-
-    def rest(self) -> list[SpanRow]:
-        """Return nothing, because no row waits for another record."""
-        return []
+def rows_of(told: SpanOrLog, where: str) -> DecodedSpans:
+    """Return the row of a span, or those of a log record. Raises one of RECORD_ERRORS."""
+    if told is None:
+        return DecodedSpans()
+    if isinstance(told, LogOf):
+        return printed.read(told.record, where)
+    return DecodedSpans([foreign_row(**told)])
 
 
-def reader_of(read: Callable[[dict[str, Any]], SpanOrLog]) -> Callable[[], SpanOrLogReader]:
+def reader_of(read: Callable[[dict[str, Any]], SpanOrLog]) -> Callable[[], RecordReader]:
     """Return a factory of readers for records that are a span, a log record, or neither."""
-    return lambda: SpanOrLogReader(read)
+    return partial(RecordReader, lambda record, where: rows_of(read(record), where))

@@ -1,7 +1,5 @@
 """The names of attributes whose dots a system has replaced by underscores."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache

@@ -6,9 +6,7 @@ xray-api-segmentdocuments.html). The Collector's exporter keeps the names of att
 opentelemetry-collector-contrib exporter/awsxrayexporter/internal/translator/segment.go).
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -18,13 +16,7 @@ from looptrace.collector.importers.records import Part
 from looptrace.collector.importers.spans import foreign_row, mapping, time_ns
 from looptrace.collector.otlp.span_rows import SERVICE_NAME
 
-_DOCUMENT = {"id", "name", "trace_id", "start_time"}
 _RESOURCE = f"otel.resource.{SERVICE_NAME}"
-
-
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a trace, or of a segment."""
-    return {"Id", "Segments"} <= set(names) or set(names) >= _DOCUMENT
 
 
 def parts(trace: dict[str, Any]) -> Iterator[Part]:

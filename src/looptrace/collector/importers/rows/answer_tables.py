@@ -6,8 +6,6 @@ Grafana's frames have a list of values for each column (grafana/grafana@1051092
 packages/grafana-data/src/dataframe/DataFrameJSON.ts).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

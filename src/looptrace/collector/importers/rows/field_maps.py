@@ -4,8 +4,6 @@ A path is the name of a field, or names with dots between for a field within obj
 JSON in a text. A record of a model's request has the messages in both its body and its answer.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Known are OpenAI's chat completions and responses, Anthropic's messages, Bedrock
 Google's `generateContent`; the core reads their messages as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

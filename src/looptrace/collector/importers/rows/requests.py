@@ -5,8 +5,6 @@ belongs to the conversation of the one whose messages begin its own, whatever id
 request is continued once, as two runs may begin alike.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any

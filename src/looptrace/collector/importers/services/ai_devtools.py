@@ -4,9 +4,7 @@ The fields are those of vercel/ai@16d0a4d packages/devtools/src/db.ts, what step
 packages/devtools/src/middleware.ts. Results of calls are in the input of the step after them.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -22,11 +20,6 @@ from looptrace.collector.importers.spans import (
 )
 
 _TEXT, _CALL = "text", "tool-call"
-
-
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of the file."""
-    return {"runs", "steps"} <= set(names)
 
 
 def parts(record: dict[str, Any]) -> Iterator[Part]:

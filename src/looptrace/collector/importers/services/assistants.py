@@ -4,9 +4,7 @@ The fields are those of openai/openai-python@e43b422 src/openai/types/beta/threa
 run_step.py; a thread is a session. A step names a message, and has no text of it.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -20,11 +18,6 @@ from looptrace.collector.importers.spans import (
     text_of,
     time_ns,
 )
-
-
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a step."""
-    return {"run_id", "thread_id", "step_details"} <= set(names)
 
 
 def parts(step: dict[str, Any]) -> Iterator[Part]:

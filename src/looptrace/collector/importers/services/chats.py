@@ -8,10 +8,11 @@ src/component/schema.ts) is within its record. ChatGPT exports a tree of message
 is shown (mitkury/chatgpt-export-parser docs/chatgpt-data-export-format.md); Claude's export has
 results within the message that asks for them (Sinity/polylogue docs/providers/claude-ai.md). Cline
 and Roo have calls and results in texts where a model has no calls of its own (cline/cline@0cd9cb5
-src/core/task/tools/utils/ToolResultUtils.ts, src/core/prompts/responses.ts).
+src/core/task/tools/utils/ToolResultUtils.ts, src/core/prompts/responses.ts). LangChain has types
+instead of roles (langchain-core: langchain_core/messages), also in a constructor, as LangGraph
+keeps them; a message of the AI SDK for a page has all steps of a run with their calls (vercel/ai:
+packages/ai/src/ui/ui-messages.ts).
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ _SURROUNDINGS = "<environment_details>"
 # Whom a message of ChatGPT is for that asks no tool.
 _EVERYBODY = (None, "all")
 _BLOCKS = frozenset({"text", "tool_use", "tool_result"})
+_LANGCHAIN_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 
 
 def kiro_messages(history: list[Any]) -> Iterator[ApiMessage]:
@@ -191,3 +193,84 @@ def _texts_of(message: ApiMessage) -> list[str]:
     content = message.get("content")
     parts = map(mapping, content) if isinstance(content, list) else ()
     return [str(part["text"]) for part in parts if part.get("type") == "text"]
+
+
+def framework_messages(messages: list[ApiMessage]) -> Iterator[ApiMessage]:
+    """Yield messages of LangChain and the AI SDK's pages as those of an API, others as they are."""
+    for message in messages:
+        told = _langchain_fields(message)
+        parts = message.get("parts")
+        if role := _LANGCHAIN_ROLES.get(_langchain_type(told)) if "role" not in told else None:
+            yield _langchain_message(role, told)
+        elif isinstance(parts, list) and any(_is_page_call(mapping(part)) for part in parts):
+            yield from _page_messages(message, list(map(mapping, parts)))
+        else:
+            yield message
+
+
+def _langchain_fields(message: ApiMessage) -> dict[str, Any]:
+    """Return the fields of a message, which may be those of a constructor, or stand in `data`."""
+    names = message.get("id")
+    if message.get("type") == "constructor" and isinstance(names, list) and names:
+        return {**mapping(message.get("kwargs")), "type": names[-1]}
+    data = mapping(message.get("data"))
+    return {**data, "type": message.get("type")} if data else message
+
+
+def _langchain_type(told: dict[str, Any]) -> str:
+    return str(told.get("type")).lower().removesuffix("chunk").removesuffix("message")
+
+
+def _langchain_message(role: str, told: dict[str, Any]) -> ApiMessage:
+    content, call_id = told.get("content"), told.get("tool_call_id")
+    if role == "tool":
+        result = {"type": "tool_result", "tool_use_id": call_id, "content": content}
+        failed = told.get("status") == "error"
+        return {"role": "user", "content": [{**result, "is_error": failed}]}
+    if role != "assistant":
+        return {"role": role, "content": content}
+    calls = [
+        {"type": "tool_use", "id": call.get("id"), "name": call["name"], "input": call.get("args")}
+        for call in map(mapping, told.get("tool_calls") or ())
+    ]
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    texts = [part for part in map(mapping, parts) if part.get("type") == "text" and part["text"]]
+    usage, about = mapping(told.get("usage_metadata")), mapping(told.get("response_metadata"))
+    cached = mapping(usage.get("input_token_details")).get("cache_read")
+    made = {
+        "role": role,
+        "content": [*texts, *calls],
+        "model": about.get("model_name") or about.get("model"),
+        "usage": {**usage, "cached": cached},
+    }
+    return made | ({"agent": told["name"]} if told.get("name") else {})
+
+
+def _is_page_call(part: dict[str, Any]) -> bool:
+    return str(part.get("type")).startswith("tool-") or part.get("type") == "dynamic-tool"
+
+
+def _page_messages(message: ApiMessage, parts: list[dict[str, Any]]) -> Iterator[ApiMessage]:
+    """Yield the steps of a message for a page: what was said and asked, and the results."""
+    said, results = list[dict[str, Any]](), list[dict[str, Any]]()
+    for part in [*parts, {"type": "step-start"}]:
+        if part.get("type") == "step-start":
+            if said:
+                yield {"role": message.get("role"), "content": said}
+            if results:
+                yield {"role": "user", "content": results}
+            said, results = [], []
+        elif _is_page_call(part):
+            # Up to version 4 a call is within its part.
+            call = mapping(part.get("toolInvocation")) or part
+            call_id = call.get("toolCallId")
+            name = call.get("toolName") or str(part["type"]).removeprefix("tool-")
+            given = call.get("input", call.get("args"))
+            said.append({"type": "tool_use", "id": call_id, "name": name, "input": given})
+            error, output = call.get("errorText"), call.get("output", call.get("result"))
+            if error is not None or output is not None:
+                told = text_of(output if error is None else error)
+                result = {"type": "tool_result", "tool_use_id": call_id, "content": told}
+                results.append({**result, "is_error": error is not None})
+        elif part.get("type") == "text":
+            said.append({"type": "text", "text": part.get("text")})

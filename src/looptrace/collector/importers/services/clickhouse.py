@@ -5,9 +5,7 @@ exporter/clickhouseexporter/internal/sqltemplates/traces_table.sql; the values o
 texts, and a span's events stand in three columns.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -16,11 +14,6 @@ from looptrace.collector.importers.spans import foreign_row, mapping, time_ns
 from looptrace.collector.otlp.span_rows import SERVICE_NAME
 
 _FAILED = {"ERROR": True, "OK": False}
-
-
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are the columns of the table."""
-    return {"TraceId", "SpanId", "SpanName", "SpanAttributes", "Duration"} <= set(names)
 
 
 def row_of(row: dict[str, Any]) -> SpanRow:

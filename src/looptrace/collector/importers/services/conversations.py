@@ -6,8 +6,6 @@ they are by the core; so are the files that agents keep of them, such as Cline's
 Goose's sessions (block/goose@6416fe7 crates/goose/src/conversation/message.rs).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -20,6 +18,7 @@ from looptrace.collector.importers.rows.messages import ApiMessage, whole_input_
 from looptrace.collector.importers.services.chats import (
     chatgpt_messages,
     claude_messages,
+    framework_messages,
     inner_message,
     kiro_messages,
     tagged_messages,
@@ -47,8 +46,11 @@ _SAID = frozenset({"content", "tool_calls", _ASKED, "parts"})
 _HOLDERS = ("messages", "traj")
 _KIRO, _TRAINING = ({"conversation_id", "history"}, {"conversations"})
 _CHATGPT, _CLAUDE = ({"mapping", "current_node"}, {"uuid", "chat_messages"})
+# A state of a thread of LangGraph, of which there is one for each step.
+_STATE = {"values", "next"}
 # Answers of Cloudflare's API have messages about themselves.
 _ANSWER = {"success", "errors", "result"}
+_CHATS = (_KIRO, _TRAINING, _CHATGPT, _CLAUDE, _STATE)
 # A record around a message names its thread.
 _INNER = ({"role", "message"}, {"threadId", "message"})
 _SESSIONS = ("conversation_id", "session_id", "sessionId", "thread_id", "threadId")
@@ -78,7 +80,7 @@ _TOKENS = {
 def is_record(names: Collection[str]) -> bool:
     """Return whether these field names are those of a message, or of an object with some."""
     fields = set(names)
-    is_chat = any(each <= fields for each in (_KIRO, _TRAINING, _CHATGPT, _CLAUDE, *_INNER))
+    is_chat = any(each <= fields for each in (*_CHATS, *_INNER))
     is_holder = not fields.isdisjoint(_HOLDERS) and not fields >= _ANSWER
     return is_chat or is_message(fields) or is_holder
 
@@ -94,6 +96,7 @@ def is_message(names: Collection[str]) -> bool:
 def _checked(messages: object) -> list[ApiMessage]:
     """Return messages, or items of other types between them. Raises ValueError."""
     items = [mapping(each) for each in messages] if isinstance(messages, list) else [{}]
+    items = list(framework_messages(items))
     if all(not {"role", "type"}.isdisjoint(each) for each in items):
         return items
     raise ValueError("its messages are not those of a model's API")
@@ -104,6 +107,7 @@ class ConversationReader:
 
     def __init__(self) -> None:
         self._messages: dict[str | None, list[ApiMessage]] = {}
+        self._states: dict[str | None, list[ApiMessage]] = {}  # the longest of each thread
 
     def read(self, record: dict[str, Any], _where: str) -> DecodedSpans:
         """Return the rows of an object with messages. Raises one of RECORD_ERRORS."""
@@ -118,6 +122,11 @@ class ConversationReader:
             held = list(claude_messages(record["chat_messages"]))
         else:
             held = next((parsed(record[name]) for name in _HOLDERS if name in record), None)
+        if record.keys() >= _STATE:
+            known = self._states.get(session, [])
+            told = _checked(mapping(record["values"]).get("messages"))
+            self._states[session] = max(known, told, key=len)
+            return DecodedSpans()
         if held is None:
             is_inner = any(each <= record.keys() for each in _INNER)
             message = inner_message(record) if is_inner else record
@@ -129,7 +138,7 @@ class ConversationReader:
 
     def rest(self) -> list[SpanRow]:
         """Return the rows of the messages that stood alone."""
-        threads = self._messages.items()
+        threads = [*self._messages.items(), *self._states.items()]
         return [
             row
             for session, told in threads
@@ -139,6 +148,8 @@ class ConversationReader:
 
 def _session_of(record: dict[str, Any]) -> str | None:
     named = next((record[name] for name in _SESSIONS if record.get(name)), None)
+    if named is None and record.keys() >= _STATE:
+        named = mapping(record.get("checkpoint")).get("thread_id")
     own = record.get("id")
     if named is None and isinstance(own, str) and own.startswith(_AMP):
         named = own

@@ -5,14 +5,12 @@ The fields are those of `LLMObsSpanEvent` in ddtrace 3.12.0 ddtrace/llmobs/_llmo
 (datadog_api_client/v2/model, also `LLMObsSpanMessage` with calls and results).
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.payloads import parsed
-from looptrace.collector.importers.console.printed import PrintedReader
+from looptrace.collector.importers.console import printed
 from looptrace.collector.importers.platforms.spans_and_logs import LogOf
 from looptrace.collector.importers.spans import (
     flat_attributes,
@@ -30,32 +28,11 @@ _SESSION = "session_id:"
 _LOG = "log"
 
 
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a span."""
-    fields = set(names)
-    return {"span_id", "trace_id", "start_ns", "duration", "meta"} <= fields
-
-
-def is_event(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a span or a log record that an API wraps."""
-    return {"id", "type", "attributes"} == set(names)
-
-
-class DatadogEventReader:
-    """The reader of what an API wraps: spans, and log records."""
-
-    def __init__(self) -> None:
-        self._printed = PrintedReader()
-
-    def read(self, record: dict[str, Any], where: str) -> DecodedSpans:
-        """Return the rows of a record. Raises one of RECORD_ERRORS."""
-        if record["type"] == _LOG:
-            return self._printed.read(_log_of(mapping(record["attributes"])).record, where)
-        return DecodedSpans([row_of_event(record)])
-
-    def rest(self) -> list[SpanRow]:
-        """Return nothing, because no row waits for another record."""
-        return []
+def read_event(record: dict[str, Any], where: str) -> DecodedSpans:
+    """Return the rows of a span or a log record that an API wraps. Raises one of RECORD_ERRORS."""
+    if record["type"] == _LOG:
+        return printed.read(_log_of(mapping(record["attributes"])).record, where)
+    return DecodedSpans([row_of_event(record)])
 
 
 def _log_of(log: dict[str, Any]) -> LogOf:

@@ -4,38 +4,21 @@ The messages are those of UKGovernmentBEIS/inspect_ai@018b364 src/inspect_ai/mod
 whose calls have the name of a function as text.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.rows.messages import ApiMessage
 from looptrace.collector.importers.services.conversations import conversation_rows
 from looptrace.collector.importers.spans import mapping
-from looptrace.collector.otlp.span_rows import DecodedSpans
 
 
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a log, or of a sample of one."""
-    fields = set(names)
-    return {"eval", "samples"} <= fields or {"epoch", "messages", "target"} <= fields
-
-
-class InspectReader:
-    """The reader of logs."""
-
-    def read(self, record: dict[str, Any], _where: str) -> DecodedSpans:
-        """Return the rows of a log or a sample. Raises one of RECORD_ERRORS."""
-        model = mapping(record.get("eval")).get("model")
-        rows: list[SpanRow] = []
-        for sample in record["samples"] or () if "samples" in record else [record]:
-            rows += conversation_rows(list(map(_plain, sample["messages"])), model=model)
-        return DecodedSpans(rows)
-
-    def rest(self) -> list[SpanRow]:
-        """Return nothing, because each log is complete."""
-        return []
+def rows_of(record: dict[str, Any]) -> list[SpanRow]:
+    """Return the rows of a log or a sample. Raises one of RECORD_ERRORS."""
+    model = mapping(record.get("eval")).get("model")
+    rows: list[SpanRow] = []
+    for sample in record["samples"] or () if "samples" in record else [record]:
+        rows += conversation_rows(list(map(_plain, sample["messages"])), model=model)
+    return rows
 
 
 def _plain(message: ApiMessage) -> ApiMessage:

@@ -4,9 +4,6 @@
 src/agents/tracing/{spans,traces,span_data}.py; the SDK for JavaScript writes the same.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -28,12 +25,6 @@ _KINDS = {
     "guardrail": "GUARDRAIL",
 }
 _TRACE, _SPAN = "trace", "trace.span"
-
-
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a trace or a span."""
-    fields = set(names)
-    return {"object", "span_data"} <= fields or {"object", "workflow_name"} <= fields
 
 
 class OpenAIAgentsReader:
@@ -81,6 +72,7 @@ def _row(span: dict[str, Any], session: object) -> SpanRow:
             "llm.model_name": data.get("model"),
             "llm.token_count.prompt": usage.get("input_tokens"),
             "llm.token_count.completion": usage.get("output_tokens"),
+            "gen_ai.usage.raw": text_of(usage) if usage else None,
             **session_attributes(session),
         },
     )

@@ -3,9 +3,6 @@
 The fields are those of opencode's packages/opencode/src/session/message-v2.ts.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -16,25 +13,12 @@ PRODUCT = "opencode"
 _FAILED = {"error": True, "completed": False}
 
 
-def is_session(names: Collection[str]) -> bool:
-    """Return whether these field names are those of a session."""
-    return {"info", "messages"} == set(names)
-
-
-class OpencodeSession:
-    """A reader of sessions, of which each is one record."""
-
-    def read(self, record: dict[str, Any]) -> list[SpanRow]:
-        """Return the rows of a session. Raises BadSpanError for a bad time."""
-        thread = Thread(Agent(PRODUCT, str(record["info"]["id"]), PRODUCT))
-        for message in record["messages"]:
-            _read(thread, message["info"], message["parts"])
-        thread.end(is_whole=True)
-        return thread.taken()
-
-    def rest(self) -> list[SpanRow]:
-        """Return nothing, because each session is complete."""
-        return []
+def rows_of(record: dict[str, Any]) -> list[SpanRow]:
+    """Return the rows of a session. Raises BadSpanError for a bad time."""
+    thread = Thread(Agent(PRODUCT, str(record["info"]["id"]), PRODUCT))
+    for message in record["messages"]:
+        _read(thread, message["info"], message["parts"])
+    return thread.ended(is_whole=True)
 
 
 def _read(thread: Thread, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:

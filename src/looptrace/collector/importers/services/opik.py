@@ -3,8 +3,6 @@
 The fields are those of `SpanPublic` and `TracePublic` in opik 2.2.122 opik/rest_api/types.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any
@@ -23,6 +21,17 @@ from looptrace.collector.importers.spans import (
 _SPAN = {"id", "trace_id", "type", "start_time"}
 # Langfuse has the others too.
 _OWN = {"parent_span_id", "error_info", "total_estimated_cost"}
+# What was cached, in the names of each API; all are counted in `prompt_tokens`.
+_CACHED = tuple(
+    f"original_usage.{name}"
+    for name in (
+        "cache_read_input_tokens",
+        "prompt_tokens_details.cached_tokens",
+        "input_tokens_details.cached_tokens",
+        "cached_content_token_count",
+        "cacheReadInputTokens",
+    )
+)
 _KINDS = {"tool": "TOOL", "llm": "LLM", "guardrail": "GUARDRAIL"}
 
 
@@ -66,6 +75,11 @@ def _row(span: dict[str, Any], session: object) -> SpanRow:
             "llm.model_name": span.get("model"),
             "llm.token_count.prompt": usage.get("prompt_tokens"),
             "llm.token_count.completion": usage.get("completion_tokens"),
+            "llm.token_count.prompt_details.cache_read": _cached(usage),
             **session_attributes(session),
         },
     )
+
+
+def _cached(usage: dict[str, Any]) -> object:
+    return next((usage[name] for name in _CACHED if usage.get(name)), None)

@@ -4,9 +4,6 @@ The properties are those of PostHog/posthog-python@c55c9b2 posthog/ai/langchain/
 posthog/ai/openai_agents/processor.py and posthog/ai/utils.py. An event is sent at the end.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -23,11 +20,6 @@ from looptrace.collector.importers.spans import (
 _KINDS = {"$ai_generation": "LLM", "$ai_span": "CHAIN", "$ai_trace": "CHAIN"}
 _SPAN_TYPES = {"tool": "TOOL", "agent": "AGENT", "guardrail": "GUARDRAIL"}
 _CACHED = ("$ai_cache_read_input_tokens", "$ai_cache_creation_input_tokens")
-
-
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of an event."""
-    return {"event", "properties", "timestamp"} <= set(names)
 
 
 def row_of(event: dict[str, Any]) -> SpanRow | None:

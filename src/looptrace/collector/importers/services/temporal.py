@@ -6,10 +6,7 @@ histories). The events are those of temporalio/api@f53963d temporal/api/history/
 Payloads stand as values, or in base64 with their encoding.
 """
 
-from __future__ import annotations
-
 from base64 import b64decode
-from collections.abc import Collection
 from typing import Any
 
 from looptrace import semconv
@@ -31,11 +28,6 @@ _SCHEDULED = "activityTaskScheduled"
 _COMPLETED = "activityTaskCompleted"
 _FAILED = ("activityTaskFailed", "activityTaskTimedOut", "activityTaskCanceled")
 _PLAIN = ("json/", "")
-
-
-def is_record(names: Collection[str]) -> bool:
-    """Return whether these field names are those of an event of a history."""
-    return {"eventId", "eventTime", "eventType"} <= set(names)
 
 
 class TemporalReader:

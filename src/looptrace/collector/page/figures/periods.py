@@ -1,7 +1,5 @@
 """Figures of tasks, loops and gates in a period, by bars of equal length."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,9 +1,6 @@
 """The trial of an exception on the newest tasks of a store, within what a page may take."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -22,22 +19,17 @@ DAYS_TRIED = 7
 TURNS_TRIED_MAX = 50_000
 
 
-@dataclass(frozen=True, slots=True)
-class StoreTrial:
-    """A trial on tasks of a store, and how many tasks of its days were too many."""
-
-    trial: Trial
-    left_out: int
-
-
 def tried_on(
     store_dir: Path,
     details: IncidentDetails,
     exceptions: Collection[Override],
     settings: Settings,
     turns_max: int = TURNS_TRIED_MAX,
-) -> StoreTrial:
-    """Return what exceptions for an incident would have done to the gates of the last days."""
+) -> tuple[Trial, int]:
+    """Return what exceptions for an incident would have done to the gates of the last days.
+
+    The number is that of the tasks of these days that were too many.
+    """
     with reader.open_gates(store_dir) as gates:
         newest_ns = max(each.last_ns for each in gates.incidents())
     since_ns = newest_ns - DAYS_TRIED * DAY_S * NS_PER_S
@@ -49,4 +41,4 @@ def tried_on(
     turns = reader.read_turns_of_tasks(store_dir, tried["task"].to_list())
     part = TrialPart(settings, tuple(exceptions), since_ns)(turns)
     own = {(gate.task, gate.rule) for gate in details.gates}
-    return StoreTrial(trial_of([part], own), tasks.height - tried.height)
+    return trial_of([part], own), tasks.height - tried.height

@@ -1,7 +1,5 @@
 """The health of a server in sentences: what works, how far behind it is, what was lost."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Settings as rows: what is in force, what its profile has, and what it means."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A time axis on which long gaps are cut short, so that the work between them is seen."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

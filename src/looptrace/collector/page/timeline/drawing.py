@@ -1,7 +1,5 @@
 """A timeline as a drawing: bars in the lanes of agents, and what they waited for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Which agent called which, and the runs of each, from the parents of spans."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """A span as it is stored, in readable JSON."""
 
-from __future__ import annotations
-
 import json  # a text may hold half a surrogate pair, which msgspec refuses
 from collections.abc import Mapping
 from typing import Any

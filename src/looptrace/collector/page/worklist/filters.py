@@ -1,7 +1,5 @@
 """Filters of lists, read from the query of an address."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
@@ -27,7 +25,7 @@ class ListFilter:
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Self:
         """Return the filter of a query; an invalid number means the first page."""
-        texts = {item.name: query.get(item.name, "") for item in fields(cls) if item.type == "str"}
+        texts = {item.name: query.get(item.name, "") for item in fields(cls) if item.type is str}
         page = query.get("page", "")
         is_number = page.isdecimal() and len(page) <= _PAGE_DIGITS_MAX
         return cls(**texts, page=max(int(page), 1) if is_number else 1)

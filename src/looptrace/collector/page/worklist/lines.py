@@ -1,7 +1,5 @@
 """Gates as lines of a list, grouped by incident."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -80,11 +78,6 @@ class GateLine:
     service: str
     times: int
     cost: Cost
-
-    @property
-    def tokens(self) -> int:
-        """Tokens that the loop has cost."""
-        return self.cost.input_tokens + self.cost.output_tokens
 
     @property
     def waits(self) -> str:
@@ -181,7 +174,7 @@ def _groups(
             *stands.get(incident, ("open", None)),
             lines=tuple(of_it[:shown_max]),
             count=len(of_it),
-            tokens=sum(line.tokens for line in of_it),
+            tokens=sum(line.cost.tokens for line in of_it),
             times=sum(line.times for line in of_it),
         )
         for incident, of_it in by_incident.items()
@@ -209,7 +202,7 @@ def _order(wanted: GateFilter) -> Callable[[GateLine], tuple[int, int, str]]:
         first = {
             "newest": 0,
             "oldest": gate.opened_ns,
-            "cost": -line.tokens,
+            "cost": -line.cost.tokens,
             "times": -line.times,
         }.get(wanted.sort, by_agent(gate.agent_state))
         return first, -gate.opened_ns, gate.id

@@ -1,7 +1,5 @@
 """When spans come to a server: all the time, in bursts, or no longer."""
 
-from __future__ import annotations
-
 # Spans that came without a pause have ended after this long.
 QUIET_S = 0.5
 # Exporters send what they gathered, so that spans come in bursts: they have ended after a pause so

@@ -4,8 +4,6 @@ The answers need all findings and turns, in DuckDB. They are asked for again aft
 them and the store has changed.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

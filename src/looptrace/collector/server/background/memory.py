@@ -1,7 +1,5 @@
 """The memory of a server's process: what was freed goes back to the system."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from typing import Any

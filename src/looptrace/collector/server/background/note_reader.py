@@ -4,8 +4,6 @@ Notes are compared by their words, and the words of a new one change all weights
 second or more, with the import of scikit-learn, so that no page waits for it. Detection goes first.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Generator
 from pathlib import Path

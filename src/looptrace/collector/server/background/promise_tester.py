@@ -4,8 +4,6 @@ Where a promise does not hold, endpoints and the log hear of it, the store notes
 starts again, with a limit that only warns.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence

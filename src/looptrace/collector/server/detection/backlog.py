@@ -4,8 +4,6 @@ Spans that share a trace, a session, a task or a link are evaluated together, so
 task depend on all of its turns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import polars as pl

@@ -1,7 +1,5 @@
 """What the detector counts; other threads read it for metrics and for trimming the log."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import partial
 

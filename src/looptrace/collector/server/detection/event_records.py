@@ -1,7 +1,5 @@
 """Events and states of tasks on their way into the store."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Outages of which the operator hears once, and which hold back the gates that they cause."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Sums of budgets that several servers count together."""
 
-from __future__ import annotations
-
 from looptrace.analyzer.detect.budgets.ledger import Ledger
 from looptrace.collector.server.shards.spending import SpendingNews
 from looptrace.collector.store.buckets.spending import hear

@@ -3,8 +3,6 @@
 A start reads only the ties of recent spans: which traces belong together, and in which bucket.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 

@@ -5,8 +5,6 @@ did not send is open, or was lost. Nobody knows which, so a server only looks fo
 settings say after how long.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 from typing import Any, cast

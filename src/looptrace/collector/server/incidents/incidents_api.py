@@ -1,7 +1,5 @@
 """The routes of incidents: lists, details, words of people, and decisions on all gates of one."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The routes of silences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus

@@ -3,8 +3,6 @@
 Making, reducing and committing a table costs once for a block instead of once for each request.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor

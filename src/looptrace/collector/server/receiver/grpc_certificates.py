@@ -1,7 +1,5 @@
 """The certificates of a gRPC server."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import grpc  # type: ignore[import-untyped]

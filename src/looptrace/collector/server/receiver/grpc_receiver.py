@@ -4,8 +4,6 @@ The transport hands over messages as they were sent, so that the pipeline unpack
 same limits as for HTTP.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence

@@ -3,8 +3,6 @@
 Only POST is answered; pages of other origins get no headers that would let them send (no CORS).
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Answers to clients: OTLP's response messages, and `google.rpc.Status`, in both encodings."""
 
-from __future__ import annotations
-
 from google.protobuf.json_format import MessageToJson  # type: ignore[import-untyped]
 from google.protobuf.message import Message  # type: ignore[import-untyped]
 from google.rpc.error_details_pb2 import BadRequest, RetryInfo  # type: ignore[import-untyped]

@@ -1,7 +1,5 @@
 """The ports at which a server listens."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The counts of the receiver, under names that no client can choose."""
 
-from __future__ import annotations
-
 import logging
 import time
 from bisect import bisect_left

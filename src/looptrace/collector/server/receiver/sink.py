@@ -1,7 +1,5 @@
 """The destination of received spans."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import polars as pl

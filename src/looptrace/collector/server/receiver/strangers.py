@@ -4,8 +4,6 @@ So connections that ask for nothing, or may not, do not prevent agents from bein
 that all connect at the same moment are not taken for such.
 """
 
-from __future__ import annotations
-
 from collections.abc import MutableMapping
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """Spans on their way to another server: sent from their own log until they are accepted."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing

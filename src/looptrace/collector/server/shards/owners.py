@@ -4,8 +4,6 @@ A session of a former server stays there with its turns and gates for as long as
 that server: its spans go to the former server, which knows whether it has the session.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection
 from enum import Enum

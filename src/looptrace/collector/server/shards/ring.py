@@ -4,8 +4,6 @@ It is the ring of the Collector's load-balancing exporter, so that spans that it
 arrive at their server. One more server takes about 1/(N + 1) of the sessions of N servers.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from zlib import crc32

@@ -5,8 +5,6 @@ number of servers changes, a former server sends spans of sessions that it does 
 current one, once.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial

@@ -3,8 +3,6 @@
 Each keeps what it heard, so that it counts over a restart and while the other is down.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Collection, Generator, Sequence

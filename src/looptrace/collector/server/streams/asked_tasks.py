@@ -1,7 +1,5 @@
 """The tasks of a request: by a task's own id, or by a session's id and its service."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -3,8 +3,6 @@
 The cost of an event depends on its own followers, and not on the number of others.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable
@@ -14,17 +12,15 @@ from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
 from looptrace.analyzer.gates.agent_states import AgentKey, keys_of, session_key
 from looptrace.analyzer.gates.directives import Directives, notice_of
 from looptrace.analyzer.gates.events import EventType, GateEvent
-from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.text.session_names import service_of
 from looptrace.collector.server.streams.asked_tasks import Asked
 from looptrace.collector.server.streams.hearing import NO_WAITS, Hearing, Waits
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import GateStore
+from looptrace.collector.store.sqlite_file import json_of
 
 T = TypeVar("T")
 
@@ -382,14 +378,10 @@ class EventFeed:
             task=event.task,
             session=session,
             keys=frozenset(() if is_for_nobody else keys),
-            body=f"event: {kind}\ndata: {_json(notice)}\n\n",
+            body=f"event: {kind}\ndata: {json_of(asdict(notice))}\n\n",
         )
 
 
 def _keys_of(asked: Asked) -> set[_FeedKey]:
     sessions = map(session_key, asked.sessions)
     return {*asked.tasks, *asked.traces, *sessions, *([None] if asked.is_all else ())}
-
-
-def _json(notice: GateNotice) -> str:
-    return msgspec.json.encode(asdict(notice)).decode()

@@ -3,8 +3,6 @@
 It is kept in memory alone: after a restart of the server they say it again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Streams and what processes say on them, kept to the services of a token."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Streams of gate events over HTTP: for all tasks, for some, or for those that a process runs."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 from functools import partial

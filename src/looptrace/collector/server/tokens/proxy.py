@@ -1,7 +1,5 @@
 """A proxy in front that has signed a person in, and names the person in a header."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

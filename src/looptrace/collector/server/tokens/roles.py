@@ -1,7 +1,5 @@
 """What the holder of a token may do, by role."""
 
-from __future__ import annotations
-
 from collections.abc import Set
 from typing import Literal, get_args
 

@@ -1,7 +1,5 @@
 """Which answer of the server a token with services gets, route by route; others are refused."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import Enum, unique
 

@@ -1,7 +1,5 @@
 """The check of requests by tokens with services, before any handler."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

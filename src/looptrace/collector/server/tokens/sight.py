@@ -4,8 +4,6 @@ A task is of the services of all of its turns and loops. Where these are not kno
 service has a part in it, a token with services does not see it.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ use it: `Ada Lovelace role=decider until=2027-01-31 service=billing sha256:...`.
 wrote may be there in full. A service's name is quoted as in an address, `%20` for a blank.
 """
 
-from __future__ import annotations
-
 import hmac
 import os
 import secrets

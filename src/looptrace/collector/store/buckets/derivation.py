@@ -1,7 +1,5 @@
 """The turns and findings of a bucket from its spans, in any process."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +32,7 @@ from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.parquet import (
     STORED_SPAN_SCHEMA,
     bucket_files,
+    empty_of,
     files_in_buckets,
     read_bucket,
     read_buckets,
@@ -143,7 +142,7 @@ class Derivation:
 
     def _held(self, changed: ChangedBucket) -> pl.DataFrame:
         """Return the spans of a bucket that need not be read."""
-        nothing = STORED_SPAN_SCHEMA.to_frame()
+        nothing = empty_of(STORED_SPAN_SCHEMA)
         return nothing if changed.traces is None else self.spans.get(changed.number, nothing)
 
     def _unread(self, changed: ChangedBucket) -> Traces:

@@ -3,8 +3,6 @@
 A file that was changed since, for example by deleting old days, has another number of rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Findings as rows of their table, and the loops of such rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tasks of gates whose turns changed: by a decision, or because they are others now."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +15,10 @@ from looptrace.collector.store.tables.parquet import read_bucket
 
 def tasks_gone(store_dir: Path, gates: GateStore) -> set[str]:
     """Return the recorded tasks that became parts of others, or got another name."""
+    if not (tasks := gates.tasks()):
+        return set()
     buckets = (read_bucket(store_dir, "turns", bucket, ["task"]) for bucket in range(BUCKETS))
-    return gates.tasks().difference(*(turns["task"].unique() for turns in buckets))
+    return tasks.difference(*(turns["task"].unique() for turns in buckets))
 
 
 def decisions_in_turns(store_dir: Path) -> list[Resolution]:

@@ -1,7 +1,5 @@
 """The bucket of each trace, and the moves of spans to it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -17,7 +15,12 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA, Skipp
 from looptrace.analyzer.text.digests import digest
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.file_names import BUCKETS
-from looptrace.collector.store.tables.parquet import STORED_SPAN_SCHEMA, read_bucket, read_buckets
+from looptrace.collector.store.tables.parquet import (
+    STORED_SPAN_SCHEMA,
+    empty_of,
+    read_bucket,
+    read_buckets,
+)
 from looptrace.collector.store.tables.replacement import NewRows, batches, replace_rows
 
 # More than enough to spread tasks evenly over the buckets.
@@ -115,7 +118,7 @@ def place(
             added.append(replace(more, spans={}))
             held = sum(each.height for each in (*spans.values(), *more.spans.values()))
             spans |= more.spans if held <= SPANS_HELD else {}
-        nothing = STORED_SPAN_SCHEMA.to_frame()
+        nothing = empty_of(STORED_SPAN_SCHEMA)
         replace_spans(store_dir, {bucket: (traces, nothing) for bucket, traces in left.items()})
         placed = _placed(placed, added, touched)
         is_replaced = any(each.replaced or each.clashes for each in added)
@@ -203,7 +206,7 @@ def _spans_in(arriving: _Arriving) -> int:
 
 def _add(store_dir: Path, arriving: Sequence[_Arriving], places: pl.DataFrame) -> _Added:
     """Merge spans into the buckets (`place`) of their traces."""
-    empty = STORED_SPAN_SCHEMA.to_frame()
+    empty = empty_of(STORED_SPAN_SCHEMA)
     came = chain.from_iterable(each.given for each in arriving)
     tables = (pl.read_ipc(each) if isinstance(each, Path) else each for each in came)
     given, clashes = distinct_spans(pl.concat([empty, *tables]))
@@ -242,11 +245,13 @@ def _add(store_dir: Path, arriving: Sequence[_Arriving], places: pl.DataFrame) -
 
 def stored_ties(store_dir: Path) -> pl.DataFrame:
     """Return the tied pairs of all stored traces, with their current bucket."""
+    columns = ["trace_id", *SPAN_TIES_SCHEMA]
+    spans = [read_bucket(store_dir, "spans", bucket, columns) for bucket in range(BUCKETS)]
+    # A small store has spans in few buckets, and exploding none takes milliseconds.
+    some = {bucket: each for bucket, each in enumerate(spans) if each.height} or {0: spans[0]}
     return pl.concat(
-        tie_rows(
-            read_bucket(store_dir, "spans", bucket, ["trace_id", *SPAN_TIES_SCHEMA])
-        ).with_columns(bucket=pl.lit(bucket, pl.Int32))
-        for bucket in range(BUCKETS)
+        tie_rows(each).with_columns(bucket=pl.lit(bucket, pl.Int32))
+        for bucket, each in some.items()
     )
 
 

@@ -1,7 +1,5 @@
 """What the tasks of a store have spent of their budgets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The turns of a bucket in parts of whole tasks, so that memory does not grow with the bucket."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from pathlib import Path
 

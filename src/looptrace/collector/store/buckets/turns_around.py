@@ -1,7 +1,5 @@
 """The turns of the task of a finding, whatever its name is by now."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -1,7 +1,5 @@
 """The log of deliveries: each attempt, its result, and the events that are to be sent again."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from looptrace.analyzer.text.times import NS_PER_MINUTE

@@ -1,7 +1,5 @@
 """What a decision on a gate adds to a budget of several tasks."""
 
-from __future__ import annotations
-
 from math import isfinite
 
 from looptrace.analyzer.detect.budgets.rules import TOKENS

@@ -1,7 +1,5 @@
 """Events of a server itself, which only endpoints hear of: about others of them, and promises."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

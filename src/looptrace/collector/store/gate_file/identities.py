@@ -5,8 +5,6 @@ change the id of a published event. Such an event is known as the earlier one. A
 between two words of persons: it stays the same gate, whatever is found to open it.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable

@@ -1,7 +1,5 @@
 """Incidents in a gate store: derived from its gates, with what people said of them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

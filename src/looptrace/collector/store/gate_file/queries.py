@@ -1,7 +1,5 @@
 """The statements of `GateStore`, and of its parts."""
 
-from __future__ import annotations
-
 ADD_EVENT = """
     INSERT INTO events (id, type, task, agent, rule, finding, at_ns, body)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING

@@ -1,7 +1,5 @@
 """Silences in a gate store, and the openings in the outbox that they hold back."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import astuple

@@ -1,7 +1,5 @@
 """What other servers have spent of the budgets that all share, as they told."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

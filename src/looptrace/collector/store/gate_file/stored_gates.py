@@ -1,7 +1,5 @@
 """What a gate store has: its events, the states of tasks, gates and decisions, for its readers."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """The tables of a store's gates, and the connection of gates and outbox."""
 
-from __future__ import annotations
-
 import msgspec
 
 from looptrace.analyzer.gates.incidents import identity_of

@@ -1,7 +1,5 @@
 """The names of the tasks of a store: their own, or those of their sessions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from looptrace.analyzer.text.session_names import session_name, session_task

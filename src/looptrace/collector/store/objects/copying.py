@@ -4,8 +4,6 @@ A server keeps its store on a disk. Its copy is for those who analyse it elsewhe
 day on which the disk is lost.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -1,7 +1,5 @@
 """The manifest of a store on object storage: the object of each file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -5,8 +5,6 @@ replaces the one that the writer began with, if that is still there. Nothing is 
 object is changed, so that a killed writer leaves at most objects that no manifest names.
 """
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 import sqlite3

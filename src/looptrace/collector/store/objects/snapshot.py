@@ -4,8 +4,6 @@ Every function that reads a store reads the folder, so that results do not depen
 folder has a note about the source of its files; a local store has none.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -4,8 +4,6 @@ They are a note in the store, because a server does not write the file of its se
 writes to the store evaluates it by the settings in which these limits only warn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ A writer looks in all files of a bucket for rows of few traces, again and again.
 once for each column, and again where it was replaced.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache

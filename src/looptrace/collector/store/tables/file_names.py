@@ -5,8 +5,6 @@ has the range of their numbers: `data-000002-000009.parquet`. A file whose range
 another one is covered: it was merged, and a killed writer did not delete it.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable

@@ -3,8 +3,6 @@
 A file that is not what looptrace wrote raises `DamagedFileError`, which names it.
 """
 
-from __future__ import annotations
-
 import glob
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -90,6 +88,8 @@ def read_bucket(
     paths = bucket_files(store_dir, table, bucket)
     if written_since_ns:
         paths = [path for path in paths if path.stat().st_mtime_ns >= written_since_ns]
+    if not paths:
+        return empty_of(wanted)
     return read_files(files_having(paths, which), wanted, which).drop(FILE)
 
 
@@ -109,8 +109,7 @@ def read_buckets(
     files = {bucket: bucket_files(store_dir, table, bucket) for bucket in which}
     rows = read_in_buckets(files_in_buckets(files, which), which, wanted).drop(FILE)
     parts = rows.partition_by(BUCKET, as_dict=True, include_key=False)
-    empty = wanted.to_frame()
-    return {bucket: parts.get((bucket,), empty) for bucket in which}
+    return {bucket: parts.get((bucket,), empty_of(wanted)) for bucket in which}
 
 
 def read_in_buckets(
@@ -274,9 +273,9 @@ def read_files(
     paths: Sequence[Path], columns: pl.Schema, which: Having | None = None
 ) -> pl.DataFrame:
     """Read files together, with a column for each row's file."""
-    if not paths:
-        return _no_rows(tuple(columns.items())).clone()
     expected = pl.Schema({**columns, FILE: pl.String()})
+    if not paths:
+        return empty_of(expected)
     try:
         rows = _scan(paths, columns).filter(_ALL if which is None else which.expr).collect()
         why = "its columns are not those of looptrace"
@@ -289,9 +288,14 @@ def read_files(
     raise _damaged(paths[0], why)
 
 
+def empty_of(columns: pl.Schema) -> pl.DataFrame:
+    """Return a frame without rows; a new one takes a millisecond, and each bucket asks for it."""
+    return _no_rows(tuple(columns.items())).clone()
+
+
 @lru_cache
 def _no_rows(columns: tuple[tuple[str, pl.DataType], ...]) -> pl.DataFrame:
-    return pl.DataFrame(schema={**dict(columns), FILE: pl.String()})
+    return pl.DataFrame(schema=dict(columns))
 
 
 def is_whole(path: Path, columns: pl.Schema) -> bool:
@@ -333,6 +337,16 @@ def table_files(store_dir: Path, table: str) -> list[Path]:
 
 def _present_files(store_dir: Path, table: str, bucket: int) -> list[Path]:
     return in_order((store_dir / table).glob(f"day=*/{_bucket_folder(bucket)}/{ANY_DATA}"))
+
+
+def buckets_with_files(store_dir: Path) -> list[int]:
+    """Return the buckets that have files of any table; the files of a remote store are fetched."""
+    found = {
+        int(path.parent.name.partition("=")[2])
+        for table in TABLES
+        for path in table_files(store_dir, table)
+    }
+    return sorted(found)
 
 
 def folder_of(store_dir: Path, table: str, day: str, bucket: int) -> Path:

@@ -1,7 +1,5 @@
 """What a store lets go: days, damaged files, and what a killed ingest left."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from itertools import product

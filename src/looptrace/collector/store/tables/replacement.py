@@ -6,8 +6,6 @@ merged. So each row is written a few times, however many rows a day has, and a d
 this is how log-structured merge trees work (O'Neil et al., 1996).
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

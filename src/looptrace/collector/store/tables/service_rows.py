@@ -1,7 +1,5 @@
 """The rows of some services on a day of a store: how many there are, and their deletion."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

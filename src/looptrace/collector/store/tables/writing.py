@@ -1,7 +1,5 @@
 """The writing of whole files: aside, synced and renamed, so that readers find no half of one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

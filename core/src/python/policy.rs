@@ -1,21 +1,18 @@
-//! The boundary: what Python sees of the core. `src/looptrace/_core.pyi` has the types.
+//! The declarations of a team, and the columns that turns are compared by.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
 
-use crate::python_arrow::{Flags, Floats, Ints, Table, Texts, texts};
+use super::arrow::{Flags, Floats, Ints, Table, Texts, texts};
+use super::guarded;
 use crate::same::fingerprint::{Fingerprint, fingerprint};
+use crate::same::masks;
 use crate::same::policy::{Results, Sameness, Tool};
 use crate::same::turn::{Figures, Turn};
-use crate::same::{errors, kinds, made, masks, runners, signature, tools, waits};
-use crate::trace::tree::ANCESTORS_MAX;
-use crate::wire::json_request;
 
 /// The declarations of a team, compiled once.
 #[pyclass(frozen, module = "looptrace._core")]
@@ -194,119 +191,4 @@ fn written(made: &[Fingerprint]) -> PyResult<Table> {
         columns.push((name, texts(made.iter().map(text))));
     }
     Table::of(columns)
-}
-
-/// Run a part of the core; a fault of it costs the caller an error and not the process.
-pub fn guarded<T>(work: impl FnOnce() -> T) -> PyResult<T> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|fault| {
-        let said = fault
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| fault.downcast_ref::<&str>().copied())
-            .unwrap_or("without a word");
-        PyRuntimeError::new_err(format!("the core failed: {said}"))
-    })
-}
-
-/// The figures of a test run in a text: failed, total, percent covered.
-#[pyfunction]
-fn figures(text: &str) -> PyResult<(Option<i64>, Option<i64>, Option<f64>)> {
-    let read = guarded(|| runners::figures(text))?;
-    Ok((read.failed, read.total, read.coverage))
-}
-
-/// Why a pattern of a mask is refused; `None` for a good one.
-#[pyfunction]
-fn pattern_fault(pattern: &str) -> Option<String> {
-    regex::Regex::new(pattern)
-        .err()
-        .map(|error| error.to_string())
-}
-
-/// Whether a good pattern matches an empty text.
-#[pyfunction]
-fn matches_nothing(pattern: &str) -> bool {
-    regex::Regex::new(pattern).is_ok_and(|compiled| compiled.is_match(""))
-}
-
-/// Functions of one text, or of a call, that Python sees as they are.
-macro_rules! exported {
-    ($($name:ident($($argument:ident: $kind:ty),+) -> $result:ty = $path:path;)+) => {
-        $(
-            #[pyfunction]
-            #[pyo3(signature = ($($argument),+))]
-            fn $name($($argument: $kind),+) -> PyResult<$result> {
-                guarded(|| $path($($argument),+))
-            }
-        )+
-    };
-}
-
-exported! {
-    changes(tool: &str) -> bool = tools::changes;
-    searches(tool: &str) -> bool = tools::searches;
-    reads(tool: &str) -> bool = tools::reads;
-    pauses(tool: &str) -> bool = waits::pauses;
-    watches(tool: &str) -> bool = waits::watches;
-    makes(tool: Option<&str>, arguments: Option<&str>) -> bool = made::makes;
-    is_redacted(text: &str) -> bool = errors::is_redacted;
-    says_nothing(error: &str) -> bool = errors::says_nothing;
-    says_failed(result: &str, tool: Option<&str>, arguments: Option<&str>) -> bool =
-        kinds::says_failed;
-    kind_of_failure(text: &str) -> Option<&'static str> = kinds::kind_in;
-    failed_tests(text: &str) -> (Option<String>, Option<String>)
-        = crate::same::failed_tests::failed_tests;
-}
-
-/// The first type of error that a text names.
-#[pyfunction]
-fn type_of_failure(text: &str) -> PyResult<Option<&str>> {
-    guarded(|| kinds::type_in(text))
-}
-
-#[pymodule]
-mod _core {
-    #[pymodule_export]
-    use super::{
-        Policy, changes, failed_tests, figures, is_redacted, kind_of_failure, makes,
-        matches_nothing, pattern_fault, pauses, reads, says_failed, says_nothing, searches,
-        type_of_failure, watches,
-    };
-    #[pymodule_export]
-    use crate::python_arrow::Table;
-
-    #[pymodule_export]
-    use crate::python_count::{PyCounting, chant_of, code_of};
-    #[pymodule_export]
-    use crate::python_needs::PyNeeds;
-    #[pymodule_export]
-    use crate::python_task::{LiveTurns, LiveWatch};
-
-    #[pymodule_export]
-    use crate::python_wire::{
-        LogRecords, OverBoundsError, Spans, UndecodableError, begins_json, begins_protobuf,
-        decode_json, decode_json_document, decode_json_logs, decode_protobuf, decode_protobuf_logs,
-        protobuf_pieces, with_whole_escapes,
-    };
-
-    #[pymodule_export]
-    use crate::python_fields::{FieldReader, arguments_of, call_in_event, result_of};
-    #[pymodule_export]
-    use crate::python_trace::{Buffer, round_words, turns_of};
-
-    use super::*;
-
-    #[pymodule_init]
-    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        let patterns = PyDict::new(module.py());
-        patterns.set_item("searched", signature::SEARCHED)?;
-        module.add("ANCESTORS_MAX", ANCESTORS_MAX)?;
-        module.add("CUT_OFF", json_request::CUT_OFF)?;
-        module.add("PATTERNS", patterns)?;
-        module.add("EXTERNAL", PyTuple::new(module.py(), kinds::EXTERNAL)?)?;
-        let keys: Vec<&str> = masks::volatile_keys().collect();
-        module.add("VOLATILE_RESULT_KEYS", PyTuple::new(module.py(), keys)?)?;
-        crate::python_count::add_names(module)?;
-        module.add("SOURCE", crate::SOURCE)
-    }
 }

@@ -8,11 +8,11 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyAny, PyBool, PyInt, PyString, PyTuple};
 
+use super::arrow::{Flags, Ints, Table, Texts};
+use super::count::{Fields, PyCounting, READ, Read};
+use super::guarded;
 use crate::count::marks::mark;
 use crate::count::turn::Turn;
-use crate::python::guarded;
-use crate::python_arrow::{Flags, Ints, Table, Texts};
-use crate::python_count::{Fields, PyCounting, READ, Read};
 use crate::task::noted::Noted;
 use crate::task::turns::{New, Watch};
 use crate::task::values::{self, Names, Value};

@@ -7,12 +7,12 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyAny, PyBool, PyBytes, PyString, PyTuple};
 
+use super::arrow::Table;
+use super::came::{At, Came, Reading};
+use super::count::PyCounting;
+use super::guarded;
+use super::needs::{PyNeeds, bits, column};
 use crate::count::row::{RESETS, ROW_BYTES};
-use crate::python::guarded;
-use crate::python_arrow::Table;
-use crate::python_came::{At, Came, Reading};
-use crate::python_count::PyCounting;
-use crate::python_needs::{PyNeeds, bits, column};
 use crate::task::noted::Noted;
 use crate::task::numbers::show;
 use crate::task::turns::{Turns, Watch};

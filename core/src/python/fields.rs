@@ -7,6 +7,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
+use super::arrow::{Table as Arrow, Texts as Column, texts};
+use super::guarded;
 use crate::fields::events::{Told, call_in};
 use crate::fields::figures::Figures;
 use crate::fields::message::Message;
@@ -17,8 +19,6 @@ use crate::fields::span::Reader;
 use crate::fields::span_fields::{Intervention, Role, Shape, SpanFields};
 use crate::fields::table::{SHIPPED, Table};
 use crate::fields::{payloads, results};
-use crate::python::guarded;
-use crate::python_arrow::{Table as Arrow, Texts as Column, texts};
 use crate::wire::value::Value::Text;
 
 // Spans that are read before their fields are given to Python.

@@ -10,8 +10,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::python::guarded;
-use crate::python_arrow::{Table, failed};
+use super::arrow::{Table, failed};
+use super::guarded;
 use crate::wire::block::{Block, Texts};
 use crate::wire::bounds::{Bounds, OverBounds, Problem};
 use crate::wire::json::Fault;

@@ -9,13 +9,13 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
+use super::arrow::{Flags, Floats, Ints, Table, Texts, texts};
+use super::guarded;
+use super::needs::PyNeeds;
 use crate::count::how::{Counting, Messages, Metric, NS_PER_S};
 use crate::count::row::{self, COLUMNS, Columns, ROW_BYTES, Row};
 use crate::count::task::Task;
 use crate::count::turn::{NEVER_NS, Price, Turn};
-use crate::python::guarded;
-use crate::python_arrow::{Flags, Floats, Ints, Table, Texts, texts};
-use crate::python_needs::PyNeeds;
 use crate::task::needs::Asked;
 
 // A process meets few models, and the prices of many are forgotten and asked for again.

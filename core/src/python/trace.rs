@@ -7,13 +7,14 @@ use arrow_array::RecordBatch;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
+use super::arrow::{Ints, Table, Texts};
+use super::fields::{FieldReader, row_of, texts_of, unlocked};
+use super::guarded;
+use super::policy::Policy;
+use super::turns::{Columns, Layout, made_of};
 use crate::fields::rows::Row;
 use crate::fields::span::Reader;
 use crate::fields::span_fields::Shape;
-use crate::python::{Policy, guarded};
-use crate::python_arrow::{Ints, Table, Texts};
-use crate::python_fields::{FieldReader, row_of, texts_of, unlocked};
-use crate::python_turns::{Columns, Layout, made_of};
 use crate::same::rounds;
 use crate::threads::{each, shared_out};
 use crate::trace::buffer::{Buffer as Traces, News};

@@ -8,7 +8,7 @@ use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, StringV
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
-use crate::python_arrow::Table;
+use super::arrow::Table;
 use crate::same::fingerprint::{Fingerprint, fingerprint};
 use crate::same::policy::Sameness;
 use crate::same::turn::{Figures, Turn as Compared};

@@ -1,0 +1,128 @@
+//! Answers that tell of one fault, whatever else was tried or is told: a price that is not taken, a
+//! loss that is no number, a pod that crashes.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use crate::count::codes::{UNKNOWN, code, pair};
+use crate::count::row::Row;
+use crate::count::turn::Turn;
+use crate::patterns::Pattern;
+use crate::same::masks::masked;
+use crate::same::text::is_longer;
+use crate::same::tools::looks_at_file;
+use crate::same::waits::ends_of;
+use crate::tables::MARKS;
+
+static KNOBS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["knobs"]));
+static NOT_TAKEN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["not_taken"]));
+static LASTING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["lasting_faults"]));
+
+// A longer answer has more to say than no.
+const NOT_TAKEN_CHARS_MAX: usize = 300;
+
+/// The code of what a call is about, however much of it or in which way: a lot, whatever is bid.
+#[must_use]
+pub fn thing_of(arguments: &str) -> i64 {
+    code(&KNOBS.replace_all(arguments, |_| String::new()))
+}
+
+/// The code of the thing of a call that went well, and of the fault that its answer tells of;
+/// unknown if it tells of none. What `changes` something shows what it wrote.
+#[must_use]
+pub fn fault_of(row: &Row, turn: &Turn, arguments: &str, changes: bool) -> i64 {
+    let Some(shown) = turn.result.filter(|_| !row.failed && !row.unfinished) else {
+        return UNKNOWN;
+    };
+    let fault = if !is_longer(shown, NOT_TAKEN_CHARS_MAX) && NOT_TAKEN.is_match(shown) {
+        row.outcome
+    } else if changes || looks_at_file(arguments) {
+        UNKNOWN
+    } else {
+        lasting(&ends_of(shown))
+    };
+    if fault == UNKNOWN {
+        return UNKNOWN;
+    }
+    // A pod has another name after each change.
+    pair(
+        pair(row.name, thing_of(&masked(arguments, &[], false))),
+        fault,
+    )
+}
+
+/// Whether a result tells of a fault that no waiting mends.
+#[must_use]
+pub fn lasts(shown: &str) -> bool {
+    LASTING.is_match(&ends_of(shown))
+}
+
+/// The code of all faults that last, by their words alone.
+fn lasting(text: &str) -> i64 {
+    if !LASTING.is_match(text) {
+        return UNKNOWN;
+    }
+    let text = masked(text, &[], false);
+    let mut found = BTreeSet::new();
+    let mut at = 0;
+    while let Some(place) = LASTING.find_at(&text, at) {
+        at = place.end;
+        found.insert(&text[place]);
+    }
+    if found.is_empty() {
+        return UNKNOWN;
+    }
+    code(&found.into_iter().collect::<Vec<_>>().join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(arguments: &str, result: &str) -> i64 {
+        let row = Row {
+            name: 5,
+            outcome: code(result),
+            ..Row::default()
+        };
+        let turn = Turn {
+            result: Some(result),
+            ..Turn::default()
+        };
+        fault_of(&row, &turn, arguments, false)
+    }
+
+    #[test]
+    fn a_price_that_is_not_taken_is_one_of_its_thing() {
+        let no = r#"{"accepted":false}"#;
+        let one = fault(r#"{"lot":"L1","amount":4}"#, no);
+        assert_ne!(one, UNKNOWN);
+        assert_eq!(one, fault(r#"{"lot":"L1","amount":7}"#, no));
+        assert_ne!(one, fault(r#"{"lot":"L2","amount":4}"#, no));
+        let yes = fault(r#"{"lot":"L1","amount":9}"#, r#"{"accepted":true}"#);
+        assert_eq!(yes, UNKNOWN);
+    }
+
+    #[test]
+    fn a_pod_that_crashes_is_the_same_under_another_name() {
+        let shown = |pod: &str, count| {
+            let line = format!("{pod}   0/1     CrashLoopBackOff   {count}   5m");
+            let asked = format!(r#"{{"command":"kubectl get pod {pod}"}}"#);
+            fault(&asked, &line)
+        };
+        let one = shown("web-7d4b9c5f6-x2x9p", 3);
+        assert_ne!(one, UNKNOWN);
+        assert_eq!(one, shown("web-7d4b9c5f6-qtvhf", 4));
+        assert_ne!(one, shown("api-7d4b9c5f6-qtvhf", 4));
+    }
+
+    #[test]
+    fn a_fault_in_a_stored_text_is_none_of_now() {
+        let asked = r#"{"command":"cat notes.md"}"#;
+        assert_eq!(fault(asked, "loss: nan"), UNKNOWN);
+        assert_ne!(
+            fault(r#"{"command":"python train.py"}"#, "loss: nan"),
+            UNKNOWN
+        );
+    }
+}
