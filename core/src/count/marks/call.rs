@@ -7,7 +7,7 @@ use super::faults::{fault_of, lasts, thing_of};
 use super::looks::{UNSHOWN, answers, is_one_thing, mark_look};
 use super::search::{asks_help, found, is_empty, only_looks, says_nothing};
 use super::states::state_of;
-use super::tool::Tool;
+use super::tool::{SETTLES, Tool};
 use super::{MISSING, RAN_OUT};
 use crate::count::codes::{UNKNOWN, code, code_of, pair};
 use crate::count::row::Row;
@@ -35,7 +35,6 @@ static STATE_COMMANDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS[
 static FILE_ADDRESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["file_addresses"]));
 static UNSEEN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["unseen"]));
 static LISTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["lists"]));
-pub(super) static SETTLES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["settles"]));
 static SLEEPS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["sleeps"]));
 static LOG_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["log_file"]));
 

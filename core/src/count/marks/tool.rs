@@ -2,7 +2,6 @@
 
 use std::sync::LazyLock;
 
-use super::call::SETTLES;
 use super::checks::Checker;
 use crate::count::undone::undoes;
 use crate::patterns::Pattern;
@@ -17,6 +16,8 @@ static PLANS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["plans"])
 static UPDATES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&TOOL_KINDS["updates"]));
 static VIEWS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["views"]));
 static ASKS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["asks"]));
+/// A tool or a command that settles something.
+pub(super) static SETTLES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["settles"]));
 static QUERIES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["queries"]));
 static CHANCE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["chance"]));
 
