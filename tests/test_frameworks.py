@@ -68,6 +68,7 @@ OF_PLATFORMS = {
     *("gen_ai.usage.cached_input_tokens", "llm.token_count.prompt_details.cache_input"),
     *(f"{name}.customer_params.customer_identifier" for name in ("respan", "keywordsai")),
     "keywordsai.threads.thread_identifier",
+    *(f"llm.{part}.model_name" for part in ("request", "response")),  # of OpenInference
 }
 NOT_SHOWN = OF_PLATFORMS | (
     USAGE_OF_AN_API

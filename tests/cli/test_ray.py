@@ -24,6 +24,7 @@ from looptrace.collector.store import reader, writer
 from looptrace.installation import how_to_install
 from tests.otlp import Trace, tool_call
 from tests.paths import ROOT
+from tests.reliability.serving import DEADLINE_S
 
 SPACES = ("--user", "--map-root-user", "--net", "--pid", "--mount")
 # Two nodes of the cluster, with one worker each; the first is the head.
@@ -121,7 +122,7 @@ def run() -> Iterator[Run]:
                     env={**environment, **more},
                     capture_output=True,
                     text=True,
-                    timeout=30,
+                    timeout=3 * DEADLINE_S,
                     check=False,
                 )
                 done.stderr = OF_RAY.sub("", done.stderr)
@@ -252,7 +253,7 @@ def test_without_a_cluster_the_command_says_so(store: Path) -> None:
         env={**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=3 * DEADLINE_S,
         check=False,
     )
 

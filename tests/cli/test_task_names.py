@@ -10,7 +10,6 @@ import looptrace
 from looptrace.analyzer.settings.sections import default
 from looptrace.analyzer.text.session_names import SeveralServicesError
 from looptrace.analyzer.text.task_lookup import NoTaskError
-from looptrace.collector.mcp_server import _Tools
 from looptrace.collector.store import writer
 from tests.collector.store.stored import call, spans_of
 from tests.commands import run
@@ -48,12 +47,24 @@ def command(*words: str) -> Callable[[Path, str], str]:
     return ask
 
 
+def tool(name: str) -> Callable[[Path, str], str]:
+    """Return a function that calls a tool of `looptrace mcp` for a task."""
+
+    def ask(store: Path, task: str) -> str:
+        # Importing it takes seconds, also where other tests are collected.
+        from looptrace.collector.mcp_server import _Tools  # noqa: PLC0415
+
+        return str(getattr(_Tools(store, default()), name)(task))
+
+    return ask
+
+
 WAYS: dict[str, Callable[[Path, str], str]] = {
     "query": command("query", "turns_of_task", "--store", "{store}", "--param", "task={task}"),
     "explain": command("explain", "{store}", "--task", "{task}", "--format", "json"),
     "escalation": command("escalation", "{store}", "--task", "{task}"),
-    "loops": lambda store, task: _Tools(store, default()).loops(task),
-    "why": lambda store, task: _Tools(store, default()).why(task),
+    "loops": tool("loops"),
+    "why": tool("why"),
     "task": lambda store, task: json.dumps(len(looptrace.open(store).task(task).turns)),
     "frame": lambda store, task: str(looptrace.open(store).query("turns_of_task", task=task)),
 }

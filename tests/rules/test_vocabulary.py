@@ -1,7 +1,7 @@
 """Each word of the vocabulary against its naive definition, lane by lane in plain Python."""
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -34,14 +34,14 @@ TURN_S = 10  # seconds from the end of one row to that of the next
 BY_AGENT = LaneSpec(by="agent", kinds=("tool",))
 BY_TASK = LaneSpec(by="task", kinds=("tool", "model"))
 
-# A turn: task, agent, kind, call, outcome. Few values, so that repeats are common.
-turn = st.tuples(
-    st.integers(0, 2),
-    st.integers(1, 2),
-    st.sampled_from([TOOL, TOOL, TOOL, MODEL, USER]),
-    st.integers(UNKNOWN, 2),
-    st.integers(UNKNOWN, 2),
-)
+# A turn: task, agent, kind, call, outcome. Few values, so that repeats are common, and all of them
+# in one list, because Hypothesis takes a millisecond for a turn that it draws value by value.
+TURNS = [
+    *product(
+        range(3), (1, 2), (TOOL, TOOL, TOOL, MODEL, USER), range(UNKNOWN, 3), range(UNKNOWN, 3)
+    )
+]
+turn = st.sampled_from(TURNS)
 turns = st.lists(turn, max_size=60).map(lambda rows: sorted(rows, key=lambda row: row[0]))
 Row = tuple[int, int, int, int, int]
 
@@ -78,7 +78,7 @@ def columns(rows: list[Row]) -> Turns:
         ("enters", call != outcome),
         ("twin", np.zeros(len(rows), dtype=np.bool_)),
         ("tests_total tests_failed coverage", call.astype(np.float64)),
-        ("polls relapses only_calls", call == 1),
+        ("polls relapses only_calls shown_before", call == 1),
         ("waits_seen changes_seen calls_seen works_seen", np.cumsum(outcome == 1)),
         ("works", outcome == 1),
         ("silent", call == 2),

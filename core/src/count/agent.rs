@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::codes::{UNKNOWN, pair};
 use super::how::{Counting, NS_PER_S};
+use super::marks::is_courteous;
 use super::marks::search::{Asked, Searches};
+use super::reads::{Read, Reads};
 use super::row::Row;
 
 // An agent may look at so many things in turn while it waits: as many as a round may have.
@@ -71,6 +73,9 @@ pub struct Agent {
     pub input_sum: i64,
     /// The tokens that it wrote.
     pub output_sum: i64,
+    /// Its own changes.
+    #[serde(default)]
+    changes: i64,
     epoch: i64,
     doing: i64,
     /// Whether its last turn is a response.
@@ -97,6 +102,8 @@ pub struct Agent {
     waits_ns: Option<i64>,
     /// In a box, because most agents have none.
     searches: Option<Box<Searches>>,
+    #[serde(default)]
+    reads: Option<Box<Reads>>,
     /// Its last calls in a row that quote what is not known.
     #[serde(default)]
     guesses: i64,
@@ -122,6 +129,23 @@ impl Agent {
     pub fn search(&mut self, row: &mut Row, asked: Asked) {
         let searches = self.searches.get_or_insert_default();
         row.search_result = searches.thing(asked, row.search_result, row.call);
+    }
+
+    /// Mark a read of a file whose lines were all shown since the last change.
+    pub fn read(&mut self, row: &mut Row, read: Read) {
+        let reads = self.reads.get_or_insert_default();
+        row.shown_before = reads.take(read, row.changes_seen);
+    }
+
+    /// Let a hand-over after changes of other agents be about other work. `changes_seen` are those
+    /// of the task.
+    pub fn hand_over(&mut self, row: &mut Row, changes_seen: i64) {
+        self.changes += i64::from(row.changes);
+        if row.hands_over {
+            let others = changes_seen - self.changes;
+            row.outcome = pair(row.outcome, others + 1);
+            row.signature = pair(row.signature, others + 1);
+        }
     }
 
     /// Count guesses in a row: after some, the next is as wrong as the last, whatever it names.
@@ -190,6 +214,10 @@ impl Agent {
         if row.is("model") && !row.brief && waits.idle_ns.is_some_and(|ns| ns >= STILL_NS_MIN) {
             // Whoever is asked again after a while, and writes at length, does not talk on.
             row.talks_on = UNKNOWN;
+        }
+        if is_courteous(row) && waits.idle_ns.is_some_and(|ns| ns >= AWAITED_NS_MIN) {
+            // Who thanks after a while is a person; agents answer at once.
+            row.reminded = UNKNOWN;
         }
         let spoke = std::mem::replace(&mut self.spoke, row.is("model"));
         let still_ns = waits.idle_ns.filter(|ns| *ns >= AWAITED_NS_MIN);

@@ -161,7 +161,7 @@ columns! {
     figures { tests_failed tests_total coverage }
     flags {
         failed external untested enters twin twin_signature twin_failure twin_external twin_search
-        polls relapses works shows silent only_calls searches
+        polls relapses works shows silent only_calls searches shown_before
     }
     other_codes {
         turn speaker reset input_tokens_sum input_tokens_total output_tokens_sum
@@ -170,7 +170,7 @@ columns! {
     other_flags {
         own tries changes only_reads missing unfinished watches pauses brief one_thing
         unheard asks well awaits vague settles undoes guesses restates in_vain later makes removes
-        states faulty
+        states faulty hands_over
     }
 }
 

@@ -81,6 +81,9 @@ impl Task {
         agent.wait(&mut one.row, one.start_ns, waits, how);
         agent.guess(&mut one.row);
         agent.settle(&mut one.row);
+        if let Some(read) = one.read.take() {
+            agent.read(&mut one.row, read);
+        }
         if let Some(asked) = one.asked.take() {
             agent.search(&mut one.row, *asked);
         }
@@ -184,6 +187,7 @@ impl Task {
         self.input_total = self.input_total.saturating_add(one.input_tokens);
         self.output_total = self.output_total.saturating_add(one.output_tokens);
         let agent = self.agents.entry(row.agent).or_default();
+        agent.hand_over(row, self.changes_seen);
         agent.input_sum = agent.input_sum.saturating_add(one.input_tokens);
         agent.output_sum = agent.output_sum.saturating_add(one.output_tokens);
         row.turn = self.turn;

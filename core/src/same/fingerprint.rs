@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::found::unordered;
 use super::policy::Sameness;
 use super::request::{request, without_names};
 use super::signature::{Known, signature};
@@ -163,7 +164,12 @@ fn answer(turn: &Turn<'_>, error: Option<&str>, sameness: &Sameness) -> Option<S
     // Only a look at something tells by nothing; other calls have nothing to return.
     let given = given.filter(|&text| text != NOTHING || (looks && turn.arguments != Some("{}")));
     let result = without_names(given.or_else(nothing)?, turn);
-    let makes = turn.kind == "tool" && made::makes(turn.name, turn.arguments);
+    let result = if is_tool && purpose.searches {
+        unordered(result)
+    } else {
+        result
+    };
+    let makes = is_tool && made::makes(turn.name, turn.arguments);
     let result = if makes {
         Cow::Owned(made::made_result(&result, &sameness.results))
     } else {
@@ -179,8 +185,8 @@ fn answer(turn: &Turn<'_>, error: Option<&str>, sameness: &Sameness) -> Option<S
         steps: calls && looks && turn.arguments.is_some_and(is_text),
     };
     let answer = masks::answer(&result, sameness, without);
-    if is_tool && purpose.thinks {
-        // A tool of thoughts only counts them.
+    if is_tool && (purpose.thinks || purpose.tells_time) {
+        // A tool of thoughts only counts them, and another time is no news.
         return Some(FIGURES.replace_all(&answer, "#").into_owned());
     }
     Some(answer)

@@ -3,6 +3,8 @@
 pub mod errors;
 pub mod failed_tests;
 pub mod fingerprint;
+mod found;
+pub mod gist;
 pub mod json;
 pub mod kinds;
 pub mod made;

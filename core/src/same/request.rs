@@ -45,6 +45,10 @@ const REASON_KEYS: [&str; 6] = [
     "notes",
     "explanation",
 ];
+// What is run.
+static RUNS: LazyLock<Regex> = LazyLock::new(|| pattern(r#""(?:command|cmd|code|script)" ?:"#));
+static WHY_LOOK: LazyLock<Why> = LazyLock::new(|| Why::of(&["look"]));
+static WHY_RUN: LazyLock<Why> = LazyLock::new(|| Why::of(&["look", "run"]));
 // What a caller names a run of another agent; the last one is its request, unless that has a key.
 const NAMING_KEYS: [&str; 8] = [
     "name",
@@ -135,6 +139,51 @@ fn plain_path(path: &str) -> String {
     }
 }
 
+/// The keys of words on why a call is made.
+struct Why {
+    keys: Vec<&'static str>,
+    any: Regex,
+}
+
+impl Why {
+    fn of(kinds: &[&str]) -> Self {
+        let rows = TOOL_KINDS["why_keys"].iter();
+        let rows = rows.filter(|row| kinds.contains(&row.kind.as_str()));
+        let keys: Vec<&str> = rows
+            .flat_map(|row| row.keys.iter().map(String::as_str))
+            .collect();
+        let any = pattern(&format!(r#""(?:{})" ?:"#, keys.join("|")));
+        Self { keys, any }
+    }
+
+    /// The keys, if the arguments may have one of them.
+    fn keys_in(&'static self, arguments: &str) -> &'static [&'static str] {
+        if self.any.is_match(arguments) {
+            &self.keys
+        } else {
+            &[]
+        }
+    }
+}
+
+/// Whether a key of any call says why it is made.
+#[must_use]
+pub fn is_why_key(key: &str) -> bool {
+    WHY_LOOK.keys.contains(&key)
+}
+
+/// The keys under which a call says why it is made.
+fn why_keys(turn: &Turn<'_>, arguments: &str) -> &'static [&'static str] {
+    let purpose = purpose(turn.name);
+    if RUNS.is_match(arguments) {
+        WHY_RUN.keys_in(arguments)
+    } else if purpose.reads || purpose.searches {
+        WHY_LOOK.keys_in(arguments)
+    } else {
+        &[]
+    }
+}
+
 /// The keys by which a call names an agent that it begins anew, where that agent found something.
 fn naming_keys(turn: &Turn<'_>) -> &'static [&'static str] {
     let found = |text: &str| {
@@ -178,7 +227,10 @@ fn asked<'a>(turn: &Turn<'a>, sameness: &Sameness) -> Option<Cow<'a, str>> {
     let unsaid_keys = match turn.name {
         _ if is_declared => &[],
         Some(name) if purpose(Some(name)).hands_over => &REASON_KEYS[..],
-        _ => naming_keys(turn),
+        _ => match naming_keys(turn) {
+            [] => why_keys(turn, arguments),
+            naming => naming,
+        },
     };
     if !(is_declared
         || !unsaid_keys.is_empty()

@@ -21,6 +21,7 @@ static LOOKS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["looks"]
 static LOOK: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["file_look"]));
 static INSTALLS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["installs"]));
 static THINKS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["thinks"]));
+static CLOCKS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["clocks"]));
 static HANDS_OVER: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["hands_over"]));
 static SPAWNS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["spawns"]));
 static ANSWERING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["answering_command"]));
@@ -66,6 +67,8 @@ pub struct Purpose {
     pub spawns: bool,
     /// It takes down a thought, and does nothing.
     pub thinks: bool,
+    /// It tells the time.
+    pub tells_time: bool,
     /// It hands over to another agent.
     pub hands_over: bool,
     /// It does nothing but wait.
@@ -89,6 +92,7 @@ impl Purpose {
             tells_figures: made::tells_figures(name),
             spawns: SPAWNS.found(line),
             thinks: THINKS.found(line),
+            tells_time: CLOCKS.found(line),
             hands_over: HANDS_OVER.found(line),
             pauses: waits::pauses(line),
             watches: waits::watches(line),

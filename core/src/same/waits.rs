@@ -20,6 +20,7 @@ static ARGUMENTS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["argume
 static SILENCE: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["silence"]));
 static UNFINISHED: LazyLock<Forms> =
     LazyLock::new(|| Forms::new(&[&WAITING["unfinished"][..], &WAITING["last_lines"]].concat()));
+static BEGUN: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["begun"]));
 static LOCKED: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["locked"]));
 static LATER: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["later"]));
 static TELLS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["tells"]));
@@ -67,7 +68,8 @@ pub fn says_waits(response: &str) -> bool {
 #[must_use]
 pub fn is_unfinished(result: &str) -> bool {
     let text = ends_of(result);
-    UNFINISHED.found(&text) || LOCKED.found(&text) || has_more_to_count(&text)
+    let goes_on = UNFINISHED.found(&text) || LOCKED.found(&text) || has_more_to_count(&text);
+    goes_on && !BEGUN.found(&text)
 }
 
 /// Whether a short result asks to come again later.

@@ -6,6 +6,7 @@ use crate::count::codes::{code, pair};
 use crate::count::how::Counting;
 use crate::count::marks::Marked;
 use crate::count::marks::search::Asked;
+use crate::count::reads::Read;
 use crate::count::row::Row;
 use crate::count::turn::{NEVER_NS, Turn};
 
@@ -118,6 +119,10 @@ pub fn keep(one: &Marked, names: &mut Names, bytes: &mut Vec<u8>) {
     let asked = one.asked.as_deref().map_or_else(Vec::new, Asked::bytes);
     put(bytes, asked.len() as u64);
     bytes.extend_from_slice(&asked);
+    let read = one.read.map_or([0; 3], Read::words);
+    for word in read {
+        put(bytes, word as u64);
+    }
     put(bytes, one.ids.len() as u64);
     for word in &one.ids {
         put(bytes, *word as u64);
@@ -141,6 +146,7 @@ pub fn kept<'a>(at: &Waiting, mut rest: &'a [u8], names: &'a Names, how: &Counti
     let length = take(&mut rest) as usize;
     let asked = (length > 0).then(|| Box::new(Asked::read(&rest[..length])));
     rest = &rest[length..];
+    let read = Read::of_words([(); 3].map(|()| take(&mut rest) as i64));
     let ids = (0..take(&mut rest))
         .map(|_| take(&mut rest) as i64)
         .collect();
@@ -154,6 +160,7 @@ pub fn kept<'a>(at: &Waiting, mut rest: &'a [u8], names: &'a Names, how: &Counti
         trace,
         repeated,
         asked,
+        read,
         ids,
         input_tokens,
         output_tokens,

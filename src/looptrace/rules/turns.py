@@ -172,6 +172,7 @@ class Turns:
     calls_seen: Codes  # counts the calls of the task that did not fail or wait, up to this turn
     works: Flags  # a call that did more than look, think or wait, and did not fail
     shows: Flags  # a call that only looked by its command, or thought, and did not fail
+    shown_before: Flags  # a read of a file whose lines were all shown since the last change
     works_seen: Codes  # counts the calls of the task that worked, up to it
     improvements: Codes  # counts the turns of the epoch that brought progress, up to this one
     figures_compared: Codes  # counts the figures of the epoch that have earlier ones

@@ -119,6 +119,7 @@ BAD = {
     "zstd noise": (b"\x28\xb5\x2f\xfd" + NOISE, "", "zstd data is"),
     "gzip head": (gzip.compress(LINE)[:5], "", "gzip data is cut off"),
     "bad JSON": (b'{"resourceSpans": ]\n', ":1", "not valid JSON at byte 18"),
+    "Aider": (b"\n# aider chat started at 2026-04-07\n\n> it\n", "", "Aider's files are prose"),
     "deep": (b'{"a":' * 99_999, ":1", "cut off"),
     "deep and whole": (b"[" * 99_999 + b"]" * 99_999, ":1", "nested too deep"),
 }

@@ -179,6 +179,19 @@ def gemini_cli(run: Sequence[Span]) -> Fields:
     return {"sessionId": SESSION, "startTime": run[0].start, "messages": messages}
 
 
+def gemini_cli_lines(run: Sequence[Span]) -> list[Fields]:
+    """Return the same as lines: a message is written twice, and another one was taken back."""
+    chat = gemini_cli(run)
+    first = {"sessionId": SESSION, "projectHash": "p", "startTime": run[0].start, "kind": "main"}
+    lines: list[Fields] = [first]
+    for message in chat["messages"]:
+        taken = {**message, "id": "taken-back"}
+        plain = {name: value for name, value in message.items() if name != "toolCalls"}
+        lines += [plain, {"$set": {"lastUpdated": run[-1].end}}, message]
+        lines += [taken, {"$rewindTo": "taken-back"}]
+    return lines
+
+
 def copilot_cli(run: Sequence[Span]) -> Iterator[Fields]:
     """Yield the events of a session of GitHub Copilot CLI."""
     yield _copilot_event("session.start", 0, run[0].start, {"sessionId": SESSION})

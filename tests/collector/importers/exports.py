@@ -13,12 +13,13 @@ from tests.collector.importers import (
     gateway_exports,
     platform_exports,
     row_exports,
+    saved_exports,
     service_exports,
     system_exports,
 )
 from tests.collector.importers.exported_run import Span, spans
 
-SYSTEMS, PLATFORMS, SERVICES, ROWS = (
+SYSTEMS, PLATFORMS, SERVICES, SAVED, ROWS = (
     {
         name: write
         for module in modules
@@ -29,15 +30,19 @@ SYSTEMS, PLATFORMS, SERVICES, ROWS = (
         (system_exports, agent_exports),
         (platform_exports,),
         (service_exports,),
+        (saved_exports,),
         (row_exports, gateway_exports, chat_exports),
     )
 )
-EXPORTS: Mapping[str, Callable[[Sequence[Span]], Any]] = SYSTEMS | PLATFORMS | SERVICES | ROWS
+EXPORTS: Mapping[str, Callable[[Sequence[Span]], Any]] = (
+    SYSTEMS | PLATFORMS | SERVICES | SAVED | ROWS
+)
 # Streams and exports that are a record a line.
 IN_LINES = {
     *("langfuse_export", "phoenix_frame", "langsmith", "honeycomb", "signoz", "clickhouse"),
     *("weave", "weave_otel", "weave_langchain", "claude_stream", "codex_exec", "copilot_cli"),
-    *("chat_lines", "goose", "claude_hooks", "cursor_hooks"),
+    *("strands", "camel", "camel_before", "pi", "droid", "qwen_code"),
+    *("chat_lines", "gemini_cli_lines", "goose", "claude_hooks", "cursor_hooks"),
 }
 
 

@@ -238,6 +238,21 @@ def gemini_outfile(run: Sequence[Span]) -> str:
     return "\n".join(json.dumps(part, indent=2) for part in parts)
 
 
+def copilot_file(run: Sequence[Span]) -> str:
+    """Return a file of Copilot's command line: lines of spans and of metrics."""
+    lines: list[Fields] = [{"type": "metric", "name": "gen_ai.client.operation.duration",
+        "description": "", "unit": "s", "dataPoints": []}]
+    resource = {"attributes": {"service.name": "github-copilot"}, "schemaUrl": ""}
+    for span in run:
+        start, end = (divmod(span.ns(at_s), 10**9) for at_s in (span.start_s, span.end_s))
+        lines.append({"type": "span", "traceId": TRACE, "spanId": span.id, "name": span.name,
+            **({"parentSpanId": span.parent} if span.parent else {}), "kind": 0,
+            "startTime": start, "endTime": end, "attributes": _attributes(span), "events": [],
+            "status": {"code": 2, "message": span.error} if span.error else {"code": 0},
+            "resource": resource, "instrumentationScope": {"name": "github.copilot"}})
+    return "\n".join(map(json.dumps, lines))
+
+
 def any_agent(run: Sequence[Span]) -> str:
     """Return an `AgentTrace` of any-agent."""
     return json.dumps({"spans": [_any_agent_span(span) for span in run], "final_output": "done"})
@@ -303,6 +318,7 @@ PRINTED: Mapping[str, Callable[[Sequence[Span]], str]] = {
             otlp_mixed,
             otlp_together,
             gemini_outfile,
+            copilot_file,
             any_agent,
             atif,
         ),

@@ -1,6 +1,7 @@
 """Exports that are bad in parts: each part costs itself alone, and a message says what to do."""
 
 import json
+from copy import deepcopy
 from io import BytesIO
 from random import Random
 from typing import Any
@@ -13,7 +14,7 @@ from looptrace.analyzer.schema.turns import TOKEN_COLUMNS
 from looptrace.collector.files.reader import read_spans
 from tests.collector.conftest import Write
 from tests.collector.importers.exported_run import spans
-from tests.collector.importers.exports import EXPORTS, IN_LINES, SYSTEMS, text_of
+from tests.collector.importers.exports import EXPORTS, IN_LINES, SAVED, SYSTEMS, text_of
 from tests.seeds import seeds
 
 HOSTILE: tuple[Any, ...] = (
@@ -240,7 +241,7 @@ def test_another_table_is_none(write: Write) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(16))
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", SYSTEMS | SAVED)
 def test_whatever_an_export_holds_nothing_is_raised(name: str, seed: int, write: Write) -> None:
     """Values are replaced and left out at random places."""
     random = Random(f"{name}-{seed}")
@@ -258,7 +259,7 @@ def mutate(value: Any, random: Random) -> None:
     if isinstance(holder, dict) and random.random() < 0.2:
         del holder[key]
     else:
-        holder[key] = random.choice(HOSTILE)
+        holder[key] = deepcopy(random.choice(HOSTILE))  # A later change is within it.
 
 
 def places(value: Any) -> Any:
@@ -268,3 +269,18 @@ def places(value: Any) -> Any:
         yield value, key
         if isinstance(held, dict | list):
             yield from places(held)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"role": "user", "content": "Go.", "created_at": "soon"},
+        {**dict.fromkeys(("uuid", "parentUuid", "cwd", "version"), "1"), "type": "user",
+            "sessionId": "s", "timestamp": "soon", "message": {"role": "user", "parts": []}},
+    ],
+)  # fmt: skip
+def test_a_bad_time_of_a_message_is_reported(line: dict[str, object], write: Write) -> None:
+    """Messages become rows at the end of a source, where an error would end the reading of all."""
+    read = read_spans([write("chat.jsonl", json.dumps(line).encode())])
+    (skipped,) = read.skipped
+    assert "expected a time, found 'soon'" in skipped.why

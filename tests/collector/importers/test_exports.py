@@ -18,6 +18,11 @@ WITHOUT_TOKENS = ((SYSTEMS.keys() | PLATFORMS.keys()) - WITH_TOKENS) | {
     *("chatgpt", "claude_ai", "kimi_context", "clickhouse", "cline_tagged"),
     *("chat", "chat_lines", "chat_functions", "gemini_contents", "goose"),
     *("inspect_log", "responses", "tau_bench", "ai_sdk_page"),
+    *("agent_framework", "agent_framework_net", "agentkit", "autogen_state", "browser_use"),
+    *("camel", "camel_before", "continue_session", "dify", "droid", "dspy", "letta", "llamaindex"),
+    *("llamaindex_chat_store", "llamaindex_store", "mastra_memory", "semantic_kernel"),
+    *("semantic_kernel_net", "strands"),
+    *("ag2_chat", "copilot_chat", "goose_session", "zed"),
 }
 # Conversations whose ids are made of what they say.
 WITHOUT_SESSION = {
@@ -29,6 +34,11 @@ WITHOUT_SESSION = {
     *("inspect_log", "responses", "tau_bench"),
     *("swe_agent", "mini_swe_agent", "openhands", "openhands_1"),
     *("kimi_wire", "kimi_code_wire", "cline_tagged", "langchain", "ai_sdk_page"),
+    *("agent_framework", "agent_framework_net", "agentkit", "autogen", "autogen_state"),
+    *("browser_use", "camel", "camel_before", "dspy", "letta", "llamaindex"),
+    *("llamaindex_chat_store", "llamaindex_store"),
+    *("semantic_kernel", "semantic_kernel_net", "smolagents", "strands"),
+    *("ag2_chat", "trae", "zed"),
 }
 # Agents whose only tool is a shell.
 COMMANDS = {"swe_agent", "mini_swe_agent", "openhands", "openhands_1", "codex_exec"}

@@ -19,7 +19,7 @@ from tests.collector.page.conftest import TOKEN, send, served_by
 from tests.collector.page.test_task_pages import PAYLOADS, hostile, two_agents
 from tests.otlp import Trace, tool_call
 from tests.paths import ROOT
-from tests.reliability.serving import Served, looping, served, until
+from tests.reliability.serving import DEADLINE_S, Served, looping, served, until
 
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="needs playwright: `pip install playwright`"
@@ -98,6 +98,7 @@ def visiting(
 ) -> Iterator[Visit]:
     """Open a tab; in the end it has complained of nothing and asked no other host."""
     context = chromium.new_context(**options)
+    context.set_default_timeout(1_000 * DEADLINE_S)
     visit = Visit(context.new_page(), server.address)
     if signs_in:
         visit.go("/")
@@ -396,6 +397,13 @@ def test_keys_walk_through_the_list_and_decide(chromium: Any, server: Served) ->
         page.keyboard.press("Enter")
         page.get_by_text("Resolved: This is not a loop.").wait_for()
         until(lambda: page.locator("a[data-line]").count() == 2)
+        visit.go("/?q=key-&sort=oldest")
+        page.keyboard.press("1")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Control+Enter")  # It asks for a note, and sends nothing.
+        page.keyboard.type("Use the other key.")
+        page.keyboard.press("Control+Enter")
+        page.get_by_text("They say: Use the other key.").wait_for()
         page.go_back()
 
 

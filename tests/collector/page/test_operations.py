@@ -21,7 +21,7 @@ from looptrace.collector.server.access import Access
 from looptrace.collector.server.service import Options, Service
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.collector.page.conftest import Browser, words
-from tests.otlp import Trace
+from tests.otlp import Trace, tool_call
 from tests.reliability.serving import OK, Served, looping, served, until
 from tests.reliability.test_webhook_network import serving
 
@@ -243,15 +243,38 @@ def test_an_event_is_sent_again_from_the_page(operator: Browser) -> None:
     assert "Enabled" in enabled.text
 
 
+def test_webhooks_say_why_a_gate_was_not_sent(hooked: Served, operator: Browser) -> None:
+    """Most silenced gates are of agents that have ended, of which no list of silences tells."""
+    assert "their agent had ended" not in words(operator, "/webhooks")
+    given = {"rule": "", "tool": "pack", "hours": "8 hours", "why": "known", "who": "Bo"}
+    operator.submit("/incidents", "/silences", **given)
+    trace = Trace("over")
+    for _ in range(3):
+        failed = tool_call("pack", "{}", result="Error: no box", error="BoxError")
+        trace.span("execute_tool", attributes=failed)
+    assert hooked.send(trace.request()) == 200
+
+    until(lambda: "Silenced 1" in words(operator, "/webhooks"))
+    assert "Silenced gates were not sent: their agent had ended" in words(operator, "/webhooks")
+
+
 def test_health_says_whether_each_part_works(operator: Browser) -> None:
     """It is what `/readyz` says, with the counts of `/metrics` in words."""
-    text = words(operator, "/health")
+    # What other tests have sent is stored a moment later.
+    stored = ("The last write was", "All are in the store")
+    text = until(
+        lambda: (
+            (page := words(operator, "/health")) and all(part in page for part in stored) and page
+        )
+    )
 
     assert "All parts work" in text
     assert re.search(r"Detection works\. The rules have run on \d+ spans since the start\.", text)
     assert re.search(r"The store can be written\. The last write was .* ago\.", text)
     assert "Spans are accepted. All are in the store; the log is 0 % full." in text
     assert "Accepted spans." in text
+    assert re.search(r"last write to the store; 0 before it\. 20\d\d-\d\d-\d\d \d\d:", text)
+    assert "<code>other</code>" in operator.get("/health").text
 
 
 def test_a_store_without_anything_has_pages(tmp_path: Path) -> None:

@@ -44,6 +44,17 @@ def test_long_gaps_are_cut_and_the_rest_is_to_scale() -> None:
     assert later[:2] == ["+1.0 s", "+2.0 s"]  # All would be a day otherwise.
 
 
+def test_ticks_of_a_short_run_differ() -> None:
+    """In tenths of a second all of them would read `under 0.1 s`."""
+    ms = S // 1_000
+    axis = axis_of([(0, 4 * ms)], 400.0)
+    assert [tick.text for tick in axis.ticks] == ["0", "1 ms", "2 ms", "3 ms", "4 ms"]
+    axis = axis_of([(0, 2 * S)], 4_000.0)
+    assert [tick.text for tick in axis.ticks][1::19] == ["50 ms", "1,000 ms", "1,950 ms"]
+    axis = axis_of([(0, 2 * S)], 2_000.0)
+    assert [tick.text for tick in axis.ticks][1::9] == ["0.1 s", "1.0 s", "1.9 s"]
+
+
 def test_even_work_is_not_cut() -> None:
     """Pauses that belong to the pace of an agent stay as long as they are."""
     axis = axis_of([(n * 10 * S, (n * 10 + 1) * S) for n in range(10)], 910.0)

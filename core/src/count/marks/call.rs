@@ -132,6 +132,7 @@ fn mark_use(row: &mut Row, call: &Call, failure: &Failure) -> bool {
     row.changes = fine && (tool.changes || tools::installs(arguments));
     row.asks = tool.asks;
     let by_command = fine && tool.checker.shell;
+    row.hands_over = tool.hands_over;
     row.removes = fine && tool.removes || (by_command && tools::removes(arguments));
     let made = || tool.makes || (by_command && makes(call.turn.name, call.turn.arguments));
     row.makes = fine && !row.removes && made();

@@ -16,6 +16,7 @@ use crate::tables::MARKS;
 
 static KNOBS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["knobs"]));
 static NOT_TAKEN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["not_taken"]));
+static NO_EFFECT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["no_effects"]));
 static LASTING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["lasting_faults"]));
 
 // A longer answer has more to say than no.
@@ -34,7 +35,12 @@ pub fn fault_of(row: &Row, turn: &Turn, arguments: &str, changes: bool) -> i64 {
     let Some(shown) = turn.result.filter(|_| !row.failed && !row.unfinished) else {
         return UNKNOWN;
     };
-    let fault = if !is_longer(shown, NOT_TAKEN_CHARS_MAX) && NOT_TAKEN.is_match(shown) {
+    let is_short = !is_longer(shown, NOT_TAKEN_CHARS_MAX);
+    if is_short && NO_EFFECT.is_match(shown) {
+        // Nothing came of it, whatever was done.
+        return pair(row.name, row.outcome);
+    }
+    let fault = if is_short && NOT_TAKEN.is_match(shown) {
         row.outcome
     } else if changes || looks_at_file(arguments) {
         UNKNOWN
@@ -101,6 +107,15 @@ mod tests {
         assert_ne!(one, fault(r#"{"lot":"L2","amount":4}"#, no));
         let yes = fault(r#"{"lot":"L1","amount":9}"#, r#"{"accepted":true}"#);
         assert_eq!(yes, UNKNOWN);
+    }
+
+    #[test]
+    fn what_has_no_effect_is_the_same_whatever_was_done() {
+        let nothing = "Nothing happens.";
+        let one = fault(r#"{"action":"take apple 1"}"#, nothing);
+        assert_ne!(one, UNKNOWN);
+        assert_eq!(one, fault(r#"{"action":"open fridge 2"}"#, nothing));
+        assert_eq!(fault(r#"{"action":"look"}"#, "A kitchen."), UNKNOWN);
     }
 
     #[test]

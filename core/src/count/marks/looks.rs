@@ -71,14 +71,20 @@ pub fn is_one_thing(arguments: &str) -> bool {
 /// looks in a wrong place has to look in another.
 #[must_use]
 pub fn answers(turn: &Turn, tool: Tool, shown: &str) -> bool {
-    let told = || is_longer(shown, THING_CHARS_MAX) || OF_REQUEST.is_match(shown);
-    if tool.checker.shell || tool.checker.tells || told() {
+    if tool.checker.shell || tool.checker.tells || is_longer(shown, THING_CHARS_MAX) {
         return false;
     }
     let arguments = turn.arguments.unwrap_or_default();
     // Of an address that is checked, that it is not there is what was asked.
     let is_place = || ADDRESSES.is_match(arguments) && !(tool.checker.checks && tool.reads);
     let is_named = || is_one_thing(arguments) && !is_place();
+    if tool.checker.checks && is_named() && SAYS_NO.is_match(shown) {
+        // What is checked may lack something: that is a verdict on it, not on the request.
+        return true;
+    }
+    if OF_REQUEST.is_match(shown) {
+        return false;
+    }
     let says_no = || match turn.error_kind {
         Some("not_found") => true,
         Some("unknown" | "untold") => SAYS_NO.is_match(shown),
@@ -127,6 +133,25 @@ mod tests {
             assert_eq!(look("{}", shown, false).look_chars, chars, "{shown}");
         }
         assert_eq!(look("{}", "the list", true).look_chars, ON_THE_WAY);
+    }
+
+    #[test]
+    fn a_verdict_is_an_answer_about_what_is_checked() {
+        let says = |name, arguments, shown| {
+            let turn = Turn {
+                name: Some(name),
+                arguments: Some(arguments),
+                error_kind: Some("unknown"),
+                ..Turn::default()
+            };
+            answers(&turn, super::super::tool::tool(Some(name)), shown)
+        };
+        let lacks = r#"{"error":"missing email","valid":false}"#;
+        assert!(says("validate_row", r#"{"row":7}"#, lacks));
+        assert!(!says("send_row", r#"{"row":7}"#, lacks));
+        let text = r#"{"row":"a text of many words that was written anew"}"#;
+        assert!(!says("validate_row", text, lacks));
+        assert!(!says("validate_row", r#"{"row":7}"#, "missing field: row"));
     }
 
     #[test]

@@ -16,13 +16,14 @@ use std::sync::{Arc, LazyLock};
 use call::mark_call;
 use checks::tells_fault;
 use failure::{ids_in, long_ids_in, mark_failure};
-pub use response::is_brief;
 use response::mark_response;
+pub use response::{is_brief, is_courteous};
 use search::{Asked, is_common};
 use tool::tool;
 
 use super::codes::{UNKNOWN, code_of, pair};
 use super::how::{Counting, Metric};
+use super::reads::Read;
 use super::row::{KINDS, Row, place};
 use super::turn::{Price, Turn};
 use crate::patterns::Pattern;
@@ -59,6 +60,8 @@ pub struct Marked {
     pub repeated: i64,
     /// What a search with a short answer asked for.
     pub asked: Option<Box<Asked>>,
+    /// What was read of a file.
+    pub read: Option<Read>,
     /// The ids of what was made, or those of what is removed.
     pub ids: Vec<i64>,
     pub phase: Option<Arc<str>>,
@@ -102,12 +105,19 @@ pub fn mark(turn: &Turn, how: &Counting) -> Marked {
         asked: (!(tool.plans || tool.updates || row.faulty)
             && is_common(turn, tool, row.search_result))
         .then(|| Box::new(Asked::of(turn, tool))),
+        read: read_of(&row, turn),
         ids,
         phase: turn.phase.map(Arc::from),
         metric,
         own_figure,
         row,
     }
+}
+
+fn read_of(row: &Row, turn: &Turn) -> Option<Read> {
+    let looks = row.only_reads && !(row.polls || row.watches || row.unfinished);
+    let (arguments, result) = (turn.arguments?, turn.result?);
+    looks.then(|| Read::of(arguments, result)).flatten()
 }
 
 /// The ids of what was made, or those of what is removed or checked.

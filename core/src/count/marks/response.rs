@@ -37,6 +37,12 @@ fn rejects(message: &str) -> bool {
     REJECTS.is_match(&waits::ends_of(message))
 }
 
+/// Whether a response answers thanks, a farewell or an offer to wait by the same.
+#[must_use]
+pub fn is_courteous(row: &Row) -> bool {
+    row.reminded == code(COURTESIES)
+}
+
 /// Whether a text is thanks, a farewell or an offer to wait, and nothing else.
 fn is_courtesy(text: &str) -> bool {
     text.len() <= COURTESY_BYTES_MAX && COURTESY.is_match(text)

@@ -42,6 +42,8 @@ pub struct Tool {
     pub moves: bool,
     /// It leads to what is new, and shows nothing new itself.
     pub leads: bool,
+    /// It hands over to another agent.
+    pub hands_over: bool,
     /// It shows the state of one thing, whatever it is given.
     pub shows_state: bool,
     /// It says of each thing in which class it is.
@@ -88,11 +90,15 @@ impl Tool {
             watches: !changes && purpose.watches,
             awaits: !changes && purpose.awaits,
             moves,
-            leads: moves || purpose.hands_over || purpose.thinks,
+            leads: moves || purpose.hands_over || purpose.thinks || purpose.tells_time,
+            hands_over: purpose.hands_over,
             chance: CHANCE.is_match(name),
             notes: OWN_NOTES.is_match(name),
             plans,
-            idle: plans || purpose.thinks || (!changes && VIEWS.is_match(name)),
+            idle: plans
+                || purpose.thinks
+                || purpose.tells_time
+                || (!changes && VIEWS.is_match(name)),
             updates: UPDATES.is_match(name),
             makes: purpose.makes,
             tells_figures: purpose.tells_figures,

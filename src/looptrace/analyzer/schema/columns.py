@@ -73,6 +73,7 @@ COUNTED = (
     Column("polls", _FLAG, "flag", "a call that waits, or looks again after a wait"),
     Column("overdue_ns", _INT, "ns", "how long a wait has lasted beyond what is usual, at a poll"),
     Column("relapses", _FLAG, "flag", "a failed call that went well last, or one of many"),
+    Column("shown_before", _FLAG, "flag", "a read of lines that were shown since a change"),
     Column("changes_seen", _INT, "calls", "calls of the task that changed something, up to it"),
     Column("calls_seen", _INT, "calls", "calls of the task that did not fail or wait, up to it"),
     Column("works_seen", _INT, "calls", "calls of the task that worked, up to it"),

@@ -191,7 +191,8 @@ class _Parser:
         return [self._turn(token)]
 
     def _turn(self, token: re.Match[str]) -> WrittenTurn:
-        result = token["text"] if token["text"] is not None else token["word"]
+        text = token["text"]
+        result = token["word"] if text is None else text.replace(r"\n", "\n")
         known_result = None if token["text"] is None and token["word"] in ("?", None) else result
         pause_s, self.pause_s = self.pause_s, 0
         took_s, self.took_s = self.took_s, 1

@@ -1,5 +1,10 @@
-"""Rows from the recorded chats of Gemini CLI, `~/.gemini/tmp/*/chats/session-*.json`."""
+"""Rows from the recorded chats of Gemini CLI, `~/.gemini/tmp/*/chats/session-*.json`.
 
+Newer ones are lines (google-gemini/gemini-cli@04741d1 packages/core/src/services/
+chatRecordingTypes.ts, chatRecordingService.ts).
+"""
+
+from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -8,6 +13,58 @@ from looptrace.collector.coding_agents.session_spans import Agent, Thread, Usage
 
 PRODUCT = "gemini-cli"
 _FAILED = {"error": True, "success": False}
+
+
+# Fields of a line with a message.
+_MESSAGE = {"id", "timestamp", "type", "content"}
+_MORE = {"displayContent", "toolCalls", "thoughts", "tokens", "model"}
+_REWOUND, _CHANGED = "$rewindTo", "$set"
+
+
+def is_line(names: Collection[str]) -> bool:
+    """Return whether these field names are those of a line of such a chat."""
+    fields = set(names)
+    is_message = _MESSAGE <= fields <= _MESSAGE | _MORE
+    is_first = {"sessionId", "projectHash"} <= fields and "messages" not in fields
+    return is_message or is_first or not fields.isdisjoint((_REWOUND, _CHANGED))
+
+
+class GeminiChat:
+    """The state of reading the lines of a chat, of which a later one may change an earlier one."""
+
+    def __init__(self) -> None:
+        self._about: dict[str, Any] = {}
+        self._messages: dict[str, dict[str, Any]] = {}
+
+    def read(self, line: dict[str, Any]) -> list[SpanRow]:
+        """Keep what a line tells; a message may be written again with more calls.
+
+        Raises one of RECORD_ERRORS, as the end of the chat can report none.
+        """
+        if _REWOUND in line:
+            self._rewind(str(line[_REWOUND]))
+            return []
+        told = line.get(_CHANGED, line)
+        is_message = line.keys() >= _MESSAGE
+        messages = [line] if is_message else told.get("messages", ())
+        about = {} if is_message else {name: told[name] for name in told if name != "messages"}
+        rows_of({"sessionId": "", **about, "messages": messages})
+        self._about |= about
+        if not is_message and "messages" in told:
+            self._messages = {}
+        self._messages |= {str(each["id"]): each for each in messages}
+        return []
+
+    def rest(self) -> list[SpanRow]:
+        """Return the rows of the chat."""
+        chat = {"sessionId": "", **self._about, "messages": list(self._messages.values())}
+        return rows_of(chat) if self._messages else []
+
+    def _rewind(self, first: str) -> None:
+        """Forget a message and those after it; an unknown one means all."""
+        ids = list(self._messages)
+        place = ids.index(first) if first in ids else 0
+        self._messages = {each: self._messages[each] for each in ids[:place]}
 
 
 def rows_of(record: dict[str, Any]) -> list[SpanRow]:

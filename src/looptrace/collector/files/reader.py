@@ -43,6 +43,9 @@ _UTF16 = (BOM_UTF16_LE, BOM_UTF16_BE)
 _PARQUET = b"PAR1"  # So a Parquet file begins.
 # So a table as CSV begins, with the names of columns; also with a mark of the order of bytes.
 _CSV = re.compile(rb'(?:\xef\xbb\xbf)?"?[\w.@ ]+"?(?:,"?[\w.@ ]+"?){2}')
+# How the files of Aider begin, which are prose (aider-chat 0.86.2: aider/io.py).
+_PROSE = (b"# aider chat started at", b"TO LLM ")
+_AIDER = "Aider's files are prose; give logs of its requests, such as those of LiteLLM's proxy"
 _EMPTY = "the file is empty; check that the exporter was flushed before its process ended"
 
 
@@ -171,6 +174,9 @@ def _decode_by_form(name: str, head: bytes, chunks: Iterator[bytes]) -> Iterator
     if head.startswith(_UTF16):  # PowerShell writes what a command prints so.
         texts = iterdecode(chunks, "utf-16", errors="replace")
         chunks = (text.encode() for text in texts)
+    if head.lstrip().startswith(_PROSE):
+        yield DecodedSpans(problems=[Problem(name, _AIDER)])
+        return
     is_text = begins_json(head) or head.isspace() or head.startswith(_UTF16)
     if head.startswith(_PARQUET):
         # Exports as tables are rare, and so are the forms of records that this imports.

@@ -59,6 +59,7 @@ from looptrace.collector.importers.records import (
 )
 from looptrace.collector.importers.rows.field_maps import FieldMap, UnreadForm, field_maps
 from looptrace.collector.importers.rows.requests import RequestReader
+from looptrace.collector.importers.saved import editor_chats, session_lines
 from looptrace.collector.importers.services import (
     ai_devtools,
     assistants,
@@ -152,6 +153,11 @@ FORMS = (
         _having(*({"hook_event_name", session} for session in hook_inputs.SESSIONS)),
         hook_inputs.HookInputsReader,
     ),
+    RecordForm(
+        "line of a session log",
+        session_lines.is_qwen_line,
+        partial(session_lines.SessionLines, editor_chats.qwen_messages),
+    ),
     RecordForm("line of a session log", claude_code.is_line, _log(claude_code.ClaudeCodeLog)),
     RecordForm(
         "line of a session log",
@@ -167,6 +173,11 @@ FORMS = (
     ),
     RecordForm("event of a stream", _exactly("type", "thread_id"), _log(codex_events.CodexEvents)),
     RecordForm(
+        "line of a session log",
+        session_lines.is_pi_line,
+        partial(session_lines.SessionLines, editor_chats.pi_messages),
+    ),
+    RecordForm(
         "event of a session",
         _having({"type", "data", "id", "parentId", "timestamp"}),
         _log(copilot_cli.CopilotSession),
@@ -177,6 +188,7 @@ FORMS = (
         _having({"sessionId", "messages", "startTime"}),
         rows_by(gemini_cli.rows_of),
     ),
+    RecordForm("line of a session log", gemini_cli.is_line, _log(gemini_cli.GeminiChat)),
     RecordForm("session of opencode", _exactly("info", "messages"), rows_by(opencode.rows_of)),
     RecordForm(
         "trajectory",

@@ -16,7 +16,7 @@ from looptrace.analyzer.report.wording import count_text, duration_text
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.analyzer.settings.webhook import VARIABLE, Webhook
-from looptrace.analyzer.text.times import NS_PER_HOUR
+from looptrace.analyzer.text.times import NS_PER_HOUR, utc_s
 from looptrace.collector.content.redaction import redact_text
 from looptrace.collector.page.operating.health_text import lines_of
 from looptrace.collector.page.operating.settings_rows import SettingRow, rows_of
@@ -35,6 +35,7 @@ from looptrace.collector.webhooks.sample import sample_event
 from looptrace.collector.webhooks.signing import SecretError
 from looptrace.rules.contract import Rule, Rung
 from looptrace.rules.docs import summary
+from looptrace.rules.vocabulary import NS_PER_S
 
 _HIDDEN = "(an address that is not shown)"
 _ATTEMPTS_SHOWN = 20
@@ -224,7 +225,9 @@ def _mean_of(numbers: Values) -> Values:
 
 
 def _with_unit(name: str, number: float) -> str:
-    """Write a number with the unit at the end of its instrument's name."""
+    """Write a number with the unit at the end of its instrument's name; times are in UTC."""
+    if name.endswith("timestamp_seconds"):
+        return utc_s(int(number) * NS_PER_S)
     if name.endswith("seconds"):
         return duration_text(number) if number else "0 s"
     return f"{count_text(number)} bytes" if name.endswith("bytes") else count_text(number)

@@ -62,7 +62,7 @@ class ArchiverCounts:
     spans_postponed: int = number("Spans of long sessions that wait in the log.", "gauge")
     rounds: int = number("Writes to the store.")
     last_write_timestamp_seconds: float = number(
-        "Time of the last write to the store, in seconds since 1970; 0 before it.", "gauge"
+        "Time of the last write to the store; 0 before it.", "gauge"
     )
     failed: int = number("Failed writes; each is tried again.")
     is_blocked: int = number("1 while the store cannot be written.", "gauge")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, setting
-from looptrace.rules.needs import again
+from looptrace.rules.needs import again, has
 from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec
 from looptrace.rules.vocabulary import own, pair, same_among, streak
 
@@ -23,10 +23,11 @@ class NoNews(Rule):
     """Most of the last calls of an agent bring nothing new.
 
     A call brings nothing new if the same call had the same result shortly before, if any call
-    had the same long result (a page, what a command shows, an error), or if a search found what
-    one for the same thing had found, as [same_result](same_result.md) compares them. Short results,
-    such as "ok", and those of tools that make changes or answer about one of many things, are
-    normal for different calls. Other rules find repeats in a row or a fixed order sooner; this one
+    had the same long result (a page, what a command shows, an error), if a search found what one
+    for the same thing had found, as [same_result](same_result.md) compares them, or if it reads
+    lines of a file that earlier reads showed, and nothing was changed since. Short results, such as
+    "ok", and those of tools that make changes or answer about one of many things, are normal for
+    different calls. Other rules find repeats in a row or a fixed order sooner; this one
     finds them in any order, and only warns. Calls whose results the trace does not show count if
     nothing but such calls, all made before, come in a row.
 
@@ -60,7 +61,7 @@ class NoNews(Rule):
     name = "no_news"
     lane = LaneSpec(by="agent", kinds=("tool",))
     learns_limit = True
-    needs = again("outcome") | again("search_result") | again("call")
+    needs = again("outcome") | again("search_result") | again("call") | has("shown_before")
     exact = False
     actions = ("warn",)
 
@@ -92,7 +93,8 @@ class NoNews(Rule):
         counts = [same_among(lane, codes, self.window) for codes in (same, alike, found)]
         # A hand-over and a way back lead to what is new.
         leads = lane.turns.look_chars[lane.rows] == ON_THE_WAY
-        old = np.where((np.maximum.reduce(counts) > 1) & ~lane.polls & ~leads, 1, UNKNOWN)
+        came = (np.maximum.reduce(counts) > 1) | lane.turns.shown_before[lane.rows]
+        old = np.where(came & ~lane.polls & ~leads, 1, UNKNOWN)
         unseen = np.minimum(self._unseen(lane), self.window)
         reached = np.maximum(same_among(lane, old, self.window) * old, unseen) // ROUND
         old = np.where(unseen > 0, 1, old)

@@ -13,7 +13,8 @@ from looptrace.collector.importers.console import spans
 from looptrace.collector.otlp.json_request import attribute_list
 from looptrace.collector.otlp.span_rows import DecodedSpans
 
-_METRICS = ("scopeMetrics", "ScopeMetrics", "scope_metrics", "resource_metrics")
+# The last one is that of the file of Copilot's command line.
+_METRICS = ("scopeMetrics", "ScopeMetrics", "scope_metrics", "resource_metrics", "dataPoints")
 # Python and .NET name the severity, JavaScript the time of its own clock.
 _LOGS = ("severity_number", "hrTime", "severityNumber", "Severity")
 _LOG_TIME = ("hrTime", "timestamp", "Timestamp")

@@ -195,17 +195,16 @@ def _texts_of(message: ApiMessage) -> list[str]:
     return [str(part["text"]) for part in parts if part.get("type") == "text"]
 
 
-def framework_messages(messages: list[ApiMessage]) -> Iterator[ApiMessage]:
-    """Yield messages of LangChain and the AI SDK's pages as those of an API, others as they are."""
-    for message in messages:
-        told = _langchain_fields(message)
-        parts = message.get("parts")
-        if role := _LANGCHAIN_ROLES.get(_langchain_type(told)) if "role" not in told else None:
-            yield _langchain_message(role, told)
-        elif isinstance(parts, list) and any(_is_page_call(mapping(part)) for part in parts):
-            yield from _page_messages(message, list(map(mapping, parts)))
-        else:
-            yield message
+def page_and_langchain_messages(message: ApiMessage) -> Iterator[ApiMessage]:
+    """Yield a message of LangChain or of the AI SDK's page as those of an API, others as is."""
+    told = _langchain_fields(message)
+    parts = message.get("parts")
+    if role := _LANGCHAIN_ROLES.get(_langchain_type(told)) if "role" not in told else None:
+        yield _langchain_message(role, told)
+    elif isinstance(parts, list) and any(_is_page_call(mapping(part)) for part in parts):
+        yield from page_messages(message, list(map(mapping, parts)))
+    else:
+        yield message
 
 
 def _langchain_fields(message: ApiMessage) -> dict[str, Any]:
@@ -250,7 +249,7 @@ def _is_page_call(part: dict[str, Any]) -> bool:
     return str(part.get("type")).startswith("tool-") or part.get("type") == "dynamic-tool"
 
 
-def _page_messages(message: ApiMessage, parts: list[dict[str, Any]]) -> Iterator[ApiMessage]:
+def page_messages(message: ApiMessage, parts: list[dict[str, Any]]) -> Iterator[ApiMessage]:
     """Yield the steps of a message for a page: what was said and asked, and the results."""
     said, results = list[dict[str, Any]](), list[dict[str, Any]]()
     for part in [*parts, {"type": "step-start"}]:
@@ -271,6 +270,7 @@ def _page_messages(message: ApiMessage, parts: list[dict[str, Any]]) -> Iterator
             if error is not None or output is not None:
                 told = text_of(output if error is None else error)
                 result = {"type": "tool_result", "tool_use_id": call_id, "content": told}
-                results.append({**result, "is_error": error is not None})
+                failed = error is not None or call.get("isError") is True  # so Mastra
+                results.append({**result, "is_error": failed})
         elif part.get("type") == "text":
             said.append({"type": "text", "text": part.get("text")})

@@ -6,7 +6,8 @@ they are by the core; so are the files that agents keep of them, such as Cline's
 Goose's sessions (block/goose@6416fe7 crates/goose/src/conversation/message.rs).
 """
 
-from collections.abc import Collection, Iterator
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from looptrace import semconv
@@ -15,14 +16,15 @@ from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import canonical, parsed
 from looptrace.collector.coding_agents.session_spans import times_in_order
 from looptrace.collector.importers.rows.messages import ApiMessage, whole_input_tokens
+from looptrace.collector.importers.saved.api_parts import objects
+from looptrace.collector.importers.saved.saved_forms import (
+    chat_form_of,
+    is_message_alone,
+    message_form_of,
+)
 from looptrace.collector.importers.services.chats import (
-    chatgpt_messages,
-    claude_messages,
-    framework_messages,
-    inner_message,
-    kiro_messages,
+    page_and_langchain_messages,
     tagged_messages,
-    training_messages,
 )
 from looptrace.collector.importers.spans import (
     NS_PER_MS,
@@ -44,15 +46,10 @@ _TIMES = ("ts", "timestamp", "created_at", "created")
 _SAID = frozenset({"content", "tool_calls", _ASKED, "parts"})
 # Where an object has its messages; `traj` is that of tau-bench.
 _HOLDERS = ("messages", "traj")
-_KIRO, _TRAINING = ({"conversation_id", "history"}, {"conversations"})
-_CHATGPT, _CLAUDE = ({"mapping", "current_node"}, {"uuid", "chat_messages"})
 # A state of a thread of LangGraph, of which there is one for each step.
 _STATE = {"values", "next"}
 # Answers of Cloudflare's API have messages about themselves.
 _ANSWER = {"success", "errors", "result"}
-_CHATS = (_KIRO, _TRAINING, _CHATGPT, _CLAUDE, _STATE)
-# A record around a message names its thread.
-_INNER = ({"role", "message"}, {"threadId", "message"})
 _SESSIONS = ("conversation_id", "session_id", "sessionId", "thread_id", "threadId")
 # The id of a thread of Amp (noamsto/houston docs/AMP_AGENT_SUPPORT.md).
 _AMP = "T-"
@@ -80,7 +77,7 @@ _TOKENS = {
 def is_record(names: Collection[str]) -> bool:
     """Return whether these field names are those of a message, or of an object with some."""
     fields = set(names)
-    is_chat = any(each <= fields for each in (*_CHATS, *_INNER))
+    is_chat = fields >= _STATE or chat_form_of(fields) is not None
     is_holder = not fields.isdisjoint(_HOLDERS) and not fields >= _ANSWER
     return is_chat or is_message(fields) or is_holder
 
@@ -90,16 +87,37 @@ def is_message(names: Collection[str]) -> bool:
     fields = set(names)
     is_item = {"type", "call_id"} <= fields and not fields.isdisjoint({"arguments", "output"})
     is_said = "role" in fields and not fields.isdisjoint(_SAID)
-    return (is_item or is_said) and fields.isdisjoint(_HOLDERS)
+    is_api = (is_item or is_said) and fields.isdisjoint(_HOLDERS)
+    return is_api or is_message_alone(fields)
 
 
-def _checked(messages: object) -> list[ApiMessage]:
-    """Return messages, or items of other types between them. Raises ValueError."""
-    items = [mapping(each) for each in messages] if isinstance(messages, list) else [{}]
-    items = list(framework_messages(items))
-    if all(not {"role", "type"}.isdisjoint(each) for each in items):
+def known_messages(messages: object) -> list[ApiMessage]:
+    """Return messages, or items of other types between them.
+
+    A word between messages, as Zed has it, is none. Raises ValueError.
+    """
+    held = messages if isinstance(messages, list) else [{}]
+    told = [item for item in held if not isinstance(item, str)]
+    items = [each for item in told for each in _api_messages(item)]
+    if all(not {"role", "type"}.isdisjoint(each) for each in items) and (told or not held):
         return items
     raise ValueError("its messages are not those of a model's API")
+
+
+def readable_messages(messages: object) -> list[ApiMessage]:
+    """Return messages that become rows at the end of a source, where no error can be reported.
+
+    Raises one of RECORD_ERRORS.
+    """
+    known = known_messages(messages)
+    deque(conversation_rows(known), maxlen=0)
+    return known
+
+
+def _api_messages(item: object) -> Iterable[ApiMessage]:
+    message = mapping(item)
+    form = message_form_of(message)
+    return page_and_langchain_messages(message) if form is None else form.messages_of(message)
 
 
 class ConversationReader:
@@ -111,30 +129,29 @@ class ConversationReader:
 
     def read(self, record: dict[str, Any], _where: str) -> DecodedSpans:
         """Return the rows of an object with messages. Raises one of RECORD_ERRORS."""
-        session = _session_of(record)
-        if record.keys() >= _KIRO:
-            held: object = list(kiro_messages(record["history"]))
-        elif record.keys() >= _TRAINING:
-            held = list(training_messages(record["conversations"]))
-        elif record.keys() >= _CHATGPT:
-            held = list(chatgpt_messages(record))
-        elif record.keys() >= _CLAUDE:
-            held = list(claude_messages(record["chat_messages"]))
-        else:
-            held = next((parsed(record[name]) for name in _HOLDERS if name in record), None)
+        session, chat = _session_of(record), chat_form_of(record)
         if record.keys() >= _STATE:
             known = self._states.get(session, [])
-            told = _checked(mapping(record["values"]).get("messages"))
+            told = readable_messages(mapping(record["values"]).get("messages"))
             self._states[session] = max(known, told, key=len)
             return DecodedSpans()
+        if chat is not None:
+            held: object = list(chat.messages_of(record))
+        else:
+            held = next((parsed(record[name]) for name in _HOLDERS if name in record), None)
         if held is None:
-            is_inner = any(each <= record.keys() for each in _INNER)
-            message = inner_message(record) if is_inner else record
-            self._messages.setdefault(session, []).extend(_checked([message]))
+            self._messages.setdefault(session, []).extend(readable_messages([record]))
             return DecodedSpans()
-        messages = tagged_messages(_checked(held))
-        rows = conversation_rows(messages, model=record.get("model"), session=session)
-        return DecodedSpans(list(rows))
+        chats = [(session, held)] if session is not None else _by_session(held)
+        return DecodedSpans(
+            [
+                row
+                for named, told in chats
+                for row in conversation_rows(
+                    tagged_messages(known_messages(told)), model=record.get("model"), session=named
+                )
+            ]
+        )
 
     def rest(self) -> list[SpanRow]:
         """Return the rows of the messages that stood alone."""
@@ -147,15 +164,23 @@ class ConversationReader:
 
 
 def _session_of(record: dict[str, Any]) -> str | None:
-    named = next((record[name] for name in _SESSIONS if record.get(name)), None)
+    form = chat_form_of(record)
+    own_names = (*_SESSIONS, form.session) if form is not None and form.session else _SESSIONS
+    named = next((record[name] for name in own_names if record.get(name)), None)
     if named is None and record.keys() >= _STATE:
         named = mapping(record.get("checkpoint")).get("thread_id")
     own = record.get("id")
     if named is None and isinstance(own, str) and own.startswith(_AMP):
         named = own
-    if named is None and "chat_messages" in record:
-        named = record.get("uuid")
     return None if named is None else str(named)
+
+
+def _by_session(messages: object) -> Iterable[tuple[str | None, object]]:
+    """Return messages by the sessions that they name, if any."""
+    chats = defaultdict[str | None, list[ApiMessage]](list)
+    for message in objects(messages):
+        chats[_session_of(message)].append(message)
+    return [(None, messages)] if chats.keys() <= {None} else chats.items()
 
 
 def conversation_rows(
@@ -163,6 +188,7 @@ def conversation_rows(
 ) -> Iterator[SpanRow]:
     """Yield a row for each response, with the messages since the one before."""
     trace = digest(canonical(messages), size_bytes=16)
+    messages = _oldest_first(messages)
     times = times_in_order([_time_ns(message) for message in messages], _STEP_NS)
     plain = list(map(CallNumbers().numbered, messages))
     responses = list(_responses(messages))
@@ -193,6 +219,12 @@ def conversation_rows(
             },
         )
         first = end
+
+
+def _oldest_first(messages: list[ApiMessage]) -> list[ApiMessage]:
+    """Return messages in their order; some APIs, such as Letta's, list the newest first."""
+    known = [at_ns for at_ns in map(_time_ns, messages) if at_ns]
+    return messages[::-1] if known and known[0] > known[-1] else messages
 
 
 def _responses(messages: list[ApiMessage]) -> Iterator[tuple[int, int]]:

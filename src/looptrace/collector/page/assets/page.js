@@ -202,6 +202,10 @@
   window.addEventListener("pagehide", () => source?.close());
   window.addEventListener("pageshow", (event) => event.persisted && follow());
   document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.target.closest("form.decide")?.querySelector("button.main-action").click();
+      return;
+    }
     const act = KEYS[event.key];
     const isTyping = event.target.closest(
       "textarea, select, input:not([type=radio], [type=checkbox])");

@@ -13,6 +13,9 @@ _CUT_SHARE = 0.3
 _CUTS_MAX = 8
 CUT_PX = 46.0
 _TICK_PX_MIN = 90.0
+_NS_PER_MS = NS_PER_S // 1_000
+# Below it, seconds with one digit name several ticks alike.
+_MS_STEP_NS_MAX = 100 * _NS_PER_MS
 _STEPS_S = (
     *(0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
     *(60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400),
@@ -76,9 +79,18 @@ class TimeAxis:
             for since_ns in range(step_ns if place else 0, end_ns - start_ns + 1, step_ns):
                 x = self.x(start_ns + since_ns)
                 if x - last_x >= _TICK_PX_MIN:
-                    since = duration_text(since_ns / NS_PER_S) if since_ns else "0"
+                    since = _tick_text(since_ns, step_ns)
                     yield Tick(x, f"+{since}" if place else since)
                     last_x = x
+
+
+def _tick_text(since_ns: int, step_ns: int) -> str:
+    """Write `0`, `50 ms`, `1.5 s`, `3 min`; all ticks of fine steps are in milliseconds."""
+    if not since_ns:
+        return "0"
+    if step_ns < _MS_STEP_NS_MAX:
+        return f"{since_ns // _NS_PER_MS:,} ms"
+    return duration_text(since_ns / NS_PER_S)
 
 
 def axis_of(intervals: Iterable[tuple[int, int]], width: float) -> TimeAxis:
