@@ -28,13 +28,13 @@ static BOUND: [(&LazyLock<Table>, &[&str]); 5] = [
     ]),
     (&MARKS, &[
         "asking_statement", "courtesy", "drained", "empty", "lasting_faults", "log_file",
-        "move_arguments", "narrows", "not_taken", "nothing", "outputless", "reports", "settles",
-        "sleeps", "state_commands", "undoing_command", "unseen", "ways",
+        "move_arguments", "narrows", "no_effects", "not_taken", "nothing", "outputless", "reports",
+        "settles", "sleeps", "state_commands", "undoing_command", "unseen", "ways",
     ]),
     (&ROUNDS, &["rejects"]),
     (&WAITING, &[
-        "arguments", "ended", "last_lines", "later", "locked", "says_waits", "tells", "unfinished",
-        "well",
+        "arguments", "begun", "ended", "last_lines", "later", "locked", "says_waits", "tells",
+        "unfinished", "well",
     ]),
 ];
 const ROWS_MAX: usize = 256;

@@ -77,7 +77,9 @@ impl Read {
             } else if FIRST_KEYS.contains(&word) {
                 first = number(item);
             } else if RANGE_KEYS.contains(&word) {
-                first = item.as_array().and_then(|range| number(range.first()?));
+                // As a number it says how many.
+                let from = |range: &Vec<Value>| range.first().and_then(number);
+                first = item.as_array().map_or(first, from);
             } else if !(OTHER_KEYS.contains(&word) || is_why_key(key)) {
                 return None;
             }
@@ -209,5 +211,7 @@ mod tests {
             last: 5,
         };
         assert_eq!(ranged, Some(wanted));
+        let counted = Read::of(r#"{"lines":40,"path":"a"}"#, "x").map(|read| read.first);
+        assert_eq!(counted, Some(1));
     }
 }
