@@ -45,8 +45,10 @@ const REASON_KEYS: [&str; 6] = [
     "notes",
     "explanation",
 ];
-// What is run.
-static RUNS: LazyLock<Regex> = LazyLock::new(|| pattern(r#""(?:command|cmd|code|script)" ?:"#));
+// What is run: a line of a command or of code. A word alone may be one of a tool's own commands,
+// whose other arguments count.
+static RUNS: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r#""(?:command|cmd|code|script)" ?: ?(?:\[|"[^"]*[ /(])"#));
 static WHY_LOOK: LazyLock<Why> = LazyLock::new(|| Why::of(&["look"]));
 static WHY_RUN: LazyLock<Why> = LazyLock::new(|| Why::of(&["look", "run"]));
 // What a caller names a run of another agent; the last one is its request, unless that has a key.
