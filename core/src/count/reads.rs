@@ -42,8 +42,8 @@ const OTHER_KEYS: [&str; 11] = [
     "shouldreadentirefile",
 ];
 const RANGE_KEYS: [&str; 3] = ["viewrange", "linerange", "lines"];
-// Some count lines from 0, and some put a line of their own around a text.
-const LINES_FREE: i64 = 2;
+// Some count lines from 0.
+const LINES_FREE: i64 = 1;
 // What an agent read last.
 const FILES_KEPT: usize = 4;
 const RANGES_KEPT: usize = 8;
@@ -148,9 +148,7 @@ impl Reads {
 impl Shown {
     fn has(&self, read: Read) -> bool {
         let mut ranges = self.ranges.iter();
-        ranges.any(|(first, last)| {
-            *first <= read.first + LINES_FREE && read.last <= *last + LINES_FREE
-        })
+        ranges.any(|(first, last)| *first <= read.first + LINES_FREE && read.last <= *last)
     }
 
     /// Join a range with those that it touches.
@@ -183,7 +181,8 @@ mod tests {
         assert!(!take(1, 100));
         assert!(!take(100, 100), "the next page");
         assert!(take(50, 100), "of two pages");
-        assert!(take(1, 200));
+        assert!(take(1, 199));
+        assert!(!take(1, 200), "one line is new");
         assert!(!take(150, 100), "some lines are new");
         assert!(!take(400, 10));
     }

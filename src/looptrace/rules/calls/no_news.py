@@ -93,7 +93,10 @@ class NoNews(Rule):
         counts = [same_among(lane, codes, self.window) for codes in (same, alike, found)]
         # A hand-over and a way back lead to what is new.
         leads = lane.turns.look_chars[lane.rows] == ON_THE_WAY
-        came = (np.maximum.reduce(counts) > 1) | lane.turns.shown_before[lane.rows]
+        # A file of which one call has shown two texts changes by itself.
+        stays = same_among(lane, own(lane, lane.call), self.window) == counts[0]
+        shown = lane.turns.shown_before[lane.rows] & stays
+        came = (np.maximum.reduce(counts) > 1) | shown
         old = np.where(came & ~lane.polls & ~leads, 1, UNKNOWN)
         unseen = np.minimum(self._unseen(lane), self.window)
         reached = np.maximum(same_among(lane, old, self.window) * old, unseen) // ROUND
