@@ -119,6 +119,8 @@ tables! {
     ROUNDS = "rounds.toml";
     /// How runners of tests write figures and names.
     RUNNERS = "runners.toml";
+    /// Calls and results that agents write into texts.
+    SPOKEN = "spoken.toml";
     /// The purpose of a call by its tool and its command.
     TOOL_KINDS = "tool_kinds.toml";
     /// Calls that wait, and results of what has not ended.

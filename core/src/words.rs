@@ -23,13 +23,13 @@ static BOUND: [(&LazyLock<Table>, &[&str]); 5] = [
     (&CHECKS, &["fault"]),
     (&FAILURES, &[
         "error_kinds", "exists", "exit_one", "exit_timeout", "failed_test", "failure_exit",
-        "failure_head", "guesses", "model_server", "of_call", "of_file", "of_request", "of_thing",
-        "refusals", "says_no", "timeouts", "too_much", "unchanged",
+        "failure_head", "guesses", "model_server", "of_call", "of_edit", "of_file", "of_request",
+        "of_thing", "refusals", "says_no", "timeouts", "too_much", "unchanged",
     ]),
     (&MARKS, &[
         "asking_statement", "courtesy", "drained", "empty", "lasting_faults", "log_file",
         "move_arguments", "narrows", "no_effects", "not_taken", "nothing", "outputless", "reports",
-        "settles", "sleeps", "state_commands", "undoing_command", "unseen", "ways",
+        "settles", "sleeps", "state_commands", "turned_down", "undoing_command", "unseen", "ways",
     ]),
     (&ROUNDS, &["rejects"]),
     (&WAITING, &[

@@ -485,6 +485,11 @@ def arguments_of(text: str) -> str | None:
 def result_of(text: str) -> tuple[str | None, bool | None]:
     """Return a call's result without wrappers, and whether it says that the call failed."""
 
+def spoken(
+    role: str, texts: list[str]
+) -> tuple[list[tuple[str, str | None]], list[str | None], list[str]]:
+    """Return a message's calls (name, arguments), results and other texts, all from its texts."""
+
 ANCESTORS_MAX: int
 """The spans above a span that are asked for what it inherits."""
 

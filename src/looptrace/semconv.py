@@ -54,6 +54,7 @@ DECISION = "looptrace.decision"
 NOTE = "looptrace.note"
 DIFFERING_TOKENS = "looptrace.usage.differing_tokens"
 OPEN = "looptrace.open"  # on a span that has not ended; the end of a copy is when it was made
+RECORD = "looptrace.record"  # on a span that was made of a record of an agent's log
 OPEN_REASON = "open"  # the finish reason of a request to a model in such a copy
 WAITS_FOR_PERSON = "waits_for_person"  # the type of what ended a call that a person answers
 SILENT = "(silent)"  # the model of a copy that stands for an agent that does nothing

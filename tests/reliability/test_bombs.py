@@ -73,11 +73,14 @@ def test_zstd_bombs_are_refused_too(warm: Process) -> None:
 
 
 def test_many_bombs_at_once_are_refused(warm: Process, bomb: bytes) -> None:
-    """P7: fifty bombs at once: each is refused, and the sum of them stays small."""
+    """P7: fifty bombs at once: each is refused, and the sum of them stays small.
+
+    A busy machine may unpack none of them, and one alone it does.
+    """
+    assert post(warm, bomb, packing="gzip") == 413
     with ThreadPoolExecutor(AT_ONCE) as clients:
         statuses = list(clients.map(lambda _: post(warm, bomb, packing="gzip"), range(AT_ONCE)))
     assert set(statuses) <= {413, 503}
-    assert 413 in statuses
     assert warm.kib("VmHWM") < ALL_KIB_MAX
     assert post(warm, sample().SerializeToString(), PROTO) == 200
 

@@ -36,6 +36,17 @@ def test_gate_waits(attempts: int, minutes_apart: int, action: str) -> None:
     assert found == live(turns, rules)
 
 
+@pytest.mark.parametrize(("pauses", "found"), [(8, 0), (11, 1)])
+def test_a_back_off_counts_late(pauses: int, found: int) -> None:
+    """Who waits longer each time does as asked; after pauses of a quarter of an hour it is one."""
+    retries = " ".join(f'~{2**n} fetch(a)->!"429 Too Many Requests"' for n in range(pauses))
+    turns = turns_in(f'fetch(a)->!"429 Too Many Requests" {retries}')
+    findings = batch(turns, [ExternalFailure()])
+
+    assert len(findings) == found
+    assert findings == live(turns, [ExternalFailure()])
+
+
 def test_other_rungs_do_not_wait() -> None:
     """The time is the gate's alone."""
     rule = ExternalFailure(ladder=(Rung(3, "warn"), Rung(5, "pivot"), Rung(7, "gate")))

@@ -104,6 +104,9 @@ pub struct Agent {
     searches: Option<Box<Searches>>,
     #[serde(default)]
     reads: Option<Box<Reads>>,
+    /// Its calls that are no notes.
+    #[serde(default)]
+    others: i64,
     /// Its last calls in a row that quote what is not known.
     #[serde(default)]
     guesses: i64,
@@ -127,8 +130,19 @@ pub struct Waits<'a> {
 impl Agent {
     /// Name what a search with a short answer was for, by the searches before it.
     pub fn search(&mut self, row: &mut Row, asked: Asked) {
+        if asked.is_note() {
+            // After any other call there may be more to say.
+            row.search_result = pair(row.search_result, self.others + 1);
+        } else {
+            self.others += 1;
+        }
         let searches = self.searches.get_or_insert_default();
         row.search_result = searches.thing(asked, row.search_result, row.call);
+    }
+
+    /// Count a call that is no search and no note.
+    pub fn act(&mut self, row: &Row) {
+        self.others += i64::from(row.is("tool"));
     }
 
     /// Mark a read of a file whose lines were all shown since the last change.
@@ -222,7 +236,8 @@ impl Agent {
         let spoke = std::mem::replace(&mut self.spoke, row.is("model"));
         let still_ns = waits.idle_ns.filter(|ns| *ns >= AWAITED_NS_MIN);
         self.still_ns = self.still_ns.saturating_add(still_ns.unwrap_or(0));
-        row.relapses = is_call && row.failed && self.went_well_before(row);
+        // What a game does not take in one place is another act in the next.
+        row.relapses = is_call && row.failed && (row.of_place || self.went_well_before(row));
         let stood_still = waits.idle_ns.is_some_and(|ns| ns >= how.poll_wait_ns);
         let mut waited = row.pauses || stood_still;
         if row.is("model") {
@@ -325,13 +340,29 @@ impl Agent {
         is_known.then(|| self.calls.iter().position(same)).flatten()
     }
 
-    /// Whether a call went well the last time; of a call that is made for the first time, whether
-    /// the call before it went well, of the same tool with something else: one of many things.
+    /// Whether a call went well the last time; of a call that is made for the first time, one of many
+    /// things, whether the last call of the same tool went well, or the last one that failed in this
+    /// way has gone well since.
     fn went_well_before(&self, row: &Row) -> bool {
-        let last = self.calls.iter().find(|one| one.call == row.call);
-        let many = self.calls.front();
-        let many = many.filter(|one| row.one_thing && one.tool == row.name);
-        row.call != UNKNOWN && last.or(many).is_some_and(|one| !one.failed)
+        if row.call == UNKNOWN {
+            return false;
+        }
+        let find = |is_such: &dyn Fn(&Seen) -> bool| self.calls.iter().position(|one| is_such(one));
+        if let Some(last) = find(&|one| one.call == row.call) {
+            return !self.calls[last].failed;
+        }
+        let other = find(&|one| row.one_thing && one.tool == row.name);
+        if other.is_some_and(|at| !self.calls[at].failed) {
+            return true;
+        }
+        // A file that is written anew fails of the same, however well it went in between.
+        let may_be_other = row.outcome != UNKNOWN && !row.rewrites;
+        let alike = find(&|one| one.failed && one.outcome == row.outcome);
+        alike.filter(|_| may_be_other).is_some_and(|at| {
+            let call = self.calls[at].call;
+            let well = find(&|one| one.call == call && call != UNKNOWN && !one.failed);
+            well.is_some_and(|since| since < at)
+        })
     }
 
     /// Keep how long a wait took that ended with this call.

@@ -86,6 +86,8 @@ impl Task {
         }
         if let Some(asked) = one.asked.take() {
             agent.search(&mut one.row, *asked);
+        } else {
+            agent.act(&one.row);
         }
         self.steps.mark(&mut one);
         let improves = self.epoch.progress(&mut one);

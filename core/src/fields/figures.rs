@@ -94,6 +94,25 @@ pub struct Tokens {
     pub differing: Option<i64>,
 }
 
+impl Tokens {
+    /// Add those of another report of the response, where it knows more parts.
+    pub fn add(&mut self, others: &Self) {
+        let input = |of: &Self| known([of.input, of.cached, of.cache_write]);
+        if input(others) > input(self) {
+            self.input = others.input;
+            self.cached = others.cached;
+            self.cache_write = others.cache_write;
+        }
+        if known([others.output, others.reasoning]) > known([self.output, self.reasoning]) {
+            (self.output, self.reasoning) = (others.output, others.reasoning);
+        }
+    }
+}
+
+fn known<const N: usize>(counts: [Option<i64>; N]) -> usize {
+    counts.iter().flatten().count()
+}
+
 /// The tokens of a response. Those of agents repeat the sum of their models'.
 ///
 /// Some producers count what was cached beside the rest of the input, or what was thought beside

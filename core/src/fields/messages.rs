@@ -8,6 +8,7 @@ use super::parts::{Sorted, call_in, is_part, is_thought, tells_type, text_in};
 use super::payloads::{is_text, parsed_or_literal, parsed_text};
 use super::plain::{as_text, canonical_object, has_any, true_in};
 use super::results::result_of;
+use super::spoken::sort_spoken;
 use crate::same::errors::is_redacted;
 use crate::same::text::strip;
 use crate::wire::value::{Map, Value};
@@ -112,6 +113,7 @@ fn message_of(item: &Map<'_>, default_role: &str) -> Message {
         Some(call_id) => sorted.results.push(result_for(call_id, &item)),
         None => sort_parts(&item, &role, &mut sorted),
     }
+    sort_spoken(&role, &mut sorted);
     if !sorted.results.is_empty() && sorted.texts.is_empty() && role == "user" {
         "tool".clone_into(&mut role);
     }

@@ -29,5 +29,6 @@ pub mod shared;
 pub mod span;
 pub mod span_fields;
 mod span_messages;
+pub mod spoken;
 pub mod table;
 pub mod table_rows;

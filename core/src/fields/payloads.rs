@@ -141,7 +141,8 @@ pub fn is_removed(value: &Value<'_>) -> bool {
 ///
 /// `None` where the span has none. Known wrappers are `{"args": [], "kwargs": {}}` of decorators,
 /// and LangChain's `{"input_str": "{'a': 1}", "tags": ..., "metadata": ...}`, with `query` for
-/// retrievers, `{"input": "{'a': 1}"}`, and the bare text `{'a': 1}` of Python.
+/// retrievers, `{"input": "{'a': 1}"}`, the bare text `{'a': 1}` of Python, and the arguments of a
+/// function of the Vercel AI SDK, `{"args": [{"a": 1}, {"toolCallId": "c", "messages": []}]}`.
 #[must_use]
 pub fn arguments_of(value: &Value<'_>) -> Option<String> {
     let once = parsed(value);
@@ -189,6 +190,13 @@ fn unwrapped_arguments(map: &Map<'_>) -> String {
             return canonical(query);
         }
     }
+    if let (Some(Value::List(given)), true) = (map.get("args"), has_only(map, &["args"]))
+        && let [own, Value::Map(options)] = given.as_slice()
+        && options.get("toolCallId").is_some()
+        && options.get("messages").is_some()
+    {
+        return canonical(own);
+    }
     if map.get("kwargs").is_some() && has_only(map, &["args", "kwargs", "sanitize_inputs_outputs"])
     {
         return match (true_in(map, "args"), true_in(map, "kwargs")) {
@@ -228,6 +236,11 @@ mod tests {
             (r#""{\"a\": 1}""#, r#"{"a":1}"#),
             (r#"{"args": [], "kwargs": {"a": 1}}"#, r#"{"a":1}"#),
             (r#"{"args": [1], "kwargs": {}}"#, "[1]"),
+            (
+                r#"{"args": [{"a": 1}, {"toolCallId": "c", "messages": []}]}"#,
+                r#"{"a":1}"#,
+            ),
+            (r#"{"args": [1, {"a": 2}]}"#, r#"{"args":[1,{"a":2}]}"#),
             (r#"{"input": "{'a': 1}"}"#, r#"{"a":1}"#),
             (
                 r#"{"input_str": "{'a': (1,)}", "tags": []}"#,

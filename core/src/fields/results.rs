@@ -1,5 +1,7 @@
 //! Results of calls, without the wrappers of frameworks, and whether they say that calls failed.
 
+use std::borrow::Cow;
+
 use super::object_texts;
 use super::payloads::{is_removed, is_text, parsed_or_literal};
 use super::plain::{as_text, canonical, canonical_object, has_only, is_true, true_in, whole};
@@ -16,6 +18,8 @@ const EXIT_CODES: [&str; 5] = [
     "returncode",
     "return_code",
 ];
+// What opencode writes for a command that printed nothing.
+const NO_OUTPUT: &str = "(no output)";
 // The text of nothing in JSON.
 const NULL: &str = "null";
 // Results within results are read no deeper.
@@ -122,6 +126,7 @@ enum Inner<'m, 'a> {
 }
 
 const NOTHING: &Value<'static> = &Value::None;
+const EMPTY: &Value<'static> = &Value::Text(Cow::Borrowed(""));
 
 /// What a wrapper has in it, and whether it says that the call failed; `None` where there is none.
 fn unwrapped<'m, 'a>(map: &'m Map<'a>) -> Option<(Inner<'m, 'a>, Option<bool>)> {
@@ -169,6 +174,14 @@ fn unwrapped<'m, 'a>(map: &'m Map<'a>) -> Option<(Inner<'m, 'a>, Option<bool>)> 
         has_only(at, &["id", "name", "response"]),
     ) {
         return found(response, None);
+    }
+    if let (Some(Value::Map(about)), Some(output)) = (at.get("metadata"), at.get("output"))
+        && let (Some(code), Some(_)) = (about.get("exit"), about.get("truncated"))
+    {
+        // The shell of opencode (packages/opencode/src/tool/shell.ts).
+        let is_empty = is_text(at, "output", NO_OUTPUT);
+        let failed = is_true(code).then_some(true);
+        return found(if is_empty { EMPTY } else { output }, failed);
     }
     let is_output = at.get("output").is_some() && has_only(at, &["output", "kwargs"]);
     if is_output || (at.fields().len() == 1 && at.get("result").is_some()) {
@@ -271,6 +284,21 @@ mod tests {
                 Some(false),
             ),
             (r#"{"result": {"result": "{\"result\": 1}"}}"#, "1", None),
+            (
+                r#"{"title": "t", "metadata": {"exit": 1, "truncated": false}, "output": "x"}"#,
+                "x",
+                Some(true),
+            ),
+            (
+                r#"{"metadata": {"exit": 1, "truncated": false}, "output": "(no output)"}"#,
+                "",
+                Some(true),
+            ),
+            (
+                r#"{"metadata": {"exit": 0, "truncated": false}, "output": "x"}"#,
+                "x",
+                None,
+            ),
         ] {
             assert_eq!(result(text), (Some(wanted.to_owned()), failed), "{text}");
         }

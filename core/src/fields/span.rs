@@ -22,7 +22,7 @@ use super::table_rows::Kind;
 use crate::patterns::pattern;
 use crate::same::text::is_longer;
 use crate::same::text::strip;
-use crate::wire::span::{Event, OPEN};
+use crate::wire::span::{Event, OPEN, RECORD};
 use crate::wire::value::Value;
 
 // Spans of no kind have whole states as their input; arguments of calls are shorter.
@@ -168,6 +168,7 @@ impl<'s, 'a> One<'s, 'a> {
             tokens: if is_model { apart(tokens()) } else { None },
             is_part: self.said == Some(Kind::Part),
             is_open: self.span.attributes.get(OPEN) == Some(&Value::Bool(true)),
+            is_record: self.span.attributes.get(RECORD) == Some(&Value::Bool(true)),
             is_common: self.dialect.is_some_and(|at| self.seen.table.common[at]),
             ..SpanFields::default()
         }

@@ -129,6 +129,7 @@ pub struct SpanFields {
     pub tokens: Option<Box<Tokens>>,
     pub is_part: bool,
     pub is_open: bool,
+    pub is_record: bool,
     /// Whether programs write such spans also within calls.
     pub is_common: bool,
 }

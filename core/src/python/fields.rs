@@ -13,10 +13,12 @@ use crate::fields::events::{Told, call_in};
 use crate::fields::figures::Figures;
 use crate::fields::message::Message;
 use crate::fields::numbers::Messages;
+use crate::fields::parts::Sorted;
 use crate::fields::reading::{Reading, reading, ties};
 use crate::fields::rows::{Row, events_in};
 use crate::fields::span::Reader;
 use crate::fields::span_fields::{Intervention, Role, Shape, SpanFields};
+use crate::fields::spoken::sort_spoken;
 use crate::fields::table::{SHIPPED, Table};
 use crate::fields::{payloads, results};
 use crate::wire::value::Value::Text;
@@ -168,6 +170,31 @@ pub(crate) fn result_of(text: &str) -> PyResult<results::Returned> {
     guarded(|| results::result_of(&Text(text.into())))
 }
 
+/// The calls, the results and the other texts of a message whose texts may have calls or results.
+#[pyfunction]
+pub(crate) fn spoken(role: &str, texts: Vec<String>) -> PyResult<Spoken> {
+    guarded(|| {
+        let mut sorted = Sorted {
+            texts,
+            ..Sorted::default()
+        };
+        sort_spoken(role, &mut sorted);
+        let calls = sorted.calls.into_iter();
+        let results = sorted.results.into_iter();
+        (
+            calls.map(|call| (call.name, call.arguments)).collect(),
+            results.map(|result| result.text).collect(),
+            sorted.texts,
+        )
+    })
+}
+
+type Spoken = (
+    Vec<(String, Option<String>)>,
+    Vec<Option<String>>,
+    Vec<String>,
+);
+
 pub(crate) fn unlocked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What a panic leaves behind are histories, which are compared before they are used.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -275,6 +302,7 @@ impl FieldReader {
             tokens.differing.into_pyobject(py)?.into_any(),
             fields.is_part.into_pyobject(py)?.to_owned().into_any(),
             fields.is_open.into_pyobject(py)?.to_owned().into_any(),
+            fields.is_record.into_pyobject(py)?.to_owned().into_any(),
         ];
         self.classes.span.bind(py).call1(PyTuple::new(py, values)?)
     }

@@ -57,7 +57,7 @@ mod _core {
     };
 
     #[pymodule_export]
-    use super::fields::{FieldReader, arguments_of, call_in_event, result_of};
+    use super::fields::{FieldReader, arguments_of, call_in_event, result_of, spoken};
     #[pymodule_export]
     use super::trace::{Buffer, round_words, turns_of};
 

@@ -144,7 +144,7 @@ pub(crate) fn turns_of(
                     let circle = (fields.trace_id.to_string(), fields.span_id.clone());
                     told.circles.push(circle);
                 }
-                told.understood.add(&understood_of(draft, &made.adopted));
+                told.understood.add(&understood_of(draft, &made));
             }))
         })?
     })?;

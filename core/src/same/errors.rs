@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::frames::framed;
 use super::text::{is_longer, strip};
 use crate::patterns::{Pattern, pattern};
 use crate::tables::FAILURES;
@@ -58,7 +59,12 @@ pub fn answers_no(text: &str) -> bool {
         return false;
     }
     let shown = SHOWN_COMMAND.replace_all(text, |_| " ".to_owned());
-    EXIT_ONE.is_match(&shown) && has_exit_words(&shown)
+    EXIT_ONE.is_match(&shown) && (has_exit_words(&shown) || is_none(&framed(text)))
+}
+
+// A count is one of what was looked for.
+fn is_none(written: &str) -> bool {
+    matches!(written, "" | "0")
 }
 
 fn has_exit_words(error: &str) -> bool {
@@ -101,7 +107,10 @@ mod tests {
     #[test]
     fn only_the_code_one_answers_no() {
         let ran = "The command `grep foo a` exited with code 1.";
-        for text in ["Exit code 1", "$ grep foo a\n[exit code: 1]", ran] {
+        let framed = "exitcode: 1 (execution failed)\nCode output: ";
+        let object = r#"[{"stdout":"","stderr":"","outcome":{"type":"exit","exit_code":1}}]"#;
+        let bare = "$ grep foo a\n[exit code: 1]";
+        for text in ["Exit code 1", bare, ran, framed, object] {
             assert!(answers_no(text), "{text}");
         }
         for text in [

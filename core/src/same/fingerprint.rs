@@ -11,7 +11,7 @@ use regex::Regex;
 
 use super::found::unordered;
 use super::policy::Sameness;
-use super::request::{request, without_names};
+use super::request::{request, without_label, without_names};
 use super::signature::{Known, signature};
 use super::text::{digest, sha256};
 use super::tools::{looks_at_file, purpose};
@@ -164,6 +164,11 @@ fn answer(turn: &Turn<'_>, error: Option<&str>, sameness: &Sameness) -> Option<S
     // Only a look at something tells by nothing; other calls have nothing to return.
     let given = given.filter(|&text| text != NOTHING || (looks && turn.arguments != Some("{}")));
     let result = without_names(given.or_else(nothing)?, turn);
+    let result = if is_tool {
+        without_label(result, turn.arguments)
+    } else {
+        result
+    };
     let result = if is_tool && purpose.searches {
         unordered(result)
     } else {
@@ -198,6 +203,7 @@ fn message(turn: &Turn<'_>, error: &str, asked: Option<&str>, sameness: &Samenes
     } else {
         (None, None)
     };
+    let error = &*without_label(Cow::Borrowed(error), given);
     let text = quotes::compared_error(error, name, given, sameness);
     let text = masks::masked(&text, &sameness.masks, true);
     if turn.kind == "model" {

@@ -1,10 +1,17 @@
-//! What a search found, in one order: many programs search at several places at once.
+//! What a search found, in one order: many programs search at several places at once. How near a
+//! find is to the words that were asked for moves with these words.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
 use super::json::{canonical, parsed};
+use crate::patterns::Pattern;
+use crate::tables::MASKS;
+
+static NEARNESS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["nearness_keys"]));
+static NEAR: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["nearness"]));
 
 /// The lines of a result, or the items of its lists in JSON, in an order of their own.
 #[must_use]
@@ -13,6 +20,12 @@ pub fn unordered(result: Cow<'_, str>) -> Cow<'_, str> {
     if let Some(value) = is_json.then(|| parsed(&result)).flatten() {
         return canonical(&sorted(value)).map_or(result, Cow::Owned);
     }
+    // How near one find alone is may be all that was asked for.
+    let first = NEAR.find_at(&result, 0);
+    let result = match first.and_then(|one| NEAR.find_at(&result, one.end)) {
+        Some(_) => Cow::Owned(NEAR.replace_all(&result, |_| String::new()).into_owned()),
+        None => result,
+    };
     let mut lines: Vec<&str> = result.lines().collect();
     if lines.is_sorted() {
         return result;
@@ -24,7 +37,8 @@ pub fn unordered(result: Cow<'_, str>) -> Cow<'_, str> {
 fn sorted(value: Value) -> Value {
     match value {
         Value::Array(items) => {
-            let mut items: Vec<Value> = items.into_iter().map(sorted).collect();
+            let items = items.into_iter().map(without_nearness);
+            let mut items: Vec<Value> = items.map(sorted).collect();
             items.sort_by_cached_key(canonical);
             Value::Array(items)
         }
@@ -34,6 +48,18 @@ fn sorted(value: Value) -> Value {
         }
         other => other,
     }
+}
+
+/// A find without how near it is, which is a part of a whole number.
+fn without_nearness(find: Value) -> Value {
+    let Value::Object(mut items) = find else {
+        return find;
+    };
+    let is_near = |key: &str, item: &Value| item.is_f64() && NEARNESS.is_match(key);
+    if items.iter().any(|(key, item)| !is_near(key, item)) {
+        items.retain(|key, item| !is_near(key, item));
+    }
+    Value::Object(items)
 }
 
 #[cfg(test)]
@@ -53,6 +79,19 @@ mod tests {
         );
         assert_ne!(of("a.py:1\nb.py:3"), of("a.py:1\nb.py:3\nb.py:3"));
         assert_ne!(of(r#"{"a":1,"b":2}"#), of(r#"{"a":2,"b":1}"#));
+    }
+
+    #[test]
+    fn how_near_a_find_is_is_no_part_of_it() {
+        let found = |score| format!(r#"[{{"score":{score},"text":"a"}},{{"text":"b"}}]"#);
+        assert_eq!(of(&found("0.41")), of(&found("0.44")));
+        // A game was won by other points.
+        assert_ne!(of(&found("3")), of(&found("4")));
+        assert_ne!(of(r#"[{"score":0.4}]"#), of(r#"[{"score":0.5}]"#));
+        assert_ne!(of(r#"{"a":1,"score":0.4}"#), of(r#"{"a":1,"score":0.5}"#));
+        let told = |score| format!("a (score: {score})\nb (score: 0.2)");
+        assert_eq!(of(&told("0.41")), of(&told("0.44")));
+        assert_ne!(of("best score: 0.41"), of("best score: 0.44"));
     }
 
     #[test]

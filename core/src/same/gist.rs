@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use foldhash::{HashMap, HashMapExt};
 use regex::Regex;
+use serde::{Deserialize, Serialize};
 
 use super::text::head;
 use crate::patterns::{Pattern, pattern};
@@ -34,7 +35,7 @@ thread_local! {
 }
 
 /// The stems of a text, and what it names: numbers, names, addresses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gist {
     words: Vec<String>,
     stems: BTreeSet<String>,

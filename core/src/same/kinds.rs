@@ -30,7 +30,8 @@ pub const EXTERNAL: [&str; 5] = [
 // The kind of a failure of one's own code.
 const OWN_MODULE: &str = "runtime";
 
-static HEAD: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["failure_head"]));
+static HEAD: LazyLock<Pattern> =
+    LazyLock::new(|| Pattern::any(&[&FAILURES["failure_head"][..], &FAILURES["of_edit"]].concat()));
 static EXIT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["failure_exit"]));
 static EXITS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exits"]));
 static EXIT_TIMEOUT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exit_timeout"]));
@@ -298,6 +299,10 @@ mod tests {
             ran(&command("grep -rn foo src"), "Exit code 1", None),
             Some(false)
         );
+        let gemini = "<untrusted_context>\nOutput: (empty)\nExit Code: 1\nProcess Group PGID: 7\n\
+                      </untrusted_context>";
+        assert_eq!(ran(&command("grep foo a"), gemini, None), Some(false));
+        assert_eq!(ran(&command("make"), gemini, None), Some(true));
         assert_eq!(ran(&command("grep foo a"), "Exit code 2", None), Some(true));
         assert_eq!(
             ran(&command("python a.py"), "Exit code 1", None),

@@ -30,7 +30,7 @@ use super::policy::{Results, Sameness};
 use super::text::{Form, compared, one_spaced, words_in};
 use super::waits::is_unfinished;
 use crate::patterns::{pattern, replaced};
-use crate::tables::{MASKS, any_of};
+use crate::tables::{MASKS, Row, any_of};
 
 /// What stands in the place of a value that is new with every result.
 pub const FRESH: &str = "<fresh>";
@@ -45,6 +45,7 @@ static COUNTERS: LazyLock<Regex> = LazyLock::new(|| any("counters"));
 static DIGESTS: LazyLock<Regex> = LazyLock::new(|| any("digests"));
 static MEASURES: LazyLock<Regex> = LazyLock::new(|| any("measures"));
 static ANY_ATTEMPT: LazyLock<Regex> = LazyLock::new(|| any("attempts"));
+static SURROUNDINGS: LazyLock<Regex> = LazyLock::new(|| any("surroundings"));
 static FOOTERS: LazyLock<Regex> = LazyLock::new(|| any("footers"));
 static COUNTER_KEYS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     let rows = MASKS["counter_keys"].iter();
@@ -65,10 +66,12 @@ static JSON_KEY: LazyLock<Regex> = LazyLock::new(|| pattern(r#""[\w.-]+" ?:"#));
 static KEY_WORDS: LazyLock<Regex> =
     LazyLock::new(|| pattern("[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9_-]+"));
 
+/// The masks of an array; neighbours with one mask are looked for together.
 fn each(name: &str) -> Vec<(Regex, &'static str)> {
+    let is_one = |a: &Row, b: &Row| a.mask == b.mask && !a.mask.contains('$');
     MASKS[name]
-        .iter()
-        .map(|row| (pattern(&row.pattern), &*row.mask))
+        .chunk_by(is_one)
+        .map(|rows| (pattern(&any_of(rows)), &*rows[0].mask))
         .collect()
 }
 
@@ -83,13 +86,24 @@ pub fn volatile_keys() -> impl Iterator<Item = &'static str> {
         .flat_map(|row| row.keys.iter().map(String::as_str))
 }
 
+/// A result or an error without what a harness added to it for the model.
+#[must_use]
+pub fn unsurrounded(text: &str) -> Cow<'_, str> {
+    if text.contains("</") {
+        SURROUNDINGS.replace_all(text, "")
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
 /// Replace the volatile parts of a text: first those that a team declares, then the others.
 ///
 /// Counters, and the places that edits move, are also taken out of the text of an `error`.
 #[must_use]
 pub fn masked(text: &str, masks: &[(Regex, String)], error: bool) -> String {
     let form = if error { Form::Error } else { Form::Result };
-    let mut text = compared(text, form);
+    let whole = unsurrounded(text);
+    let mut text = compared(&whole, form);
     for (mask, name) in masks {
         if let Cow::Owned(changed) = mask.replace_all(&text, NoExpand(name)) {
             text = Cow::Owned(changed);
@@ -131,7 +145,7 @@ pub fn answer(result: &str, sameness: &Sameness, without: Counters) -> String {
         attempts,
         steps,
     } = without;
-    let mut text = Cow::Borrowed(result.trim());
+    let mut text = unsurrounded(result.trim());
     if steps {
         text = replaced(text, &FOOTERS, "");
     }
@@ -262,14 +276,14 @@ pub fn fresh_patterns(results: &Results, counters: bool) -> [Regex; 2] {
     ]
 }
 
-/// Return the pattern of a key in any letter case, with "_", "-" or nothing between words.
+/// Return the pattern of a key in any letter case, with a space, "_", "-" or nothing between words.
 fn pattern_of(key: &str) -> String {
     let words = words_in(key, &KEY_WORDS).map(|word| escape(&word.to_lowercase()));
     let words: Vec<String> = words.collect();
     if words.is_empty() {
         escape(key)
     } else {
-        words.join("[_-]?")
+        words.join("[ _-]?")
     }
 }
 
@@ -312,10 +326,10 @@ mod tests {
 
     #[test]
     fn keys_are_known_in_any_notation() {
-        assert_eq!(pattern_of("duration_ms"), "duration[_-]?ms");
-        assert_eq!(pattern_of("lastHTTPCode"), "last[_-]?http[_-]?code");
+        assert_eq!(pattern_of("duration_ms"), "duration[ _-]?ms");
+        assert_eq!(pattern_of("lastHTTPCode"), "last[ _-]?http[ _-]?code");
         assert_eq!(pattern_of("__"), "__");
-        assert_eq!(pattern_of("x.y"), r"x[_-]?\.[_-]?y");
+        assert_eq!(pattern_of("x.y"), r"x[ _-]?\.[ _-]?y");
     }
 
     #[test]

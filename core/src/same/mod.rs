@@ -4,6 +4,7 @@ pub mod errors;
 pub mod failed_tests;
 pub mod fingerprint;
 mod found;
+pub mod frames;
 pub mod gist;
 pub mod json;
 pub mod kinds;

@@ -62,6 +62,8 @@ const NAMING_KEYS: [&str; 8] = [
     "nickname",
     "description",
 ];
+// Around what a command prints.
+const LABEL_QUOTES: [char; 4] = ['\\', '"', '\'', ' '];
 // A shorter name may be a part of any word.
 const NAME_BYTES_MIN: usize = 4;
 const REQUEST_KEY: &str = "\"prompt\":";
@@ -71,6 +73,7 @@ static PLAIN_WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"[^\W\d_]+"));
 // Without leading zeros, which codes have, and short enough that no JSON reader rounds them.
 const WHOLE_NUMBER_DIGITS_MAX: usize = 15;
 static VERSIONS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&TOOL_KINDS["versions"])));
+static LABELS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&TOOL_KINDS["labels"])));
 static REPLIES: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&TOOL_KINDS["replies"])));
 static MAY_BE_LOOSE: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#":\s*(?:null|""|\[\]|\{\}|"-?(?:0|[1-9][0-9]{0,14})")"#));
@@ -96,7 +99,8 @@ pub fn request<'a>(turn: &Turn<'a>, sameness: &Sameness) -> Option<Cow<'a, str>>
     if purpose(turn.name).thinks {
         return Some(texts_of(&asked).map_or(asked, Cow::Owned));
     }
-    let asked = plainly_spelled(replaced(asked, &REPLIES, "$1"));
+    let asked = replaced(replaced(asked, &REPLIES, "$1"), &LABELS, "$1");
+    let asked = plainly_spelled(asked);
     if !purpose(turn.name).changes {
         return Some(asked);
     }
@@ -112,6 +116,28 @@ fn texts_of(arguments: &str) -> Option<String> {
     canonical(&Value::Object(given)).filter(|texts| texts != "{}")
 }
 
+/// What a command showed, without the label that it printed first.
+#[must_use]
+pub fn without_label<'a>(shown: Cow<'a, str>, arguments: Option<&str>) -> Cow<'a, str> {
+    let label = arguments.and_then(|asked| LABELS.captures(asked)?.get(2));
+    let Some(label) = label.map(|label| label.as_str().trim_matches(LABEL_QUOTES)) else {
+        return shown;
+    };
+    let begins = |at: &usize| shown[..*at].ends_with(['"', '\n']) || shown[..*at].trim().is_empty();
+    let Some(at) = shown.find(label).filter(begins) else {
+        return shown;
+    };
+    let rest = &shown[at + label.len()..];
+    let ends = ["\n", "\\n"].into_iter();
+    let rest = if rest.is_empty() {
+        Some(rest)
+    } else {
+        ends.into_iter().find_map(|end| rest.strip_prefix(end))
+    };
+    rest.map(|rest| format!("{}{rest}", &shown[..at]))
+        .map_or(shown, Cow::Owned)
+}
+
 /// The arguments with each path in its shortest form: `./a/`, `a/.` and `b/../a` are `a`.
 fn plainly_spelled(arguments: Cow<'_, str>) -> Cow<'_, str> {
     let plain = |found: &Captures<'_>| format!("{}{}\"", &found[1], plain_path(&found[2]));
@@ -121,7 +147,9 @@ fn plainly_spelled(arguments: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-fn plain_path(path: &str) -> String {
+/// A path in its shortest form.
+#[must_use]
+pub fn plain_path(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
@@ -368,6 +396,32 @@ mod tests {
             Some(r#"{"order":7}"#)
         );
         assert_eq!(to("cancel", said).as_deref(), Some(said));
+    }
+
+    #[test]
+    fn what_a_command_prints_first_does_not_count() {
+        let any = Sameness::new(Default::default(), Vec::new(), Default::default());
+        let any = any.expect("no mask is declared");
+        let asked = |arguments| {
+            let turn = Turn {
+                kind: "tool",
+                name: Some("bash"),
+                arguments: Some(arguments),
+                ..Turn::default()
+            };
+            request(&turn, &any).map(Cow::into_owned)
+        };
+        let make = Some(r#"{"command":"make"}"#.to_owned());
+        let first = r#"{"command":"echo \"first try\" && make"}"#;
+        assert_eq!(asked(first), make);
+        assert_eq!(asked(r#"{"command":"echo once more; make"}"#), make);
+        let shown = |text| without_label(Cow::Borrowed(text), Some(first)).into_owned();
+        assert_eq!(shown("first try\nfailed"), "failed");
+        assert_eq!(
+            shown(r#"{"stdout":"first try\nfailed"}"#),
+            r#"{"stdout":"failed"}"#
+        );
+        assert_eq!(shown("my first try\nfailed"), "my first try\nfailed");
     }
 
     #[test]

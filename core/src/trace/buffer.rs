@@ -190,7 +190,7 @@ impl Buffer {
             let (ended, above) = (trace.ended(), trace.above());
             let draft = Draft::new(&ended, &above, &self.ties);
             let made = turns_of(&draft, &self.sessions, false, &mut |_, _, _| false);
-            let understood = understood_of(&draft, &made.adopted);
+            let understood = understood_of(&draft, &made);
             self.understood.insert(name.to_owned(), understood);
         }
     }
@@ -255,7 +255,7 @@ impl Buffer {
         waits_in.extend(made.waits_in.into_iter().map(str::to_owned));
         keep_latest(news.entry(name.to_owned()).or_default(), new, &[]);
         self.note_waiting(name, waits_in);
-        let others = self.waiting_for(&taught.sessions);
+        let others = self.waiting_for(&taught.sessions).chain(&taught.traces);
         changed.extend(others.filter(|other| *other != name).cloned());
         true
     }
@@ -359,9 +359,8 @@ impl Buffer {
             self.note_waiting(name, named);
         }
         let answered = self.waiting_for(&taught.sessions);
-        let answered = answered.filter(|name| !names.contains(*name));
         let next = taught.traces.iter().chain(answered);
-        next.filter(|name| self.traces.contains_key(*name))
+        next.filter(|name| !names.contains(*name) && self.traces.contains_key(*name))
             .cloned()
             .collect()
     }

@@ -33,7 +33,7 @@ pub struct Draft<'a> {
 pub struct Taught {
     /// Sessions in which a result is new or another.
     pub sessions: BTreeSet<String>,
-    /// Traces that became or are no longer the first of a session.
+    /// Traces that became or are no longer the first of a session, or report what this one does.
     pub traces: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Draft<'a> {
         let (trace_id, is_whole) = (self.trace_id(), self.is_whole());
         let mut taught = Taught {
             sessions: sessions.learn(trace_id, &self.shown(), is_whole),
-            traces: Vec::new(),
+            traces: self.teach_records(sessions),
         };
         if !is_whole {
             return taught;
@@ -108,9 +108,20 @@ impl<'a> Draft<'a> {
             .extend(sessions.calls.learn(trace_id, calls));
         if let Some(start_ns) = self.start_ns {
             let session = &self.tree.session.name;
-            taught.traces = sessions.note_trace(trace_id, session, start_ns);
+            let traces = sessions.note_trace(trace_id, session, start_ns);
+            taught.traces.extend(traces);
         }
         taught
+    }
+
+    fn teach_records(&self, sessions: &mut Sessions) -> Vec<String> {
+        let mut changed = BTreeSet::new();
+        for view in &self.views {
+            let session = &self.tree.frames.session(view.place).name;
+            changed.extend(sessions.records.learn(session, view));
+        }
+        changed.remove(self.trace_id());
+        changed.into_iter().collect()
     }
 
     /// The calls of a trace that has no response and few calls; none of another.
@@ -140,6 +151,7 @@ impl<'a> Draft<'a> {
                 call: each.call?,
                 result: each.result,
                 told: (fields.end_ns, &fields.span_id, number),
+                asked_ns: fields.start_ns,
                 hash: hash_of((self.tree.spans[each.place].hash, number)),
             })
         });

@@ -14,6 +14,7 @@ use crate::threads::{each, shared_out};
 pub struct Every {
     ties: Ties,
     traces: BTreeMap<String, Vec<Span>>, // the spans of each, in any order at first
+    has: [bool; 2],                      // whether there are spans, and records of logs
 }
 
 impl Every {
@@ -23,12 +24,14 @@ impl Every {
         Self {
             ties: Ties::new(join_services, usize::MAX),
             traces: BTreeMap::new(),
+            has: [false; 2],
         }
     }
 
     /// Take a span.
     pub fn take(&mut self, span: Span) {
         self.ties.learn(&span.fields);
+        self.has[usize::from(span.fields.is_record)] = true;
         let trace = self.traces.entry(span.fields.trace_id.to_string());
         trace.or_default().push(span);
     }
@@ -40,7 +43,7 @@ impl Every {
         threads: usize,
         tell: impl Fn(&mut T, &Draft<'_>, Made<'_>) + Sync,
     ) -> Vec<T> {
-        let Self { ties, traces } = self;
+        let Self { ties, traces, has } = self;
         let ties = &*ties;
         let shares = shared_out(traces.values_mut(), threads, |spans| spans.len());
         let drafts = each(shares, |share: Vec<&mut Vec<Span>>| -> Vec<Draft<'_>> {
@@ -53,6 +56,7 @@ impl Every {
         });
         let mut drafts: Vec<Draft<'_>> = drafts.into_iter().flatten().collect();
         let mut sessions = Sessions::new(usize::MAX, usize::MAX);
+        sessions.records.are_alone = *has != [true; 2];
         for draft in &drafts {
             draft.teach(&mut sessions);
         }

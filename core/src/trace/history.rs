@@ -148,8 +148,8 @@ pub fn models_given<'a>(tree: &Tree<'a>) -> impl Iterator<Item = (Place, &'a Spa
     given.filter(|(_, span)| !span.fields.heard().is_empty() || span.fields.brings_results())
 }
 
-/// A result, and a hash of where it was given.
-pub type Found<'a> = (&'a ToolResult, u64);
+/// A result, a hash of where it was given, and when the model that was given it was asked.
+pub type Found<'a> = (&'a ToolResult, u64, i64);
 
 /// The first results that a trace shows, by the id of the call, and by the call where it is shown.
 #[derive(Default)]
@@ -177,7 +177,8 @@ impl<'a> ResultsInTrace<'a> {
     pub fn new(given: &[Given<'a>], before: usize, tree: &Tree<'a>) -> Self {
         let mut results = Self::default();
         for (each, number) in given.iter().zip(before..) {
-            let found = (each.result, hash_of((tree.spans[each.place].hash, number)));
+            let hash = hash_of((tree.spans[each.place].hash, number));
+            let found = (each.result, hash, tree.fields(each.place).start_ns);
             // A made id is the place of a call in its history, which may have lost some.
             let id = each.result.call_id.as_deref();
             if let Some(id) = id.filter(|id| each.call.is_none() || !is_made(id)) {

@@ -18,6 +18,7 @@ pub mod known;
 #[cfg(test)]
 mod live_scenes;
 pub mod live_trace;
+pub mod records;
 pub mod rounds;
 #[cfg(test)]
 mod scenes;

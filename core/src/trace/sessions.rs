@@ -10,6 +10,7 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 use super::bounded::Bounded;
 use super::call_spans::CallSpans;
 use super::history::{CallParts, Found, parts_of};
+use super::records::Records;
 use super::span::hash_of;
 use crate::fields::message::{ToolCall, ToolResult};
 
@@ -29,6 +30,8 @@ pub struct Shown<'a> {
     pub result: &'a ToolResult,
     /// The end and the id of the span that was given it, and which of the results it is.
     pub told: (i64, &'a str, usize),
+    /// The start of that span.
+    pub asked_ns: i64,
     /// A hash of the result and of where it was given.
     pub hash: u64,
 }
@@ -46,6 +49,8 @@ pub struct Sessions {
     chars_max: usize,
     /// The calls that have spans in traces without responses.
     pub calls: CallSpans,
+    /// What both spans and logs report.
+    pub records: Records,
 }
 
 /// The traces of a session by their starts.
@@ -60,6 +65,7 @@ struct Traces {
 struct Claim {
     session: String,
     told: (i64, String, String, usize),
+    asked_ns: i64,
     hash: u64,
     result: ToolResult,
     number: u64,
@@ -79,6 +85,7 @@ impl Sessions {
             chars: 0,
             chars_max,
             calls: CallSpans::of(count_max),
+            records: Records::of(chars_max),
         }
     }
 
@@ -205,6 +212,7 @@ impl Sessions {
             Claim {
                 session: shown.session.to_owned(),
                 told,
+                asked_ns: shown.asked_ns,
                 hash,
                 result,
                 number: self.next,
@@ -236,11 +244,11 @@ impl Sessions {
         session
     }
 
-    /// The result of a call in a session, and a hash of it.
+    /// The result of a call in a session, a hash of it, and when a model was asked with it.
     #[must_use]
     pub fn result(&self, session: &str, call: CallParts<'_>) -> Option<Found<'_>> {
         let claim = self.results.get(&hash_of((session, call)))?.first()?;
-        Some((&claim.result, claim.hash))
+        Some((&claim.result, claim.hash, claim.asked_ns))
     }
 }
 
@@ -292,12 +300,13 @@ mod tests {
                 call: &call,
                 result,
                 told,
+                asked_ns: 0,
                 hash,
             }];
             let shown = if end_ns == 0 { &[] } else { &shown[..] };
             let changed = !sessions.learn(trace_id, shown, true).is_empty();
             let found = sessions.result("s", parts_of(&call));
-            (changed, found.and_then(|(result, _)| result.text.clone()))
+            (changed, found.and_then(|(result, ..)| result.text.clone()))
         };
         assert_eq!(learn("a", 2, &said("late")), (true, text("late")));
         assert_eq!(learn("b", 1, &said("soon")), (true, text("soon")));

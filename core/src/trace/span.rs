@@ -177,6 +177,7 @@ fn content(fields: &SpanFields, heard: Option<u64>) -> u64 {
         f.compacted,
         f.is_part,
         f.is_open,
+        f.is_record,
     );
     let rest = (f.start_ns, f.end_ns, heard);
     hash_of((

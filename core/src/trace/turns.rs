@@ -10,6 +10,7 @@ use super::calls::{Asked, Calls};
 use super::draft::Draft;
 use super::failure::{fill_result, lacks};
 use super::history::{CallParts, Found, parts_of};
+use super::records::Told;
 use super::sessions::Sessions;
 use super::span::hash_of;
 use super::tree::Place;
@@ -25,6 +26,8 @@ pub struct Made<'t> {
     pub turns: Vec<Turn<'t>>,
     /// Places of spans of no kind that a model asked for.
     pub adopted: Vec<Place>,
+    /// Places of records that repeat what a span shows.
+    pub repeats: Vec<Place>,
     /// Sessions in which results that other traces show may change it.
     pub waits_in: HashSet<&'t str>,
     /// The models that speak, in order.
@@ -86,9 +89,14 @@ pub fn turns_of<'t>(
     };
     let (turns, waits_in, held_back) = maker.made(&agents, &others, ended, is_told);
     let adopted = calls.tools[calls.adopted..].iter().map(|tool| tool.place);
+    let reports = draft.views.iter().filter(|view| {
+        let session = &draft.tree.frames.session(view.place).name;
+        sessions.records.repeats(session, view)
+    });
     Made {
         turns,
         adopted: adopted.collect(),
+        repeats: reports.map(|view| view.place).collect(),
         waits_in,
         held_back,
         models,
@@ -118,10 +126,7 @@ impl<'t> Maker<'t, '_> {
     ) -> (Vec<Turn<'t>>, HashSet<&'t str>, Vec<usize>) {
         let mut turns = Vec::new();
         for model in self.models {
-            let key = key_hash(model.id(), Kind::Model, None);
-            if !is_told(key, self.content(model), self.task(model.place)) {
-                turns.push(self.model_turn(model));
-            }
+            turns.extend(self.model_turn(model, is_told));
         }
         for tool in 0..self.calls.tools.len() {
             turns.extend(self.tool_turn(tool, is_told));
@@ -148,11 +153,29 @@ impl<'t> Maker<'t, '_> {
                 .map(|(run, caller)| self.handoff_turn(run, caller)),
         );
         let messages = runs.messages(self.models, &self.draft.tree);
-        turns.extend(messages.into_iter().map(|view| self.user_turn(view)));
+        let messages = messages.into_iter().filter(|view| {
+            let records = &self.sessions.records;
+            !records.has_message(self.session(view), view)
+        });
+        turns.extend(messages.map(|view| self.user_turn(view)));
         for view in others {
             self.add_others(view, &mut turns);
         }
         (turns, self.waits_in.take(), self.held_back)
+    }
+
+    fn session(&self, view: &View<'t>) -> &str {
+        &self.draft.tree.frames.session(view.place).name
+    }
+
+    /// What a record of a log tells of a span.
+    fn record(&self, view: &View<'t>) -> Option<&'t Told> {
+        self.sessions.records.of_span(self.session(view), view)
+    }
+
+    /// Whether a view is a record of what a span shows.
+    fn repeats(&self, view: &View<'t>) -> bool {
+        self.sessions.records.repeats(self.session(view), view)
     }
 
     fn wait_in(&self, place: Place) {
@@ -237,8 +260,15 @@ impl<'t> Maker<'t, '_> {
         }
     }
 
-    fn model_turn(&self, view: &View<'t>) -> Turn<'t> {
-        Turn {
+    /// The turn of a response, unless it is told as it is.
+    fn model_turn(&self, view: &View<'t>, is_told: IsTold<'_>) -> Option<Turn<'t>> {
+        let record = self.record(view);
+        let content = hash_of((self.content(view), record.map(|record| record.hash)));
+        let key = key_hash(view.id(), Kind::Model, None);
+        if self.repeats(view) || is_told(key, content, self.task(view.place)) {
+            return None;
+        }
+        let mut turn = Turn {
             text: view.answered.fields.text(),
             arguments: lent(view.heard.said().news.as_deref()),
             response: lent(view.answered.said().response.as_deref()),
@@ -247,13 +277,22 @@ impl<'t> Maker<'t, '_> {
             service_tier: lent(view.service_tier),
             compacted: view.compacted,
             tokens: view.tokens,
+            content,
             ..self.turn(view, Kind::Model)
+        };
+        if let Some(record) = record {
+            record.fill(&mut turn);
         }
+        Some(turn)
     }
 
     /// The turn of a tool's span, unless it is told as it is.
     fn tool_turn(&self, tool: usize, is_told: IsTold<'_>) -> Option<Turn<'t>> {
         let view = self.calls.tools[tool];
+        if self.repeats(view) {
+            return None;
+        }
+        let record = self.record(view);
         let asked = self.calls.matched[tool].map(|index| self.calls.asked[index]);
         let asked_id = asked.and_then(|asked| asked.call.call_id.as_deref());
         let asked_id = asked_id.filter(|id| !id.is_empty());
@@ -266,12 +305,13 @@ impl<'t> Maker<'t, '_> {
             self.found(view.place, (call_id, view.name(), arguments))
         });
         let found = found.flatten();
-        let told = found.map(|(result, hash)| (hash, result.failed));
+        let told = found.map(|(result, hash, _)| (hash, result.failed));
         let content = hash_of((
             self.content(view),
             asked.map(|asked| asked.call),
             step,
             told,
+            record.map(|record| record.hash),
         ));
         let key = key_hash(view.id(), Kind::Tool, call_id);
         if is_told(key, content, self.task(view.place)) {
@@ -284,7 +324,10 @@ impl<'t> Maker<'t, '_> {
             step: lent(step),
             ..self.turn(view, Kind::Tool)
         };
-        if let Some((result, _)) = found {
+        if let Some(record) = record {
+            record.fill(&mut turn);
+        }
+        if let Some((result, ..)) = found {
             fill_result(&mut turn, result);
         }
         turn.content = content;
@@ -333,30 +376,30 @@ impl<'t> Maker<'t, '_> {
         found.is_some()
     }
 
-    /// A turn of a call without a span of its own; it ends when the next model starts.
+    /// A turn of a call without a span of its own; it ends when the next model starts,
+    /// which may be that of another trace.
     fn call_turn(&self, index: usize) -> Turn<'t> {
         let asked = self.calls.asked[index];
         let (call, model) = (asked.call, &self.models[asked.model]);
         let fields = model.fields();
         let later = self.starts.partition_point(|start| *start < fields.end_ns);
         let ago = i64::try_from(asked.ago).unwrap_or(i64::MAX);
-        let (start_ns, end_ns) = if ago > 0 {
-            let past = fields.start_ns.saturating_sub(ago);
-            (past, past)
-        } else {
-            (
-                fields.end_ns,
-                self.starts.get(later).copied().unwrap_or(fields.end_ns),
-            )
-        };
         let asked_id = call.call_id.as_deref().filter(|id| !id.is_empty());
         let call_id = asked_id.filter(|id| !is_made(id)).map(Cow::Borrowed);
         let call_id = call_id.unwrap_or_else(|| Cow::Owned(format!("{}-{index}", call.name)));
         let arguments = call.arguments.as_deref();
         let shown_id = asked_id.or(Some(&call_id));
         let found = self.found(model.place, (shown_id, &call.name, arguments));
+        let (start_ns, end_ns) = if ago > 0 {
+            let past = fields.start_ns.saturating_sub(ago);
+            (past, past)
+        } else {
+            let next = self.starts.get(later).copied();
+            let next = next.or(found.map(|(.., asked_ns)| asked_ns));
+            (fields.end_ns, next.unwrap_or_default().max(fields.end_ns))
+        };
         let step = self.step(asked, start_ns).filter(|_| ago == 0);
-        let told = found.map(|(result, hash)| (hash, result.failed));
+        let told = found.map(|(result, hash, _)| (hash, result.failed));
         let content = hash_of((self.content(model), call, step, (start_ns, end_ns), told));
         let mut turn = Turn {
             name: lent(Some(&call.name)),
@@ -371,7 +414,7 @@ impl<'t> Maker<'t, '_> {
             end_ns,
             ..self.turn(model, Kind::Tool)
         };
-        if let Some((result, _)) = found {
+        if let Some((result, ..)) = found {
             fill_result(&mut turn, result);
         }
         turn.content = content;

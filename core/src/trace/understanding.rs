@@ -6,6 +6,7 @@ use foldhash::HashSet;
 
 use super::draft::Draft;
 use super::tree::{Place, Tree};
+use super::turns::Made;
 use super::view::View;
 use crate::fields::span_fields::{Role, Shape};
 
@@ -72,19 +73,22 @@ impl Understood {
     }
 }
 
-/// What the spans of a trace became; the `adopted` ones have no kind, and are calls.
+/// What the spans of a trace became; those that were adopted have no kind, and are calls.
 ///
 /// A span of no dialect is a part of a call if it lies within the call's span, and structure if a
 /// span of a turn or an agent lies within it.
 #[must_use]
-pub fn understood_of(draft: &Draft<'_>, adopted: &[Place]) -> Understood {
+pub fn understood_of(draft: &Draft<'_>, made: &Made<'_>) -> Understood {
     let tree = &draft.tree;
     let mut understood = Understood::default();
     let mut kept = vec![false; tree.ended];
     for view in &draft.views {
         kept[view.place] = true;
     }
-    let adopted: HashSet<&Place> = adopted.iter().collect();
+    for place in &made.repeats {
+        kept[*place] = false;
+    }
+    let adopted: HashSet<&Place> = made.adopted.iter().collect();
     for (place, is_kept) in kept.into_iter().enumerate() {
         let fields = tree.fields(place);
         understood.differing_tokens += fields.tokens().differing.unwrap_or(0);

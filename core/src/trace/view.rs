@@ -128,17 +128,7 @@ impl<'a> View<'a> {
             .compacted
             .filter(|compacted| *compacted)
             .or(inner.compacted);
-        let (own, others) = (self.tokens, inner.tokens);
-        if known([others.input, others.cached, others.cache_write])
-            > known([own.input, own.cached, own.cache_write])
-        {
-            self.tokens.input = others.input;
-            self.tokens.cached = others.cached;
-            self.tokens.cache_write = others.cache_write;
-        }
-        if known([others.output, others.reasoning]) > known([own.output, own.reasoning]) {
-            (self.tokens.output, self.tokens.reasoning) = (others.output, others.reasoning);
-        }
+        self.tokens.add(&inner.tokens);
     }
 
     /// The fields of the span itself.
@@ -210,8 +200,4 @@ impl<'a> View<'a> {
 
 fn or<'a>(first: Option<&'a str>, second: Option<&'a str>) -> Option<&'a str> {
     first.filter(|text| !text.is_empty()).or(second)
-}
-
-fn known<const N: usize>(counts: [Option<i64>; N]) -> usize {
-    counts.iter().flatten().count()
 }

@@ -11,6 +11,8 @@ pub const SERVICE_NAME: &str = "service.name";
 const SERVICE_VERSION: &str = "service.version";
 /// Marks a span that had not ended when it was written.
 pub const OPEN: &str = "looptrace.open";
+/// Marks a span that was made of a record of an agent's log.
+pub const RECORD: &str = "looptrace.record";
 /// A longer text is no version, and is cut.
 const VERSION_CHARS_MAX: usize = 100;
 

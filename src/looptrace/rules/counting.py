@@ -19,8 +19,13 @@ from looptrace.rules.contract import (
     setting,
 )
 from looptrace.rules.needs import has
-from looptrace.rules.turns import Lane
-from looptrace.rules.vocabulary import streak
+from looptrace.rules.turns import Flags, Lane
+from looptrace.rules.vocabulary import NS_PER_S, streak
+
+# Back-offs usually double the pause; the time of the calls themselves makes it look less.
+BACK_OFF = 1.5
+# Turns with two pauses between them.
+PAUSED_TURNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +98,28 @@ class ExternalRule(RowRule):
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(3, "retry_later"), Rung(5, "gate")))
 
+    @property
+    def lookback(self) -> int:
+        """The turns of a loop, and the two pauses by which a back-off is known."""
+        return max(self.attempts_min, PAUSED_TURNS)
+
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count the external failures in a row, whatever their message."""
         external = lane.external
-        return repeats(streak(lane, external), self.attempts_min, external.astype(np.int64))
+        row = streak(lane, external)
+        reached = np.where(self._backs_off(lane), np.minimum(row, 1), row)
+        return repeats(reached, self.attempts_min, external.astype(np.int64))
+
+    def _backs_off(self, lane: Lane) -> Flags:
+        """Return which turns come a good deal later after the last one than that did.
+
+        Who waits longer each time does what the rule asks for, but not for ever.
+        """
+        gap_ns = np.zeros(len(lane.rows), dtype=np.int64)
+        gap_ns[1:] = np.diff(lane.end_ns)
+        later = np.zeros(len(gap_ns), dtype=np.bool_)
+        later[2:] = gap_ns[2:] >= np.maximum(BACK_OFF * gap_ns[1:-1], NS_PER_S)
+        return later & (2 * gap_ns < self.gate_after_s * NS_PER_S) & (lane.position > 1)
 
     def action(self, attempts: int, seconds: float = inf) -> Action:
         """Return the highest rung that is reached; a gate only after the time set for it."""

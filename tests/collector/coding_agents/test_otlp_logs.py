@@ -234,6 +234,16 @@ def test_names_are_found_in_the_field_of_their_own() -> None:
     assert decode_proto(in_proto(events, named=True)).rows == decode_proto(in_proto(events)).rows
 
 
+def test_a_command_of_codex_that_fails_was_run_with_success() -> None:
+    """Since 0.171 the call has success, its output the exit code, and its agent a path."""
+    said = {"tool_name": "exec_command", "success": "true", "agent_name": "/root"}
+    output = "Chunk ID: 18177c\nWall time: 0.2 seconds\nProcess exited with code {}\nOutput:\nno"
+    events = [codex(n, "tool_result", **said, output=output.format(n)) for n in (0, 1)]
+    table = table_of(decode_proto(in_proto(events)))
+
+    assert table.select("agent", "failed").rows() == [("codex", False), ("codex", True)]
+
+
 def test_numbers_give_the_order_of_events_in_one_millisecond() -> None:
     """Clocks of agents tell milliseconds, and a batch may come in any order."""
     events = [claude(0, "tool_result", n, tool_name=f"t{n}", success="true") for n in (3, 1, 4, 2)]

@@ -1,6 +1,8 @@
 import gzip
+import io
 import os
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -241,3 +243,45 @@ def test_a_file_that_was_packed_twice_is_unpacked(write: Write) -> None:
     data, why = read_all(write("a.gz.gz", gzip.compress(gzip.compress(NOISE))))
 
     assert (data, why) == (NOISE, None)
+
+
+def archive(**files: bytes) -> bytes:
+    """Return a ZIP archive; `__` in a name stands for a folder."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, data in files.items():
+            made.writestr(name.replace("__", "/") + ".json", data)
+    return packed.getvalue()
+
+
+def read_in(name: str) -> dict[str, bytes]:
+    """Return the bytes of each file that an archive is read for."""
+    found, skipped = find_sources([name, name])
+    assert skipped == []
+    return {each.name: b"".join(unpacked(each, lambda _: None)) for each in found}
+
+
+def test_the_files_of_an_archive_are_read(write: Write) -> None:
+    """Exports come as ZIP, and a log of Inspect is one; each file of it is read once."""
+    write("a.zip", archive(x=b"1", y__z=b"2"))
+    assert read_in("a.zip") == {"a.zip/x.json": b"1", "a.zip/y/z.json": b"2"}
+    write("run.eval", archive(header=b"0", samples__1_epoch_1=b"1", summaries=b"2"))
+    assert read_in("run.eval") == {"run.eval/samples/1_epoch_1.json": b"1"}
+    write("chats.zip", archive(user=b"0", conversations=b"1", shared_conversations=b"2"))
+    assert read_in("chats.zip") == {"chats.zip/conversations.json": b"1"}
+
+
+def test_an_archive_that_cannot_be_read_says_why(write: Write) -> None:
+    """Damaged, without traces, or a bomb."""
+    write("cut.zip", archive(x=NOISE)[:1000])
+    assert "a damaged ZIP archive" in skipped_only("cut.zip").why
+    write("none.zip", archive(x=b"{}").replace(b"x.json", b"x.docs"))
+    assert "without trace files" in skipped_only("none.zip").why
+    write("bomb.zip", archive(x=b" " * (sources.TRUSTED_BYTES + 1)))
+    assert "decompression bomb" in skipped_only("bomb.zip").why
+    damaged = bytearray(archive(x=NOISE))
+    damaged[len(damaged) // 2] ^= 0xFF
+    write("bad.zip", bytes(damaged))
+    ((source,), _) = find_sources(["bad.zip"])
+    with pytest.raises(DamagedError, match="cannot be unpacked"):
+        list(unpacked(source, lambda _: None))

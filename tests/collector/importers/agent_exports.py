@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tests.collector.importers.exported_run import MODEL, SESSION, Fields, Span
 
@@ -144,6 +145,23 @@ def claude_stream(run: Sequence[Span]) -> list[Fields]:
     return [*lines, {"type": "result", "subtype": "success", **about}]
 
 
+def qwen_stream(run: Sequence[Span]) -> list[Fields]:
+    """Return the same of Qwen Code, whose messages have one part each."""
+    lines = list[Fields]()
+    for line in claude_stream(run):
+        message = line.get("message", {})
+        parts: list[Fields] = message["content"] if line["type"] == "assistant" else []
+        for number, part in enumerate(parts):
+            is_last = part is parts[-1]
+            tokens = {"input_tokens": 80, "output_tokens": 12, "cache_read_input_tokens": 50}
+            usage = tokens if is_last else {"input_tokens": 0, "output_tokens": 0}
+            told = {**message, "id": f"{message['id']}-{number}", "content": [part]}
+            lines.append({**line, "message": {**told, "usage": usage}})
+        if not parts:
+            lines.append({**line, "qwen_code_version": "0.15.10"} if not lines else line)
+    return lines
+
+
 def codex_exec(run: Sequence[Span]) -> list[Fields]:
     """Return `codex exec --json`."""
     lines: list[Fields] = [{"type": "thread.started", "thread_id": SESSION}]
@@ -180,15 +198,23 @@ def gemini_cli(run: Sequence[Span]) -> Fields:
 
 
 def gemini_cli_lines(run: Sequence[Span]) -> list[Fields]:
-    """Return the same as lines: a message is written twice, and another one was taken back."""
+    """Return the same as lines: a message is written twice, and another one was taken back.
+
+    What the program says first, and the results of calls, are messages of the user as well.
+    """
     chat = gemini_cli(run)
     first = {"sessionId": SESSION, "projectHash": "p", "startTime": run[0].start, "kind": "main"}
-    lines: list[Fields] = [first]
+    own = {"id": "own", "timestamp": run[0].start, "type": "user"}
+    context = [{"text": "<session_context>\nToday is Sunday.\n</session_context>"}]
+    lines: list[Fields] = [first, {"$set": {"messages": [{**own, "content": context}]}}]
     for message in chat["messages"]:
         taken = {**message, "id": "taken-back"}
         plain = {name: value for name, value in message.items() if name != "toolCalls"}
         lines += [plain, {"$set": {"lastUpdated": run[-1].end}}, message]
         lines += [taken, {"$rewindTo": "taken-back"}]
+        for call in message.get("toolCalls", ()):
+            shown = {"timestamp": call["timestamp"], "content": call["result"]}
+            lines.append({**own, "id": f"of-{call['id']}", **shown})
     return lines
 
 
@@ -213,6 +239,83 @@ def copilot_cli(run: Sequence[Span]) -> Iterator[Fields]:
             yield _copilot_event("tool.execution_complete", span.number, span.end, ended)
 
 
+def copilot_stream(run: Sequence[Span]) -> list[Fields]:
+    """Return the events that GitHub Copilot CLI prints, of which the last names the session."""
+    events = [event for event in copilot_cli(run) if event["type"] != "session.start"]
+    return [*events, {"type": "result", "timestamp": run[-1].end, "sessionId": SESSION,
+        "exitCode": 0, "usage": {"premiumRequests": 0}}]
+
+
 def _copilot_event(kind: str, number: int, at: str, data: Fields) -> Fields:
     ids = {"id": f"{kind}-{number}", "parentId": None, "timestamp": at}
     return {"type": kind, "data": data, **ids}
+
+
+def gemini_stream(run: Sequence[Span]) -> list[Fields]:
+    """Return what Gemini CLI prints: texts come in pieces."""
+    lines: list[Fields] = [
+        {"type": "init", "timestamp": run[0].start, "session_id": SESSION, "model": MODEL},
+        {"type": "message", "timestamp": run[0].start, "role": "user", "content": "Get it ready."}]
+    for span in run:
+        if span.kind == "model":
+            text = span.answer["content"] or ""
+            lines += [{"type": "message", "timestamp": span.end, "role": "assistant",
+                "content": piece, "delta": True} for piece in (text[:4], text[4:]) if piece]
+        elif span.kind == "tool":
+            error = {"error": {"type": "tool_error", "message": span.error}}
+            ended = {"status": "error", **error} if span.error else {
+                "status": "success", "output": span.result}
+            about = {"tool_id": span.call_id}
+            lines += [{"type": "tool_use", "timestamp": span.start, **about,
+                "tool_name": span.name, "parameters": span.arguments},
+                {"type": "tool_result", "timestamp": span.end, **about, **ended}]
+    stats = {"total_tokens": 120, "input_tokens": 100, "output_tokens": 20, "cached": 0,
+        "input": 100, "duration_ms": 9, "tool_calls": 6, "models": {}}
+    return [*lines, {"type": "result", "timestamp": run[-1].end, "status": "success",
+        "stats": stats}]
+
+
+def droid_stream(run: Sequence[Span]) -> list[Fields]:
+    """Return what `droid exec` prints."""
+    about = {"session_id": SESSION, "messageId": "m"}
+    lines: list[Fields] = [{"type": "system", "subtype": "init", "cwd": "/depot",
+        "session_id": SESSION, "tools": [], "model": MODEL, "reasoning_effort": "off"}]
+    for span in run:
+        if span.kind == "model" and span.answer["content"]:
+            lines.append({"type": "message", "role": "assistant", "id": "m", "session_id": SESSION,
+                "text": span.answer["content"], "timestamp": span.ns(span.end_s) // 10**6})
+        elif span.kind == "tool":
+            error = {"type": "tool_error", "message": span.error} if span.error else None
+            lines += [{"type": "tool_call", "id": span.call_id, "toolId": span.name, **about,
+                "toolName": span.name, "parameters": span.arguments,
+                "timestamp": span.ns(span.start_s) // 10**6},
+                {"type": "tool_result", "id": span.call_id, "toolId": span.name, **about,
+                "isError": bool(error), **({"error": error} if error else {"value": span.result}),
+                "timestamp": span.ns(span.end_s) // 10**6}]
+    usage = {"input_tokens": 100, "output_tokens": 20, "cache_read_input_tokens": 0,
+        "cache_creation_input_tokens": 0, "factory_credits": 0}
+    return [*lines, {"type": "completion", "finalText": "Done.", "numTurns": 6, "durationMs": 9,
+        "session_id": SESSION, "timestamp": run[-1].ns(run[-1].end_s) // 10**6, "usage": usage}]
+
+
+def cline_stream(run: Sequence[Span]) -> list[Fields]:
+    """Return what `cline --json` prints: tokens come before the text, pieces of results beside."""
+    hook = {"type": "hook_event", "agentId": "a", "taskId": SESSION, "parentAgentId": None}
+    lines: list[Fields] = [{"ts": run[0].start, **hook, "hookEventName": "agent_start"}]
+
+    def add(at: str, **event: Any) -> None:
+        lines.append({"ts": at, "type": "agent_event", "event": event})
+
+    for span in run:
+        if span.kind == "model":
+            add(span.end, type="iteration_start", iteration=span.number)
+            add(span.end, type="usage", inputTokens=80, outputTokens=12, cacheReadTokens=0)
+            add(span.end, type="content_end", contentType="text", text=span.answer["content"])
+        elif span.kind == "tool":
+            about = {"contentType": "tool", "toolCallId": span.call_id, "toolName": span.name}
+            add(span.start, type="content_start", **about, input=span.arguments)
+            add(span.start, type="content_update", **about, update={"chunk": "2 of 5"})
+            shown = [{"query": span.name, "result": span.result, "success": True}]
+            ended = {"error": span.error} if span.error else {"output": shown}
+            add(span.end, type="content_end", **about, **ended)
+    return lines

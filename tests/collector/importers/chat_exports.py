@@ -433,10 +433,12 @@ def cline_tagged(run: Sequence[Span]) -> Any:
         said, results = model.answer["content"] or "", []
         for call in model.answer.get("tool_calls", ()):
             tool = tools[call["id"]]
-            fields = "".join(f"<{key}>{value}</{key}>\n" for key, value in tool.arguments.items())
-            said += f"\n\n<{tool.name}>\n{fields}</{tool.name}>"
+            given = {"server_name": "shop", "tool_name": tool.name}
+            given["arguments"] = json.dumps(tool.arguments)
+            fields = "".join(f"<{key}>{value}</{key}>\n" for key, value in given.items())
+            said += f"\n\n<use_mcp_tool>\n{fields}</use_mcp_tool>"
             error = f"The tool execution failed with the following error:\n{tool.error}"
-            results.append(_text_part(f"[{tool.name} for '{tool.arguments}'] Result:"))
+            results.append(_text_part("[use_mcp_tool for 'shop'] Result:"))
             results.append(_text_part(error if tool.error else tool.result))
             results.append(_text_part(f"<environment_details>{tool.end}</environment_details>"))
         messages.append({"role": "assistant", "content": [_text_part(said)]})

@@ -43,6 +43,8 @@ IN_LINES = {
     *("weave", "weave_otel", "weave_langchain", "claude_stream", "codex_exec", "copilot_cli"),
     *("strands", "camel", "camel_before", "pi", "droid", "qwen_code"),
     *("chat_lines", "gemini_cli_lines", "goose", "claude_hooks", "cursor_hooks"),
+    *("copilot_stream", "gemini_stream", "droid_stream", "opencode_stream"),
+    *("cline_stream", "kiro_session", "pi_stream", "qwen_stream", "vscode_changes"),
 }
 
 

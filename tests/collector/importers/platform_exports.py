@@ -241,6 +241,30 @@ def signoz(run: Sequence[Span]) -> list[Fields]:
             if span.error else []} for span in run]
 
 
+def openobserve(run: Sequence[Span]) -> Fields:
+    """Return what a search of OpenObserve finds, whose names have underscores."""
+    return {"took": 3, "total": len(run), "hits": [{"_timestamp": span.ns(span.start_s) // 1000,
+        "trace_id": TRACE, "span_id": span.id, "flags": 1, "operation_name": span.name,
+        "span_status": "ERROR" if span.error else "UNSET", "span_kind": "1",
+        "start_time": span.ns(span.start_s), "end_time": span.ns(span.end_s),
+        "duration": _duration_ns(span) // 1000, "service_name": "orders", "events": "[]",
+        "links": "[]", "status_code": 2 if span.error else 0, "status_message": span.error,
+        **({"reference_parent_span_id": span.parent, "reference_ref_type": "ChildOf"}
+            if span.parent else {}),
+        **{name.replace(".", "_"): text for name, text in _texts(span).items()}} for span in run]}
+
+
+def uptrace(run: Sequence[Span]) -> Fields:
+    """Return the spans of Uptrace's API, whose names have underscores."""
+    return {"hasMore": False, "spans": [{"id": span.id, "parentId": span.parent or "0",
+        "traceId": TRACE, "type": "spans", "system": "funcs", "groupId": "7", "kind": "internal",
+        "name": span.name, "displayName": span.name, "time": span.start,
+        "duration": _duration_ns(span), "statusCode": "error" if span.error else "unset",
+        "statusMessage": span.error, "events": None, "links": None,
+        "attrs": {name.replace(".", "_"): text for name, text in _texts(span).items()}}
+        for span in run]}
+
+
 def datadog_apm(run: Sequence[Span]) -> Fields:
     """Return spans of Datadog's APM, as its API lists them."""
     return {"data": [{"id": f"AA{span.id}", "type": "spans",

@@ -417,6 +417,25 @@ def datadog_messages(run: Sequence[Span]) -> Any:
             "tags": ["env:x", f"session_id:{SESSION}"]}} for s in _models(run)]}
 
 
+def lunary(run: Sequence[Span]) -> Any:
+    """Return a trace of Lunary, whose runs have the runs below them."""
+
+    def shown(s: Span) -> Fields:
+        kind = {"model": "llm"}.get(s.kind, s.kind)
+        told = {"input": s.given, "output": s.answer} if s.kind == "model" else {
+            "input": s.arguments or None, "output": s.result or None}
+        tokens = {"prompt": 80, "completion": 12, "total": 92} if s.kind == "model" else {
+            "prompt": None, "completion": None, "total": 0}
+        return {"id": s.uuid(), "projectId": "p", "type": kind, "tokens": tokens,
+            "name": MODEL if s.kind == "model" else s.name, "createdAt": s.start,
+            "endedAt": s.end, "status": "error" if s.error else "success",
+            "error": {"message": s.error} if s.error else None, "toxicity": {"input": {},
+            "output": {}}, "tags": [], "metadata": {}, **told, "children": []}
+
+    (root,) = (shown(s) for s in run if s.kind == "agent")
+    return ("LINES", [{**root, "children": [shown(s) for s in run if s.kind != "agent"]}])
+
+
 def posthog_agents(run: Sequence[Span]) -> Any:
     """Return events of PostHog whose spans say what they are."""
     ev: list[Fields] = []

@@ -519,6 +519,21 @@ def pi(run: Sequence[Span]) -> Any:
     return out
 
 
+def pi_stream(run: Sequence[Span]) -> Any:
+    """Return the lines that pi prints, with each message several times."""
+    first, *lines = pi(run)
+    out, whole = [first, {"type": "agent_start"}], list[Fields]()
+    for line in lines:
+        if line["type"] == "message":
+            message = line["message"]
+            at = run[0].ns(len(whole)) // 10**6
+            whole.append({**message, "timestamp": at})
+            said = [{"type": kind, "message": whole[-1]} for kind in ("message_start",
+                "message_update", "message_end")]
+            out += [*said, {"type": "turn_end", "message": whole[-1], "toolResults": []}]
+    return [*out, {"type": "agent_end", "messages": whole}]
+
+
 def droid(run: Sequence[Span]) -> Any:
     """Return the lines of a session of Droid."""
     first = {"type": "session_start", "id": SESSION, "title": "t", "owner": "o", "version": 2,
@@ -587,3 +602,81 @@ def copilot_chat(run: Sequence[Span]) -> Any:
     return {"requesterUsername": "u", "responderUsername": "GitHub Copilot", "sessionId": SESSION,
         "requests": [{"requestId": "r", "message": {"text": TASK, "parts": []}, "response": [],
         "timestamp": run[0].ns(0) // 10**6, "modelId": MODEL, "result": {"metadata": told}}]}
+
+
+def vscode_changes(run: Sequence[Span]) -> Any:
+    """Return a chat of VS Code as it keeps it: as changes, also of what is said no more."""
+    chat = copilot_chat(run)
+    (request,) = chat["requests"]
+    result, told = request["result"], {**request, "result": None}
+    begun = [{"kind": 0, "v": {**chat, "requests": [], "customTitle": "Orders"}},
+        {"kind": 2, "k": ["requests"], "v": [{**told, "message": {"text": "No."}}]},
+        {"kind": 2, "k": ["requests"], "v": [told], "i": 0}]
+    return [*begun, {"kind": 1, "k": ["requests", 0, "result"], "v": result},
+        {"kind": 3, "k": ["customTitle"]}]
+
+
+def crush(run: Sequence[Span]) -> Any:
+    """Return a session that Crush prints, which its `meta` names."""
+    results, out = _results(run), list[Fields]()
+    for number, given in enumerate(_whole(run)):
+        role, parts = given["role"], list[Fields]()
+        if role == "tool":
+            span = results[given["tool_call_id"]]
+            parts = [{"type": "tool_result", "tool_call_id": span.call_id, "name": span.name,
+                "content": _told(span), **({"is_error": True} if span.error else {})}]
+        else:
+            parts = [{"type": "text", "text": given["content"]}] if given["content"] else []
+            parts += [{"type": "tool_call", "tool_call_id": i, "name": name,
+                "input": json.dumps(args)} for i, name, args in _calls(given)]
+            parts.append({"type": "finish", "reason": "tool_use", "time": 1})
+        at = run[0].at(number)
+        out.append({"id": f"m{number}", "role": role, "created": at, "parts": parts})
+    return {"meta": {"id": "a1b2c3d", "uuid": SESSION, "title": "t", "created": run[0].start,
+        "modified": run[-1].end, "cost": 0, "prompt_tokens": 80, "completion_tokens": 12,
+        "total_tokens": 92}, "messages": out}
+
+
+def kiro_session(run: Sequence[Span]) -> Any:
+    """Return the entries of a session of Kiro's command line."""
+    results, out = _results(run), list[Fields]()
+    for number, given in enumerate(_whole(run)):
+        kind, parts, told = "Prompt", list[Fields](), dict[str, Any]()
+        if given["role"] == "tool":
+            span = results[given["tool_call_id"]]
+            shown = [{"kind": "text", "data": span.error or span.result}]
+            kind, told = "ToolResults", {"results": {}}
+            parts = [{"kind": "toolResult", "data": {"toolUseId": span.call_id, "content": shown,
+                "status": "error" if span.error else "success"}}]
+        else:
+            parts = [{"kind": "text", "data": given["content"]}] if given["content"] else []
+        if given["role"] == "assistant":
+            kind = "AssistantMessage"
+            parts += [{"kind": "toolUse", "data": {"toolUseId": i, "name": name,
+                "input": {**args, "__tool_use_purpose": f"Try {number}."}}}
+                for i, name, args in _calls(given)]
+        entry = {"message_id": f"m{number}", "content": parts, **told}
+        out.append({"version": "v1", "kind": kind, "data": entry})
+    return out
+
+
+def parlant(run: Sequence[Span]) -> Any:
+    """Return the events of a session of Parlant."""
+    results, out = _results(run), list[Fields]()
+
+    def add(at: str, kind: str, source: str, data: Fields) -> None:
+        out.append({"id": f"e{len(out)}", "source": source, "kind": kind, "offset": len(out),
+            "creation_utc": at, "trace_id": "t", "correlation_id": "t", "data": data,
+            "metadata": {}, "deleted": False})
+
+    add(run[0].start, "message", "customer", {"message": TASK, "participant": {"name": "u"}})
+    for m in models_of(run):
+        add(m.end, "status", "ai_agent", {"status": "processing", "data": {}})
+        if m.answer["content"]:
+            add(m.end, "message", "ai_agent", {"message": m.answer["content"],
+                "participant": {"name": AGENT}})
+        if calls := _calls(m.answer):
+            add(results[calls[0][0]].end, "tool", "system", {"tool_calls": [{"tool_id": name,
+                "arguments": given, "result": {"data": _told(results[i]), "metadata": {},
+                "control": {}}} for i, name, given in calls]})
+    return out

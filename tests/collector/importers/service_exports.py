@@ -176,6 +176,17 @@ def _ai_content(span: Span) -> Fields:
     return {"$ai_input_state": span.arguments, **(ended if span.error else done)}
 
 
+def posthog_langgraph(run: Sequence[Span]) -> Fields:
+    """Return the same of LangGraph, whose nodes are given the calls."""
+    events = posthog(run)
+    for each in events["results"]:
+        told = each["properties"]
+        if each["event"] == "$ai_trace":
+            call = {"name": "check_labels", "args": {}, "id": "c", "type": "tool_call"}
+            told |= {"$ai_input_state": [call], "$ai_output_state": [call]}
+    return events
+
+
 def _messages(run: Sequence[Span]) -> list[Fields]:
     """Return the conversation as OpenAI has it, to the last answer."""
     last = max((span for span in run if span.kind == "model"), key=lambda span: span.end_s)
@@ -330,6 +341,30 @@ def opencode(run: Sequence[Span]) -> Fields:
         info = {"id": f"m{span.number}", "role": "assistant", "modelID": MODEL, "time": times}
         made.append({"info": {**info, "tokens": tokens}, "parts": parts})
     return {"info": {"id": SESSION}, "messages": made}
+
+
+def opencode_stream(run: Sequence[Span]) -> list[Fields]:
+    """Return what `opencode run --format json` prints: parts, and whether commands failed."""
+    lines = list[Fields]()
+    for message in opencode(run)["messages"][1:]:
+        info = message["info"]
+        about = {"timestamp": info["time"]["created"], "sessionID": SESSION}
+        ended = {"type": "step-finish", "tokens": info["tokens"], "reason": "stop"}
+        for part in [{"type": "step-start"}, *message["parts"], ended]:
+            kind = {"tool": "tool_use"}.get(part["type"], part["type"].replace("-", "_"))
+            shown = {**part, **_opencode_state(part), "messageID": info["id"]}
+            lines.append({"type": kind, **about, "part": shown})
+    return lines
+
+
+def _opencode_state(part: Fields) -> Fields:
+    """Return the state of a call as one of the shell, where that of a command that failed is."""
+    state = dict(part.get("state", {}))
+    error = state.pop("error", None)
+    if error is None:
+        return {}
+    shown = {"output": error, "exit": 1, "truncated": False}
+    return {"state": {**state, "status": "completed", "output": error, "metadata": shown}}
 
 
 def _opencode_part(tool: Span) -> Fields:

@@ -23,6 +23,8 @@ WITHOUT_TOKENS = ((SYSTEMS.keys() | PLATFORMS.keys()) - WITH_TOKENS) | {
     *("llamaindex_chat_store", "llamaindex_store", "mastra_memory", "semantic_kernel"),
     *("semantic_kernel_net", "strands"),
     *("ag2_chat", "copilot_chat", "goose_session", "zed"),
+    *("copilot_stream", "crush", "droid_stream", "gemini_stream", "kiro_session"),
+    *("parlant", "vscode_changes"),
 }
 # Conversations whose ids are made of what they say.
 WITHOUT_SESSION = {
@@ -38,7 +40,7 @@ WITHOUT_SESSION = {
     *("browser_use", "camel", "camel_before", "dspy", "letta", "llamaindex"),
     *("llamaindex_chat_store", "llamaindex_store"),
     *("semantic_kernel", "semantic_kernel_net", "smolagents", "strands"),
-    *("ag2_chat", "trae", "zed"),
+    *("ag2_chat", "kiro_session", "lunary", "parlant", "trae", "zed"),
 }
 # Agents whose only tool is a shell.
 COMMANDS = {"swe_agent", "mini_swe_agent", "openhands", "openhands_1", "codex_exec"}

@@ -3,10 +3,10 @@
 use std::sync::LazyLock;
 
 use super::failure::{guesses, is_gone, is_mendable, mark_failure, names_given};
-use super::faults::{fault_of, lasts, thing_of};
+use super::faults::{fault_of, has_no_effect, lasts, thing_of, turned_down};
 use super::looks::{UNSHOWN, answers, is_one_thing, mark_look};
 use super::search::{asks_help, found, is_empty, only_looks, says_nothing};
-use super::states::state_of;
+use super::states::{done_steps, state_of};
 use super::tool::{SETTLES, Tool};
 use super::{MISSING, RAN_OUT};
 use crate::count::codes::{UNKNOWN, code, code_of, pair};
@@ -15,6 +15,7 @@ use crate::count::turn::Turn;
 use crate::count::undone::{edit_codes, undoes_by_command};
 use crate::patterns::Pattern;
 use crate::same::errors::is_vague;
+use crate::same::frames::framed;
 use crate::same::made::makes;
 use crate::same::signature::changed_file;
 use crate::same::text::head;
@@ -25,10 +26,12 @@ static REPORTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["report
 static MOVE_ARGUMENTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["move_arguments"]));
 static MOVED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moved"]));
 static OF_CALL: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_call"]));
+static OF_EDIT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_edit"]));
 static OF_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_file"]));
 static DATA_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["data_file"]));
 static UNDECIDED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["undecided"]));
 static DRAINED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["drained"]));
+static WORDED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["worded_keys"]));
 static WAYS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["ways"]));
 static TOO_MUCH: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["too_much"]));
 static STATE_COMMANDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["state_commands"]));
@@ -52,18 +55,21 @@ struct Call<'a> {
     tool: Tool,
     arguments: &'a str,
     shown: Option<&'a str>,
+    /// What it shows without the lines that its tool puts around that.
+    within: &'a str,
     /// It waits, or looks again at something that goes on.
     waits: bool,
 }
 
 impl<'a> Call<'a> {
-    fn of(turn: &'a Turn, tool: Tool) -> Self {
+    fn of(turn: &'a Turn, tool: Tool, within: &'a str) -> Self {
         let arguments = turn.arguments.unwrap_or_default();
         Self {
             turn,
             tool,
             arguments,
             shown: turn.error.or(turn.result),
+            within,
             waits: tool.watches || (!tool.changes && waits::waits(arguments)),
         }
     }
@@ -76,6 +82,11 @@ impl<'a> Call<'a> {
     /// Whether what it shows is such a text.
     fn shows(&self, is_such: impl FnOnce(&str) -> bool) -> bool {
         self.shown.is_some_and(is_such)
+    }
+
+    /// Whether what a command wrote, without its frame, is such a text.
+    fn shows_within(&self, is_such: impl FnOnce(&str) -> bool) -> bool {
+        self.shown.is_some() && is_such(self.within)
     }
 
     /// Whether it failed of such a kind.
@@ -91,7 +102,8 @@ fn has_failed(row: &Row) -> bool {
 
 /// Set the marks of a call.
 pub fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
-    let call = Call::of(turn, tool);
+    let within = framed(turn.error.or(turn.result).unwrap_or_default());
+    let call = Call::of(turn, tool, &within);
     mark_wait(row, &call);
     let failure = Failure::of(row, &call);
     let looks = mark_use(row, &call, &failure);
@@ -119,7 +131,7 @@ fn mark_wait(row: &mut Row, call: &Call) {
     let fine = !has_failed(row);
     row.later = !row.unfinished && call.shows(waits::says_later);
     row.well = !row.unfinished && call.shows(waits::is_well);
-    row.in_vain = fine && !(tool.searches || tool.changes) && call.shows(is_empty);
+    row.in_vain = fine && !(tool.searches || tool.changes) && call.shows_within(is_empty);
     row.watches = watches && fine;
 }
 
@@ -128,7 +140,11 @@ fn mark_use(row: &mut Row, call: &Call, failure: &Failure) -> bool {
     let (arguments, tool) = (call.arguments, call.tool);
     let failed = has_failed(row);
     let fine = !failed;
-    row.one_thing = is_one_thing(arguments) && !(tool.changes || tool.checker.checks);
+    // A thing of many has a name, or is given in parts, and no file is changed for it.
+    row.rewrites = failed && !failure.of_edit && changed_file(arguments).is_some();
+    let is_thing = || !row.rewrites && (is_one_thing(arguments) || !WORDED.is_match(arguments));
+    row.one_thing = failed && (failure.of_edit || !tool.checker.checks && is_thing());
+    row.of_place = failure.of_place;
     row.changes = fine && (tool.changes || tools::installs(arguments));
     row.asks = tool.asks;
     let by_command = fine && tool.checker.shell;
@@ -167,6 +183,10 @@ struct Failure {
     has_answer: bool,
     /// It is one of this call alone.
     of_call: bool,
+    /// It is one of an edit, which says nothing of the next file.
+    of_edit: bool,
+    /// It is one of the place where the agent is, as in a game.
+    of_place: bool,
     /// It is one of what stands in a file of data, which says nothing of the next file.
     of_file: bool,
 }
@@ -191,6 +211,8 @@ impl Failure {
             own_limit,
             lost,
             has_answer,
+            of_edit: failed && call.shows(|text| OF_EDIT.is_match(&waits::ends_of(text))),
+            of_place: failed && call.shows(has_no_effect),
             of_file: failed && call.shows(|text| OF_FILE.is_match(&waits::ends_of(text))),
             of_call: gone_alone || own_limit || of_one || lost || has_answer,
         }
@@ -212,6 +234,10 @@ fn mark_outcome(row: &mut Row, call: &Call, failure: &Failure) {
         if failure.has_answer && !failure.own_limit && !failure.gone {
             row.signature = pair(signature, thing_of(arguments));
         }
+    } else if failure.of_edit
+        && let Some(file) = changed_file(arguments)
+    {
+        row.outcome = pair(row.outcome, code(file));
     } else if failure.of_file
         && let Some(file) = DATA_FILE.find_at(arguments, 0)
     {
@@ -242,7 +268,9 @@ fn mark_try(row: &mut Row, call: &Call, failure: &Failure) {
     let failed = has_failed(row);
     let watches = call.watches(row);
     let is_own = failed && !row.external && !failure.gone && !failure.has_answer;
-    row.own = is_own && !REPORTS.is_match(arguments);
+    // What had no time to end is no attempt in vain.
+    let goes_on = call.is(RAN_OUT) && call.shows(|text| goes_on(text, arguments, tool));
+    row.own = is_own && !REPORTS.is_match(arguments) && (row.guesses || !goes_on);
     // A look that fails, such as at a page that is not there, tries nothing that gets further.
     let only_looks = tool.reads && (row.missing || !tool.checker.checks);
     let is_look = only_looks || watches || failure.helps;
@@ -265,9 +293,13 @@ fn mark_try(row: &mut Row, call: &Call, failure: &Failure) {
 /// Set what a search found, and what a look shows.
 fn mark_search(row: &mut Row, call: &Call) {
     let (turn, arguments, tool) = (call.turn, call.arguments, call.tool);
-    row.search_result = found(turn, tool, row);
+    row.search_result = found(turn, tool, row, call.within);
     if !row.failed && tool.plans {
-        row.search_result = pair(row.name, row.outcome);
+        // A plan of which more or less is done is another one.
+        row.search_result = pair(pair(row.name, row.outcome), done_steps(arguments) + 1);
+    } else if !row.failed && (tool.takes_notes || tool.thinks) {
+        // Whether it says the same is told by the note, whatever its tool answers.
+        row.search_result = row.name;
     } else if !row.failed && tool.updates {
         row.search_result = pair(pair(row.name, state_of(arguments)), row.outcome);
         row.restates = row.search_result != UNKNOWN;
@@ -277,11 +309,8 @@ fn mark_search(row: &mut Row, call: &Call) {
     if call.shown.is_none() && fine && !may_go_on && is_look_back(arguments, tool) {
         row.look_chars = UNSHOWN;
     }
-    if !tool.changes
-        && let Some(text) = call.shown
-        && !makes(turn.name, turn.arguments)
-    {
-        mark_look(row, arguments, text, tool);
+    if !tool.changes && call.shown.is_some() && !makes(turn.name, turn.arguments) {
+        mark_look(row, arguments, call.within, tool);
     }
 }
 
@@ -290,8 +319,17 @@ fn mark_fault(row: &mut Row, call: &Call) {
     if row.pauses || call.watches(row) {
         return;
     }
-    let fault = fault_of(row, call.turn, call.arguments, call.tool.changes);
+    let proposes = call.tool.proposes;
+    let fault = if proposes {
+        turned_down(row, call.turn, call.arguments)
+    } else {
+        fault_of(row, call.turn, call.arguments, call.tool.changes)
+    };
     row.faulty = fault != UNKNOWN;
+    if row.faulty && proposes {
+        // Another plan is one more try.
+        (row.outcome, row.signature) = (fault, fault);
+    }
     if row.faulty {
         (row.check, row.search_result) = (fault, fault);
     }
@@ -305,7 +343,7 @@ fn mark_again(row: &mut Row, call: &Call) {
     let tells_state = || call.tool.reads && call.shows(waits::tells_state);
     let goes_on = !call.shows(waits::has_ended);
     row.states = goes_on && (shows_state || tells_state());
-    row.awaits = row.states || (goes_on && lists() && call.shows(says_nothing));
+    row.awaits = row.states || (goes_on && lists() && call.shows_within(says_nothing));
     row.vague = call.shows(is_vague);
     row.file = code_of(changed_file(call.arguments).filter(|_| row.works));
     row.settles = !row.failed && (call.tool.settles || SETTLES.is_match(command));

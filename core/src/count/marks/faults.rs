@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use crate::count::codes::{UNKNOWN, code, pair};
+use serde_json::{Map, Value};
+
+use crate::count::codes::{UNKNOWN, code, code_of, pair};
 use crate::count::row::Row;
 use crate::count::turn::Turn;
 use crate::patterns::Pattern;
@@ -16,6 +18,9 @@ use crate::tables::MARKS;
 
 static KNOBS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["knobs"]));
 static NOT_TAKEN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["not_taken"]));
+static TURNED_DOWN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["turned_down"]));
+static PLAN_WORDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["plan_words"]));
+static PROPOSED_KEYS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["proposed_keys"]));
 static NO_EFFECT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["no_effects"]));
 static LASTING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["lasting_faults"]));
 
@@ -36,7 +41,7 @@ pub fn fault_of(row: &Row, turn: &Turn, arguments: &str, changes: bool) -> i64 {
         return UNKNOWN;
     };
     let is_short = !is_longer(shown, NOT_TAKEN_CHARS_MAX);
-    if is_short && NO_EFFECT.is_match(shown) {
+    if has_no_effect(shown) {
         // Nothing came of it, whatever was done.
         return pair(row.name, row.outcome);
     }
@@ -55,6 +60,39 @@ pub fn fault_of(row: &Row, turn: &Turn, arguments: &str, changes: bool) -> i64 {
         pair(row.name, thing_of(&masked(arguments, &[], false))),
         fault,
     )
+}
+
+/// Whether a short result says that nothing came of an act.
+#[must_use]
+pub fn has_no_effect(shown: &str) -> bool {
+    !is_longer(shown, NOT_TAKEN_CHARS_MAX) && NO_EFFECT.is_match(shown)
+}
+
+/// The code of a proposal that a person did not take, whatever plan was proposed; unknown if what the
+/// person said is longer than no, or is no refusal.
+#[must_use]
+pub fn turned_down(row: &Row, turn: &Turn, arguments: &str) -> i64 {
+    let shown = turn.error.or(turn.result).unwrap_or_default();
+    let says_no = || TURNED_DOWN.is_match(shown) || NOT_TAKEN.is_match(shown);
+    if is_longer(shown, NOT_TAKEN_CHARS_MAX) || !says_no() {
+        return UNKNOWN;
+    }
+    let given = proposed_for(turn.name.unwrap_or_default(), arguments);
+    pair(pair(row.name, given), code_of(turn.outcome))
+}
+
+/// The code of what a plan is for, without the plan; unknown if it is no plan, but one of many steps.
+fn proposed_for(name: &str, arguments: &str) -> i64 {
+    let Ok(mut given) = serde_json::from_str::<Map<String, Value>>(arguments) else {
+        return UNKNOWN;
+    };
+    let is_plan = PLAN_WORDS.is_match(name) || given.keys().any(|key| PLAN_WORDS.is_match(key));
+    given.retain(|key, _| !PROPOSED_KEYS.is_match(key));
+    if is_plan {
+        code(&Value::Object(given).to_string())
+    } else {
+        UNKNOWN
+    }
 }
 
 /// Whether a result tells of a fault that no waiting mends.
@@ -107,6 +145,38 @@ mod tests {
         assert_ne!(one, fault(r#"{"lot":"L2","amount":4}"#, no));
         let yes = fault(r#"{"lot":"L1","amount":9}"#, r#"{"accepted":true}"#);
         assert_eq!(yes, UNKNOWN);
+    }
+
+    #[test]
+    fn another_plan_that_a_person_refuses_is_one_more_try() {
+        let asked = |arguments: &str, result: &str| {
+            let turn = Turn {
+                outcome: Some(result),
+                result: Some(result),
+                ..Turn::default()
+            };
+            let row = Row {
+                name: 5,
+                ..Row::default()
+            };
+            let turn = Turn {
+                name: Some("request_approval"),
+                ..turn
+            };
+            turned_down(&row, &turn, arguments)
+        };
+        let no = "User rejected the plan.";
+        let one = asked(r#"{"plan":"Add a cache."}"#, no);
+        assert_ne!(one, UNKNOWN);
+        assert_eq!(one, asked(r#"{"plan":"Measure first.","title":"B"}"#, no));
+        assert_ne!(one, asked(r#"{"plan":"Measure first.","task_id":7}"#, no));
+        assert_eq!(asked(r#"{"title":"Refund A"}"#, no), UNKNOWN);
+        let why = "User rejected the plan. Feedback:\n\nNo cache, please.";
+        assert_ne!(one, asked(r#"{"plan":"Measure first."}"#, why));
+        assert_eq!(
+            asked(r#"{"plan":"a"}"#, "User has approved your plan."),
+            UNKNOWN
+        );
     }
 
     #[test]

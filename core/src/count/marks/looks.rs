@@ -1,12 +1,16 @@
 //! What a call shows, as far as other calls may show the same.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use super::search::{changes_found, is_empty};
 use super::tool::Tool;
-use crate::count::codes::{UNKNOWN, code, pair};
+use crate::count::codes::{UNKNOWN, code_of, pair};
 use crate::count::row::Row;
 use crate::count::turn::Turn;
 use crate::patterns::Pattern;
+use crate::same::request::plain_path;
+use crate::same::signature::changed_file;
 use crate::same::text::{head, is_longer};
 use crate::same::waits;
 use crate::tables::{FAILURES, MARKS};
@@ -16,6 +20,10 @@ static HOSTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["hosts"])
 static ADDRESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["addresses"]));
 static OF_THING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_thing"]));
 static OF_REQUEST: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_request"]));
+static NAMES_THING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["names_thing"]));
+static SAYS_INVALID: LazyLock<Pattern> =
+    LazyLock::new(|| Pattern::any(&[&MARKS["says_invalid"][..], &FAILURES["refusals"]].concat()));
+static OF_CALLER: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["of_caller"]));
 static SAYS_NO: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["says_no"]));
 
 // The characters of what a step on the way somewhere shows, which is no news and need be none.
@@ -34,13 +42,18 @@ const THING_WORDS_MAX: usize = 4;
 // A machine is named at the beginning of a command.
 const NAMED_CHARS: usize = 500;
 
-/// Set how much a call shows, and tell apart what it shows of several machines.
+/// Set how much a call shows, and tell apart what it shows of several machines or files.
 pub fn mark_look(row: &mut Row, arguments: &str, shown: &str, tool: Tool) {
     let is_of_many = !(row.failed || tool.shows_state || tool.checker.shell)
         && (tool.assesses || is_one_thing(arguments) && !ADDRESSES.is_match(arguments));
     row.look_chars = if tool.leads {
         ON_THE_WAY
-    } else if is_of_many || is_blank(shown) || OUTPUTLESS.is_match(&waits::ends_of(shown)) {
+    } else if is_of_many
+        || is_blank(shown)
+        || is_empty(shown)
+        || OUTPUTLESS.is_match(&waits::ends_of(shown))
+        || changes_found(arguments)
+    {
         0
     } else {
         shown.chars().count() as i64
@@ -49,13 +62,16 @@ pub fn mark_look(row: &mut Row, arguments: &str, shown: &str, tool: Tool) {
         return;
     }
     let named = head(arguments, NAMED_CHARS);
-    if let Some(host) = HOSTS.find_at(named, 0) {
-        let host = code(&named[host]);
-        row.outcome = if host == UNKNOWN {
-            row.outcome
-        } else {
-            pair(row.outcome, host)
-        };
+    let host = HOSTS
+        .find_at(named, 0)
+        .map(|host| Cow::Borrowed(&named[host]));
+    let file = || {
+        let path = changed_file(arguments).filter(|_| tool.reads)?;
+        Some(Cow::Owned(plain_path(path)))
+    };
+    let of = code_of(host.or_else(file).as_deref());
+    if of != UNKNOWN {
+        row.outcome = pair(row.outcome, of);
     }
 }
 
@@ -71,10 +87,16 @@ pub fn is_one_thing(arguments: &str) -> bool {
 /// looks in a wrong place has to look in another.
 #[must_use]
 pub fn answers(turn: &Turn, tool: Tool, shown: &str) -> bool {
-    if tool.checker.shell || tool.checker.tells || is_longer(shown, THING_CHARS_MAX) {
+    let arguments = turn.arguments.unwrap_or_default();
+    if is_longer(shown, THING_CHARS_MAX) {
         return false;
     }
-    let arguments = turn.arguments.unwrap_or_default();
+    if tool.verdicts && is_verdict(turn, arguments, shown) {
+        return true;
+    }
+    if tool.checker.shell || tool.checker.tells {
+        return false;
+    }
     // Of an address that is checked, that it is not there is what was asked.
     let is_place = || ADDRESSES.is_match(arguments) && !(tool.checker.checks && tool.reads);
     let is_named = || is_one_thing(arguments) && !is_place();
@@ -91,6 +113,17 @@ pub fn answers(turn: &Turn, tool: Tool, shown: &str) -> bool {
         _ => false,
     };
     OF_THING.is_match(shown) || (!tool.changes && is_named() && says_no())
+}
+
+/// Whether a failure is what a tool of verdicts says of the thing that it was given.
+///
+/// A text that names the tool, or its arguments, is about the call.
+fn is_verdict(turn: &Turn, arguments: &str, shown: &str) -> bool {
+    let names_tool = turn.name.is_some_and(|name| shown.contains(name));
+    is_one_thing(arguments)
+        && SAYS_INVALID.is_match(shown)
+        && NAMES_THING.is_match(arguments)
+        && !(names_tool || OF_CALLER.is_match(shown))
 }
 
 /// Whether a text is one sign again and again, such as the zeros of an empty disk.
@@ -151,7 +184,18 @@ mod tests {
         assert!(!says("send_row", r#"{"row":7}"#, lacks));
         let text = r#"{"row":"a text of many words that was written anew"}"#;
         assert!(!says("validate_row", text, lacks));
-        assert!(!says("validate_row", r#"{"row":7}"#, "missing field: row"));
+        assert!(!says(
+            "validate_row",
+            r#"{"row":7}"#,
+            "Invalid arguments: row"
+        ));
+        let dance = r#"{"command":"dance"}"#;
+        assert!(says("check_command", dance, "Invalid command"));
+        assert!(!says("run_command", dance, "Invalid command"));
+        assert!(!says("check_command", dance, "This tool is disabled"));
+        assert!(!says("check_labels", dance, "Error: 2 labels are missing"));
+        let code = r#"{"command":"{\"a\":1,}"}"#;
+        assert!(!says("check_command", code, "Invalid command"));
     }
 
     #[test]
@@ -162,5 +206,20 @@ mod tests {
             look("nmap 10.0.0.2", "22 closed", false).outcome
         );
         assert_eq!(look("nmap all", "22 closed", false).outcome, 7);
+        let read = |path: &str| {
+            let tool = Tool {
+                reads: true,
+                ..Tool::default()
+            };
+            let mut row = Row {
+                outcome: 7,
+                ..Row::default()
+            };
+            let asked = format!(r#"{{"path":"{path}"}}"#);
+            mark_look(&mut row, &asked, "# Licensed under the same terms.", tool);
+            row.outcome
+        };
+        assert_ne!(read("a/__init__.py"), read("b/__init__.py"));
+        assert_eq!(read("a/__init__.py"), read("./a/__init__.py"));
     }
 }

@@ -1,10 +1,11 @@
 //! Searches: what they asked for and found, and which calls ask how something is used.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::tool::Tool;
 use crate::count::codes::{UNKNOWN, code, pair};
@@ -12,6 +13,7 @@ use crate::count::row::Row;
 use crate::count::turn::Turn;
 use crate::patterns::{Pattern, pattern};
 use crate::same::errors::answers_no;
+use crate::same::gist::Gist;
 use crate::same::text::{head, is_longer, words_in};
 use crate::same::tools::looks_by_command;
 use crate::tables::MARKS;
@@ -84,30 +86,33 @@ pub fn says_nothing(result: &str) -> bool {
 /// Whether a command or a statement only looks at something.
 #[must_use]
 pub fn only_looks(arguments: &str, tool: Tool) -> bool {
-    (tool.checker.looks(arguments) || ASKING.is_match(arguments))
-        && !CHANGES_FOUND.is_match(arguments)
+    (tool.checker.looks(arguments) || ASKING.is_match(arguments)) && !changes_found(arguments)
 }
 
-/// The code of what a search found: nothing, or its tool and answer.
+/// Whether a search or a statement changes what it names.
+#[must_use]
+pub fn changes_found(arguments: &str) -> bool {
+    CHANGES_FOUND.is_match(arguments)
+}
+
+/// The code of what a search found: nothing, or its tool and answer, here without its frame.
 ///
 /// Some tools say by a failure that there is nothing.
 #[must_use]
-pub fn found(turn: &Turn, tool: Tool, row: &Row) -> i64 {
+pub fn found(turn: &Turn, tool: Tool, row: &Row, answer: &str) -> i64 {
     let failed = row.failed;
     let arguments = turn.arguments.unwrap_or_default();
-    let changes = || tool.changes || CHANGES_FOUND.is_match(arguments);
+    let changes = || tool.changes || changes_found(arguments);
     let by_command = || !failed && SEARCHING.is_match(arguments) && !changes();
     let waits = row.pauses || row.watches || row.unfinished;
     let looks = !tool.in_words && !waits && !failed;
     let by_look = || looks && looks_by_command(arguments) && !changes();
-    let Some(result) = turn.error.or(turn.result) else {
-        return UNKNOWN;
-    };
-    if ACKNOWLEDGES.is_match(result) {
+    if turn.error.or(turn.result).is_none() || ACKNOWLEDGES.is_match(answer) {
         return UNKNOWN;
     }
     let searches = (tool.searches && !(failed && tool.changes)) || by_command();
-    if says_nothing(result) && (searches || by_look()) {
+    let lists = tool.lists && !waits && !failed;
+    if says_nothing(answer) && (searches || lists || by_look()) {
         return NOTHING_FOUND;
     }
     let shows = || {
@@ -134,6 +139,12 @@ pub struct Asked {
     /// Whether its words have places, as in a command.
     is_command: bool,
     values: Vec<AskedValue>,
+    /// Whether it is a note, which says the same in other words.
+    #[serde(default)]
+    is_note: bool,
+    /// Whether it lists what fits a filter.
+    #[serde(default)]
+    lists: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -151,6 +162,9 @@ struct AskedValue {
     /// The codes of its words, short ones too.
     spoken: Vec<i64>,
     words: Vec<Word>,
+    /// What it says, if it is a sentence of a note.
+    #[serde(default)]
+    gist: Option<Gist>,
 }
 
 impl Asked {
@@ -159,22 +173,29 @@ impl Asked {
     pub fn of(turn: &Turn, tool: Tool) -> Self {
         let arguments = turn.arguments.unwrap_or_default();
         let name = turn.name.unwrap_or_default();
-        let each = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments);
+        let each = serde_json::from_str::<serde_json::Map<String, Value>>(arguments);
+        let is_note = tool.takes_notes || tool.thinks;
+        // Thoughts are numbered.
+        let counts = |value: &Value| !tool.thinks || value.is_string();
         let values = match each {
             Ok(each) => each
                 .iter()
-                .filter(|(key, _)| !PAGES.is_match(key))
+                .filter(|(key, value)| !PAGES.is_match(key) && counts(value))
                 .map(|(key, value)| match value {
-                    serde_json::Value::String(text) => AskedValue::of(key, text),
+                    Value::String(text) if is_note => AskedValue::noted(key, text),
+                    Value::String(text) => AskedValue::of(key, text),
                     other => AskedValue::of(key, &other.to_string()),
                 })
                 .collect(),
+            Err(_) if is_note => vec![AskedValue::noted("", arguments)],
             Err(_) => vec![AskedValue::of("", arguments)],
         };
         Self {
             tool: code(name),
             is_command: !tool.in_words,
             values,
+            is_note,
+            lists: tool.lists && !tool.searches,
         }
     }
 
@@ -192,11 +213,44 @@ impl Asked {
 
     /// Whether a search with the answer of another one may be for the same thing.
     fn is_again(&self, other: &Self, answer: i64) -> bool {
-        if self.is_command && answer != NOTHING_FOUND {
+        if self.is_note {
+            self.says_again(other)
+        } else if self.lists {
+            self.filters_again(other)
+        } else if self.is_command && answer != NOTHING_FOUND {
             self.is_near(other)
         } else {
             self.is_like(other)
         }
+    }
+
+    /// Whether it is a note of the agent.
+    #[must_use]
+    pub fn is_note(&self) -> bool {
+        self.is_note
+    }
+
+    /// Whether two filters are one, spelled in another way or with less in it.
+    fn filters_again(&self, other: &Self) -> bool {
+        let mut common = 0;
+        let is_like = |one: &AskedValue| {
+            let Some(two) = other.values.iter().find(|two| two.key == one.key) else {
+                return true;
+            };
+            common += 1;
+            one.code == two.code || one.is_spelling(two)
+        };
+        self.tool == other.tool
+            && self.values.iter().all(is_like)
+            && common == self.values.len().min(other.values.len())
+    }
+
+    /// Whether two notes say the same in other words; what is no sentence is a name, and must be equal.
+    fn says_again(&self, other: &Self) -> bool {
+        let both = || self.values.iter().zip(&other.values);
+        self.values.len() == other.values.len()
+            && both().any(|(one, _)| one.gist.is_some())
+            && both().all(|(one, two)| one.key == two.key && one.says_again(two))
     }
 
     /// Whether two commands ask nearly the same: one has all words of the other, and more.
@@ -255,7 +309,38 @@ impl AskedValue {
                 .map(|word| code(&word.to_lowercase()))
                 .collect(),
             words: words.map(word_of).collect(),
+            gist: None,
         }
+    }
+
+    /// The same of a note.
+    fn noted(key: &str, text: &str) -> Self {
+        let gist = Gist::of(text).filter(|gist| gist.says_enough());
+        Self {
+            gist: gist.map(|gist| (*gist).clone()),
+            ..Self::of(key, text)
+        }
+    }
+
+    /// Whether one has all words of the other; another number is another thing.
+    fn is_spelling(&self, other: &Self) -> bool {
+        let stems = |value: &Self| -> BTreeSet<i64> {
+            let parts = value.words.iter().flat_map(|word| &word.2);
+            parts.flat_map(|part| part.1.iter().copied()).collect()
+        };
+        let (one, two) = (stems(self), stems(other));
+        !(self.has_digit || other.has_digit || one.is_empty() || two.is_empty())
+            && (one.is_subset(&two) || two.is_subset(&one))
+    }
+
+    fn says_again(&self, other: &Self) -> bool {
+        let is_like = |(one, two): (&Gist, &Gist)| one.is_like(two);
+        self.code == other.code
+            || self
+                .gist
+                .as_ref()
+                .zip(other.gist.as_ref())
+                .is_some_and(is_like)
     }
 
     /// Whether one has all words of the other, and more; of a long one, few may be others.
@@ -395,7 +480,7 @@ mod tests {
                 outcome: 7,
                 ..Row::default()
             };
-            found(&turn, tool(name), &row)
+            found(&turn, tool(name), &row, result)
         };
         let grep = Some(r#"{"command":"grep -rn a src"}"#);
         assert_eq!(found_by(Some("search"), None, "0 rows"), NOTHING_FOUND);
@@ -455,6 +540,60 @@ mod tests {
         assert_eq!(thing("wc -l a.csv | cut -f 1", 7), 7);
         assert_ne!(thing("wc -l b.csv", 7), 7);
         assert_ne!(thing("grep hello src", NOTHING_FOUND), NOTHING_FOUND);
+    }
+
+    fn asked_of(name: &str, arguments: &str) -> Asked {
+        let turn = Turn {
+            name: Some(name),
+            arguments: Some(arguments),
+            ..Turn::default()
+        };
+        Asked::of(&turn, tool(Some(name)))
+    }
+
+    #[test]
+    fn a_filter_is_the_same_in_another_spelling() {
+        let again = |one: &str, two: &str| {
+            let asked = |arguments| asked_of("list_orders", arguments);
+            asked(one).is_again(&asked(two), NOTHING_FOUND)
+        };
+        let open = r#"{"customer":"Acme","status":"open"}"#;
+        assert!(again(open, r#"{"customer":"Acme","status":"is:OPEN"}"#));
+        assert!(again(open, r#"{"customer":"Acme"}"#));
+        assert!(again(
+            r#"{"customer":"Acme","days":7}"#,
+            r#"{"customer":"Acme","days":90}"#
+        ));
+        assert!(!again(open, r#"{"customer":"Acme","status":"closed"}"#));
+        assert!(!again(
+            r#"{"customer":"Acme Corp"}"#,
+            r#"{"customer":"Globex Corp"}"#
+        ));
+        assert!(!again(
+            r#"{"sprint":"Sprint 1"}"#,
+            r#"{"sprint":"Sprint 2"}"#
+        ));
+        assert!(!again(r#"{"customer":"Acme"}"#, r#"{"vendor":"Globex"}"#));
+    }
+
+    #[test]
+    fn a_note_says_the_same_in_other_words() {
+        let again = |one: &str, two: &str| {
+            let asked = |arguments| asked_of("save_memory", arguments);
+            asked(one).is_again(&asked(two), 7)
+        };
+        let dark = r#"{"fact":"The user prefers dark mode."}"#;
+        assert!(again(
+            dark,
+            r#"{"fact":"Preference of the user: dark mode"}"#
+        ));
+        assert!(!again(dark, r#"{"fact":"The user prefers dark tea."}"#));
+        assert!(!again(
+            r#"{"key":"lint","value":"yes"}"#,
+            r#"{"key":"docs","value":"yes"}"#
+        ));
+        let called = |who| format!(r#"{{"contact":"{who}","text":"Called, but got no answer."}}"#);
+        assert!(!again(&called("Kim"), &called("Lee")));
     }
 
     #[test]

@@ -2,13 +2,15 @@
 
 use std::sync::LazyLock;
 
+use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::count::codes::{UNKNOWN, code};
-use crate::patterns::Pattern;
-use crate::tables::TOOL_KINDS;
+use crate::patterns::{Pattern, pattern};
+use crate::tables::{MARKS, TOOL_KINDS, any_of};
 
 static STATES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&TOOL_KINDS["states"]));
+static DONE_STEPS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&MARKS["done_steps"])));
 static COMMENTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&TOOL_KINDS["comments"]));
 
 /// The code of what an update sets, without its comments; unknown if it sets no state, or has none.
@@ -23,6 +25,12 @@ pub fn state_of(arguments: &str) -> i64 {
     } else {
         UNKNOWN
     }
+}
+
+/// How many steps of a plan are done.
+#[must_use]
+pub fn done_steps(arguments: &str) -> i64 {
+    DONE_STEPS.find_iter(arguments).count() as i64
 }
 
 /// Take the comments out of what is given; return whether there is a state, and a comment.
@@ -43,6 +51,13 @@ fn take_comments(given: &mut Map<String, Value>) -> (bool, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps_that_are_done_are_counted() {
+        let plan = r#"{"todos":[{"content":"a","status":"completed"},{"content":"b","status":"pending"}]}"#;
+        assert_eq!(done_steps(plan), 1);
+        assert_eq!(done_steps("- [x] a\n- [ ] b\n- [x] c"), 2);
+    }
 
     #[test]
     fn a_state_is_the_same_whatever_is_said_of_it() {

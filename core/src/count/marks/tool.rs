@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::checks::Checker;
 use crate::count::undone::undoes;
-use crate::patterns::Pattern;
+use crate::patterns::{Forms, Pattern};
 use crate::same::tools::{Kept, kept, purpose};
 use crate::tables::{MARKS, TOOL_KINDS};
 
@@ -18,6 +18,10 @@ static VIEWS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["views"])
 static ASKS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["asks"]));
 /// A tool or a command that settles something.
 pub(super) static SETTLES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["settles"]));
+static LISTING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&MARKS["listing"]));
+static TAKES_NOTES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["takes_notes"]));
+static PROPOSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["proposes"]));
+static VERDICTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["verdicts"]));
 static QUERIES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["queries"]));
 static CHANCE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["chance"]));
 
@@ -30,6 +34,8 @@ pub struct Tool {
     pub searches: bool,
     /// It searches by words that have no places, as those of a command or a query have.
     pub in_words: bool,
+    /// It lists what fits a filter.
+    pub lists: bool,
     /// It only looks at something.
     pub reads: bool,
     /// It does nothing but wait.
@@ -52,6 +58,14 @@ pub struct Tool {
     pub chance: bool,
     /// It shows what the agent itself wrote down.
     pub notes: bool,
+    /// It takes down a note of the agent.
+    pub takes_notes: bool,
+    /// It takes down a thought.
+    pub thinks: bool,
+    /// It asks a person to take a plan or a step.
+    pub proposes: bool,
+    /// It says of a thing whether it is as it should be.
+    pub verdicts: bool,
     /// It writes a plan as a whole.
     pub plans: bool,
     /// It only takes down a thought or a plan, or shows something.
@@ -84,6 +98,7 @@ impl Tool {
         Self {
             changes,
             searches,
+            lists: !changes && !purpose.awaits && LISTING.found(name),
             in_words: searches && !QUERIES.is_match(name),
             reads: !changes && purpose.reads,
             pauses: purpose.pauses,
@@ -94,6 +109,10 @@ impl Tool {
             hands_over: purpose.hands_over,
             chance: CHANCE.is_match(name),
             notes: OWN_NOTES.is_match(name),
+            takes_notes: TAKES_NOTES.is_match(name),
+            thinks: purpose.thinks,
+            proposes: PROPOSES.is_match(name),
+            verdicts: VERDICTS.is_match(name),
             plans,
             idle: plans
                 || purpose.thinks

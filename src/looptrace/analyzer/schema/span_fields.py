@@ -90,3 +90,4 @@ class SpanFields(msgspec.Struct, frozen=True, gc=False):
     differing_tokens: int | None  # between a run's usage and the sum of its responses
     is_part: bool = False  # of the call whose span is around it
     is_open: bool = False  # it had not ended when it was written
+    is_record: bool = False  # of an agent's log, which may repeat a span

@@ -56,7 +56,8 @@ def is_line(names: Collection[str]) -> bool:
 class ClaudeCodeLog:
     """The state of reading one log, with a thread for each agent in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, product: str = PRODUCT) -> None:
+        self._product = product
         self._threads: dict[tuple[str, str], Thread] = {}
         self._roots: dict[str, str] = {}  # by line, for sub-agents that have no id
         self._last_ns = 0
@@ -107,13 +108,13 @@ class ClaudeCodeLog:
         session, name = str(line.get("sessionId", "")), self._agent_name(line)
         thread = self._threads.get((session, name))
         if thread is None:
-            thread = self._threads[session, name] = Thread(Agent(PRODUCT, session, name))
+            thread = self._threads[session, name] = Thread(Agent(self._product, session, name))
         return thread
 
     def _agent_name(self, line: dict[str, Any]) -> str:
         """Return the agent's name; a sub-agent without an id is named after its first line."""
         if not line.get("isSidechain"):
-            return PRODUCT
+            return self._product
         if line.get("agentId"):
             return f"agent-{line['agentId']}"
         own, parent = str(line.get("uuid")), str(line.get("parentUuid"))

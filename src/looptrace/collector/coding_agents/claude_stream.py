@@ -2,6 +2,9 @@
 
 Its lines are those of the log under other names. Some versions stamp only the lines of some kinds;
 a line without a time stands where it stands in the file, STEP_NS from the one before.
+
+Qwen Code prints the same (@qwen-code/qwen-code 0.15.10), but each part of a response as a message
+of its own, of which only the last has tokens, and counts cached tokens within the input.
 """
 
 from typing import Any
@@ -15,6 +18,8 @@ STEP_NS = 1_000_000
 WAITING_MAX = 10_000
 
 _RESULT = "result"  # the line with the usage of all responses
+_QWEN, _QWEN_VERSION = "qwen-code", "qwen_code_version"
+_INPUT, _CACHED = "input_tokens", "cache_read_input_tokens"
 
 
 class ClaudeStream:
@@ -24,6 +29,8 @@ class ClaudeStream:
         self._log = ClaudeCodeLog()
         self._last_ns = 0
         self._waiting: list[dict[str, Any]] = []
+        self._is_qwen = False
+        self._open: str | None = None  # id of a response of Qwen Code that has more parts
 
     def read(self, line: dict[str, Any]) -> list[SpanRow]:
         """Return the rows that a line completes. Raises BadSpanError for a bad time."""
@@ -53,8 +60,28 @@ class ClaudeStream:
                 "isSidechain": bool(within),
                 "agentId": within,
             }
+            if _QWEN_VERSION in line and not self._is_qwen:
+                self._is_qwen, self._log = True, ClaudeCodeLog(_QWEN)
+            named = self._of_claude(named) if self._is_qwen else named
             rows += self._log.read(named)
             if line.get("type") == _RESULT:
                 rows += self._log.end_run(named)
         self._waiting = []
         return rows
+
+    def _of_claude(self, line: dict[str, Any]) -> dict[str, Any]:
+        """Return a line of Qwen Code as Claude Code writes it."""
+        if line.get("type") == _RESULT:
+            return {**line, "usage": _apart(line.get("usage"))}
+        if line.get("type") != "assistant":
+            return line
+        message = line["message"]
+        key, usage = self._open or message.get("id"), message.get("usage")
+        self._open = None if isinstance(usage, dict) and usage.get(_INPUT) else key
+        return {**line, "message": {**message, "id": key, "usage": _apart(usage)}}
+
+
+def _apart(usage: object) -> dict[str, Any]:
+    """Return usage with what was cached beside the rest of the input."""
+    told = usage if isinstance(usage, dict) else {}
+    return {**told, _INPUT: int(told.get(_INPUT) or 0) - int(told.get(_CACHED) or 0)}

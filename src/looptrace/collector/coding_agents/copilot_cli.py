@@ -1,7 +1,9 @@
 """Rows from the events of a session of GitHub Copilot CLI, `events.jsonl` of its session's folder.
 
 The fields are those of github/copilot-sdk@cc0438d nodejs/src/generated/session-events.ts. Usage is
-in events that are not kept on disk; a message has the tokens of its own output.
+in events that are not kept on disk; a message has the tokens of its own output. With
+`--output-format json` the command line (1.0.102) prints the same events, of which only the last
+line, `result`, names the session.
 """
 
 from typing import Any
@@ -18,33 +20,49 @@ from looptrace.collector.coding_agents.session_spans import (
 
 PRODUCT = "copilot-cli"
 
+_STARTS, _ENDS = "session.start", "result"
 _ABORTED_BY_LIMIT = "autopilot_credit_limit"
 
 
 class CopilotSession:
     """The state of reading one such file, with a thread for each agent."""
 
-    def __init__(self) -> None:
-        self._session, self._at_ns = "", 0
+    def __init__(self, session: str = "") -> None:
+        self._session, self._at_ns = session, 0
+        self._unnamed: list[dict[str, Any]] = []  # events whose session is not known yet
         self._threads: dict[str, Thread] = {}
         self._responses: dict[str, str] = {}  # by thread: the key of its last response
 
     def read(self, line: dict[str, Any]) -> list[SpanRow]:
-        """Return the rows that an event completes."""
+        """Return the rows that an event completes. Raises one of RECORD_ERRORS."""
+        if line["type"] == _ENDS:
+            self._session = self._session or str(line["sessionId"])
+            rows = self.rest()
+            self._session, self._threads, self._responses = "", {}, {}
+            return rows
+        if line["type"] == _STARTS:
+            self._session = str(line["data"].get("sessionId") or "")
+        if self._session:
+            return self._completed(line)
+        CopilotSession(PRODUCT).read(line)  # The end of the file can report no error.
+        self._unnamed.append(line)
+        return []
+
+    def rest(self) -> list[SpanRow]:
+        """Return the rows that the end of the file completes."""
+        lines, self._unnamed = self._unnamed, []
+        rows = [row for line in lines for row in self._completed(line)]
+        return rows + [row for thread in self._threads.values() for row in thread.ended()]
+
+    def _completed(self, line: dict[str, Any]) -> list[SpanRow]:
         data, kind = line["data"], line["type"]
         at_ns = self._at_ns = time_ns_of(line["timestamp"]) or self._at_ns
-        if kind == "session.start":
-            self._session = str(data.get("sessionId") or "")
         name = str(line.get("agentId") or PRODUCT)
         thread = self._threads.get(name)
         if thread is None:
             thread = self._threads[name] = Thread(Agent(PRODUCT, self._session, name))
         self._take(thread, str(kind), str(line["id"]), at_ns, data)
         return [row for each in self._threads.values() for row in each.taken()]
-
-    def rest(self) -> list[SpanRow]:
-        """Return the rows that the end of the file completes."""
-        return [row for thread in self._threads.values() for row in thread.ended()]
 
     def _take(self, thread: Thread, kind: str, key: str, at_ns: int, data: dict[str, Any]) -> None:
         if kind == "assistant.message":

@@ -1,7 +1,8 @@
 """Rows from the recorded chats of Gemini CLI, `~/.gemini/tmp/*/chats/session-*.json`.
 
 Newer ones are lines (google-gemini/gemini-cli@04741d1 packages/core/src/services/
-chatRecordingTypes.ts, chatRecordingService.ts).
+chatRecordingTypes.ts, chatRecordingService.ts). Those of 0.61 have the results of calls once more,
+as messages of the user, and what the program tells the model first.
 """
 
 from collections.abc import Collection
@@ -15,6 +16,8 @@ PRODUCT = "gemini-cli"
 _FAILED = {"error": True, "success": False}
 
 
+# How texts of the program in a person's name begin (packages/core/src/utils/sessionUtils.ts).
+_OWN_TEXTS = ("<session_context>", "<hook_context>")
 # Fields of a line with a message.
 _MESSAGE = {"id", "timestamp", "type", "content"}
 _MORE = {"displayContent", "toolCalls", "thoughts", "tokens", "model"}
@@ -81,7 +84,8 @@ def _read(thread: Thread, message: dict[str, Any], at_ns: int) -> None:
     key, kind = str(message.get("id")), message.get("type")
     text = texts_of(message.get("content"))
     if kind == "user":
-        thread.hears(key, at_ns, Word(text=text))
+        if not _is_own(message.get("content"), text):
+            thread.hears(key, at_ns, Word(text=text))
     elif kind == "error":
         thread.fails(key, at_ns, text, None)
     elif kind == "gemini":
@@ -107,6 +111,13 @@ def _read(thread: Thread, message: dict[str, Any], at_ns: int) -> None:
         for call_id, call, ended_ns in zip(ids, calls, done_ns, strict=True):
             failed = _FAILED.get(str(call.get("status")))
             thread.gets(call_id, ended_ns, _result(call.get("result")), failed, None)
+
+
+def _is_own(content: object, text: str) -> bool:
+    """Return whether the program wrote a message of the user, or it has only results of calls."""
+    parts = content if isinstance(content, list) else ()
+    has_results = any("functionResponse" in part for part in parts if isinstance(part, dict))
+    return text.lstrip().startswith(_OWN_TEXTS) or (has_results and not text.strip())
 
 
 def _written(tokens: dict[str, Any]) -> int | None:

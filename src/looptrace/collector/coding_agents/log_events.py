@@ -47,6 +47,7 @@ _REASONING_TOKENS = ("reasoning_token_count", "thoughts_token_count")
 # for Qwen Code, whose providers count them within.
 _BESIDE = ("cache_read_tokens", "cache_creation_tokens"), ("thoughts_token_count",)
 _REFUSALS = ("reject", "denied", "abort")
+_CODEX_ROOT = "/root"  # The path of the session's own agent (0.171), which only its calls name.
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +112,14 @@ def event_row(record: LogRecord) -> SpanRow | None:
     if name is None or session is None:
         return None
     product = _PRODUCTS[name.partition(".")[0]]
+    own = _first(attributes, _AGENT)
     agent = Agent(
         product,
         session=str(session),
-        name=str(_first(attributes, _AGENT) or product),
+        name=str(product if own in (None, _CODEX_ROOT) else own),
         trace=str(_first(attributes, _PROMPT) or ""),
+        is_exported=True,
+        span=record.span,
     )
     return _READERS[name](_Event(agent, _time_ns(record), attributes))
 
@@ -152,10 +156,11 @@ def _time_ns(record: LogRecord) -> int:
 def _tool(event: _Event) -> SpanRow:
     success = event.attributes.get("success")
     failed = None if success is None else str(success).lower() != "true"
-    error = event.first(_ERROR) if failed else None
     result = event.attributes.get("output")
     if event.agent.product == codex.PRODUCT and result is not None:
-        result, _ = codex.outcome_of(result)
+        result, has_failed = codex.outcome_of(result)
+        failed = has_failed or failed  # A command that failed was run with success.
+    error = event.first(_ERROR) if failed else None
     return tool_row(
         event.agent,
         event.key,

@@ -49,13 +49,16 @@ NO_USAGE = Usage()
 class Agent:
     """An agent of a session; `trace` names the part of the session that is one trace.
 
-    Where a session has no name, `trace` must distinguish it from others.
+    Where a session has no name, `trace` must distinguish it from others. An agent that exports its
+    log may export spans, too: then `is_exported`, and a record may name a span.
     """
 
     product: str  # the service's name, as in "claude-code"
     session: str
     name: str
     trace: str = ""
+    is_exported: bool = False
+    span: tuple[str, str] = ("", "")  # ids of trace and span
 
 
 def texts_of(content: object) -> str:
@@ -165,6 +168,7 @@ def _row(
     common = {
         semconv.GEN_AI_CONVERSATION_ID: agent.session or None,
         semconv.GEN_AI_AGENT_NAME: agent.name,
+        semconv.RECORD: agent.is_exported or None,
     }
     return span_row(
         trace_id=_hex_id(_TRACE_ID_BYTES, agent.product, agent.session, agent.trace),
@@ -179,7 +183,7 @@ def _row(
         scope=None,
         attributes=_known(common | attributes),
         events=[(semconv.INTERVENTION_EVENT, end_ns, _known(said))] if word else [],
-        links=[],
+        links=[agent.span] if all(agent.span) else [],
     )
 
 

@@ -192,6 +192,7 @@ def _attributes(span: SpanFields, failed: bool | None, texts: Hash) -> Iterable[
     yield semconv.GEN_AI_USAGE_CACHE_WRITE_INPUT_TOKENS, span.cache_write_tokens
     yield semconv.GEN_AI_USAGE_REASONING_OUTPUT_TOKENS, span.reasoning_tokens
     yield semconv.DIFFERING_TOKENS, span.differing_tokens
+    yield semconv.RECORD, span.is_record or None
 
 
 def _figures(figures: ProgressFigures) -> Iterable[tuple[str, object]]:

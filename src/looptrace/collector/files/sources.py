@@ -14,7 +14,7 @@ import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     PackedStream = io.BufferedReader[Any] | gzip.GzipFile | zstd.ZstdFile
 
 # The names that a folder is searched for; a file that is named itself may have any ending.
-TRACE_ENDINGS = (".json", ".jsonl", ".ndjson", ".pb", ".binpb", ".otlp", ".bin", ".traj")
+TRACE_ENDINGS = (
+    ".json", ".jsonl", ".ndjson", ".pb", ".binpb", ".otlp", ".bin", ".traj", ".eval",
+)  # fmt: skip
 PACKED_ENDINGS = (".gz", ".zst")
 STANDARD_INPUT = "-"
 
@@ -55,9 +57,17 @@ TRUSTED_BYTES = 64 << 20
 # The ids alone keep real traces below 100; gzip ends at 1032.
 UNPACKED_RATIO_MAX = 500
 
+_BOMB = (
+    f"unpacks to more than {UNPACKED_RATIO_MAX} times its size, so it may be a decompression bomb; "
+    f"if it is not, unpack it and read it unpacked"
+)
 # A file that was packed again by its upload is packed twice.
 PACKINGS_MAX = 3
 _MAGIC_BYTES = 4
+_ZIP_MAGIC = b"PK\x03\x04"
+# Where an archive has such files, the others say nothing of turns: the samples of a log of Inspect
+# (UKGovernmentBEIS/inspect_ai src/inspect_ai/log/_recorders/eval.py), and exported chats.
+_OF_ARCHIVES = tuple(map(re.compile, (r"samples/.+\.json", r"(?:.+/)?conversations[^/]*\.json")))
 _PLAIN = "plain"
 
 _TRACE_NAME = re.compile(
@@ -83,6 +93,7 @@ class Source:
     identity: tuple[int, int] | None = None  # device and inode: the file behind all its names
     bytes_on_disk: int = 0  # 0 where it is not known beforehand
     api: ApiAddress | None = None
+    member: str = ""  # of the archive that is the file
 
 
 def find_sources(paths: Sequence[str]) -> tuple[list[Source], list[Skipped]]:
@@ -144,7 +155,7 @@ def _sources_of(path: str) -> list[Source | Skipped]:
         return [Skipped(path, "no such file or folder; check the path")]
     except OSError as error:
         return [Skipped(path, _trouble(error))]
-    return _in_folder(path) if stat.S_ISDIR(state.st_mode) else [_file(path, state)]
+    return _in_folder(path) if stat.S_ISDIR(state.st_mode) else _file(path, state)
 
 
 def _at_address(path: str) -> list[Source | Skipped]:
@@ -158,9 +169,44 @@ def _at_address(path: str) -> list[Source | Skipped]:
         return [Skipped(path, str(error))]
 
 
-def _file(path: str, state: os.stat_result) -> Source:
-    size = state.st_size if stat.S_ISREG(state.st_mode) else 0
-    return Source(path, Path(path), (state.st_dev, state.st_ino), size)
+def _file(path: str, state: os.stat_result) -> list[Source | Skipped]:
+    is_regular = stat.S_ISREG(state.st_mode)
+    identity = (state.st_dev, state.st_ino)
+    if is_regular and _is_archive(path):
+        return _in_archive(path, identity)
+    return [Source(path, Path(path), identity, state.st_size if is_regular else 0)]
+
+
+def _is_archive(path: str) -> bool:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(_MAGIC_BYTES) == _ZIP_MAGIC
+    except OSError:
+        return False  # Whoever reads it says why.
+
+
+def _in_archive(path: str, identity: tuple[int, int]) -> list[Source | Skipped]:
+    """Find the trace files of a ZIP archive, each of which is unpacked as it is read."""
+    import zipfile  # noqa: PLC0415 - few need it, and it takes a while to import
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [each for each in archive.infolist() if not each.is_dir()]
+    except zipfile.BadZipFile as error:
+        return [Skipped(path, f"a damaged ZIP archive ({error}); copy or export it again")]
+    kinds = ([each for each in members if own.fullmatch(each.filename)] for own in _OF_ARCHIVES)
+    named = [each for each in members if _TRACE_NAME.fullmatch(Path(each.filename).name)]
+    chosen = next(filter(None, kinds), named)
+    found: list[Source | Skipped] = []
+    for each in chosen:
+        name, at = f"{path}/{each.filename}", (*identity, each.filename)
+        most = max(TRUSTED_BYTES, UNPACKED_RATIO_MAX * each.compress_size)
+        if each.file_size > most:
+            found.append(Skipped(name, _BOMB))
+        else:
+            own = (-1, hash(at))
+            found.append(Source(name, Path(path), own, each.compress_size, member=each.filename))
+    return found or [Skipped(path, "an archive without trace files; name it unpacked")]
 
 
 def _matching(pattern: str) -> list[Source | Skipped]:
@@ -227,8 +273,24 @@ class _CountedReader(io.RawIOBase):
         return len(taken)
 
 
+@contextmanager
+def _member(source: Source) -> Iterator[IO[bytes]]:
+    """Open a file of an archive."""
+    import zipfile  # noqa: PLC0415 - as above
+
+    try:
+        with zipfile.ZipFile(source.path or "") as archive, archive.open(source.member) as file:
+            yield file
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        raise DamagedError(
+            f"cannot be unpacked ({error}); unpack it and read it unpacked"
+        ) from error
+
+
 def _open(source: Source) -> AbstractContextManager[IO[bytes]]:
     """Open a source; standard input is not closed afterwards."""
+    if source.member:
+        return _member(source)
     if source.path is not None:
         return source.path.open("rb")
     if sys.stdin is None:  # So it is where a shell closed it.
@@ -246,10 +308,7 @@ def _unpacked(stream: IO[bytes], on_read: Callable[[int], None]) -> Iterator[byt
         while chunk := reader.read1(CHUNK_BYTES):
             bytes_done += len(chunk)
             if bytes_done > max(TRUSTED_BYTES, UNPACKED_RATIO_MAX * packed.bytes_read):
-                raise DamagedError(
-                    f"unpacks to more than {UNPACKED_RATIO_MAX} times its size, so it may be a "
-                    f"decompression bomb; if it is not, unpack it and read it unpacked"
-                )
+                raise DamagedError(_BOMB)
             on_read(packed.bytes_read)
             yield chunk
     except EOFError as error:

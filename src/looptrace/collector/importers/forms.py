@@ -59,7 +59,7 @@ from looptrace.collector.importers.records import (
 )
 from looptrace.collector.importers.rows.field_maps import FieldMap, UnreadForm, field_maps
 from looptrace.collector.importers.rows.requests import RequestReader
-from looptrace.collector.importers.saved import editor_chats, session_lines
+from looptrace.collector.importers.saved import editor_chats, session_lines, streams
 from looptrace.collector.importers.services import (
     ai_devtools,
     assistants,
@@ -166,6 +166,17 @@ FORMS = (
         _log(codex.CodexLog),
     ),
     RecordForm("event of a stream", cursor_cli.is_line, _log(cursor_cli.CursorStream)),
+    RecordForm("event of a stream", streams.is_line, _log(streams.AgentStream)),
+    RecordForm(
+        "event of a stream",
+        _having({"ts", "type", "hookEventName", "taskId"}, {"ts", "type", "event"}),
+        _log(streams.ClineStream),
+    ),
+    RecordForm(
+        "event of a stream",
+        _having({"type", "timestamp", "sessionID", "part"}, {"type", "sessionID", "error"}),
+        _log(opencode.OpencodeStream),
+    ),
     RecordForm(
         "event of a stream",
         _having({"type", "session_id", "message"}, {"type", "session_id", "subtype"}),
@@ -176,6 +187,16 @@ FORMS = (
         "line of a session log",
         session_lines.is_pi_line,
         partial(session_lines.SessionLines, editor_chats.pi_messages),
+    ),
+    RecordForm(
+        "change of a chat",
+        session_lines.is_change,
+        partial(session_lines.ChatChanges, editor_chats.copilot_messages),
+    ),
+    RecordForm(
+        "line of a session log",
+        _exactly("version", "kind", "data"),
+        partial(session_lines.SessionLines, editor_chats.kiro_messages),
     ),
     RecordForm(
         "event of a session",

@@ -46,7 +46,7 @@ _CONTENT = frozenset(
         *("parent", "processes", "prompt", "prompts", "references", "request", "resource"),
         *("resourceattributes", "response", "scope", "scores", "serialized", "spanattributes"),
         *("spanparents", "status", "summary", "tags", "toolcalls", "tools", "usage"),
-        *("usagedetails", "warnings"),
+        *("usagedetails", "warnings", "$aiinputstate", "$aioutputstate"),
     }
 )
 # What tells a record: an id, a name or kind, and a time. Two of them are enough.

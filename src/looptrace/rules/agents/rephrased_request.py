@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, repeats, setting
-from looptrace.rules.turns import Flags, Lane, LaneSpec
+from looptrace.rules.turns import UNKNOWN, Flags, Lane, LaneSpec
 from looptrace.rules.vocabulary import streak
 
 # The beginning of a request says what it asks for; a longer request includes its material.
@@ -38,12 +38,13 @@ _LIST_MIN = 2
 
 
 class _Request(NamedTuple):
-    """Who is asked, the words, their numbers, what is left of the list in them and what is done.
+    """Who is asked, the answer, the words, their numbers, and what is left and done of a list.
 
     And the words of each labelled part, with its label.
     """
 
     asked: int
+    answer: int
     words: Words
     numbers: frozenset[Numbers]
     left: int
@@ -58,9 +59,9 @@ class RephrasedRequest(Rule):
     It asks the same again if most of its words were in its agent's last requests, to any agent,
     in any order. A new number, also within an address, or one new word in an otherwise equal
     request, is a new target, also if it is new to the asked agent alone. So is a form that is
-    filled in anew, such as “Question: … Answer: …”. A list that gets shorter from one request to a
-    later one, or of which more is done, is progress. `collaboration_loop` also finds equal requests
-    to one agent.
+    filled in anew, such as “Question: … Answer: …”, and the same request to another agent that has
+    another answer. A list that gets shorter from one request to a later one, or of which more is
+    done, is progress. `collaboration_loop` also finds equal requests to one agent.
 
     ## Looping
     - `handoff(web, "Find the opening hours of the museum.") handoff(web, "Please find the hours
@@ -89,6 +90,9 @@ class RephrasedRequest(Rule):
       collect? Answer: Nectar") handoff(judge, "Rate the answer from one to five. Question: Why is
       the sea salty? Answer: Rivers") handoff(judge, "Rate the answer from one to five. Question:
       How do geckos climb walls? Answer: Hairs")`: one form, other questions.
+    - `handoff(ann, "Is the change of the cart well written?")->"yes" handoff(bob, "Is the change of
+      the cart well written?")->"no" handoff(cid, "Is the change of the cart well written?")->"oh"
+      handoff(dan, "Is the change of the cart well written?")->"hm"`: each says something else.
     - `handoff(web, ?) x6`: the requests are unknown.
     - `handoff(web, "Go on.") x6`: too short to tell.
     - `(user("And now?") handoff(web, "Find the opening hours of the museum.")) x6`
@@ -126,7 +130,9 @@ class RephrasedRequest(Rule):
 
     def _again(self, lane: Lane) -> Flags:
         names = lane.turns.name[lane.rows].tolist()
-        requests = [_request(*asked) for asked in zip(lane.texts, names, strict=True)]
+        answers = lane.outcome.tolist()
+        given = zip(lane.texts, names, answers, strict=True)
+        requests = [_request(*asked) for asked in given]
         again = np.zeros(len(lane.rows), dtype=np.bool_)
         for i, (request, position) in enumerate(zip(requests, lane.position.tolist(), strict=True)):
             before = requests[i - min(self.window, position) : i]
@@ -144,6 +150,8 @@ class RephrasedRequest(Rule):
             return False
         if _goes_on(request, before) or _fills_in(request, before):
             return False
+        if _asks_another(request, before):
+            return False
         own = [each for each in before if each.asked == request.asked]
         return not any(_has_new_target(request, some) for some in (before, own) if some)
 
@@ -152,13 +160,14 @@ class RephrasedRequest(Rule):
         return f"{loop.attempts} requests from {loop.labels[0]} on ask hardly anything new"
 
 
-def _request(text: str | None, asked: int) -> _Request:
+def _request(text: str | None, asked: int, answer: int) -> _Request:
     shown = (text or "")[:_CHARS_MAX].lower()
     numbers = (tuple(_NUMBER.findall(token)) for token in _TOKEN.findall(shown))
     done = len(_DONE.findall(shown))
     left = len(_BETWEEN.findall(shown)) - done
     words = _WORD.findall(shown)
-    return _Request(asked, words, frozenset(filter(None, numbers)), left, done, _parts(shown))
+    named = frozenset(filter(None, numbers))
+    return _Request(asked, answer, words, named, left, done, _parts(shown))
 
 
 def _parts(text: str) -> tuple[tuple[str, frozenset[str]], ...]:
@@ -168,6 +177,14 @@ def _parts(text: str) -> tuple[tuple[str, frozenset[str]], ...]:
         (label[label.lastindex or 0], frozenset(_WORD.findall(text[label.end() : end])))
         for label, end in zip(labels, ends, strict=False)
     )
+
+
+def _asks_another(request: _Request, before: Sequence[_Request]) -> bool:
+    """Return whether another agent gets an equal request, and has another answer: a panel."""
+    equal = any(each.words == request.words for each in before)
+    asked = {each.asked for each in before}
+    answers = {each.answer for each in before} - {UNKNOWN}
+    return equal and request.asked not in asked and request.answer not in answers
 
 
 def _fills_in(request: _Request, before: Sequence[_Request]) -> bool:

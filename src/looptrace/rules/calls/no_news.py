@@ -20,7 +20,7 @@ UNSHOWN = -2
 
 @dataclass(frozen=True, slots=True)
 class NoNews(Rule):
-    """Most of the last calls of an agent bring nothing new.
+    r"""Most of the last calls of an agent bring nothing new.
 
     A call brings nothing new if the same call had the same result shortly before, if any call
     had the same long result (a page, what a command shows, an error), if a search found what one
@@ -50,6 +50,8 @@ class NoNews(Rule):
     - `(grep(refund {n})->"" edit(a.py, {n})->ok) x20`: it looks after each edit whether it is gone.
     - `(lookup({n}@a.example)->"[]" lookup({n}@b.example)->"1 row") x20`: many customers.
     - `python(step {n})->"The code was executed successfully, with no output." x20`: nor does this.
+    - `bash(mkdir {n})->"<returncode>0</returncode>\n<output>\n</output>" x20`: it is empty.
+    - `bash(mkdir {n})->"Command executed.\nExit code: 0\nDirectory: /a\nOutput:" x20`
     - `(open(offer {n})->"Offer {n}" go_back()->"The list of offers, sorted by price") x20`: ways.
     - `(look(page)->same act({n})->"a {n}" act(b{n})->"b {n}" act(c{n})->"c {n}") x8`: many are new.
     - `(user("And now?") look(page)->same) x20`: a person asked each time.

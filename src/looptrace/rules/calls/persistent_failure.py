@@ -25,7 +25,8 @@ class PersistentFailure(WindowRule):
     each edit. A build that does not say why it failed fails anew after an edit of another file.
 
     A failure has not persisted if the call succeeded the last time, or, at its first time, if the
-    tool's call for another thing just before succeeded. Progress resets the counts.
+    tool's last call for another thing did, or the last call that failed in this way has since. A
+    game refuses a move in each of many places. Progress resets the counts.
 
     ## Looping
     - `(test()->!"expected 42, got 41" edit(cart.py, {n})->ok) x3`
@@ -41,6 +42,7 @@ class PersistentFailure(WindowRule):
     - `(test()->!"expected 42" edit(cart.py, {n})->ok progress(coverage={n}0)) x8`: coverage rises.
     - `(test()->!? edit(cart.py, {n})->ok) x4`: the error is unknown.
     - `(edit(cart.py, {n})->ok test()->!"expected 42" revert()->ok) x9`: a mutation test.
+    - `(validate(a{n})->!"no total" edit(a{n})->ok validate(a{n})->ok) x9`: each is mended.
     """
 
     name = "persistent_failure"

@@ -13,7 +13,7 @@ from looptrace.rules.vocabulary import alike_in_a_row, own, pair
 
 @dataclass(frozen=True, slots=True)
 class RepeatedCall(RowRule):
-    """The same call gets the same result, again and again.
+    r"""The same call gets the same result, again and again.
 
     The result must be the same, too: a status that changes, or a test that fails in fewer places,
     is progress. The model's words between the calls do not matter. Times, ids and similar values in
@@ -27,6 +27,9 @@ class RepeatedCall(RowRule):
     - `run_tests(cart.py)->!"expected 42, got 41" x3`
     - `(say("Let me try again {n}.") search(refund policy)->none) x4`
     - `query(orders)->"0 rows in 0.{n}2 s" x3`
+    - `bash(make)->"5 errors\nProcess Group PGID: 80{n}" x3`: a new run of one command.
+    - `read_file(a)->"# Notes\n<system-reminder>You have {n} todos.</system-reminder>" x3`
+    - `bash({"command":"echo go {n} && make"})->"go {n}" x3`: it only prints that.
 
     ## Not looping
     - `run_tests(cart.py)->!"expected 42, got 41" x2`: one retry is legitimate.

@@ -15,16 +15,18 @@ from looptrace.rules.vocabulary import in_a_row, pair, streak
 class SameResult(RowRule):
     """Different searches have the same answer, such as none.
 
-    The rule looks only at searches: tools whose name says so (search, grep, find, lookup,
-    query, ...), and commands such as `grep` and `find`. Other tools may rightly give one result
-    for many things. Finding nothing is one answer, in whatever words, also by a failure. Another
-    answer to a command or query that only looks counts if it asks nearly the same as an earlier
-    one: it has all words of that and more, or less. Searches for many things, of which a short
-    answer holds, such as names, days or addresses, are a batch: what they are given has no word
-    in common but that of their form. A plan that is written again and again counts as a search, and
-    so does an update that sets a state as it was, and only says something else of it. Parallel
-    searches of one response count once. `repeated_call` finds the same search again, and sooner;
-    `repeated_failure` and `signature_repeat` find failures.
+    The rule looks only at searches: tools whose name says so (search, grep, find, lookup, query,
+    ...), commands such as `grep` and `find`, and lists that are empty under one filter in several
+    spellings. Other tools may rightly give one result for many things. Finding nothing is one
+    answer, in whatever words, also by a failure. Another answer to a command or query that only
+    looks counts if it asks nearly the same as an earlier one: it has all words of that and more, or
+    less. Searches for many things, of which a short answer holds, such as names, days or addresses,
+    are a batch: what they are given has no word in common but that of their form. A plan that is
+    written again and again counts as a search, and so does an update that sets a state as it was,
+    and only says something else of it. Notes and thoughts that say the same in other words, with no
+    other call between them, are one. Parallel searches of one response count once. `repeated_call`
+    finds the same search again, and sooner; `repeated_failure` and `signature_repeat` find
+    failures.
 
     ## Looping
     - `search(refund {n})->"no results" x5`
@@ -34,6 +36,11 @@ class SameResult(RowRule):
       sql(select a as c from b)->3 sql(select a from b order by a)->3`
     - `write_todos(step {n})->"Updated" x5`
     - `(grep(refund {n})->"No matches found" glob_search(refund {n})->"No files found") x3`
+    - `list_issues(open)->"[]" list_issues(is:open)->"[]" list_issues(OPEN)->"[]"
+      list_issues(opened)->"[]" list_issues(status open)->"[]"`
+    - `save_memory(The user prefers dark mode.)->a save_memory(User prefers dark mode)->b
+      save_memory(The user prefers the dark mode.)->c save_memory(Preference of the user: dark
+      mode)->d save_memory(The user prefers dark mode in this app)->e`
 
     ## Not looping
     - `search(refund {n})->"no results" x4`: there were other words to try.
@@ -41,6 +48,10 @@ class SameResult(RowRule):
     - `(write_todos(step {n})->"Updated" edit(a, {n})->ok) x9`: a plan and its work.
     - `search(refund)->"no results" x9`: `repeated_call` finds one repeated search.
     - `lookup_customer({n}@shop.example)->"[]" x9`: many customers.
+    - `list_orders(customer {n})->"[]" x9`: so are these.
+    - `save_memory(The dog of the user is called Rex)->a save_memory(The user lives in Oslo now)->a
+      save_memory(The user works on ships)->a save_memory(No nuts in any meal)->a save_memory(Plays
+      chess every Monday)->a`: other facts.
     - `run_query(select * from t{n} where id is null)->"[]" x9`: many tables.
     - `read_file(part{n}.md)->"# Notes" x9`: other files may begin alike.
     - `edit(part{n}.md)->ok x9`: work on many things.

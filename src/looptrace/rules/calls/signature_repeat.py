@@ -23,8 +23,11 @@ class SignatureRepeat(RowRule):
     - `load(users_{n}.csv)->!"KeyError: 'email' at schema.py:14" x3`
     - `run_tests(tests/{n})->"2 failed: test_login, test_logout" x3`
     - `sql(select price_{n} from a)->!"no such column: price_{n}" x5`
+    - `submit_plan({"plan":"Add a cache {n}."})->"User rejected the plan." x3`: other plans.
 
     ## Not looping
+    - `submit_plan({"plan":"Add a cache {n}."})->"The user rejected the plan: not in {n}." x5`: why.
+    - `check_command(word {n})->!"Invalid command" x9`: a verdict on each.
     - `load(users_{n}.csv)->!"KeyError: 'email' at schema.py:14" x2`: two is a legitimate retry.
     - `edit(cart.py, change {n})->ok x3`: three different changes to one file.
     - `run_tests()->"3 failed" run_tests()->"2 failed" run_tests()->"1 failed"`: fewer failures.

@@ -15,6 +15,7 @@ from looptrace import semconv
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import canonical, parsed
+from looptrace.collector.importers.platforms.underscores import with_dots
 from looptrace.collector.importers.rows.messages import answer_of, messages_of, whole_input_tokens
 from looptrace.collector.importers.services.conversations import CallNumbers
 from looptrace.collector.importers.spans import (
@@ -89,6 +90,7 @@ class FieldMap:
     http_status: Paths = ()
     attributes: Paths = ()
     flat: bool = False
+    underscores: bool = False
     own: Mapping[str, str] = field(default_factory=dict)
     events: EventPaths | None = None
     nesting: Paths = ()
@@ -149,9 +151,10 @@ class FieldMap:
         return True if failed else None, error
 
     def _attributes(self, record: dict[str, Any]) -> dict[str, Any]:
-        given: dict[str, Any] = original_attributes(record) if self.flat else {}
+        named = with_dots if self.underscores else dict
+        given: dict[str, Any] = original_attributes(named(record)) if self.flat else {}
         for path in self.attributes:
-            given |= plain_attributes(_object(at(record, path)))
+            given |= plain_attributes(named(_object(at(record, path))))
         # Some stores keep all numbers as floats.
         given = {
             name: int(value) if isinstance(value, float) and value.is_integer() else value

@@ -8,7 +8,8 @@ the schemas of `session_start` and `message`, and their writer), Qwen Code's cha
 @015346f packages/core/src/services/chatRecordingService.ts) and chats of Copilot in VS Code
 (microsoft/vscode@0f48d25 extensions/copilot/src/extension/prompt/common/intents.ts). Goose's
 sessions (aaif-goose/goose@017176d crates/goose/src/session/session_manager.rs) have messages that
-are read as they are.
+are read as they are. Kiro's sessions of its command line (aws/amazon-q-developer-cli@01b940e
+crates/agent/src/agent/event_log.rs, agent_loop/types.rs) are an entry a line.
 """
 
 from collections.abc import Iterator
@@ -25,6 +26,12 @@ from looptrace.collector.importers.saved.api_parts import (
 )
 from looptrace.collector.importers.spans import mapping, text_of
 
+# Lines that pi prints (`pi --mode json`, @mariozechner/pi-coding-agent 0.73.1 docs/json.md) with a
+# message that is not whole, or once more.
+_PI_REPEATED = ("message_start", "message_update", "turn_end", "agent_end")
+# Why the model makes a call of Kiro, beside the call's arguments (MeXenon/kiro-session-export
+# @9835ad4 kiro-md.py).
+_PURPOSE = "__tool_use_purpose"
 # How a call of Continue ended.
 _CONTINUE_FAILED, _CONTINUE_DONE = "errored", "done"
 
@@ -122,6 +129,8 @@ def pi_messages(line: dict[str, Any]) -> Iterator[ApiMessage]:
 
     Tokens that pi had from a cache are counted beside.
     """
+    if line.get("type") in _PI_REPEATED:
+        return
     message = mapping(line.get("message")) or line
     role, content = message.get("role"), message.get("content")
     at = line.get("timestamp") or message.get("timestamp")
@@ -171,3 +180,27 @@ def qwen_messages(line: dict[str, Any]) -> Iterator[ApiMessage]:
             "cached": usage.get("cachedContentTokenCount"),
         }
         yield {**message, "usage": tokens, "model": line.get("model"), "timestamp": at}
+
+
+def kiro_messages(line: dict[str, Any]) -> Iterator[ApiMessage]:
+    """Yield the messages of an entry of a session of Kiro: a prompt, a response or results."""
+    data, kind = mapping(line["data"]), line["kind"]
+    parts = [(str(part.get("kind")), part.get("data")) for part in objects(data.get("content"))]
+    text = "\n".join(str(told) for of, told in parts if of == "text")
+    if kind == "Prompt":
+        yield given_message(text, timestamp=mapping(data.get("meta")).get("timestamp"))
+    elif kind == "AssistantMessage":
+        calls = [mapping(told) for of, told in parts if of == "toolUse"]
+        yield answer_message(text, list(map(_kiro_call, calls)))
+    elif kind == "ToolResults":
+        for result in (mapping(told) for of, told in parts if of == "toolResult"):
+            shown = [text_of(part.get("data")) or "" for part in objects(result.get("content"))]
+            failed = result.get("status") == "error"
+            yield result_message(result.get("toolUseId"), "\n".join(shown), failed=failed)
+
+
+def _kiro_call(call: dict[str, Any]) -> dict[str, Any]:
+    given = call.get("input")
+    if isinstance(given, dict):
+        given = {name: value for name, value in given.items() if name != _PURPOSE}
+    return call_part(call.get("toolUseId"), call.get("name"), given)

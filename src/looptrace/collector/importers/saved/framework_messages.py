@@ -252,3 +252,25 @@ def agentkit_messages(result: dict[str, Any]) -> Iterator[ApiMessage]:
         result_of = mapping(content).get("data", content) if error is None else error
         call_id = mapping(each.get("tool")).get("id")
         yield result_message(call_id, result_of, failed=error is not None, timestamp=at)
+
+
+def parlant_messages(event: dict[str, Any]) -> Iterator[ApiMessage]:
+    """Yield the messages of an event of a session of Parlant, whose calls have no ids.
+
+    emcie-co/parlant@ea73744 src/parlant/core/sessions.py: an event of tools has calls and results.
+    """
+    data, at = mapping(event["data"]), event.get("creation_utc")
+    if event["kind"] == "message":
+        text, is_own = data.get("message"), event["source"] == "ai_agent"
+        yield answer_message(text, timestamp=at) if is_own else given_message(text, timestamp=at)
+    elif event["kind"] == "tool":
+        calls = objects(data.get("tool_calls"))
+        ids = [f"{event['id']}-{number}" for number in range(len(calls))]
+        asked = [
+            call_part(call_id, call["tool_id"], call.get("arguments"))
+            for call_id, call in zip(ids, calls, strict=True)
+        ]
+        yield answer_message("", asked, timestamp=at)
+        for call_id, call in zip(ids, calls, strict=True):
+            shown = text_of(mapping(call.get("result")).get("data"))
+            yield result_message(call_id, shown, failed=False, timestamp=at)

@@ -69,6 +69,15 @@ def _of_store(record: dict[str, Any]) -> Iterator[ApiMessage]:
         yield from ({**message, **about} for message in objects(held))
 
 
+def _of_crush(record: dict[str, Any]) -> Iterator[ApiMessage]:
+    """Yield the messages of a session of Crush (`crush session show --json`).
+
+    charmbracelet/crush@37f36e9 internal/cmd/session.go: only `meta` names the session.
+    """
+    about = {"session_id": mapping(record["meta"]).get("uuid")}
+    yield from ({**message, **about} for message in objects(record["messages"]))
+
+
 def _of_run(record: dict[str, Any]) -> Iterable[ApiMessage]:
     return objects(record["steps"])
 
@@ -92,6 +101,7 @@ MESSAGES = (
     _form("invocationId author", messages.adk_messages),
     _form("invocation_id author", messages.adk_messages),
     _form("agentName output toolCalls", messages.agentkit_messages),
+    _form("kind source offset data creation_utc", messages.parlant_messages),
     _form("task task_images", agent_steps.smolagents_messages),
     _form("step_number timing observations", agent_steps.smolagents_messages),
     _form("plan model_output_message timing", agent_steps.smolagents_messages),
@@ -121,6 +131,7 @@ CHATS = (
     _form("agent_thoughts query answer", agent_steps.dify_messages),
     _form("history workspaceDirectory", editor_chats.continue_messages),
     _form("requests responderUsername", editor_chats.copilot_messages),
+    _form("meta messages", _of_crush, is_whole=True),
     _form("conversation working_dir", lambda record: objects(record["conversation"]), session="id"),
     _form("chat_history human_input", messages.ag2_chat_messages),
     # browser-use; a chat of any other has its session beside.

@@ -1,4 +1,8 @@
-"""Sessions of agents as lines, of which the first may name the session."""
+"""Sessions of agents as lines, of which the first may name the session.
+
+VS Code keeps its chats as changes of one object (microsoft/vscode@047238f src/vs/workbench/contrib/
+chat/common/model/objectMutationLog.ts, `chatSessions/*.jsonl`).
+"""
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -16,6 +20,9 @@ _FIRST = ({"type", "id", "timestamp", "cwd"}, {"type", "id", "owner", "cwd"})
 _TREE = {"type", "id", "parentId", "timestamp"}
 _QWEN = {"uuid", "parentUuid", "sessionId", "type", "cwd", "version"}
 _CLAUDE = {"isSidechain", "userType"}
+_CHANGE = {"kind", "k", "v", "i"}
+_INITIAL, _PUSH = 0, 2  # Other kinds of a change set a value, or delete it.
+_REQUESTS = "requests"
 
 
 def is_pi_line(names: Collection[str]) -> bool:
@@ -30,6 +37,12 @@ def is_qwen_line(names: Collection[str]) -> bool:
     """Return whether these field names are those of a line of a chat of Qwen Code."""
     fields = set(names)
     return fields >= _QWEN and fields.isdisjoint(_CLAUDE)
+
+
+def is_change(names: Collection[str]) -> bool:
+    """Return whether these field names are those of a change of a chat of VS Code."""
+    fields = set(names)
+    return {"kind"} < fields <= _CHANGE
 
 
 class SessionLines:
@@ -51,3 +64,37 @@ class SessionLines:
     def rest(self) -> list[SpanRow]:
         """Return the rows of the session."""
         return list(conversation_rows(self._messages, session=self._session))
+
+
+class ChatChanges:
+    """The reader of a chat of VS Code, which is what all of its changes lead to."""
+
+    def __init__(self, messages_of: Callable[[dict[str, Any]], Iterable[ApiMessage]]) -> None:
+        self._messages_of = messages_of
+        self._chat: dict[str, Any] = {_REQUESTS: []}
+
+    def read(self, record: dict[str, Any], _where: str) -> DecodedSpans:
+        """Make a change. Raises one of RECORD_ERRORS."""
+        if record["kind"] == _INITIAL:
+            readable_messages(list(self._messages_of(record["v"])))
+            self._chat = record["v"]
+            return DecodedSpans()
+        *path, last = record["k"]
+        held: Any = self._chat
+        for name in path:
+            held = held[name]
+        if record["kind"] == _PUSH:
+            known = (held[last] if isinstance(held, list) else held.get(last)) or []
+            held[last] = [*known[: record.get("i")], *(record.get("v") or ())]
+        else:
+            held[last] = record.get("v")
+        if record["k"][0] == _REQUESTS:  # The end of the chat can report no error.
+            changed = self._chat[_REQUESTS]
+            changed = changed[record["k"][1] :][:1] if path else changed
+            readable_messages(list(self._messages_of({_REQUESTS: changed})))
+        return DecodedSpans()
+
+    def rest(self) -> list[SpanRow]:
+        """Return the rows of the chat."""
+        messages = readable_messages(list(self._messages_of(self._chat)))
+        return list(conversation_rows(messages, session=self._chat.get("sessionId")))

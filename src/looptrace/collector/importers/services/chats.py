@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from looptrace._core import spoken
 from looptrace.analyzer.text.payloads import parsed
 from looptrace.collector.importers.rows.messages import ApiMessage
 from looptrace.collector.importers.spans import mapping, text_of
@@ -28,10 +29,6 @@ _CALL = "function_call"
 _CALLS = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 _RESPONSE = re.compile(r"<tool_response>\s*(.*?)\s*</tool_response>", re.DOTALL)
 _SUCCESS = "success"
-_RESULT_HEAD = re.compile(r"\[(\w+)(?: .*)?\] Result:\s*", re.DOTALL)
-_FIELD = re.compile(r"<(\w+)>(.*?)</\1>", re.DOTALL)
-_TAGGED_ERROR = "The tool execution failed"
-_SURROUNDINGS = "<environment_details>"
 # Whom a message of ChatGPT is for that asks no tool.
 _EVERYBODY = (None, "all")
 _BLOCKS = frozenset({"text", "tool_use", "tool_result"})
@@ -165,34 +162,19 @@ def inner_message(record: dict[str, Any]) -> ApiMessage:
     return {**known, **mapping(record["message"])}
 
 
-def tagged_messages(messages: list[ApiMessage]) -> list[ApiMessage]:
-    """Return messages with the calls and results in texts of Cline and Roo as those of an API."""
-    found = list(messages)
-    for place, message in enumerate(messages[1:], 1):
-        texts = _texts_of(message) if message.get("role") == "user" else []
-        head = _RESULT_HEAD.match(texts[0]) if texts else None
-        said = "\n".join(_texts_of(messages[place - 1]))
-        call = head and re.search(rf"<{head[1]}>(.*?)</{head[1]}>", said, re.DOTALL)
-        if head is None or call is None:
-            continue
-        result = "\n".join(text for text in texts[1:] if not text.startswith(_SURROUNDINGS))
-        result = texts[0][head.end() :] + result
-        asked = {
-            "type": "tool_use", "id": f"call-{place}", "name": head[1],
-            "input": {name: value.strip() for name, value in _FIELD.findall(call[1])},
-        }  # fmt: skip
-        text = {"type": "text", "text": said[: call.start()].strip()}
-        found[place - 1] = {**messages[place - 1], "content": [text, asked]}
-        answer = {"type": "tool_result", "tool_use_id": asked["id"], "content": result}
-        failed = result.startswith(_TAGGED_ERROR)
-        found[place] = {**message, "content": [{**answer, "is_error": failed}]}
-    return found
-
-
-def _texts_of(message: ApiMessage) -> list[str]:
+def with_spoken(message: ApiMessage) -> ApiMessage:
+    """Return a message with the calls or results of its texts as Google's API has them."""
     content = message.get("content")
-    parts = map(mapping, content) if isinstance(content, list) else ()
-    return [str(part["text"]) for part in parts if part.get("type") == "text"]
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    parts = list(map(mapping, parts)) if isinstance(parts, list) else []
+    texts = [str(part["text"]) for part in parts if part.get("type") == "text"]
+    calls, results, rest = spoken(str(message.get("role")), texts)
+    if not (calls or results):
+        return message
+    said = [{"type": "text", "text": text} for text in rest if text]
+    asked = [{"functionCall": {"name": name, "args": parsed(given)}} for name, given in calls]
+    told = [{"functionResponse": {"response": text}} for text in results]
+    return {**message, "content": [*said, *asked, *told]}
 
 
 def page_and_langchain_messages(message: ApiMessage) -> Iterator[ApiMessage]:

@@ -24,7 +24,7 @@ from looptrace.collector.importers.saved.saved_forms import (
 )
 from looptrace.collector.importers.services.chats import (
     page_and_langchain_messages,
-    tagged_messages,
+    with_spoken,
 )
 from looptrace.collector.importers.spans import (
     NS_PER_MS,
@@ -70,6 +70,7 @@ _TOKENS = {
     ),
     semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: (
         *("cached", "cachedInputTokens", "cacheReadInputTokens", "cache_read_input_tokens"),
+        "cacheReadTokens",
     ),
 }
 
@@ -148,7 +149,7 @@ class ConversationReader:
                 row
                 for named, told in chats
                 for row in conversation_rows(
-                    tagged_messages(known_messages(told)), model=record.get("model"), session=named
+                    known_messages(told), model=record.get("model"), session=named
                 )
             ]
         )
@@ -157,9 +158,7 @@ class ConversationReader:
         """Return the rows of the messages that stood alone."""
         threads = [*self._messages.items(), *self._states.items()]
         return [
-            row
-            for session, told in threads
-            for row in conversation_rows(tagged_messages(told), session=session)
+            row for session, told in threads for row in conversation_rows(told, session=session)
         ]
 
 
@@ -190,7 +189,7 @@ def conversation_rows(
     trace = digest(canonical(messages), size_bytes=16)
     messages = _oldest_first(messages)
     times = times_in_order([_time_ns(message) for message in messages], _STEP_NS)
-    plain = list(map(CallNumbers().numbered, messages))
+    plain = list(map(CallNumbers().numbered, map(with_spoken, messages)))
     responses = list(_responses(messages))
     first = 0
     for number, (start, end) in enumerate(responses):
@@ -246,12 +245,14 @@ def _is_answer(message: ApiMessage) -> bool:
 
 
 def _model(message: ApiMessage) -> object:
-    return message.get("model") or mapping(message.get("modelInfo")).get("modelId")
+    told = mapping(message.get("modelInfo"))
+    return message.get("model") or told.get("modelId") or told.get("id")
 
 
 def _usage(message: ApiMessage) -> dict[str, Any]:
     """Return the tokens of a response, which Cline, Amp and the AI SDK name each otherwise."""
-    told = mapping(mapping(message.get("metrics")).get("tokens")) or mapping(message.get("usage"))
+    metrics = mapping(message.get("metrics"))  # Those of Cline's command line are tokens.
+    told = mapping(metrics.get("tokens")) or metrics or mapping(message.get("usage"))
     found = {
         key: next((told[name] for name in names if told.get(name) is not None), None)
         for key, names in _TOKENS.items()

@@ -1,6 +1,8 @@
-"""Rows from sessions that `opencode export` prints: messages with parts, which hold their results.
+"""Rows from sessions of opencode: messages with parts, which hold their results.
 
-The fields are those of opencode's packages/opencode/src/session/message-v2.ts.
+`opencode export` prints a session, with the fields of opencode's packages/opencode/src/session/
+message-v2.ts; `opencode run --format json` a part a line (anomalyco/opencode@00f9806 packages/
+opencode/src/cli/cmd/run.ts, src/tool/shell.ts for the exit code; seen with 1.18.33).
 """
 
 from typing import Any
@@ -11,6 +13,37 @@ from looptrace.collector.importers.spans import mapping, time_ns
 
 PRODUCT = "opencode"
 _FAILED = {"error": True, "completed": False}
+_NO_OUTPUT = "(no output)"  # of a command that printed nothing
+
+
+class OpencodeStream:
+    """The state of reading the parts of sessions, a line each."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, dict[str, dict[str, Any]]] = {}  # messages by their ids
+
+    def read(self, line: dict[str, Any]) -> list[SpanRow]:
+        """Keep a part, or an error of the session. Raises one of RECORD_ERRORS."""
+        part = mapping(line.get("part"))
+        messages = self._sessions.setdefault(str(line["sessionID"]), {})
+        key = str(part.get("messageID") or line["timestamp"])
+        info = {"id": key, "role": "assistant", "time": {"created": line["timestamp"]}}
+        message = messages.setdefault(key, {"info": info, "parts": []})
+        if "error" in line:
+            info["error"] = line["error"]
+        if part.get("type") == "step-finish":
+            message["info"]["tokens"] = part["tokens"]
+        message["parts"] += [part] if part else []
+        rows_of({"info": {"id": ""}, "messages": [message]})
+        return []
+
+    def rest(self) -> list[SpanRow]:
+        """Return the rows of the sessions."""
+        return [
+            row
+            for session, messages in self._sessions.items()
+            for row in rows_of({"info": {"id": session}, "messages": list(messages.values())})
+        ]
 
 
 def rows_of(record: dict[str, Any]) -> list[SpanRow]:
@@ -49,8 +82,15 @@ def _read(thread: Thread, info: dict[str, Any], parts: list[dict[str, Any]]) -> 
         )
     for call in calls:
         state = call["state"]
-        failed = _FAILED.get(str(state.get("status")))
-        if failed is not None:
+        is_error = _FAILED.get(str(state.get("status")))
+        if is_error is not None:
             end_ns = time_ns(mapping(state.get("time")).get("end")) or at_ns
-            result = state.get("error") if failed else state.get("output")
+            result = state.get("error") if is_error else state.get("output")
+            # A command that failed has completed.
+            failed = is_error or bool(mapping(state.get("metadata")).get("exit"))
+            result = "" if failed and result == _NO_OUTPUT else result
             thread.gets(str(call["callID"]), end_ns, result, failed, None)
+    error = mapping(info.get("error"))
+    if error:
+        told = mapping(error.get("data")).get("message") or error.get("name")
+        thread.fails(f"{key} error", at_ns, str(told), model)

@@ -19,8 +19,8 @@ from looptrace.collector.importers.spans import (
 )
 
 _SPAN = {"id", "trace_id", "type", "start_time"}
-# Langfuse has the others too.
-_OWN = {"parent_span_id", "error_info", "total_estimated_cost"}
+# Langfuse has the others too. The first span of a list has no parent.
+_OWN = {"parent_span_id", "error_info", "total_estimated_cost", "last_updated_at"}
 # What was cached, in the names of each API; all are counted in `prompt_tokens`.
 _CACHED = tuple(
     f"original_usage.{name}"
