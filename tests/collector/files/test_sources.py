@@ -279,9 +279,24 @@ def test_an_archive_that_cannot_be_read_says_why(write: Write) -> None:
     assert "without trace files" in skipped_only("none.zip").why
     write("bomb.zip", archive(x=b" " * (sources.TRUSTED_BYTES + 1)))
     assert "decompression bomb" in skipped_only("bomb.zip").why
-    damaged = bytearray(archive(x=NOISE))
+    damaged, locked = bytearray(archive(x=NOISE)), bytearray(archive(x=b"{}"))
     damaged[len(damaged) // 2] ^= 0xFF
-    write("bad.zip", bytes(damaged))
-    ((source,), _) = find_sources(["bad.zip"])
-    with pytest.raises(DamagedError, match="cannot be unpacked"):
-        list(unpacked(source, lambda _: None))
+    locked[6] |= 1  # The flag of an encrypted file, in its head and in the list of files.
+    locked[locked.index(b"PK\x01\x02") + 8] |= 1
+    for packed, why in ((damaged, "Bad CRC|invalid"), (locked, "password")):
+        write("bad.zip", bytes(packed))
+        ((source,), _) = find_sources(["bad.zip"])
+        with pytest.raises(DamagedError, match=why):
+            list(unpacked(source, lambda _: None))
+
+
+def test_a_fault_of_whoever_reads_an_archive_is_its_own(write: Write) -> None:
+    """It is not taken for one of the archive."""
+    write("a.zip", archive(x=b"1"))
+    ((source,), _) = find_sources(["a.zip"])
+
+    def fail(_: int) -> None:
+        raise RuntimeError("the reader's own")
+
+    with pytest.raises(RuntimeError, match="the reader's own"):
+        list(unpacked(source, fail))

@@ -91,7 +91,7 @@ class Source:
     name: str
     path: Path | None = None
     identity: tuple[int, int] | None = None  # device and inode: the file behind all its names
-    bytes_on_disk: int = 0  # 0 where it is not known beforehand
+    bytes_on_disk: int = 0  # 0 where it is not known beforehand; unpacked, of a `member`
     api: ApiAddress | None = None
     member: str = ""  # of the archive that is the file
 
@@ -205,7 +205,7 @@ def _in_archive(path: str, identity: tuple[int, int]) -> list[Source | Skipped]:
             found.append(Skipped(name, _BOMB))
         else:
             own = (-1, hash(at))
-            found.append(Source(name, Path(path), own, each.compress_size, member=each.filename))
+            found.append(Source(name, Path(path), own, each.file_size, member=each.filename))
     return found or [Skipped(path, "an archive without trace files; name it unpacked")]
 
 
@@ -279,12 +279,19 @@ def _member(source: Source) -> Iterator[IO[bytes]]:
     import zipfile  # noqa: PLC0415 - as above
 
     try:
-        with zipfile.ZipFile(source.path or "") as archive, archive.open(source.member) as file:
-            yield file
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        raise DamagedError(
-            f"cannot be unpacked ({error}); unpack it and read it unpacked"
-        ) from error
+        with zipfile.ZipFile(source.path or "") as archive:
+            try:
+                file = archive.open(source.member)
+            except RuntimeError as error:  # It is encrypted, or packed in an unknown way.
+                raise DamagedError(_not_unpacked(error)) from error
+            with file:
+                yield file
+    except zipfile.BadZipFile as error:
+        raise DamagedError(_not_unpacked(error)) from error
+
+
+def _not_unpacked(error: Exception) -> str:
+    return f"cannot be unpacked ({error}); unpack it and read it unpacked"
 
 
 def _open(source: Source) -> AbstractContextManager[IO[bytes]]:
