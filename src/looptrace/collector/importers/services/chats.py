@@ -14,7 +14,6 @@ keeps them; a message of the AI SDK for a page has all steps of a run with their
 packages/ai/src/ui/ui-messages.ts).
 """
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,8 +25,7 @@ from looptrace.collector.importers.spans import mapping, text_of
 _ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bing": "assistant"}
 _RESULTS = ("observation", "tool", "function_response")
 _CALL = "function_call"
-_CALLS = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
-_RESPONSE = re.compile(r"<tool_response>\s*(.*?)\s*</tool_response>", re.DOTALL)
+_RESPONSE = "<tool_response>"
 _SUCCESS = "success"
 # Whom a message of ChatGPT is for that asks no tool.
 _EVERYBODY = (None, "all")
@@ -76,28 +74,20 @@ def _variant(value: Any) -> tuple[str, Any]:
 def training_messages(turns: list[Any]) -> Iterator[ApiMessage]:
     """Yield the messages of a conversation of training data, whose calls have no ids.
 
-    Results are in the order of the calls.
+    Results are in the order of the calls. Calls and results in tags are left as texts.
     """
-    count, waiting = 0, list[str]()
     for turn in map(mapping, turns):
         role, value = str(turn.get("from")), str(turn.get("value") or "")
-        calls = [value] if role == _CALL else _CALLS.findall(value)
-        if role in _RESULTS:
-            for text in _RESPONSE.findall(value) or [value]:
-                call_id = waiting.pop(0) if waiting else None
-                yield {"role": "tool", "tool_call_id": call_id, "content": text}
-            continue
-        if not calls:
-            yield {"role": _ROLES.get(role, role), "content": value}
-            continue
-        made = []
-        for call in (each for text in calls for each in _objects(text)):
-            count += 1
-            waiting.append(f"call-{count}")
-            told = {"name": call.get("name"), "arguments": text_of(call.get("arguments"))}
-            made.append({"id": waiting[-1], "type": "function", "function": told})
-        text = "" if role == _CALL else _CALLS.sub("", value).strip()
-        yield {"role": "assistant", "content": text or None, "tool_calls": made}
+        if role == _CALL:
+            asked = [
+                {"functionCall": {"name": call.get("name"), "args": call.get("arguments")}}
+                for call in _objects(value)
+            ]
+            yield {"role": "assistant", "content": asked}
+        elif role in _RESULTS and _RESPONSE not in value:
+            yield {"role": "tool", "content": value}
+        else:
+            yield {"role": "user" if role in _RESULTS else _ROLES.get(role, role), "content": value}
 
 
 def _objects(text: str) -> list[dict[str, Any]]:
