@@ -113,6 +113,8 @@ tables! {
     MARKS = "marks.toml";
     /// What is masked before texts are compared.
     MASKS = "masks.toml";
+    /// Pages of what is found.
+    PAGES = "pages.toml";
     /// The arguments that an error may quote.
     QUOTES = "quotes.toml";
     /// Messages that a hook, a goal or a wrapper writes for each round.

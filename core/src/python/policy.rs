@@ -79,6 +79,7 @@ impl Policy {
             calls: counters,
             attempts: counters,
             steps: false,
+            ids: true,
         };
         guarded(|| masks::answer(result, &self.sameness, without))
     }

@@ -10,6 +10,7 @@ pub mod json;
 pub mod kinds;
 pub mod made;
 pub mod masks;
+pub mod pages;
 pub mod places;
 pub mod policy;
 pub mod quotes;

@@ -14,6 +14,7 @@ use crate::count::turn::Turn;
 use crate::patterns::{Pattern, pattern};
 use crate::same::errors::answers_no;
 use crate::same::gist::Gist;
+use crate::same::pages::is_page;
 use crate::same::text::{head, is_longer, words_in};
 use crate::same::tools::looks_by_command;
 use crate::tables::MARKS;
@@ -115,11 +116,13 @@ pub fn found(turn: &Turn, tool: Tool, row: &Row, answer: &str) -> i64 {
     if says_nothing(answer) && (searches || lists || by_look()) {
         return NOTHING_FOUND;
     }
+    // Another page has other things, where the key is known.
+    let by_page = || (tool.lists || tool.reads) && !changes() && is_page(arguments, answer);
     let shows = || {
         if tool.in_words {
             searches
         } else {
-            !waits && (by_command() || by_look())
+            !waits && (by_command() || by_look() || by_page())
         }
     };
     match turn.name {
@@ -500,6 +503,14 @@ mod tests {
         assert_eq!(found_by(Some("sql_query"), None, "3 rows"), UNKNOWN);
         assert_eq!(found_by(Some("search"), None, "ok"), UNKNOWN);
         assert_eq!(found_by(Some("edit"), grep, "None"), UNKNOWN);
+        let page = Some(r#"{"page":3}"#);
+        let list = r#"{"items":[{"id":4}]}"#;
+        assert_eq!(
+            found_by(Some("list_users"), page, list),
+            code("list_users") ^ 7
+        );
+        assert_eq!(found_by(Some("list_users"), None, list), UNKNOWN);
+        assert_eq!(found_by(Some("fetch_rows"), page, "50 rows saved"), UNKNOWN);
     }
 
     #[test]

@@ -16,8 +16,8 @@ class SameResult(RowRule):
     """Different searches have the same answer, such as none.
 
     The rule looks only at searches: tools whose name says so (search, grep, find, lookup, query,
-    ...), commands such as `grep` and `find`, and lists that are empty under one filter in several
-    spellings. Other tools may rightly give one result for many things. Finding nothing is one
+    ...), commands such as `grep` and `find`, lists that are empty under one filter in several
+    spellings, and pages of a list that all show the same. Other tools may rightly give one result for many things. Finding nothing is one
     answer, in whatever words, also by a failure. Another answer to a command or query that only
     looks counts if it asks nearly the same as an earlier one: it has all words of that and more, or
     less. Searches for many things, of which a short answer holds, such as names, days or addresses,
