@@ -79,7 +79,6 @@ impl Policy {
             calls: counters,
             attempts: counters,
             steps: false,
-            ids: true,
         };
         guarded(|| masks::answer(result, &self.sameness, without))
     }

@@ -10,7 +10,6 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::found::unordered;
-use super::pages::{asks_page, without_place};
 use super::policy::Sameness;
 use super::request::{request, without_label, without_names};
 use super::signature::{Known, signature};
@@ -175,12 +174,6 @@ fn answer(turn: &Turn<'_>, error: Option<&str>, sameness: &Sameness) -> Option<S
     } else {
         result
     };
-    let is_page = is_tool && looks && turn.arguments.is_some_and(asks_page);
-    let result = if is_page {
-        without_place(result)
-    } else {
-        result
-    };
     let makes = is_tool && made::makes(turn.name, turn.arguments);
     let result = if makes {
         Cow::Owned(made::made_result(&result, &sameness.results))
@@ -195,7 +188,6 @@ fn answer(turn: &Turn<'_>, error: Option<&str>, sameness: &Sameness) -> Option<S
         calls,
         attempts: calls && !looks,
         steps: calls && looks && turn.arguments.is_some_and(is_text),
-        ids: !is_page,
     };
     let answer = masks::answer(&result, sameness, without);
     if is_tool && (purpose.thinks || purpose.tells_time) {

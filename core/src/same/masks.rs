@@ -135,8 +135,6 @@ pub struct Counters {
     pub attempts: bool,
     /// How many steps the agent has taken, below a text that is stored.
     pub steps: bool,
-    /// Ids, which are what is found on a page of many things.
-    pub ids: bool,
 }
 
 /// Replace the volatile parts of a result, unless it has no other parts.
@@ -146,7 +144,6 @@ pub fn answer(result: &str, sameness: &Sameness, without: Counters) -> String {
         calls: counters,
         attempts,
         steps,
-        ids,
     } = without;
     let mut text = unsurrounded(result.trim());
     if steps {
@@ -168,12 +165,6 @@ pub fn answer(result: &str, sameness: &Sameness, without: Counters) -> String {
     let mut masked = one_spaced(whole).into_owned();
     if !says_more(&masked) {
         return result.trim().to_owned();
-    }
-    if !ids && masked.contains("<id>") {
-        for id in IDS.find_iter(&text) {
-            masked.push(' ');
-            masked.push_str(id.as_str());
-        }
     }
     if masked.contains("<duration>") {
         for measure in MEASURES.find_iter(&text) {
@@ -347,7 +338,6 @@ mod tests {
             calls: true,
             attempts: true,
             steps: true,
-            ids: true,
         };
         let read = |text: &str| answer(text, &nothing(), all);
         assert_eq!(read("sent messageId=4, ts=11"), "sent <fresh>, <fresh>");

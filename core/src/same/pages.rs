@@ -15,23 +15,23 @@ static ASKED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&PAGES["asked"])
 static LISTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&PAGES["lists"]));
 static TOLD: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&PAGES["told"])));
 
-/// Whether arguments ask for one page of many.
+/// The page that a call asked for, without what it says of its place among the others.
 #[must_use]
-pub fn asks_page(arguments: &str) -> bool {
-    ASKED.is_match(arguments)
-}
-
-/// Whether a call asks for one page of many, and got one.
-#[must_use]
-pub fn is_page(arguments: &str, shown: &str) -> bool {
+pub fn page_of<'a>(arguments: &str, shown: &'a str) -> Option<Cow<'a, str>> {
     let shows = || is_longer(shown, WORDS_CHARS_MAX) || LISTS.is_match(shown);
-    asks_page(arguments) && shows()
+    let is_page = ASKED.is_match(arguments) && shows();
+    is_page.then(|| without_place(shown))
 }
 
-/// What a page shows, without what it says of its place among the others.
+/// A text without what it says of a page's place, also in an address.
 #[must_use]
-pub fn without_place(page: Cow<'_, str>) -> Cow<'_, str> {
-    replaced(page, &TOLD, "")
+pub fn without_place(text: &str) -> Cow<'_, str> {
+    // Each such word stands before one of these signs or a number.
+    if text.contains([':', '=', ' ']) {
+        replaced(Cow::Borrowed(text), &TOLD, "")
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 #[cfg(test)]
@@ -40,6 +40,7 @@ mod tests {
 
     #[test]
     fn a_page_is_compared_without_its_place() {
+        let read = |shown| page_of(r#"{"page":3}"#, shown).expect("it is a page");
         for (one, two) in [
             (
                 r#"{"items":["a"],"page":3,"next_page":4}"#,
@@ -49,14 +50,13 @@ mod tests {
                 r#"{"data":["a"],"links":{"next":"/a?page=4","self":"/a?page=3"}}"#,
                 r#"{"data":["a"],"links":{"next":"/a?page=5","self":"/a?page=4"}}"#,
             ),
-            ("Page 3 of 8\na, b", "Page 4 of 8\na, b"),
+            (r#"Page 3 of 8: ["a", "b"]"#, r#"Page 4 of 8: ["a", "b"]"#),
         ] {
-            assert_eq!(without_place(one.into()), without_place(two.into()));
+            assert_eq!(read(one), read(two));
         }
         let other = r#"{"items":["b"],"page":4}"#;
-        assert_ne!(
-            without_place(r#"{"items":["a"],"page":3}"#.into()),
-            without_place(other.into())
-        );
+        assert_ne!(read(r#"{"items":["a"],"page":3}"#), read(other));
+        assert_eq!(page_of(r#"{"page":3}"#, "3 rows saved"), None);
+        assert_eq!(page_of(r#"{"limit":3}"#, other), None);
     }
 }

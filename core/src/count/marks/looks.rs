@@ -9,7 +9,6 @@ use crate::count::codes::{UNKNOWN, code_of, pair};
 use crate::count::row::Row;
 use crate::count::turn::Turn;
 use crate::patterns::Pattern;
-use crate::same::pages::is_page;
 use crate::same::request::plain_path;
 use crate::same::signature::changed_file;
 use crate::same::text::{head, is_longer};
@@ -46,8 +45,7 @@ const NAMED_CHARS: usize = 500;
 /// Set how much a call shows, and tell apart what it shows of several machines or files.
 pub fn mark_look(row: &mut Row, arguments: &str, shown: &str, tool: Tool) {
     let is_of_many = !(row.failed || tool.shows_state || tool.checker.shell)
-        && (tool.assesses || is_one_thing(arguments) && !ADDRESSES.is_match(arguments))
-        && !is_page(arguments, shown);
+        && (tool.assesses || is_one_thing(arguments) && !ADDRESSES.is_match(arguments));
     row.look_chars = if tool.leads {
         ON_THE_WAY
     } else if is_of_many

@@ -14,7 +14,7 @@ use crate::count::turn::Turn;
 use crate::patterns::{Pattern, pattern};
 use crate::same::errors::answers_no;
 use crate::same::gist::Gist;
-use crate::same::pages::is_page;
+use crate::same::pages::{page_of, without_place};
 use crate::same::text::{head, is_longer, words_in};
 use crate::same::tools::looks_by_command;
 use crate::tables::MARKS;
@@ -116,18 +116,27 @@ pub fn found(turn: &Turn, tool: Tool, row: &Row, answer: &str) -> i64 {
     if says_nothing(answer) && (searches || lists || by_look()) {
         return NOTHING_FOUND;
     }
-    // Another page has other things, where the key is known.
-    let by_page = || (tool.lists || tool.reads) && !changes() && is_page(arguments, answer);
-    let shows = || {
-        if tool.in_words {
-            searches
-        } else {
-            !waits && (by_command() || by_look() || by_page())
-        }
+    let Some(name) = turn.name.filter(|_| !failed) else {
+        return UNKNOWN;
     };
-    match turn.name {
-        Some(name) if !failed && shows() => code(name) ^ row.outcome,
-        _ => UNKNOWN,
+    // Another page shows other things, with other ids and times.
+    let looks = tool.lists || tool.reads || tool.searches;
+    if looks
+        && !waits
+        && !changes()
+        && let Some(page) = page_of(arguments, answer)
+    {
+        return code(name) ^ code(&page);
+    }
+    let shows = if tool.in_words {
+        searches
+    } else {
+        !waits && (by_command() || by_look())
+    };
+    if shows {
+        code(name) ^ row.outcome
+    } else {
+        UNKNOWN
     }
 }
 
@@ -186,7 +195,7 @@ impl Asked {
                 .filter(|(key, value)| !PAGES.is_match(key) && counts(value))
                 .map(|(key, value)| match value {
                     Value::String(text) if is_note => AskedValue::noted(key, text),
-                    Value::String(text) => AskedValue::of(key, text),
+                    Value::String(text) => AskedValue::of(key, &without_place(text)),
                     other => AskedValue::of(key, &other.to_string()),
                 })
                 .collect(),
@@ -507,7 +516,7 @@ mod tests {
         let list = r#"{"items":[{"id":4}]}"#;
         assert_eq!(
             found_by(Some("list_users"), page, list),
-            code("list_users") ^ 7
+            code("list_users") ^ code(list)
         );
         assert_eq!(found_by(Some("list_users"), None, list), UNKNOWN);
         assert_eq!(found_by(Some("fetch_rows"), page, "50 rows saved"), UNKNOWN);
