@@ -26,12 +26,7 @@ pub fn page_of<'a>(arguments: &str, shown: &'a str) -> Option<Cow<'a, str>> {
 /// A text without what it says of a page's place, also in an address.
 #[must_use]
 pub fn without_place(text: &str) -> Cow<'_, str> {
-    // Each such word stands before one of these signs or a number.
-    if text.contains([':', '=', ' ']) {
-        replaced(Cow::Borrowed(text), &TOLD, "")
-    } else {
-        Cow::Borrowed(text)
-    }
+    replaced(Cow::Borrowed(text), &TOLD, "")
 }
 
 #[cfg(test)]

@@ -195,7 +195,11 @@ impl Asked {
                 .filter(|(key, value)| !PAGES.is_match(key) && counts(value))
                 .map(|(key, value)| match value {
                     Value::String(text) if is_note => AskedValue::noted(key, text),
-                    Value::String(text) => AskedValue::of(key, &without_place(text)),
+                    // An address names a page after this sign.
+                    Value::String(text) if text.contains('=') => {
+                        AskedValue::of(key, &without_place(text))
+                    }
+                    Value::String(text) => AskedValue::of(key, text),
                     other => AskedValue::of(key, &other.to_string()),
                 })
                 .collect(),
