@@ -273,7 +273,9 @@ impl Agent {
             waited |= may_change && one.quick < quick_max;
             let least_ns = (BACK_OFF * one.gap_ns as f64).max(NS_PER_S as f64);
             let grows = one.gap_ns > 0 && between_ns as f64 >= least_ns;
-            waited |= looks && grows && place == Some(0);
+            // What a model thinks before the call is no pause of a back-off.
+            let paused = !spoke || self.still_ns > one.still_ns;
+            waited |= looks && grows && paused && place == Some(0);
             // Without a response before the call, the pause may be that of a model that thinks.
             waited |= spoke && !row.changes && self.is_by_clock(row, one);
         }

@@ -192,6 +192,16 @@ fn a_growing_pause_between_looks_is_a_wait() {
     let turns = [look(0), look(2), look(6), look(14), look(20)];
     let polls = each(&turns, |row| row.polls);
     assert_eq!(polls, [false, false, true, true, false]);
+    // A model that thinks longer each time does not wait.
+    let thought = |since, until| Turn {
+        start_ns: since * NS_PER_S,
+        ..at(until, "model")
+    };
+    let turns = [look(0), thought(0, 2), look(2), thought(2, 9), look(9)];
+    assert_eq!(each(&turns, |row| row.polls), [false; 5]);
+    let turns = [look(0), at(2, "model"), look(2), at(9, "model"), look(9)];
+    let polls = each(&turns, |row| row.polls);
+    assert_eq!(polls, [false, false, false, false, true]);
 }
 
 #[test]

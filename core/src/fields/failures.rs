@@ -10,7 +10,9 @@ use super::plain::{as_text, is_true};
 use super::seen::Seen;
 use crate::patterns::pattern;
 use crate::same::errors::says_nothing;
+use crate::same::frames::said;
 use crate::same::text::strip;
+use crate::same::traces::{TRACEBACK, raised};
 use crate::wire::span::Event;
 use crate::wire::value::Value;
 
@@ -27,7 +29,6 @@ const TYPES_THAT_SAY_NOTHING: &[&str] = &[
     "tool_error",
     "tool_execution_error",
 ];
-const TRACEBACK: &str = "Traceback (most recent call last)";
 static TYPED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?s)\A([A-Za-z_][\w.]*(?:Error|Exception|Failure|Timeout|Interrupt)):[\s\x1c-\x1f]*(.*)\z",
@@ -160,22 +161,23 @@ fn last_name(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(_, last)| last)
 }
 
-/// Split an error into its type and its message, without the surrounding stack trace.
+/// Split an error into its type and its message, without the surrounding stack trace, or what a
+/// tool puts around the output of a run.
 #[must_use]
 pub fn error_of(text: &str) -> (Option<String>, String) {
-    let (head, trace) = text.split_once(TRACEBACK).unwrap_or((text, ""));
-    let trace = strip(trace);
-    let last = strip(trace.rsplit_once('\n').map_or(trace, |(_, last)| last));
-    // The text before a stack trace may be only the command.
-    let plain = if TYPED.is_match(last) {
-        last
-    } else {
-        let texts = [strip(head), last];
-        texts
-            .into_iter()
-            .find(|text| !text.is_empty())
-            .unwrap_or_else(|| strip(text))
-    };
+    let text = &*said(text);
+    let plain = raised(text).unwrap_or_else(|| match text.split_once(TRACEBACK) {
+        // A trace in one line is a part of an object, which counts as a whole.
+        Some((head, trace)) if trace.contains('\n') => {
+            let last = trace.trim_end().rsplit('\n').next().unwrap_or_default();
+            let texts = [strip(head), strip(last)];
+            texts
+                .into_iter()
+                .find(|text| !text.is_empty())
+                .unwrap_or(text)
+        }
+        _ => strip(text),
+    });
     let Some(found) = REPR.captures(plain).or_else(|| TYPED.captures(plain)) else {
         return (None, plain.to_owned());
     };
@@ -203,6 +205,26 @@ mod tests {
             ("Fault(\"it's\")", Some("Fault"), "it's"),
             (trace, Some("KeyError"), "'x'"),
             ("head\nTraceback (most recent call last)\n x", None, "head"),
+            (
+                "[x] opens\nTraceback (most recent call last):\n  a\nValueError: no\n[*] closed",
+                Some("ValueError"),
+                "no\n[*] closed",
+            ),
+            (
+                "a.py\nTraceback (most recent call last):\n  b\nlib.exceptions.NotReady: wait",
+                None,
+                "lib.exceptions.NotReady: wait",
+            ),
+            (
+                r#"{"returncode":1,"stderr":"Traceback (most recent call last):\n  a\nKeyError: 'b'\n","stdout":""}"#,
+                Some("KeyError"),
+                "'b'",
+            ),
+            (
+                r#"{"error":"Traceback (most recent call last):\n","job":"a"}"#,
+                None,
+                r#"{"error":"Traceback (most recent call last):\n","job":"a"}"#,
+            ),
             (" no ", None, "no"),
         ] {
             assert_eq!(

@@ -18,6 +18,9 @@ const EXIT_CODES: [&str; 5] = [
     "returncode",
     "return_code",
 ];
+// The keys under which they tell that they ended a command whose time was over (NYU CTF baseline:
+// nyuctf_baseline/tools/tools.py; execa: lib/return/result.js).
+const RAN_OUT: [&str; 2] = ["timed_out", "timedOut"];
 // What opencode writes for a command that printed nothing.
 const NO_OUTPUT: &str = "(no output)";
 // The text of nothing in JSON.
@@ -202,6 +205,9 @@ fn says_failed(map: &Map<'_>) -> Option<bool> {
     if codes.any(is_true) {
         return Some(true);
     }
+    if EXIT_CODES.iter().any(|key| map.get(key).is_some()) && ran_out(map) {
+        return Some(true);
+    }
     for key in ["is_error", "isError"] {
         // False is what servers write without a thought, so that the text decides.
         if map.get(key) == Some(&Value::Bool(true)) {
@@ -214,6 +220,17 @@ fn says_failed(map: &Map<'_>) -> Option<bool> {
         return Some(true);
     }
     (has_code || has_status("success")).then_some(false)
+}
+
+/// Whether the time of a command was over before it wrote anything; what it wrote is an answer.
+fn ran_out(map: &Map<'_>) -> bool {
+    let is_over = |key: &&str| map.get(key) == Some(&Value::Bool(true));
+    let is_empty = |value: &Value<'_>| match value {
+        Value::Text(text) => text.trim().is_empty(),
+        Value::Map(_) | Value::List(_) => false,
+        _ => true,
+    };
+    RAN_OUT.iter().any(is_over) && map.fields().iter().all(|(_, value)| is_empty(value))
 }
 
 fn response_in<'m, 'a>(map: &'m Map<'a>) -> Option<&'m Value<'a>> {
@@ -282,6 +299,21 @@ mod tests {
                 r#"{"exit_code": 0, "out": ""}"#,
                 r#"{"exit_code":0,"out":""}"#,
                 Some(false),
+            ),
+            (
+                r#"{"stdout": null, "returncode": null, "timed_out": true}"#,
+                r#"{"returncode":null,"stdout":null,"timed_out":true}"#,
+                Some(true),
+            ),
+            (
+                r#"{"stdout": "$ ", "returncode": null, "timed_out": true}"#,
+                r#"{"returncode":null,"stdout":"$ ","timed_out":true}"#,
+                None,
+            ),
+            (
+                r#"{"job": "b", "exitCode": null, "timedOut": true}"#,
+                r#"{"exitCode":null,"job":"b","timedOut":true}"#,
+                None,
             ),
             (r#"{"result": {"result": "{\"result\": 1}"}}"#, "1", None),
             (

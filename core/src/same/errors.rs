@@ -6,6 +6,7 @@ use regex::Regex;
 
 use super::frames::framed;
 use super::text::{is_longer, strip};
+use super::waits::ends_of;
 use crate::patterns::{Pattern, pattern};
 use crate::tables::FAILURES;
 
@@ -60,6 +61,12 @@ pub fn answers_no(text: &str) -> bool {
     }
     let shown = SHOWN_COMMAND.replace_all(text, |_| " ".to_owned());
     EXIT_ONE.is_match(&shown) && (has_exit_words(&shown) || is_none(&framed(text)))
+}
+
+/// Whether the end of a text, or an object, tells that a command exited with 1.
+#[must_use]
+pub fn exits_with_one(text: &str) -> bool {
+    EXIT_ONE.is_match(&ends_of(text))
 }
 
 // A count is one of what was looked for.

@@ -20,6 +20,11 @@ const LINE_BYTES_MAX: usize = 300;
 const LINES_MAX: usize = 16;
 // A longer object shows something.
 const OBJECT_BYTES_MAX: usize = 2_000;
+// In longer texts of failures nothing is looked for.
+const FAILURE_BYTES_MAX: usize = 20_000;
+
+/// The key of an output, and its text.
+type Output<'a> = (&'a str, &'a str);
 
 /// The text between the first and the last line that belong to no frame; nothing where all do. Of
 /// an object of a run that has one output, that output.
@@ -50,6 +55,26 @@ fn unframed(text: &str) -> &str {
     inner
 }
 
+/// All that a run wrote, its errors last, by the object of a run that failed; any other text, and
+/// one of a run that wrote nothing, as it is.
+#[must_use]
+pub fn said(text: &str) -> Cow<'_, str> {
+    let may = text.len() <= FAILURE_BYTES_MAX && text.starts_with(['{', '[']);
+    let mut outputs = Vec::new();
+    if may
+        && let Some(value) = parsed(text)
+        && is_run("", &value, &mut outputs)
+    {
+        outputs.retain(|(_, output)| !output.is_empty());
+        outputs.sort_by_key(|(key, _)| key.contains("err"));
+        if !outputs.is_empty() {
+            let texts: Vec<&str> = outputs.iter().map(|(_, output)| *output).collect();
+            return Cow::Owned(texts.join("\n"));
+        }
+    }
+    Cow::Borrowed(text)
+}
+
 /// The one output in an object of a run; any other text as it is.
 fn written(text: &str) -> Cow<'_, str> {
     // Of several outputs one is empty, and most objects have no empty value.
@@ -60,30 +85,30 @@ fn written(text: &str) -> Cow<'_, str> {
     if may
         && let Some(value) = parsed(text)
         && is_run("", &value, &mut outputs)
-        && let mut outputs = outputs.iter().filter(|output| !output.is_empty())
+        && let mut outputs = outputs.iter().filter(|(_, output)| !output.is_empty())
         && let (output, None) = (outputs.next(), outputs.next())
     {
-        return Cow::Owned(output.map_or("", |output| unframed(output)).to_owned());
+        return Cow::Owned(output.map_or("", |(_, text)| unframed(text)).to_owned());
     }
     Cow::Borrowed(text)
 }
 
 /// Whether an object has outputs, and beside them only flags, figures and what names its run.
-fn is_run<'a>(key: &str, value: &'a Value, outputs: &mut Vec<&'a str>) -> bool {
+fn is_run<'a>(key: &'a str, value: &'a Value, outputs: &mut Vec<Output<'a>>) -> bool {
     has_only(key, value, outputs) && !outputs.is_empty()
 }
 
-fn has_only<'a>(key: &str, value: &'a Value, outputs: &mut Vec<&'a str>) -> bool {
+fn has_only<'a>(key: &'a str, value: &'a Value, outputs: &mut Vec<Output<'a>>) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => true,
         Value::String(text) if OUTPUT_KEYS.is_match(key) => {
-            outputs.push(text.trim());
+            outputs.push((key, text.trim()));
             true
         }
         Value::String(text) => text.trim().is_empty() || BESIDE.is_match(key),
         Value::Array(items) => {
             if items.is_empty() && OUTPUT_KEYS.is_match(key) {
-                outputs.push("");
+                outputs.push((key, ""));
             }
             items.iter().all(|item| has_only(key, item, outputs))
         }
@@ -99,6 +124,25 @@ fn is_frame(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_failed_says_what_it_wrote() {
+        for (result, text) in [
+            (
+                r#"{"stderr":"b: not found\n","stdout":"a\n","exit_code":1}"#,
+                "a\nb: not found",
+            ),
+            (r#"{"returncode":1,"stderr":"no","stdout":""}"#, "no"),
+            (
+                r#"{"exit_code":1,"stdout":""}"#,
+                r#"{"exit_code":1,"stdout":""}"#,
+            ),
+            (r#"{"error":"no","row":"a"}"#, r#"{"error":"no","row":"a"}"#),
+            ("[x] no", "[x] no"),
+        ] {
+            assert_eq!(said(result), text, "{result}");
+        }
+    }
 
     #[test]
     fn what_a_command_wrote_stands_between_the_lines_of_its_tool() {

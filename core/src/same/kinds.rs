@@ -2,9 +2,11 @@
 
 use std::sync::LazyLock;
 
-use super::errors::answers_no;
+use super::errors::{answers_no, exits_with_one};
+use super::frames::said;
 use super::text::{head, is_longer, joined};
 use super::tools::{self, purpose};
+use super::traces::raised;
 use super::turn::Turn;
 use super::waits;
 use super::waits::is_unfinished;
@@ -26,6 +28,9 @@ pub const EXTERNAL: [&str; 5] = [
     "network",
     "dependency",
 ];
+
+// Where a command throws its errors away.
+const DROPPED: [&str; 2] = ["2>/dev/null", "2> /dev/null"];
 
 // The kind of a failure of one's own code.
 const OWN_MODULE: &str = "runtime";
@@ -68,8 +73,14 @@ pub fn failed(turn: &Turn, failing: Option<i64>) -> Option<bool> {
     }
     // A command that cannot run says why.
     let says_no = |text: &str| answers_no(text) || (turn.failed == Some(true) && text.is_empty());
-    let answers = turn.error.or(turn.result).is_some_and(says_no);
+    let answers =
+        turn.error.or(turn.result).is_some_and(says_no) || turn.result.is_some_and(answers_no);
     if answers && turn.arguments.is_some_and(tools::answers_by_code) {
+        return Some(false);
+    }
+    // A look at all that there is finds some of it without a right to read the rest.
+    let is_one = || turn.result.is_some_and(exits_with_one);
+    if turn.arguments.is_some_and(drops_errors) && is_one() {
         return Some(false);
     }
     turn.failed
@@ -82,6 +93,11 @@ pub fn says_failed(result: &str, tool: Option<&str>, arguments: Option<&str>) ->
     HEAD.is_match(result)
         || (EXITS.is_match(result) && EXIT.is_match(result))
         || is_refused(result, tool, arguments)
+}
+
+/// Whether a command only looks, and throws away the errors of that.
+fn drops_errors(arguments: &str) -> bool {
+    DROPPED.iter().any(|sign| arguments.contains(sign)) && tools::looks_by_command(arguments)
 }
 
 // Whether a call shows stored text, which may be the output of a run long ago.
@@ -177,6 +193,10 @@ pub fn error_kind(
     if let Some(kind) = error_type.and_then(kind_of_type) {
         return kind;
     }
+    // What was written before an exception is not its cause.
+    let error = &*said(error);
+    let error = raised(error).unwrap_or(error);
+    let text = joined(": ", [error_type, Some(error)]);
     let head = joined(
         ": ",
         [error_type, Some(first_line(error)), Some(last_line(error))],
@@ -309,6 +329,25 @@ mod tests {
             Some(true)
         );
         assert_eq!(ran(&command("pytest"), "1 failed", Some(1)), Some(true));
+        let told = |arguments: &str, result: &str| {
+            let turn = Turn {
+                kind: "tool",
+                name: Some("bash"),
+                failed: Some(true),
+                arguments: Some(arguments),
+                result: Some(result),
+                error: Some("/a/b.txt"),
+                ..Turn::default()
+            };
+            failed(&turn, None)
+        };
+        let some = r#"{"returncode":1,"stderr":"","stdout":"/a/b.txt\n"}"#;
+        let none = r#"{"returncode":1,"stderr":"","stdout":"0\n"}"#;
+        let all = command("find / -name b.txt 2>/dev/null");
+        assert_eq!(told(&all, some), Some(false));
+        assert_eq!(told(&command("grep -c b a.txt"), none), Some(false));
+        assert_eq!(told(&command("find / -name b.txt"), some), Some(true));
+        assert_eq!(told(&command("make b.txt 2>/dev/null"), some), Some(true));
         assert_eq!(ran(&command("cat a.log"), "1 failed", Some(1)), Some(false));
         let cut = "--- FAIL: TestX (0.01s)";
         assert_eq!(ran(&command("go test"), cut, None), Some(true));
@@ -335,6 +374,18 @@ mod tests {
                 "main.py",
                 "Traceback:\n  File x\nconnection refused",
                 "network",
+            ),
+            (
+                "run",
+                "main.py",
+                "[x] opens a connection\nTraceback (most recent call last):\n  b\nEOFError\n",
+                "runtime",
+            ),
+            (
+                "run",
+                "main.py",
+                r#"{"stdout":"connection made","stderr":"Traceback (most recent call last):\n  b\nKeyError: 'a'\n"}"#,
+                "runtime",
             ),
             ("run", "main.py", quotes, "unknown"),
             ("edit", "net.py", "connection is not defined", "unknown"),

@@ -31,6 +31,25 @@ static FUNCTION_IN_TEXT: LazyLock<Pattern> =
 static LINES: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?-u):\d+(?::\d+)?\b|\bline \d+|\b0x[0-9a-f]+"));
 
+/// What a stack trace of Python begins with.
+pub const TRACEBACK: &str = "Traceback (most recent call last)";
+// Python writes the exception without an indent, and of a library with its module.
+static RAISED: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(concat!(
+        r"(?m)^(?:[A-Za-z_][\w.]*(?:Error|Exception|Failure|Timeout|Interrupt)",
+        r"|[a-z_][\w.]*\.[A-Z]\w*)(?::|[^\S\n]*$)"
+    ))
+});
+
+/// What the last stack trace of Python in a text raised: the last line that names an exception, and
+/// all after it.
+#[must_use]
+pub fn raised(text: &str) -> Option<&str> {
+    let (_, trace) = text.rsplit_once(TRACEBACK)?;
+    let named = RAISED.find_iter(trace).last()?;
+    Some(trace[named.start()..].trim())
+}
+
 /// Where a failure happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
