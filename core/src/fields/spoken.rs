@@ -24,7 +24,7 @@ static HEADS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&SPOKEN["heads"
 static RESULTS: LazyLock<Vec<Regex>> = LazyLock::new(|| each("results"));
 
 // Most texts have none of these, and all calls have one.
-const CALLS_BEGIN: [&str; 3] = ["</", "THOUGHT:", "<tool_call>"];
+const CALLS_BEGIN: [&str; 4] = ["</", "THOUGHT:", "DISCUSSION", "<tool_call>"];
 const RESULTS_BEGIN: [&str; 6] = [
     "[",
     "EXECUTION",
@@ -33,6 +33,8 @@ const RESULTS_BEGIN: [&str; 6] = [
     "<exception>",
     "<tool_response>",
 ];
+// The prompt of a shell at the end of a result.
+const PROMPT: &str = "bash-$";
 const SHELL: &str = "bash";
 // The tag of Cline and Roo for a tool of a server, whose name and arguments stand within.
 const OF_SERVER: &str = "use_mcp_tool";
@@ -50,8 +52,8 @@ pub fn sort_spoken(role: &str, sorted: &mut Sorted) {
         return;
     }
     let begins = |text: &String| {
-        let text = text.trim_start();
-        RESULTS_BEGIN.iter().any(|sign| text.starts_with(sign))
+        let text = text.trim();
+        RESULTS_BEGIN.iter().any(|sign| text.starts_with(sign)) || text.ends_with(PROMPT)
     };
     let has_call = |text: &String| CALLS_BEGIN.iter().any(|sign| text.contains(sign));
     if role == "assistant" && sorted.texts.iter().any(has_call) {
@@ -216,6 +218,12 @@ mod tests {
                 r#"{"command":"ls -la"}"#,
                 "",
             ),
+            (
+                "DISCUSSION\nSo:\n```python\na = 1\n```\nI run it.\n```\npython a.py\n```\n",
+                SHELL,
+                r#"{"command":"python a.py"}"#,
+                "",
+            ),
         ] {
             let found = sorted("assistant", &[text]);
             let [call] = &found.calls[..] else {
@@ -250,6 +258,16 @@ mod tests {
             (
                 &["<returncode>0</returncode>\n<output>\n</output>"],
                 &["<returncode>0</returncode>\n<output>\n</output>"],
+            ),
+            (
+                &["a\n\n(Open file: n/a)\n(Current directory: /app)\nbash-$"],
+                &["a"],
+            ),
+            (
+                &[
+                    "We're currently solving the following task.\n(Open file: n/a)\n(Current directory: /app)\nbash-$",
+                ],
+                &[],
             ),
             (&["[1] is a list of one"], &[]),
         ] {

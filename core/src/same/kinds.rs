@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use super::errors::{answers_no, exits_with_one};
 use super::frames::said;
+use super::errors::answers_no;
+use super::frames::framed;
 use super::text::{head, is_longer, joined};
 use super::tools::{self, purpose};
 use super::traces::raised;
@@ -39,6 +41,7 @@ static HEAD: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::any(&[&FAILURES["failure_head"][..], &FAILURES["of_edit"]].concat()));
 static EXIT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["failure_exit"]));
 static EXITS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exits"]));
+static USAGE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["usage"]));
 static EXIT_TIMEOUT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exit_timeout"]));
 static FAILED_TEST: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["failed_test"]));
 static ERROR_TYPE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["error_type"]));
@@ -93,6 +96,14 @@ pub fn says_failed(result: &str, tool: Option<&str>, arguments: Option<&str>) ->
     HEAD.is_match(result)
         || (EXITS.is_match(result) && EXIT.is_match(result))
         || is_refused(result, tool, arguments)
+        || is_usage(result)
+}
+
+// Whether an answer has nothing but how a command is used.
+fn is_usage(result: &str) -> bool {
+    const BEGINS: &[u8] = b"usage:";
+    let head = result.trim_start().as_bytes().get(..BEGINS.len());
+    head.is_some_and(|head| head.eq_ignore_ascii_case(BEGINS)) && USAGE.is_match(&framed(result))
 }
 
 /// Whether a command only looks, and throws away the errors of that.

@@ -28,6 +28,7 @@ static MOVED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moved"])
 static OF_CALL: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_call"]));
 static OF_EDIT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_edit"]));
 static OF_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_file"]));
+static EDIT_COMMANDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["edit_commands"]));
 static DATA_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["data_file"]));
 static UNDECIDED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["undecided"]));
 static DRAINED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["drained"]));
@@ -145,7 +146,8 @@ fn mark_use(row: &mut Row, call: &Call, failure: &Failure) -> bool {
     let is_thing = || !row.rewrites && (is_one_thing(arguments) || !WORDED.is_match(arguments));
     row.one_thing = failed && (failure.of_edit || !tool.checker.checks && is_thing());
     row.of_place = failure.of_place;
-    row.changes = fine && (tool.changes || tools::installs(arguments));
+    let by_edit = || EDIT_COMMANDS.is_match(arguments);
+    row.changes = fine && (tool.changes || tools::installs(arguments) || by_edit());
     row.asks = tool.asks;
     let by_command = fine && tool.checker.shell;
     row.hands_over = tool.hands_over;
@@ -247,6 +249,10 @@ fn mark_outcome(row: &mut Row, call: &Call, failure: &Failure) {
         let way = code(&arguments[way]);
         (row.signature, row.outcome) = (pair(row.signature, way), pair(row.outcome, way));
     }
+    if !failed && row.outcome != UNKNOWN && writes_lines(row, arguments, tool) {
+        // It shows the file, which the same edit may make longer each time.
+        row.outcome = row.call;
+    }
     if !failed && tool.asks && call.shows(|text| UNDECIDED.is_match(text)) {
         // In whatever words: there was no answer.
         row.outcome = NO_ANSWER;
@@ -260,6 +266,13 @@ fn mark_outcome(row: &mut Row, call: &Call, failure: &Failure) {
         // Where it has got to, or what it saw, is not told.
         (row.outcome, row.signature) = (UNKNOWN, UNKNOWN);
     }
+}
+
+/// Whether a call writes lines of text into a file, and runs nothing.
+fn writes_lines(row: &Row, arguments: &str, tool: Tool) -> bool {
+    let names_file = || row.edit != UNKNOWN || changed_file(arguments).is_some();
+    let by_tool = || tool.writes && names_file();
+    arguments.contains("\\n") && (by_tool() || EDIT_COMMANDS.is_match(arguments))
 }
 
 /// Set whether a call tried to get further, and how a check of its falls short.
@@ -281,11 +294,10 @@ fn mark_try(row: &mut Row, call: &Call, failure: &Failure) {
     }
     let still = row.pauses || watches || row.unfinished;
     if tool.checker.checks && !failed && !still && UNKNOWN != pair(row.call, row.outcome) {
-        let result = call.turn.result.unwrap_or_default();
-        if tool.checker.falls_short(arguments, result) {
-            let judges = tool.checker.judges(arguments, result);
+        if tool.checker.falls_short(arguments, call.within) {
+            let judges = tool.checker.judges(arguments, call.within);
             let asked = if judges { row.name } else { row.call };
-            row.check = pair(asked, tool.checker.said(result).unwrap_or(row.outcome));
+            row.check = pair(asked, tool.checker.said(call.within).unwrap_or(row.outcome));
         }
     }
 }

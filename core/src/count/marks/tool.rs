@@ -30,6 +30,8 @@ static CHANCE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["chance"
 pub struct Tool {
     /// It changes something.
     pub changes: bool,
+    /// It changes something, and runs nothing.
+    pub writes: bool,
     /// It searches, and changes nothing.
     pub searches: bool,
     /// It searches by words that have no places, as those of a command or a query have.
@@ -95,8 +97,10 @@ impl Tool {
         let searches = !changes && purpose.searches;
         let plans = PLANS.is_match(name);
         let moves = MOVES.is_match(name);
+        let checker = Checker::of(name);
         Self {
             changes,
+            writes: changes && !checker.checks,
             searches,
             lists: !changes && !purpose.awaits && LISTING.found(name),
             in_words: searches && !QUERIES.is_match(name),
@@ -127,11 +131,7 @@ impl Tool {
             asks: ASKS.is_match(name),
             shows_state: SHOWS_STATE.is_match(name),
             assesses: ASSESSES.is_match(name),
-            checker: if changes {
-                Checker::default()
-            } else {
-                Checker::of(name)
-            },
+            checker: if changes { Checker::default() } else { checker },
         }
     }
 }
