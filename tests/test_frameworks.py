@@ -69,6 +69,12 @@ OF_PLATFORMS = {
     *(f"{name}.customer_params.customer_identifier" for name in ("respan", "keywordsai")),
     "keywordsai.threads.thread_identifier",
     *(f"llm.{part}.model_name" for part in ("request", "response")),  # of OpenInference
+    "langsmith.metadata.usage_metadata#input_token_details.cache_creation",
+    "langsmith.metadata.usage_metadata#output_token_details.reasoning",
+    *(  # of ADK for JavaScript
+        f"gcp.vertex.agent.llm_response#usageMetadata.{part}TokenCount"
+        for part in ("cachedContent", "thoughts", "total")
+    ),
 }
 NOT_SHOWN = OF_PLATFORMS | (
     USAGE_OF_AN_API
@@ -80,6 +86,7 @@ NOT_SHOWN = OF_PLATFORMS | (
         "@RetrievalStartEvent#str_or_query_bundle",
         "@llm_response_received#usage.input_tokens",  # of Letta with another API
         "@llm_response_received#usage.output_tokens",
+        "dbos.operation.workflow_id",  # where a program asks for names of the conventions
         "exception.message",  # of events of an older BeeAI, each a span
         "exception.type",
         "gen_ai.conversation.compacted",

@@ -142,10 +142,12 @@ pub fn is_removed(value: &Value<'_>) -> bool {
 /// `None` where the span has none. Known wrappers are `{"args": [], "kwargs": {}}` of decorators,
 /// and LangChain's `{"input_str": "{'a': 1}", "tags": ..., "metadata": ...}`, with `query` for
 /// retrievers, `{"input": "{'a': 1}"}`, the bare text `{'a': 1}` of Python, and the arguments of a
-/// function of the Vercel AI SDK, `{"args": [{"a": 1}, {"toolCallId": "c", "messages": []}]}`.
+/// function of the Vercel AI SDK, `{"args": [{"a": 1}, {"toolCallId": "c", "messages": []}]}`, and the
+/// line `[TOOL INPUT: f]` of Claude Code.
 #[must_use]
 pub fn arguments_of(value: &Value<'_>) -> Option<String> {
-    let once = parsed(value);
+    let bare = unlabelled(value, "[TOOL INPUT: ");
+    let once = parsed(&bare);
     let given = parsed(&once);
     if *given == Value::None || is_removed(&given) {
         return None;
@@ -163,6 +165,19 @@ pub fn arguments_of(value: &Value<'_>) -> Option<String> {
     match named.as_ref().unwrap_or(&given) {
         Value::Map(map) => Some(unwrapped_arguments(map)),
         other => Some(canonical(other)),
+    }
+}
+
+/// A value without the line before it that names its tool; Claude Code and its likes write one.
+#[must_use]
+pub fn unlabelled<'v>(value: &'v Value<'_>, label: &str) -> Cow<'v, Value<'v>> {
+    let rest = match value {
+        Value::Text(text) => text.strip_prefix(label),
+        _ => None,
+    };
+    match rest.and_then(|rest| rest.split_once("]\n")) {
+        Some((_, rest)) => Cow::Owned(Value::Text(rest.into())),
+        None => Cow::Borrowed(value),
     }
 }
 
@@ -235,6 +250,8 @@ mod tests {
             (r#"{"b": 1.0, "a": "x"}"#, r#"{"a":"x","b":1}"#),
             (r#""{\"a\": 1}""#, r#"{"a":1}"#),
             (r#"{"args": [], "kwargs": {"a": 1}}"#, r#"{"a":1}"#),
+            ("[TOOL INPUT: ls]\n{\"a\": 1}", r#"{"a":1}"#),
+            ("[TOOL INPUT: ls] {\"a\": 1}", "[TOOL INPUT: ls] {\"a\": 1}"),
             (r#"{"args": [1], "kwargs": {}}"#, "[1]"),
             (
                 r#"{"args": [{"a": 1}, {"toolCallId": "c", "messages": []}]}"#,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::object_texts;
-use super::payloads::{is_removed, is_text, parsed_or_literal};
+use super::payloads::{is_removed, is_text, parsed_or_literal, unlabelled};
 use super::plain::{as_text, canonical, canonical_object, has_only, is_true, true_in, whole};
 use crate::same::errors::is_redacted;
 use crate::wire::value::{Map, Value};
@@ -43,7 +43,7 @@ fn is_null(value: &Value<'_>) -> bool {
 /// of MCP, Bedrock and the GenAI conventions, and Google's function response.
 #[must_use]
 pub fn result_of(value: &Value<'_>) -> Returned {
-    result_within(value, 0)
+    result_within(&unlabelled(value, "[TOOL RESULT: "), 0)
 }
 
 fn result_within(value: &Value<'_>, depth: usize) -> Returned {
@@ -259,6 +259,11 @@ mod tests {
                 r#"[{"text": "a"}, {"type": "text", "text": "b"}]"#,
                 "a\nb",
                 None,
+            ),
+            (
+                "[TOOL RESULT: ls]\n{\"isError\": true, \"content\": \"no\"}",
+                "no",
+                Some(true),
             ),
             (
                 r#"{"content": [{"text": "no"}], "isError": true}"#,

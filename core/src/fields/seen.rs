@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 
 use super::events::{Entries, add_events};
 use super::flat::{Gathered, Item, built};
-use super::glob::Glob;
+use super::glob::{Glob, fits_any};
 use super::json::parse_cut;
 use super::names::Field;
 use super::payloads::{Held, objects_in, owned, parsed_or_literal, parsed_text};
@@ -153,7 +153,19 @@ impl<'a> Seen<'a> {
     #[must_use]
     pub fn read(&self, field: Field, dialect: Option<usize>) -> Option<(&'a Key, Found<'_>)> {
         let mut keys = self.keys_of(field, dialect);
-        keys.find_map(|key| Some((key, self.at(key)?)))
+        keys.find_map(|key| {
+            let found = self.at(key)?;
+            (field != Field::Session || self.is_session(&found)).then_some((key, found))
+        })
+    }
+
+    /// Whether a value is the id of a session; that of a response may stand in its place.
+    fn is_session(&self, found: &Found<'_>) -> bool {
+        let Found::One(value) = found else {
+            return true;
+        };
+        let text = as_text(value);
+        !fits_any(&self.table.no_session, &text)
     }
 
     /// The keys of a field; none where the span has no attribute for it.

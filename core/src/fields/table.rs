@@ -3,6 +3,7 @@
 use foldhash::{HashMap, HashSet};
 
 use super::flat::Prefix;
+use super::glob::Glob;
 use super::names::{FIELDS, Field, TIES};
 use super::table_rows::{Dialect, Document, Given, Kind, Listed, Row, Whole};
 use regex::Regex;
@@ -79,6 +80,8 @@ pub struct Table {
     pub common: Vec<bool>,
     /// What stands for an agent's name and is none.
     pub nobody: HashSet<String>,
+    /// What stands for the id of a session and is none.
+    pub no_session: Vec<Glob>,
     /// What spans are.
     pub rows: Vec<Row<Kind>>,
     /// Of which spans the producer counts parts beside the whole.
@@ -131,6 +134,11 @@ impl Table {
                 .collect(),
             common: dialects.iter().map(|dialect| dialect.common).collect(),
             nobody: dialects.iter().flat_map(|d| d.nobody.clone()).collect(),
+            no_session: dialects
+                .iter()
+                .flat_map(|d| &d.no_session)
+                .map(|text| Glob::new(text))
+                .collect(),
             rows: Vec::new(),
             beside: Vec::new(),
             prefixes: Vec::new(),

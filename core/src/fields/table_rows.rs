@@ -76,6 +76,7 @@ pub(super) struct Dialect {
     pub(super) own_keys: bool,
     pub(super) common: bool,
     pub(super) nobody: Vec<String>,
+    pub(super) no_session: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -58,6 +58,16 @@ def tasks(rows: Sequence[Row], sessions: Sessions = PER_SERVICE) -> list[str]:
     return turns_of(table(rows), Sameness(sessions=sessions))[0]["task"].to_list()
 
 
+def test_the_id_of_a_response_is_no_session() -> None:
+    """Where a service keeps the conversation, each request names the response before it."""
+    rows = [call(0, "shop", None), call(1, "shop", "resp_0a"), call(2, "shop", "resp_0b")]
+    assert set(tasks(rows)) == {"a" * 32}
+
+    spent = {"gen_ai.conversation.id": "resp_0a", "session.id": "s-1"}
+    row = span(0, tool("search", arguments="{}", result="none") | spent, service="shop")
+    assert tasks([row]) == ["s-1@shop"]
+
+
 def test_two_services_with_the_same_session_id_are_two_tasks() -> None:
     """Many number their sessions from 1 on; what one does says nothing of the other."""
     rows = [call(1, "shop", trace="a"), call(2, "desk", trace="b"), call(3, "shop", trace="c")]

@@ -238,6 +238,25 @@ def test_one_call_is_counted_once(write: Callable[[Trace, str], None], calls: in
         assert_comes_to_all_at_once(order, 1)
 
 
+def test_methods_of_an_object_are_no_runs_and_no_responses() -> None:
+    """OpenInference gives each method of LlamaIndex the kind of its object."""
+    trace = Trace("s", scope="openinference.instrumentation.llama_index")
+    given = {**_AGENT, "input.value": "Get A17 ready.", "output.value": "It is ready."}
+    model = {"openinference.span.kind": "LLM", "output.value": "I look."}
+    root = trace.span("AgentRunner._chat", None, given)
+    for number in range(4):
+        at = {**given, "input.value": f"step {number}"}
+        step = trace.span("AgentRunner._run_step", root, at)
+        worker = trace.span("OpenAIAgentWorker.run_step", step, at)
+        trace.span("OpenAI._prepare_chat_with_tools", worker, {**model, "output.value": "[]"})
+        trace.span("OpenAI.chat", worker, model)
+    turns, _ = turns_of(spans_of(trace))
+
+    assert turns.filter(pl.col("kind") == "model")["text"].to_list() == ["I look."] * 4
+    assert turns.filter(pl.col("kind") == "handoff").is_empty()
+    assert set(turns["agent"]) <= {"AgentRunner._chat", ""}
+
+
 def _half(of: str) -> Attributes:
     """Return one half of a response: what was said, or the tokens."""
     if of == "messages":

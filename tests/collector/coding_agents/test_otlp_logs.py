@@ -244,6 +244,21 @@ def test_a_command_of_codex_that_fails_was_run_with_success() -> None:
     assert table.select("agent", "failed").rows() == [("codex", False), ("codex", True)]
 
 
+def test_tools_of_servers_have_names_of_their_own() -> None:
+    """Claude Code names them in the parameters; calls of two tools are no repeats of one."""
+    names = [{"mcp_server_name": "shop", "mcp_tool_name": tool} for tool in ("get", "set")]
+    said = [{}, {"tool_input": '{"id": 7}'}]
+    events = [
+        claude(n, "tool_result", n, tool_name="mcp_tool", tool_parameters=json.dumps(name), **more)
+        for n, (name, more) in enumerate(zip(names, said, strict=True))
+    ]
+    table = table_of(decode_proto(in_proto(events)))
+    assert table.select("name", "arguments").rows() == [
+        ("mcp__shop__get", None),
+        ("mcp__shop__set", '{"id":7}'),
+    ]
+
+
 def test_numbers_give_the_order_of_events_in_one_millisecond() -> None:
     """Clocks of agents tell milliseconds, and a batch may come in any order."""
     events = [claude(0, "tool_result", n, tool_name=f"t{n}", success="true") for n in (3, 1, 4, 2)]

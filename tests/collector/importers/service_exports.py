@@ -309,12 +309,18 @@ def goose(run: Sequence[Span]) -> list[Fields]:
 def inspect_log(run: Sequence[Span]) -> Fields:
     """Return a log of an evaluation with Inspect."""
     made: list[Fields] = []
-    for message in _messages(run):
+    events: list[Fields] = []
+    for number, message in enumerate(_messages(run)):
+        message["id"] = f"m{number}"
+        if message["role"] == "assistant":
+            usage = {"input_tokens": 40, "input_tokens_cache_read": 40, "output_tokens": 12}
+            output = {"choices": [{"message": {"id": message["id"]}}], "usage": usage}
+            events.append({"event": "model", "output": output})
         calls = [_inspect_call(call) for call in message.get("tool_calls", ())]
         failed = message["role"] == "tool" and message["content"].startswith("Error")
         error = {"error": {"type": "unknown", "message": message["content"]}} if failed else {}
         made.append({**message, **error, **({"tool_calls": calls} if calls else {})})
-    sample = {"id": 1, "epoch": 1, "input": "x", "target": "x", "messages": made}
+    sample = {"id": 1, "epoch": 1, "input": "x", "target": "x", "messages": made, "events": events}
     return {"version": 2, "eval": {"task": "orders", "model": MODEL}, "samples": [sample]}
 
 

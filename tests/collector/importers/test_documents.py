@@ -159,6 +159,24 @@ def test_tokens_of_weave_have_the_parts_of_the_api(write: Write) -> None:
         assert tokens(write, calls) == {found}
 
 
+def test_tokens_of_openai_agents_may_be_those_of_a_turn(write: Write) -> None:
+    """The SDK for JavaScript tells the usage of a response only where its turn ends."""
+    export = EXPORTS["openai_agents"](spans("ok"))
+    usage = {"input_tokens": 120, "output_tokens": 9, "cached_input_tokens": 100}
+    data, told = {"sdk_span_type": "turn", "turn": 1, "usage": usage}, []
+    for record in export["data"]:
+        told.append(record)
+        if record.get("span_data", {}).get("type") == "generation":
+            turn = {"type": "custom", "name": "turn", "data": data}
+            told.append({**record, "id": f"{record['id']}-turn", "span_data": turn})
+            record["parent_id"] = f"{record['id']}-turn"
+            record["span_data"] = {"type": "response", "response_id": "resp_1"}
+    assert tokens(write, {"data": told}) == {(120, 9, 100, None, None)}
+
+    told = [each for each in told if not str(each["id"]).endswith("-turn")]
+    assert len(read_spans([write("export.json", json.dumps(told).encode())]).spans) == len(told) - 1
+
+
 def test_tokens_of_braintrust_have_parts(write: Write) -> None:
     """Its clients sum the input up."""
     export = EXPORTS["braintrust"](spans("ok"))

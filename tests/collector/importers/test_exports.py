@@ -17,7 +17,7 @@ WITHOUT_TOKENS = ((SYSTEMS.keys() | PLATFORMS.keys()) - WITH_TOKENS) | {
     *("cursor_stream", "cursor_transcript", "xray_documents", "assistants_steps"),
     *("chatgpt", "claude_ai", "kimi_context", "clickhouse", "cline_tagged"),
     *("chat", "chat_lines", "chat_functions", "gemini_contents", "goose"),
-    *("inspect_log", "responses", "tau_bench", "ai_sdk_page"),
+    *("responses", "tau_bench", "ai_sdk_page"),
     *("agent_framework", "agent_framework_net", "agentkit", "autogen_state", "browser_use"),
     *("camel", "camel_before", "continue_session", "dify", "droid", "dspy", "letta", "llamaindex"),
     *("llamaindex_chat_store", "llamaindex_store", "mastra_memory", "semantic_kernel"),

@@ -83,6 +83,8 @@ PART = "part"
 KINDS = ("tool", "model", "agent", STEP, STRUCTURE, FRAME, PART)
 # What a producer may count parts of beside it: then it is without them.
 WHOLES = ("input", "output")
+# What stands for a name or an id and is none.
+_NONES = ("nobody", "no_session")
 # The dialect of a user's own keys, and the kinds of spans that a name makes them.
 OWN = "own"
 _NAMED = ("tool", "model")
@@ -162,6 +164,7 @@ class Dialect:
     own_keys: bool = False  # its keys are common words, and are read from its own spans alone
     common: bool = False  # programs write such spans also within calls
     nobody: tuple[str, ...] = ()  # what stands for an agent's name and is none
+    no_session: tuple[str, ...] = ()  # patterns of what stands for a session and is none
 
 
 class DialectTable:
@@ -328,7 +331,7 @@ def _fits(text: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _dialect(given: dict[str, Any]) -> Dialect:
-    lists = ("source", "name_prefixes", "name_suffixes", "writes", "unread", "nobody")
+    lists = ("source", "name_prefixes", "name_suffixes", "writes", "unread", *_NONES)
     fields = {name: tuple(keys) for name, keys in given.pop("fields", {}).items()}
     if unknown := fields.keys() - set(FIELDS):
         raise ValueError(f"dialect {given['name']}: no such fields: {', '.join(sorted(unknown))}")

@@ -73,9 +73,9 @@ class ClaudeStream:
         """Return a line of Qwen Code as Claude Code writes it."""
         if line.get("type") == _RESULT:
             return {**line, "usage": _apart(line.get("usage"))}
-        if line.get("type") != "assistant":
+        message = line.get("message")
+        if line.get("type") != "assistant" or not isinstance(message, dict):
             return line
-        message = line["message"]
         key, usage = self._open or message.get("id"), message.get("usage")
         self._open = None if isinstance(usage, dict) and usage.get(_INPUT) else key
         return {**line, "message": {**message, "id": key, "usage": _apart(usage)}}

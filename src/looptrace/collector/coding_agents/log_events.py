@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
+from looptrace.analyzer.text.payloads import parsed
 from looptrace.analyzer.text.times import time_ns_of
 from looptrace.collector.coding_agents import codex
 from looptrace.collector.coding_agents.session_spans import (
@@ -34,6 +35,9 @@ _SESSION = ("session.id", "conversation.id")
 _AGENT = ("agent.id", "agent_id", "agent.name", "agent_name")
 _TOOL = ("tool_name", "function_name")
 _ARGUMENTS = ("tool_input", "tool_parameters", "arguments", "function_args")
+# Claude Code names a tool of a server in the parameters, and otherwise as it does in its spans
+# (2.1.332, recorded).
+_MCP_TOOL, _MCP_NAMES = "mcp_tool", ("mcp_server_name", "mcp_tool_name")
 _CALL_ID = ("tool_use_id", "call_id")
 _PROMPT = ("prompt.id", "prompt_id")
 _ERROR = ("error", "error.message", "error_message")
@@ -92,6 +96,16 @@ class _Event:
     def key(self) -> str:
         """The identity of the event among others of its kind; the same when it is sent again."""
         return f"{self.at_ns} {self.first(_CALL_ID)} {self.first(_ARGUMENTS)}"
+
+    @property
+    def call(self) -> tuple[str, Any]:
+        """The name of the tool that was called, and its arguments."""
+        tool, arguments = str(self.first(_TOOL)), self.first(_ARGUMENTS)
+        named = parsed(self.attributes.get("tool_parameters"))
+        if tool != _MCP_TOOL or not isinstance(named, dict) or not named.keys() >= {*_MCP_NAMES}:
+            return tool, arguments
+        name = "__".join(("mcp", *(str(named[part]) for part in _MCP_NAMES)))
+        return name, self.attributes.get("tool_input")
 
     @property
     def is_refused(self) -> bool:
@@ -161,14 +175,15 @@ def _tool(event: _Event) -> SpanRow:
         result, has_failed = codex.outcome_of(result)
         failed = has_failed or failed  # A command that failed was run with success.
     error = event.first(_ERROR) if failed else None
+    tool, arguments = event.call
     return tool_row(
         event.agent,
         event.key,
         event.start_ns,
         event.at_ns,
-        tool=str(event.first(_TOOL)),
+        tool=tool,
         call_id=event.first(_CALL_ID),
-        arguments=event.first(_ARGUMENTS),
+        arguments=arguments,
         result=result,
         failed=None if event.is_refused else failed,
         error="" if error is None else str(error),
