@@ -3,9 +3,8 @@
 use std::sync::LazyLock;
 
 use super::errors::{answers_no, exits_with_one};
-use super::frames::said;
 use super::errors::answers_no;
-use super::frames::framed;
+use super::frames::{framed, said};
 use super::text::{head, is_longer, joined};
 use super::tools::{self, purpose};
 use super::traces::raised;
