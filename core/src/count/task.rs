@@ -185,7 +185,8 @@ impl Task {
         self.turn += i64::from(!row.is("user"));
         self.changes_seen += i64::from(row.changes);
         self.works_seen += i64::from(row.works);
-        self.calls_seen += i64::from(row.is("tool") && !row.pauses && !row.failed);
+        let acts = row.is("tool") && !(row.pauses || row.failed || row.delegates);
+        self.calls_seen += i64::from(acts);
         self.input_total = self.input_total.saturating_add(one.input_tokens);
         self.output_total = self.output_total.saturating_add(one.output_tokens);
         let agent = self.agents.entry(row.agent).or_default();

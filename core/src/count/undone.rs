@@ -71,6 +71,9 @@ pub struct Trials {
     checked: bool,
     /// The code of the edit that would put the last one back.
     back: i64,
+    /// Whether a program was put into service since the last failure of a server.
+    #[serde(default)]
+    deployed: bool,
     /// Outcomes of failures that came without a change.
     own: VecDeque<i64>,
     /// The last outcome of each run of tests since a change, and whether it was another before.
@@ -89,6 +92,7 @@ impl Trials {
         if !row.is("tool") {
             return;
         }
+        self.follow_deploys(row);
         if self.varies(row) {
             // A flaky test is run again to see how often it fails.
             (row.outcome, row.signature, row.error) = (UNKNOWN, UNKNOWN, UNKNOWN);
@@ -115,6 +119,18 @@ impl Trials {
             self.undone &= !self.checked;
             self.change = pair(self.change.max(1), row.call);
             self.back = row.edit_back;
+        }
+    }
+
+    /// Let a failure of a server be one that the agent may mend, where it deployed before.
+    fn follow_deploys(&mut self, row: &mut Row) {
+        if row.deploys {
+            self.deployed = true;
+        } else if row.of_server {
+            if self.deployed {
+                row.mendable = row.outcome;
+            }
+            self.deployed = false;
         }
     }
 

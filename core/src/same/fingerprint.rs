@@ -9,9 +9,11 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::answers::said;
 use super::found::unordered;
+use super::notations::{in_one_notation, told_in_one_notation};
 use super::policy::Sameness;
-use super::request::{request, without_label, without_names};
+use super::request::{plainly_told, request, without_label, without_names};
 use super::signature::{Known, signature};
 use super::text::{digest, sha256};
 use super::tools::{looks_at_file, purpose};
@@ -112,8 +114,8 @@ pub fn fingerprint(turn: &Turn<'_>, sameness: &Sameness) -> Fingerprint {
         failed: is_failed,
         error_kind: kind,
         signature: if polls { None } else { signature(&known) },
-        response: turn.response.map(|text| sha256(text.trim())),
-        talks_on: turn.talks_on.map(|text| sha256(text.trim())),
+        response: turn.response.map(|text| sha256(&said(text))),
+        talks_on: turn.talks_on.map(|text| sha256(&said(text))),
         error: error.map(str::to_owned),
         error_type,
         location: place.location,
@@ -203,8 +205,9 @@ fn message(turn: &Turn<'_>, error: &str, asked: Option<&str>, sameness: &Samenes
     } else {
         (None, None)
     };
-    let error = &*without_label(Cow::Borrowed(error), given);
+    let error = &*plainly_told(without_label(Cow::Borrowed(error), given), given);
     let text = quotes::compared_error(error, name, given, sameness);
+    let text = told_in_one_notation(text, given);
     let text = masks::masked(&text, &sameness.masks, true);
     if turn.kind == "model" {
         return FIGURES.replace_all(&text, "#").into_owned();
@@ -220,6 +223,7 @@ fn call(turn: &Turn<'_>, asked: Option<&str>, sameness: &Sameness) -> Option<Str
             .arguments
             .map(|text| masks::masked(text, &sameness.masks, false)),
         "user" => masks::prompt_words(turn.text?, &sameness.masks),
+        "tool" => Some(format!("{}({}", turn.name?, in_one_notation(asked?))),
         _ => Some(format!("{}({}", turn.name?, asked?)),
     }
 }

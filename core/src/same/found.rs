@@ -11,6 +11,7 @@ use crate::patterns::Pattern;
 use crate::tables::MASKS;
 
 static NEARNESS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["nearness_keys"]));
+static OF_RUN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["search_run_keys"]));
 static NEAR: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["nearness"]));
 
 /// The lines of a result, or the items of its lists in JSON, in an order of their own.
@@ -42,7 +43,10 @@ fn sorted(value: Value) -> Value {
             items.sort_by_cached_key(canonical);
             Value::Array(items)
         }
-        Value::Object(items) => {
+        Value::Object(mut items) => {
+            if items.keys().any(|key| !OF_RUN.is_match(key)) {
+                items.retain(|key, _| !OF_RUN.is_match(key));
+            }
             let sorted = items.into_iter().map(|(key, item)| (key, sorted(item)));
             Value::Object(sorted.collect())
         }
@@ -92,6 +96,17 @@ mod tests {
         let told = |score| format!("a (score: {score})\nb (score: 0.2)");
         assert_eq!(of(&told("0.41")), of(&told("0.44")));
         assert_ne!(of("best score: 0.41"), of("best score: 0.44"));
+    }
+
+    #[test]
+    fn what_an_engine_tells_of_its_run_is_no_part_of_a_find() {
+        let found = |ok, score| {
+            format!(
+                r#"{{"_shards":{{"successful":{ok}}},"hits":{{"hits":[],"max_score":{score}}}}}"#
+            )
+        };
+        assert_eq!(of(&found(5, "1.2")), of(&found(4, "1.3")));
+        assert_ne!(of(r#"{"max_score":1.2}"#), of(r#"{"max_score":1.3}"#));
     }
 
     #[test]

@@ -76,7 +76,9 @@ impl Gist {
                 gist.stems.insert(head(&lower, STEM_CHARS).to_owned());
             }
             gist.words.push(lower);
-            begins = shown[found.end()..].trim_start().starts_with(ENDS);
+            begins = shown[found.end()..]
+                .trim_start_matches(' ')
+                .starts_with(ENDS);
         }
         (!gist.stems.is_empty()).then_some(gist)
     }
@@ -111,7 +113,13 @@ impl Gist {
     /// Whether it says enough to be compared.
     #[must_use]
     pub fn says_enough(&self) -> bool {
-        self.stems.len() >= PART_STEMS_MIN
+        self.says(PART_STEMS_MIN)
+    }
+
+    /// Whether it has so many stems.
+    #[must_use]
+    pub fn says(&self, stems_min: usize) -> bool {
+        self.stems.len() >= stems_min
     }
 }
 

@@ -3,7 +3,6 @@
 use std::sync::LazyLock;
 
 use super::errors::{answers_no, exits_with_one};
-use super::errors::answers_no;
 use super::frames::{framed, said};
 use super::text::{head, is_longer, joined};
 use super::tools::{self, purpose};

@@ -1,5 +1,6 @@
 //! What is the same: when two calls, outcomes, outputs or responses count as equal.
 
+mod answers;
 pub mod errors;
 pub mod failed_tests;
 pub mod fingerprint;
@@ -10,6 +11,7 @@ pub mod json;
 pub mod kinds;
 pub mod made;
 pub mod masks;
+mod notations;
 pub mod pages;
 pub mod places;
 pub mod policy;

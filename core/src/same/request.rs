@@ -147,6 +147,19 @@ fn plainly_spelled(arguments: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
+/// An error in which each path that the call was given has its shortest form.
+#[must_use]
+pub fn plainly_told<'a>(error: Cow<'a, str>, arguments: Option<&str>) -> Cow<'a, str> {
+    let given = SPELLINGS.captures_iter(arguments.unwrap_or_default());
+    given.fold(error, |error, path| {
+        let plain = plain_path(&path[2]);
+        if plain == path[2] || !error.contains(&path[2]) {
+            return error;
+        }
+        Cow::Owned(error.replace(&path[2], &plain))
+    })
+}
+
 /// A path in its shortest form.
 #[must_use]
 pub fn plain_path(path: &str) -> String {

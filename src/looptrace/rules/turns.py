@@ -169,7 +169,7 @@ class Turns:
     relapses: Flags  # a call that failed, and did not fail the last time, or one of many
     waits_seen: Codes  # counts the times that the task was idle or waited, up to this turn
     changes_seen: Codes  # counts the calls of the task that changed something, up to this turn
-    calls_seen: Codes  # counts the calls of the task that did not fail or wait, up to this turn
+    calls_seen: Codes  # counts the task's calls that did not fail, wait or hand over, up to it
     works: Flags  # a call that did more than look, think or wait, and did not fail
     shows: Flags  # a call that only looked by its command, or thought, and did not fail
     shown_before: Flags  # a read of a file whose lines were all shown since the last change

@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 use super::failure::{guesses, is_gone, is_mendable, mark_failure, names_given};
 use super::faults::{fault_of, has_no_effect, lasts, thing_of, turned_down};
 use super::looks::{UNSHOWN, answers, is_one_thing, mark_look};
+use super::notes::notes_in_file;
 use super::search::{asks_help, found, is_empty, only_looks, says_nothing};
 use super::states::{done_steps, state_of};
-use super::tool::{SETTLES, Tool};
+use super::tool::{DEPLOYS, SETTLES, Tool};
 use super::{MISSING, RAN_OUT};
 use crate::count::codes::{UNKNOWN, code, code_of, pair};
 use crate::count::row::Row;
@@ -34,6 +35,7 @@ static UNDECIDED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["unde
 static DRAINED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["drained"]));
 static WORDED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["worded_keys"]));
 static WAYS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["ways"]));
+static OF_SERVER: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_server"]));
 static TOO_MUCH: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["too_much"]));
 static STATE_COMMANDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["state_commands"]));
 static FILE_ADDRESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["file_addresses"]));
@@ -44,6 +46,8 @@ static LOG_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["log_f
 
 // A command begins within so much of the arguments of its call.
 const COMMAND_CHARS: usize = 500;
+// The kind of a failure of a server.
+const NETWORK: &str = "network";
 // Stands for the outcome of a question to which a person had no answer.
 const NO_ANSWER: i64 = 1;
 // The arguments of a call without any.
@@ -146,11 +150,14 @@ fn mark_use(row: &mut Row, call: &Call, failure: &Failure) -> bool {
     let is_thing = || !row.rewrites && (is_one_thing(arguments) || !WORDED.is_match(arguments));
     row.one_thing = failed && (failure.of_edit || !tool.checker.checks && is_thing());
     row.of_place = failure.of_place;
-    let by_edit = || EDIT_COMMANDS.is_match(arguments);
-    row.changes = fine && (tool.changes || tools::installs(arguments) || by_edit());
+    let command = head(arguments, COMMAND_CHARS);
+    row.deploys = fine && (tool.deploys || DEPLOYS.is_match(command));
+    let installs_or_edits = || tools::installs(arguments) || EDIT_COMMANDS.is_match(arguments);
+    row.changes = fine && (tool.changes || row.deploys || installs_or_edits());
     row.asks = tool.asks;
     let by_command = fine && tool.checker.shell;
     row.hands_over = tool.hands_over;
+    row.delegates = tool.delegates;
     row.removes = fine && tool.removes || (by_command && tools::removes(arguments));
     let made = || tool.makes || (by_command && makes(call.turn.name, call.turn.arguments));
     row.makes = fine && !row.removes && made();
@@ -239,7 +246,15 @@ fn mark_outcome(row: &mut Row, call: &Call, failure: &Failure) {
     } else if failure.of_edit
         && let Some(file) = changed_file(arguments)
     {
-        row.outcome = pair(row.outcome, code(file));
+        let file = code(file);
+        (row.signature, row.outcome) = (pair(row.signature, file), pair(row.outcome, file));
+    } else if failed
+        && tool.reads
+        && call.is(MISSING)
+        && let Some(file) = changed_file(arguments)
+    {
+        // Files of one name are looked for in many folders; others may be made next.
+        row.signature = pair(row.signature, code(&stem_of(file)));
     } else if failure.of_file
         && let Some(file) = DATA_FILE.find_at(arguments, 0)
     {
@@ -275,6 +290,16 @@ fn writes_lines(row: &Row, arguments: &str, tool: Tool) -> bool {
     arguments.contains("\\n") && (by_tool() || EDIT_COMMANDS.is_match(arguments))
 }
 
+/// The name of a file without its folders and its kind.
+fn stem_of(file: &str) -> String {
+    let name = file.rsplit(['/', '\\']).next().unwrap_or(file);
+    let mut dots = name
+        .match_indices('.')
+        .map(|(at, _)| at)
+        .filter(|at| *at > 0);
+    name[..dots.next().unwrap_or(name.len())].to_lowercase()
+}
+
 /// Set whether a call tried to get further, and how a check of its falls short.
 fn mark_try(row: &mut Row, call: &Call, failure: &Failure) {
     let (arguments, tool) = (call.arguments, call.tool);
@@ -289,6 +314,8 @@ fn mark_try(row: &mut Row, call: &Call, failure: &Failure) {
     let is_look = only_looks || watches || failure.helps;
     let shows_file = failure.of_file && DATA_FILE.is_match(arguments);
     row.tries = row.own && !(is_look || failure.own_limit || failure.lost || shows_file);
+    let is_of_server = |text: &str| OF_SERVER.is_match(&waits::ends_of(text));
+    row.of_server = failed && call.is(NETWORK) && call.shows(is_of_server);
     if is_mendable(call.turn) {
         row.mendable = row.outcome;
     }
@@ -305,11 +332,12 @@ fn mark_try(row: &mut Row, call: &Call, failure: &Failure) {
 /// Set what a search found, and what a look shows.
 fn mark_search(row: &mut Row, call: &Call) {
     let (turn, arguments, tool) = (call.turn, call.arguments, call.tool);
+    let name = turn.name.unwrap_or_default();
     row.search_result = found(turn, tool, row, call.within);
     if !row.failed && tool.plans {
         // A plan of which more or less is done is another one.
         row.search_result = pair(pair(row.name, row.outcome), done_steps(arguments) + 1);
-    } else if !row.failed && (tool.takes_notes || tool.thinks) {
+    } else if !row.failed && (tool.takes_notes || tool.thinks || notes_in_file(name, arguments)) {
         // Whether it says the same is told by the note, whatever its tool answers.
         row.search_result = row.name;
     } else if !row.failed && tool.updates {

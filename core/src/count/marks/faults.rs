@@ -27,10 +27,28 @@ static LASTING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["lastin
 // A longer answer has more to say than no.
 const NOT_TAKEN_CHARS_MAX: usize = 300;
 
-/// The code of what a call is about, however much of it or in which way: a lot, whatever is bid.
+/// The code of what a call is about, however much of it or in which way: a lot, whatever is bid; a
+/// person, however the name is written.
 #[must_use]
 pub fn thing_of(arguments: &str) -> i64 {
-    code(&KNOBS.replace_all(arguments, |_| String::new()))
+    code(&plainly_named(
+        &KNOBS.replace_all(arguments, |_| String::new()),
+    ))
+}
+
+/// A text in lower case, without what joins a letter and its next sign in a name.
+fn plainly_named(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut signs = text.chars().peekable();
+    while let Some(sign) = signs.next() {
+        let joins = matches!(sign, ' ' | '_' | '-' | '.')
+            && plain.ends_with(char::is_alphabetic)
+            && signs.peek().is_some_and(|next| next.is_alphanumeric());
+        if !joins {
+            plain.extend(sign.to_lowercase());
+        }
+    }
+    plain
 }
 
 /// The code of the thing of a call that went well, and of the fault that its answer tells of;

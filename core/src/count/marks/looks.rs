@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use super::failure::guesses;
 use super::search::{changes_found, is_empty};
 use super::tool::Tool;
 use crate::count::codes::{UNKNOWN, code_of, pair};
@@ -94,7 +95,7 @@ pub fn answers(turn: &Turn, tool: Tool, shown: &str) -> bool {
     if tool.verdicts && is_verdict(turn, arguments, shown) {
         return true;
     }
-    if tool.checker.shell || tool.checker.tells {
+    if tool.checker.shell || tool.checker.tells || guesses(arguments, shown) {
         return false;
     }
     // Of an address that is checked, that it is not there is what was asked.

@@ -6,8 +6,10 @@ mod checks;
 mod failure;
 mod faults;
 mod looks;
+mod notes;
 mod response;
 pub mod search;
+mod statements;
 mod states;
 mod tool;
 

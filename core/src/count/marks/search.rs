@@ -7,6 +7,8 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::notes::{gist_of, notes_in_file, texts_in};
+use super::statements::statement_of;
 use super::tool::Tool;
 use crate::count::codes::{UNKNOWN, code, pair};
 use crate::count::row::Row;
@@ -177,6 +179,9 @@ struct AskedValue {
     /// What it says, if it is a sentence of a note.
     #[serde(default)]
     gist: Option<Gist>,
+    /// The codes of the words of a statement of SQL, without its aliases' places; empty for others.
+    #[serde(default)]
+    statement: BTreeSet<i64>,
 }
 
 impl Asked {
@@ -186,9 +191,10 @@ impl Asked {
         let arguments = turn.arguments.unwrap_or_default();
         let name = turn.name.unwrap_or_default();
         let each = serde_json::from_str::<serde_json::Map<String, Value>>(arguments);
-        let is_note = tool.takes_notes || tool.thinks;
-        // Thoughts are numbered.
-        let counts = |value: &Value| !tool.thinks || value.is_string();
+        let in_file = notes_in_file(name, arguments);
+        let is_note = tool.takes_notes || tool.thinks || in_file;
+        // Thoughts are numbered, and a file has places.
+        let counts = |value: &Value| !(tool.thinks || in_file) || value.is_string();
         let values = match each {
             Ok(each) => each
                 .iter()
@@ -199,6 +205,7 @@ impl Asked {
                     Value::String(text) if text.contains('=') => {
                         AskedValue::of(key, &without_place(text))
                     }
+                    Value::Array(_) if is_note => AskedValue::noted(key, &texts_in(value)),
                     Value::String(text) => AskedValue::of(key, text),
                     other => AskedValue::of(key, &other.to_string()),
                 })
@@ -326,14 +333,14 @@ impl AskedValue {
                 .collect(),
             words: words.map(word_of).collect(),
             gist: None,
+            statement: statement_of(read),
         }
     }
 
     /// The same of a note.
     fn noted(key: &str, text: &str) -> Self {
-        let gist = Gist::of(text).filter(|gist| gist.says_enough());
         Self {
-            gist: gist.map(|gist| (*gist).clone()),
+            gist: gist_of(text),
             ..Self::of(key, text)
         }
     }
@@ -361,6 +368,10 @@ impl AskedValue {
 
     /// Whether one has all words of the other, and more; of a long one, few may be others.
     fn is_near(&self, other: &Self) -> bool {
+        let (one, two) = (&self.statement, &other.statement);
+        if !(one.is_empty() || two.is_empty()) {
+            return one.is_subset(two) || two.is_subset(one);
+        }
         let (one, two) = (&self.spoken, &other.spoken);
         let lacks = |a: &[i64], b: &[i64]| a.iter().filter(|word| !b.contains(word)).count();
         one.len() != two.len()
@@ -618,6 +629,27 @@ mod tests {
         ));
         let called = |who| format!(r#"{{"contact":"{who}","text":"Called, but got no answer."}}"#);
         assert!(!again(&called("Kim"), &called("Lee")));
+    }
+
+    #[test]
+    fn a_statement_is_the_same_under_other_aliases() {
+        let near = |one: &str, two: &str| {
+            let asked = |sql| asked_of("db_query", &format!(r#"{{"sql":"{sql}"}}"#));
+            asked(one).is_near(&asked(two))
+        };
+        let open = "SELECT id, total FROM orders WHERE day = '2026-03-02' AND state = 'open'";
+        for same in [
+            "select o.total, o.id from orders o where o.state='open' and o.day='2026-03-02'",
+            "SELECT * FROM orders WHERE state='open' AND day='2026-03-02' LIMIT 10",
+        ] {
+            assert!(near(open, same), "{same}");
+        }
+        let other = "SELECT id, total FROM orders WHERE day = '2026-03-03' AND state = 'open'";
+        assert!(!near(open, other));
+        assert!(!near(
+            "select mail from users where id = 7",
+            "select name from users where id = 7"
+        ));
     }
 
     #[test]

@@ -18,6 +18,9 @@ static VIEWS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["views"])
 static ASKS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["asks"]));
 /// A tool or a command that settles something.
 pub(super) static SETTLES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["settles"]));
+/// A tool or a command that puts a program into service anew.
+pub(super) static DEPLOYS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["deploys"]));
+static DELEGATES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["delegates"]));
 static LISTING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&MARKS["listing"]));
 static TAKES_NOTES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["takes_notes"]));
 static PROPOSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["proposes"]));
@@ -52,6 +55,8 @@ pub struct Tool {
     pub leads: bool,
     /// It hands over to another agent.
     pub hands_over: bool,
+    /// It only gives its work to another agent.
+    pub delegates: bool,
     /// It shows the state of one thing, whatever it is given.
     pub shows_state: bool,
     /// It says of each thing in which class it is.
@@ -80,6 +85,8 @@ pub struct Tool {
     pub tells_figures: bool,
     /// It settles something.
     pub settles: bool,
+    /// It puts a program into service anew.
+    pub deploys: bool,
     /// It removes something.
     pub removes: bool,
     /// It puts back what was changed.
@@ -111,6 +118,7 @@ impl Tool {
             moves,
             leads: moves || purpose.hands_over || purpose.thinks || purpose.tells_time,
             hands_over: purpose.hands_over,
+            delegates: purpose.hands_over || (purpose.spawns && DELEGATES.is_match(name)),
             chance: CHANCE.is_match(name),
             notes: OWN_NOTES.is_match(name),
             takes_notes: TAKES_NOTES.is_match(name),
@@ -122,10 +130,12 @@ impl Tool {
                 || purpose.thinks
                 || purpose.tells_time
                 || (!changes && VIEWS.is_match(name)),
-            updates: UPDATES.is_match(name),
+            updates: UPDATES.is_match(name) && !TAKES_NOTES.is_match(name),
             makes: purpose.makes,
             tells_figures: purpose.tells_figures,
             settles: SETTLES.is_match(name),
+            deploys: !(purpose.reads || purpose.searches || purpose.watches)
+                && DEPLOYS.is_match(name),
             removes: purpose.removes,
             undoes: undoes(name),
             asks: ASKS.is_match(name),

@@ -75,7 +75,7 @@ COUNTED = (
     Column("relapses", _FLAG, "flag", "a failed call that went well last, or one of many"),
     Column("shown_before", _FLAG, "flag", "a read of lines that were shown since a change"),
     Column("changes_seen", _INT, "calls", "calls of the task that changed something, up to it"),
-    Column("calls_seen", _INT, "calls", "calls of the task that did not fail or wait, up to it"),
+    Column("calls_seen", _INT, "calls", "calls that did not fail, wait or hand over, up to it"),
     Column("works_seen", _INT, "calls", "calls of the task that worked, up to it"),
     Column("improvements", _INT, "turns", "turns of the epoch that brought progress"),
     Column("twin", _FLAG, "flag", "a call of its step before it did the same"),

@@ -10,23 +10,26 @@ from looptrace.rules.needs import again
 from looptrace.rules.turns import UNKNOWN, Lane, LaneSpec
 from looptrace.rules.vocabulary import in_a_row, pair, streak
 
+# A search that is made twice at once is a retry; made more often, it repeats.
+RETRIED = 2
+
 
 @dataclass(frozen=True, slots=True)
 class SameResult(RowRule):
     """Different searches have the same answer, such as none.
 
-    The rule looks only at searches: tools whose name says so (search, grep, find, lookup, query,
-    ...), commands such as `grep` and `find`, lists that are empty under one filter in several
-    spellings, and pages of a list that all show the same. Other tools may rightly give one result for many things. Finding nothing is one
-    answer, in whatever words, also by a failure. Another answer to a command or query that only
-    looks counts if it asks nearly the same as an earlier one: it has all words of that and more, or
-    less. Searches for many things, of which a short answer holds, such as names, days or addresses,
-    are a batch: what they are given has no word in common but that of their form. A plan that is
-    written again and again counts as a search, and so does an update that sets a state as it was,
-    and only says something else of it. Notes and thoughts that say the same in other words, with no
-    other call between them, are one. Parallel searches of one response count once. `repeated_call`
-    finds the same search again, and sooner; `repeated_failure` and `signature_repeat` find
-    failures.
+    The rule looks only at searches: tools whose name says so (search, grep, find, lookup,
+    query, ...), commands such as `grep` and `find`, lists that are empty under one filter in
+    several spellings, and pages of a list that all show the same. Other tools may rightly give one result for many things. Finding
+    nothing is one answer, in whatever words, also by a failure. Another answer to a command or
+    query that only looks counts if it asks nearly the same as an earlier one: it has all words
+    of that and more, or less. Searches for many things, of which a short answer holds, such as
+    names, days or addresses, are a batch: what they are given has no word in common but that of
+    their form. A plan that is written again and again counts as a search, and so does an update
+    that sets a state as it was, and only says something else of it. Notes and thoughts that say
+    the same in other words, with no other call between them, are one. A search may be made
+    twice at once. Parallel searches of one response count once. `repeated_call` finds the same
+    search again, and sooner; `repeated_failure` and `signature_repeat` find failures.
 
     ## Looping
     - `search(refund {n})->"no results" x5`
@@ -74,10 +77,15 @@ class SameResult(RowRule):
     )
     ladder: tuple[Rung, ...] = ladder_setting((Rung(5, "warn"), Rung(8, "pivot"), Rung(12, "gate")))
 
+    @property
+    def lookback(self) -> int:
+        """The searches of a loop, and those that the first of them may repeat."""
+        return self.attempts_min + RETRIED
+
     def evaluate(self, lane: Lane) -> Evaluation:
-        """Count equal answers in a row to searches of which each differs from the one before."""
+        """Count equal answers in a row to searches of which none is made three times at once."""
         asked, answer = lane.call, lane.search_result
-        anew = (asked != UNKNOWN) & (in_a_row(lane, pair(asked, answer)) == 1)
+        anew = (asked != UNKNOWN) & (in_a_row(lane, pair(asked, answer)) <= RETRIED)
         reached = np.minimum(in_a_row(lane, answer), streak(lane, anew))
         return repeats(reached, self.attempts_min, answer)
 
