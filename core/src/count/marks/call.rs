@@ -320,12 +320,12 @@ fn mark_try(row: &mut Row, call: &Call, failure: &Failure) {
         row.mendable = row.outcome;
     }
     let still = row.pauses || watches || row.unfinished;
-    if tool.checker.checks && !failed && !still && UNKNOWN != pair(row.call, row.outcome) {
-        if tool.checker.falls_short(arguments, call.within) {
-            let judges = tool.checker.judges(arguments, call.within);
-            let asked = if judges { row.name } else { row.call };
-            row.check = pair(asked, tool.checker.said(call.within).unwrap_or(row.outcome));
-        }
+    let is_known = UNKNOWN != pair(row.call, row.outcome);
+    let may_check = tool.checker.checks && !failed && !still && is_known;
+    if may_check && tool.checker.falls_short(arguments, call.within) {
+        let judges = tool.checker.judges(arguments, call.within);
+        let asked = if judges { row.name } else { row.call };
+        row.check = pair(asked, tool.checker.said(call.within).unwrap_or(row.outcome));
     }
 }
 
