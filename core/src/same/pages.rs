@@ -15,11 +15,17 @@ static ASKED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&PAGES["asked"])
 static LISTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&PAGES["lists"]));
 static TOLD: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&PAGES["told"])));
 
+/// Whether arguments ask for one page of many.
+#[must_use]
+pub fn asks_page(arguments: &str) -> bool {
+    ASKED.is_match(arguments)
+}
+
 /// The page that a call asked for, without what it says of its place among the others.
 #[must_use]
 pub fn page_of<'a>(arguments: &str, shown: &'a str) -> Option<Cow<'a, str>> {
     let shows = || is_longer(shown, WORDS_CHARS_MAX) || LISTS.is_match(shown);
-    let is_page = ASKED.is_match(arguments) && shows();
+    let is_page = asks_page(arguments) && shows();
     is_page.then(|| without_place(shown))
 }
 

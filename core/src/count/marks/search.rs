@@ -16,7 +16,7 @@ use crate::count::turn::Turn;
 use crate::patterns::{Pattern, pattern};
 use crate::same::errors::answers_no;
 use crate::same::gist::Gist;
-use crate::same::pages::{page_of, without_place};
+use crate::same::pages::{asks_page, page_of, without_place};
 use crate::same::text::{head, is_longer, words_in};
 use crate::same::tools::looks_by_command;
 use crate::tables::MARKS;
@@ -218,7 +218,7 @@ impl Asked {
             is_command: !tool.in_words,
             values,
             is_note,
-            lists: tool.lists && !tool.searches,
+            lists: !tool.searches && (tool.lists || (tool.reads && asks_page(arguments))),
         }
     }
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
+from looptrace.collector.importers.records import RECORD_ERRORS
 from looptrace.collector.importers.rows.messages import ApiMessage
 from looptrace.collector.importers.services.conversations import (
     conversation_rows,
@@ -83,16 +84,24 @@ class ChatChanges:
         held: Any = self._chat
         for name in path:
             held = held[name]
+        known = held[last] if isinstance(held, list) else held.get(last)
+        value = record.get("v")
         if record["kind"] == _PUSH:
-            known = (held[last] if isinstance(held, list) else held.get(last)) or []
-            held[last] = [*known[: record.get("i")], *(record.get("v") or ())]
-        else:
-            held[last] = record.get("v")
-        if record["k"][0] == _REQUESTS:  # The end of the chat can report no error.
-            changed = self._chat[_REQUESTS]
-            changed = changed[record["k"][1] :][:1] if path else changed
-            readable_messages(list(self._messages_of({_REQUESTS: changed})))
+            value = [*(known or [])[: record.get("i")], *(value or ())]
+        held[last] = value
+        try:
+            self._check(record["k"])
+        except RECORD_ERRORS:
+            held[last] = known
+            raise
         return DecodedSpans()
+
+    def _check(self, path: list[Any]) -> None:
+        """Read what was changed, because the end of the chat can report no error."""
+        if path[0] == _REQUESTS:
+            changed = self._chat[_REQUESTS]
+            changed = changed[path[1] :][:1] if len(path) > 1 else changed
+            readable_messages(list(self._messages_of({_REQUESTS: changed})))
 
     def rest(self) -> list[SpanRow]:
         """Return the rows of the chat."""
