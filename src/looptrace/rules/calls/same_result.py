@@ -20,16 +20,17 @@ class SameResult(RowRule):
 
     The rule looks only at searches: tools whose name says so (search, grep, find, lookup,
     query, ...), commands such as `grep` and `find`, lists that are empty under one filter in
-    several spellings, and pages of a list that all show the same. Other tools may rightly give one result for many things. Finding
-    nothing is one answer, in whatever words, also by a failure. Another answer to a command or
-    query that only looks counts if it asks nearly the same as an earlier one: it has all words
-    of that and more, or less. Searches for many things, of which a short answer holds, such as
-    names, days or addresses, are a batch: what they are given has no word in common but that of
-    their form. A plan that is written again and again counts as a search, and so does an update
-    that sets a state as it was, and only says something else of it. Notes and thoughts that say
-    the same in other words, with no other call between them, are one. A search may be made
-    twice at once. Parallel searches of one response count once. `repeated_call` finds the same
-    search again, and sooner; `repeated_failure` and `signature_repeat` find failures.
+    several spellings, and pages of a list that all show the same. Other tools may rightly give
+    one result for many things. Finding nothing is one answer, in whatever words, also by a
+    failure. Another answer to a command or query that only looks counts if it asks nearly the
+    same as an earlier one: it has all words of that and more, or less. Searches for many
+    things, of which a short answer holds, such as names, days or addresses, are a batch: what
+    they are given has no word in common but that of their form. A plan that is written again
+    and again counts as a search, and so does an update that sets a state as it was, and only
+    says something else of it. Notes and thoughts that say the same in other words, with no
+    other call between them, are one. A search may be made twice at once. Parallel searches of
+    one response count once. `repeated_call` finds the same search again, and sooner;
+    `repeated_failure` and `signature_repeat` find failures.
 
     ## Looping
     - `search(refund {n})->"no results" x5`
