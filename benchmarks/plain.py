@@ -22,9 +22,10 @@ COLUMNS = (
     "external",
     "only_reads",
     "failed",
+    "start_ns",
     "end_ns",
 )
-Row = tuple[str, str, str, int, int, int, int, int, bool, bool, bool | None, int]
+Row = tuple[str, str, str, int, int, int, int, int, bool, bool, bool | None, int, int]
 
 RULES = ("repeated_call", "signature_repeat", "response_repeat", "cycle")
 
@@ -42,6 +43,8 @@ PERIOD_MIN = 2
 # Pauses that grow by this factor, and are not short, are a back-off.
 BACK_OFF = 1.5
 GAP_MIN_NS = 1_000_000_000
+# A task stands still if nothing runs for so long.
+STILL_MIN_NS = 4_000_000_000
 # An agent looks at so many things in turn while it waits: as many as a round may have.
 CALLS_COMPARED = 40
 
@@ -95,6 +98,7 @@ class Waits:
     """Counts the waits of a task; a wait of one agent is one of all."""
 
     count: int = 0
+    end_ns: int | None = None  # of the last turn
 
 
 @dataclass(slots=True)
@@ -106,18 +110,22 @@ class Look:
     gap_ns: int  # since the call before it, if that is equal
     done: int
     waits: int
+    still_ns: int
 
 
 @dataclass(slots=True)
 class Looks:
     """Recognises polls: equal quiet calls, after a pause that grows as in a back-off.
 
-    A call is quiet if it only looks at something, or if it is fine and came shortly before. It
-    knows no other waits, because the compared turns have none.
+    A call is quiet if it only looks at something, or if it is fine and came shortly before. After
+    a response the task must have stood still, because a model may have thought longer. It knows no
+    other waits, because the compared turns have none.
     """
 
     seen: list[Look] = field(default_factory=list)
     done: int = 0
+    spoke: bool = False  # the agent's last turn is a response
+    still_ns: int = 0  # how long the task stood still before turns of the agent
 
     def polls(self, same: Same, looks: bool, fine: bool, end_ns: int, waits: Waits) -> bool:
         """Take the next call of the agent, and return whether it is a poll."""
@@ -128,8 +136,10 @@ class Looks:
         if again and equal[-1] is self.seen[-1]:
             gap_ns = end_ns - equal[-1].end_ns
             grows = gap_ns >= BACK_OFF * equal[-1].gap_ns > 0 and gap_ns >= GAP_MIN_NS
-            waits.count += looks and grows
-        self.seen.append(Look(same, end_ns, gap_ns, self.done, waits.count))
+            paused = not self.spoke or self.still_ns > equal[-1].still_ns
+            waits.count += looks and grows and paused
+        self.spoke = False
+        self.seen.append(Look(same, end_ns, gap_ns, self.done, waits.count, self.still_ns))
         return again and waits.count > equal[-1].waits
 
 
@@ -280,17 +290,22 @@ def loops(rows: Iterable[Row], settings: Settings) -> list[Loop]:
     current, waits = "", Waits()
     for row in rows:
         task, agent, kind, turn, call, outcome, signature, response = row[:8]
-        external, looks, failed, end_ns = row[8:]
+        external, looks, failed, start_ns, end_ns = row[8:]
         if task != current or kind == "user":
             found += _ended(current, lanes)
-            lanes, current, waits = {}, task, Waits()
+            last_ns = waits.end_ns if task == current else None
+            lanes, current, waits = {}, task, Waits(end_ns=last_ns)
+        idle_ns = 0 if waits.end_ns is None else start_ns - waits.end_ns
+        waits.end_ns = end_ns
         if kind not in ("tool", "model"):
             continue
         lane = lanes.get(agent)
         if lane is None:
             lane = lanes[agent] = Lane.of(settings)
+        lane.looks.still_ns += idle_ns if idle_ns >= STILL_MIN_NS else 0
         if kind == "model":
             lane.answers.see(response, call, waits.count, turn)
+            lane.looks.spoke = True
             continue
         same: Same = UNKNOWN if UNKNOWN in (call, outcome) else (call, outcome)
         if lane.looks.polls(same, looks, not failed, end_ns, waits) or external:

@@ -106,7 +106,8 @@ class Reader:
             response = self.codes[_answer(attributes)]
             call = self.codes[self.news.get(session)]
         codes = (call, outcome, signature, response)
-        return (session, "", kind, turn, *codes, False, False, failed, end_ns)
+        # No call looks, so that its start does not matter.
+        return (session, "", kind, turn, *codes, False, False, failed, end_ns, end_ns)
 
 
 def _first(attributes: Attributes, keys: tuple[str, ...]) -> Any:

@@ -76,7 +76,7 @@ def plain_store_loops(store_dir: Path) -> list[plain.Loop]:
             call = codes[arguments]
         said = codes[response]
         known = (call, outcome, signature, said, False, False, False)
-        rows.append((task, agent, kind, turn, *known, end))
+        rows.append((task, agent, kind, turn, *known, end, end))  # No call looks.
     return plain.loops(rows, plain.DEFAULT)
 
 
