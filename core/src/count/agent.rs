@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::codes::{UNKNOWN, pair};
 use super::how::{Counting, NS_PER_S};
+use super::marks::asked::{Asked, Searches};
 use super::marks::is_courteous;
-use super::marks::search::{Asked, Searches};
 use super::reads::{Read, Reads};
 use super::row::Row;
 

@@ -5,7 +5,7 @@ use super::values::{Names, Value, write};
 use crate::count::codes::{code, pair};
 use crate::count::how::Counting;
 use crate::count::marks::Marked;
-use crate::count::marks::search::Asked;
+use crate::count::marks::asked::Asked;
 use crate::count::reads::Read;
 use crate::count::row::Row;
 use crate::count::turn::{NEVER_NS, Turn};

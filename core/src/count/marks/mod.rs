@@ -1,5 +1,7 @@
 //! The codes and marks of a turn, which follow from its fields alone.
 
+pub mod asked;
+mod asked_value;
 mod call;
 pub mod chants;
 mod checks;
@@ -8,19 +10,20 @@ mod faults;
 mod looks;
 mod notes;
 mod response;
-pub mod search;
+mod search;
 mod statements;
 mod states;
 mod tool;
 
 use std::sync::{Arc, LazyLock};
 
+use asked::Asked;
 use call::mark_call;
 use checks::tells_fault;
 use failure::{ids_in, long_ids_in, mark_failure};
 use response::mark_response;
 pub use response::{is_brief, is_courteous};
-use search::{Asked, is_common};
+use search::is_common;
 use tool::tool;
 
 use super::codes::{UNKNOWN, code_of, pair};
