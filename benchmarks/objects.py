@@ -18,8 +18,8 @@ from pathlib import Path
 
 import polars as pl
 
-from looptrace.collector.store.objects.publisher import left_overs
 from looptrace.collector.store.objects.snapshot import folder_of, snapshot_at, stored_at
+from looptrace.collector.store.publishing.publisher import left_overs
 from looptrace.collector.store.tables.parquet import TABLES, table_files
 from tests.paths import ROOT
 from tests.s3 import BUCKET, S3Server, s3_server

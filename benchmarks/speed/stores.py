@@ -13,7 +13,7 @@ from looptrace.analyzer.engine.policy import DEFAULT
 from looptrace.analyzer.fingerprint.fingerprints import fingerprint_source
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import BY_TURN
-from looptrace.collector.store.tables.file_names import BUCKETS
+from looptrace.collector.store.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import STORED_SPAN_SCHEMA, file_patterns
 from looptrace.collector.store.tables.replacement import NewRows, replace_rows
 from looptrace.collector.store.writer import ingest

@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 
 use regex::{Captures, Regex, bytes};
 
-use crate::same::text::next_place;
 use crate::tables::{Row, any_of};
 use crate::words::{self, Rows};
 
@@ -30,6 +29,12 @@ pub fn replaced<'a>(text: Cow<'a, str>, pattern: &Regex, name: &str) -> Cow<'a, 
         Cow::Borrowed(_) => text,
         Cow::Owned(changed) => Cow::Owned(changed),
     }
+}
+
+/// The place of the next character; one further than the end after the last.
+#[must_use]
+pub fn next_place(text: &str, at: usize) -> usize {
+    at + text[at..].chars().next().map_or(1, char::len_utf8)
 }
 
 /// A pattern that is found fast in any text.

@@ -75,7 +75,7 @@ const READERS: &[Reader] = readers! { text:
     kinds::type_in(text);
     made::made_result(text, &NOTHING.results);
     made::makes(Some(text), Some(text));
-    made::tells_figures(text);
+    tools::tells_figures(text);
     masks::answer(text, &DECLARED, ALL_COUNTERS);
     masks::answer(text, &NOTHING, ALL_COUNTERS);
     masks::fresh_patterns(&keyed(text), true);

@@ -9,7 +9,8 @@ import pytest
 
 from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.settings.sections import default
-from looptrace.cli.shared.gate_sources import GatesOnDisk, source_of
+from looptrace.cli.shared.gate_sources import source_of
+from looptrace.cli.shared.gates_on_disk import GatesOnDisk
 from looptrace.cli.shared.several_sources import GatesOfSeveral
 from looptrace.collector.store import writer
 from looptrace.errors import UnavailableError

@@ -33,7 +33,7 @@ from looptrace.collector.server.access import (
     check_access,
     tls_options,
 )
-from looptrace.collector.server.receiver.grpc_certificates import grpc_certificates
+from looptrace.collector.server.grpc_certificates import grpc_certificates
 from looptrace.collector.server.tokens.roles import ROLES
 from looptrace.collector.server.tokens.token_file import (
     HASHED,

@@ -15,7 +15,7 @@ from looptrace.analyzer.fingerprint.equivalence import Sameness, Sessions
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.sdk.gate_stream import Server
-from looptrace.collector.server.streams.asked_tasks import asked_of, tasks_of
+from looptrace.collector.server.asked_tasks import asked_of, tasks_of
 from looptrace.collector.store import reader, writer
 from tests.collector.store.stored import call, looping, spans_of
 from tests.otlp import Trace

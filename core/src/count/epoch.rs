@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::codes::UNKNOWN;
 use super::how::{Metric, NS_PER_S};
 use super::marks::Marked;
+use super::pairs;
 use super::row::{Row, STATUSES, place};
 use super::spending::Spending;
-use super::task::pairs;
 
 // A pause of the task from which on it is at rest: nobody works while a person or a machine sleeps.
 const REST_NS: i64 = 300 * NS_PER_S;

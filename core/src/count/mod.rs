@@ -8,6 +8,7 @@ pub mod codes;
 pub mod epoch;
 pub mod how;
 pub mod marks;
+mod pairs;
 pub mod reads;
 pub mod row;
 pub mod spending;

@@ -51,10 +51,10 @@ pub struct Steps {
     trace: Option<i64>,
     /// The calls since that response, and how often each came with its outcome.
     calls: i64,
-    #[serde(default, with = "super::task::pairs")]
+    #[serde(default, with = "super::pairs")]
     tries: BTreeMap<i64, i64>,
     /// Where the first turn of each parallel step stands, among turns that may move.
-    #[serde(with = "super::task::pairs")]
+    #[serde(with = "super::pairs")]
     first_ns: BTreeMap<i64, i64>,
     /// When the last response of each agent began.
     responses_ns: BTreeMap<i64, i64>,

@@ -1,6 +1,6 @@
 //! Patterns of names as in shells: `*`, `?`, `[a-z]`, `[!a]`.
 
-use crate::same::text::next_place;
+use crate::patterns::next_place;
 
 /// A compiled pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]

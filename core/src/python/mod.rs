@@ -65,7 +65,7 @@ mod _core {
     use pyo3::types::{PyDict, PyTuple};
 
     use crate::same::{kinds, masks, signature};
-    use crate::trace::tree::ANCESTORS_MAX;
+    use crate::trace::span::ANCESTORS_MAX;
     use crate::wire::json_request;
 
     #[pymodule_init]

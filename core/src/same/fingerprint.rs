@@ -16,7 +16,7 @@ use super::policy::Sameness;
 use super::request::{plainly_told, request, without_label, without_names};
 use super::signature::{Known, signature};
 use super::text::{digest, sha256};
-use super::tools::{looks_at_file, purpose};
+use super::tools::{looks_at_file, purpose, tells_figures};
 use super::traces::{Place, is_hash, place_of};
 use super::turn::{Figures, Turn};
 use super::{errors, kinds, made, masks, quotes, runners};
@@ -185,7 +185,7 @@ fn answer(turn: &Turn<'_>, error: Option<&str>, sameness: &Sameness) -> Option<S
     let calls = !purpose.tells_figures;
     // A look that tells of attempts is one at something that goes on.
     let looks = purpose.reads;
-    let is_text = |given: &str| looks_at_file(given) && !made::tells_figures(given);
+    let is_text = |given: &str| looks_at_file(given) && !tells_figures(given);
     let without = masks::Counters {
         calls,
         attempts: calls && !looks,

@@ -12,15 +12,11 @@ use regex::Regex;
 
 use super::masks::FRESH;
 use super::policy::Results;
-use super::text::{is_word, next_place, words_in};
+use super::text::is_word;
 use super::tools::{purpose, reads_by_command};
-use crate::patterns::{Pattern, pattern};
+use crate::patterns::{Pattern, next_place, pattern};
 use crate::tables::{MADE, any_of};
 
-static MAKING: LazyLock<Regex> = LazyLock::new(|| any("making"));
-static TAKING: LazyLock<Regex> = LazyLock::new(|| any("taking"));
-static SENT: LazyLock<Regex> = LazyLock::new(|| any("sent"));
-static FIGURES: LazyLock<Regex> = LazyLock::new(|| any("figures"));
 static ARGUMENTS: LazyLock<Regex> = LazyLock::new(|| any("arguments"));
 static ACTS: LazyLock<Regex> = LazyLock::new(|| any("acts"));
 static NOTHING: LazyLock<Regex> = LazyLock::new(|| any("nothing"));
@@ -30,7 +26,6 @@ static WORDS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     let rows = MADE["words"].iter().chain(&MADE["counted"]);
     rows.map(|row| Pattern::new(row.pattern.clone())).collect()
 });
-static NAME_WORDS: LazyLock<Regex> = LazyLock::new(|| pattern("[A-Z]?[a-z]+|[A-Z]+"));
 // The last character of a key, and what divides it from its value.
 static SIGN: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#"[\w-](?:\\?["']?\s{0,2}[:=]\s{0,2}|>)"#));
@@ -48,12 +43,6 @@ fn any(name: &str) -> Regex {
     pattern(&any_of(&MADE[name]))
 }
 
-/// Whether figures are asked for, which count there, by the name of a tool or by a command.
-#[must_use]
-pub fn tells_figures(asked: &str) -> bool {
-    FIGURES.is_match(asked)
-}
-
 /// Whether a call sends or makes something that its arguments name.
 #[must_use]
 pub fn makes(tool: Option<&str>, arguments: Option<&str>) -> bool {
@@ -65,19 +54,6 @@ pub fn makes(tool: Option<&str>, arguments: Option<&str>) -> bool {
     }
     let is_asked = || ARGUMENTS.is_match(arguments) && !reads_by_command(arguments);
     (purpose(Some(tool)).makes && !ACTS.is_match(arguments)) || is_asked()
-}
-
-/// Whether a tool sends or makes something, by its name.
-pub(super) fn makes_by_name(tool: &str) -> bool {
-    let words: Vec<String> = words_in(tool, &NAME_WORDS).map(str::to_lowercase).collect();
-    if words.len() == 1 && SENT.is_match(&words[0]) {
-        return true;
-    }
-    let is_verb = |word: &&String| MAKING.is_match(word) || TAKING.is_match(word);
-    words
-        .iter()
-        .find(is_verb)
-        .is_some_and(|verb| MAKING.is_match(verb))
 }
 
 /// Return the result of a call that sends or makes something, without what is new in it.

@@ -135,12 +135,6 @@ pub fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The place of the next character; one further than the end after the last.
-#[must_use]
-pub fn next_place(text: &str, at: usize) -> usize {
-    at + text[at..].chars().next().map_or(1, char::len_utf8)
-}
-
 /// A text without a last newline: names and arguments end before it.
 pub(super) fn line(text: &str) -> &str {
     text.strip_suffix('\n').unwrap_or(text)

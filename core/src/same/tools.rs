@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use foldhash::fast::RandomState;
+use regex::Regex;
 
-use super::text::line;
-use super::{made, waits};
-use crate::patterns::Forms;
-use crate::tables::TOOL_KINDS;
+use super::text::{line, words_in};
+use super::waits;
+use crate::patterns::{Forms, pattern};
+use crate::tables::{MADE, TOOL_KINDS, any_of};
 
 static CHANGES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["changes"]));
 static SEARCHES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["searches"]));
@@ -25,6 +26,15 @@ static CLOCKS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["clocks
 static HANDS_OVER: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["hands_over"]));
 static SPAWNS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["spawns"]));
 static ANSWERING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["answering_command"]));
+static MAKING: LazyLock<Regex> = LazyLock::new(|| made("making"));
+static TAKING: LazyLock<Regex> = LazyLock::new(|| made("taking"));
+static SENT: LazyLock<Regex> = LazyLock::new(|| made("sent"));
+static FIGURES: LazyLock<Regex> = LazyLock::new(|| made("figures"));
+static NAME_WORDS: LazyLock<Regex> = LazyLock::new(|| pattern("[A-Z]?[a-z]+|[A-Z]+"));
+
+fn made(name: &str) -> Regex {
+    pattern(&any_of(&MADE[name]))
+}
 
 // There are few tools, and what their names say is kept.
 const NAMES_KEPT_MAX: usize = 1_000;
@@ -88,8 +98,8 @@ impl Purpose {
             reads: READS.found(line),
             tests: TESTS.found(name),
             removes: REMOVES.found(line),
-            makes: made::makes_by_name(name),
-            tells_figures: made::tells_figures(name),
+            makes: makes_by_name(name),
+            tells_figures: tells_figures(name),
             spawns: SPAWNS.found(line),
             thinks: THINKS.found(line),
             tells_time: CLOCKS.found(line),
@@ -147,4 +157,23 @@ pub fn answers_by_code(arguments: &str) -> bool {
 #[must_use]
 pub fn installs(arguments: &str) -> bool {
     INSTALLS.found(line(arguments))
+}
+
+/// Whether figures are asked for, which count there, by the name of a tool or by a command.
+#[must_use]
+pub fn tells_figures(asked: &str) -> bool {
+    FIGURES.is_match(asked)
+}
+
+/// Whether a tool sends or makes something, by its name.
+fn makes_by_name(tool: &str) -> bool {
+    let words: Vec<String> = words_in(tool, &NAME_WORDS).map(str::to_lowercase).collect();
+    if words.len() == 1 && SENT.is_match(&words[0]) {
+        return true;
+    }
+    let is_verb = |word: &&String| MAKING.is_match(word) || TAKING.is_match(word);
+    words
+        .iter()
+        .find(is_verb)
+        .is_some_and(|verb| MAKING.is_match(verb))
 }

@@ -1,6 +1,7 @@
 //! A text as another text may write it: with other white space, and with escapes.
 
-use super::text::{is_space, is_word, next_place};
+use super::text::{is_space, is_word};
+use crate::patterns::next_place;
 
 /// A text of which white space and escapes do not count.
 pub struct Written {

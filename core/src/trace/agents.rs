@@ -5,8 +5,8 @@
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
-use super::span::follows_answer;
-use super::tree::{Place, Tree};
+use super::span::{Place, follows_answer};
+use super::tree::Tree;
 use super::view::View;
 use crate::count::marks::is_brief;
 use crate::fields::said::told;

@@ -6,6 +6,9 @@ use std::hash::Hash;
 
 use foldhash::{HashMap, HashMapExt};
 
+/// Traces of one group or task that learn of changes. If there are more, the last ones do.
+pub const TRACES_TOLD_MAX: usize = 1_000;
+
 /// Keeps at most `count_max` keys; a key that is set again keeps its place.
 #[derive(Debug)]
 pub struct Bounded<K, V> {

@@ -4,9 +4,8 @@
 
 use foldhash::HashMap;
 
-use super::span::{Span, hash_of};
+use super::span::{Place, Span, hash_of};
 use super::ties::{Session, Ties};
-use super::tree::Place;
 use crate::fields::said::told;
 
 /// What a span says itself, or the nearest span above it that says it.

@@ -2,8 +2,8 @@
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 
-use super::span::{Span, hash_of};
-use super::tree::{Place, Tree};
+use super::span::{Place, Span, hash_of};
+use super::tree::Tree;
 use crate::fields::made_ids::is_made;
 use crate::fields::message::{Message, ToolCall, ToolResult};
 use crate::fields::span_fields::Role;

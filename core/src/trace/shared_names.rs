@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::bounded::Bounded;
-use super::ties::TRACES_TOLD_MAX;
+use super::bounded::{Bounded, TRACES_TOLD_MAX};
 
 /// The names that became another name; of those that mean one session, the smallest is kept.
 #[derive(Debug)]

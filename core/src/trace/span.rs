@@ -11,6 +11,14 @@ use crate::fields::message::{Message, ToolCall};
 use crate::fields::payloads::bare;
 use crate::fields::span_fields::{Rare, Role, SpanFields};
 
+/// Parents beyond this are ignored. No framework seen nests more than about twenty spans.
+pub const ANCESTORS_MAX: usize = 100;
+
+/// A place among the spans of a trace.
+pub type Place = usize;
+/// Start, trace and id of a span.
+pub type Start = (i64, String, String);
+
 // Others in each process, so that nobody can make two texts that share one.
 static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 

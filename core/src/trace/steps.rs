@@ -3,8 +3,7 @@
 //! A decorator around a function says neither whether a model called it, nor whether it only frames
 //! calls and responses. An activity of a workflow and a request without a name are alike.
 
-use super::span::Span;
-use super::tree::ANCESTORS_MAX;
+use super::span::{ANCESTORS_MAX, Span};
 use crate::fields::span_fields::Role;
 
 /// The kinds of spans; steps around spans that are known become structure.

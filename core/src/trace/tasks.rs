@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::bounded::Bounded;
-use super::ties::{Start, TRACES_TOLD_MAX};
-use super::tree::ANCESTORS_MAX;
+use super::bounded::{Bounded, TRACES_TOLD_MAX};
+use super::span::{ANCESTORS_MAX, Start};
 use crate::fields::said::told;
 use crate::fields::span_fields::SpanFields;
 

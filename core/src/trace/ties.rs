@@ -4,19 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::bounded::Bounded;
+use super::bounded::{Bounded, TRACES_TOLD_MAX};
 use super::shared_names::SharedNames;
+use super::span::Start;
 use super::tasks::Tasks;
 use crate::fields::said::told;
 use crate::fields::span_fields::SpanFields;
 
-/// Traces of one group or task that learn of changes. If there are more, the last ones do.
-pub const TRACES_TOLD_MAX: usize = 1_000;
 // The name that OpenTelemetry's SDKs give to a service without one.
 const UNKNOWN_SERVICE: &str = "unknown_service";
 
-/// Start, trace and id of a span.
-pub type Start = (i64, String, String);
 /// The traces of a group or a task, in the order in which they came.
 type Traces = BTreeMap<u64, String>;
 

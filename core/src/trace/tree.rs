@@ -5,16 +5,10 @@ use std::cell::OnceCell;
 use foldhash::HashMap;
 
 use super::frames::Frames;
-use super::span::Span;
+use super::span::{ANCESTORS_MAX, Place, Span};
 use super::steps::settled_kinds;
 use super::ties::{Session, Ties};
 use crate::fields::span_fields::{Role, SpanFields};
-
-/// Parents beyond this are ignored. No framework seen nests more than about twenty spans.
-pub const ANCESTORS_MAX: usize = 100;
-
-/// A place in the tree.
-pub type Place = usize;
 
 /// The spans of a trace, those that ended first, in order.
 pub struct Tree<'a> {

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::tree::{Place, Tree};
+use super::span::Place;
+use super::tree::Tree;
 use super::view::View;
 use crate::fields::said::told;
 use crate::fields::span_fields::Role;

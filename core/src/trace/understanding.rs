@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use foldhash::HashSet;
 
 use super::draft::Draft;
-use super::tree::{Place, Tree};
+use super::span::Place;
+use super::tree::Tree;
 use super::turns::Made;
 use super::view::View;
 use crate::fields::span_fields::{Role, Shape};

@@ -1,7 +1,7 @@
 //! A span as its turns see it: settled, and with what its twins add.
 
-use super::span::{Span, hash_of};
-use super::tree::{Place, Tree};
+use super::span::{Place, Span, hash_of};
+use super::tree::Tree;
 use crate::fields::figures::Tokens;
 use crate::fields::message::ToolCall;
 use crate::fields::said::told;

@@ -29,8 +29,8 @@ from looptrace.collector.client_tls import connection_to
 from looptrace.collector.sdk.instrument import DISABLED_VARIABLE, ENDPOINT_VARIABLE, OTLP_VARIABLES
 from looptrace.collector.sdk.server_watch import reason_of
 from looptrace.collector.store import layout, reader
-from looptrace.collector.store.objects.publisher import left_overs
 from looptrace.collector.store.objects.snapshot import stored_at
+from looptrace.collector.store.publishing.publisher import left_overs
 from looptrace.collector.store_analysis import understood_in
 from looptrace.errors import LooptraceError
 from looptrace.installation import how_to_install

@@ -5,7 +5,7 @@ import polars as pl
 
 from looptrace.analyzer.report.explanation import print_explanation
 from looptrace.analyzer.report.json import explanation_json
-from looptrace.analyzer.report.tables import stdout_console
+from looptrace.analyzer.report.pages import stdout_console
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.task_lookup import some_of, task_named
 from looptrace.analyzer.tuning.explain import explain as explain_task

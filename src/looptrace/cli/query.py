@@ -10,7 +10,8 @@ import click
 
 from looptrace import queries
 from looptrace.analyzer.detect.prices import Prices
-from looptrace.analyzer.report.tables import ROWS_SHOWN_MAX, json_lines, print_rows, stdout_console
+from looptrace.analyzer.report.pages import stdout_console
+from looptrace.analyzer.report.tables import ROWS_SHOWN_MAX, json_lines, print_rows
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.near_names import did_you_mean
 from looptrace.cli.config import config_option

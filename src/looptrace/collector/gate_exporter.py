@@ -27,9 +27,9 @@ from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.display import plain
 from looptrace.collector.gate_attributes import SAMPLED, attributes_of
 from looptrace.collector.store import reader
+from looptrace.collector.store.file_names import BUCKETS
 from looptrace.collector.store.layout import put_note, read_note
 from looptrace.collector.store.locks import NAME, StoreError, reading
-from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import read_bucket
 from looptrace.collector.worker import Worker
 from looptrace.errors import InputError, UnavailableError

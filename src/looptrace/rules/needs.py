@@ -9,13 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from looptrace.rules.turns import Turns
 from looptrace.rules.vocabulary import PERCENTS, SOFT_PERCENT
-
-if TYPE_CHECKING:
-    from looptrace.rules.contract import Rule
 
 __all__ = ["ALWAYS", "Need", "again", "exceeds", "has", "nears", "reaches"]
 
@@ -48,8 +45,8 @@ class Condition:
     share: int | Fraction = 1
     exceeds: bool = False
 
-    def of(self, rule: Rule) -> Test:
-        """Return the condition with the rule's settings."""
+    def of(self, rule: object) -> Test:
+        """Return the condition with the settings of a rule."""
         if self.before:
             return "again", self.columns, 0
         if self.setting is None:
@@ -75,7 +72,7 @@ class Need:
         """Return the need of one of them."""
         return Need(self.ways + other.ways)
 
-    def of(self, rule: Rule) -> list[list[Test]]:
+    def of(self, rule: object) -> list[list[Test]]:
         """Return the ways with this rule's settings, as the core asks about them."""
         return [[condition.of(rule) for condition in way] for way in self.ways]
 

@@ -17,8 +17,8 @@ from looptrace.analyzer.gates.events import EventType, GateEvent
 from looptrace.analyzer.gates.state_machine import Gate, TaskState
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.sdk.gate_stream import events_in
+from looptrace.collector.server.asked_tasks import Asked
 from looptrace.collector.server.streams import event_feed
-from looptrace.collector.server.streams.asked_tasks import Asked
 from looptrace.collector.server.streams.event_feed import Changes, EventFeed
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.reader import open_gates

@@ -13,10 +13,10 @@ import pytest
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.collector.store import reader
 from looptrace.collector.store.buckets import placement
+from looptrace.collector.store.file_names import covered, range_of
 from looptrace.collector.store.sql import ask_typed
 from looptrace.collector.store.tables import parquet, replacement
 from looptrace.collector.store.tables.file_contents import Having
-from looptrace.collector.store.tables.file_names import covered, range_of
 from looptrace.collector.store.writer import writing
 from tests.collector.store.stored import (
     Killed,

@@ -17,11 +17,11 @@ from looptrace.analyzer.settings import default
 from looptrace.collector import store_analysis
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.store import layout, reader, writer
-from looptrace.collector.store.buckets import task_parts
 from looptrace.collector.store.buckets.evaluated import read_evaluated
+from looptrace.collector.store.file_names import BUCKETS, DATA
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.retention import NOTICE_NS, KeptTimes
-from looptrace.collector.store.tables.file_names import BUCKETS, DATA
+from looptrace.collector.store.tables import task_parts
 from tests.paths import ROOT
 
 TRACES = [str(path) for path in sorted((ROOT / "examples/traces").glob("*.json*"))]

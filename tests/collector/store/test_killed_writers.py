@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.collector.store import layout, reader, writer
+from looptrace.collector.store import file_names, layout, reader, writer
 from looptrace.collector.store.sql import ask_typed
-from looptrace.collector.store.tables import file_names, parquet
+from looptrace.collector.store.tables import parquet
 from looptrace.collector.store.writer import writing
 from tests.collector.store.stored import (
     Killed,

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import TypeVar
 
-from looptrace.analyzer.detect.budgets.rules import BUDGET_RULES
 from looptrace.analyzer.plugins import PluginError, make, offered, refusal
 from looptrace.rules.contract import Rule
 from looptrace.rules.registry import RULES
@@ -35,12 +34,6 @@ def asked(rule: Rule, ask: Callable[[T], R], given: T) -> R:
         why = f"{type(error).__name__}: {error}"
         todo = f"correct it, or set enabled = false in [rules.{rule.name}]."
         raise PluginError(f"{what} ({why}); {todo}") from error
-
-
-def rule_named(name: str) -> type[Rule] | None:
-    """Return the rule with a name, also of a budget of several tasks; None without one."""
-    every = (*every_rule(), *BUDGET_RULES.values())
-    return next((rule for rule in every if rule.name == name), None)
 
 
 def known_rules() -> tuple[Rule, ...]:

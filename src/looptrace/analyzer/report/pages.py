@@ -37,11 +37,20 @@ def is_styled(file: TextIO) -> bool:
 def output_of(file: TextIO | None = None) -> Output:
     """Return what a report is printed to: standard output or a file, or a console on it."""
     file = file or sys.stdout
-    if not is_styled(file):
-        return file
-    from looptrace.analyzer.report.tables import stdout_console  # noqa: PLC0415 - It has rich.
+    return stdout_console(file) if is_styled(file) else file
 
-    return stdout_console(file)
+
+def stdout_console(file: TextIO | None = None) -> Console:
+    """Return a console on standard output, or a file, with the width of the terminal or of COLUMNS.
+
+    Output to a file or another program is as wide as it needs to be, and is not cut.
+    """
+    from rich.console import Console  # noqa: PLC0415 - It takes long to import.
+
+    console = Console(file=file)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PIPED_COLUMNS
+    return console
 
 
 def page_of(output: Output) -> ReportPage:
@@ -111,7 +120,7 @@ class StyledPage(ReportPage):
 
     def add(self, line: Line, indent_columns: int = 0) -> None:
         """Add a line, wrapped."""
-        from rich.text import Text  # noqa: PLC0415 - as in `output_of`
+        from rich.text import Text  # noqa: PLC0415 - as in `stdout_console`
 
         whole = Text.assemble(*line)
         for part in wrapped(whole, self._console, self.width - indent_columns):
@@ -120,7 +129,7 @@ class StyledPage(ReportPage):
 
     def print(self) -> None:
         """Print the lines."""
-        from rich.segment import Segments  # noqa: PLC0415 - as in `output_of`
+        from rich.segment import Segments  # noqa: PLC0415 - as in `stdout_console`
 
         self._console.print(Segments(self._segments), end="", crop=False)
 

@@ -2,10 +2,9 @@
 
 import json  # a record may hold any value, and NaN stays NaN
 import math
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, TextIO
+from typing import Any
 
 from rich import box
 from rich.console import Console, JustifyMethod
@@ -13,7 +12,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from looptrace.analyzer.report.pages import PIPED_COLUMNS
 from looptrace.analyzer.text.display import plain
 
 # A terminal shows no more; the other formats have every row.
@@ -21,17 +19,6 @@ ROWS_SHOWN_MAX = 1_000
 _CELL_LENGTH_MAX = 120
 _LINE_LENGTH_MAX = 500
 _INDENT_COLUMNS = 2
-
-
-def stdout_console(file: TextIO | None = None) -> Console:
-    """Return a console on standard output, or a file, with the width of the terminal or of COLUMNS.
-
-    Output to a file or another program is as wide as it needs to be, and is not cut.
-    """
-    console = Console(file=file)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = PIPED_COLUMNS
-    return console
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], console: Console) -> bool:

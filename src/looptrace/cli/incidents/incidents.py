@@ -8,7 +8,8 @@ from looptrace.analyzer.detect.counters import DAY_S
 from looptrace.analyzer.gates.decisions import DECISIONS
 from looptrace.analyzer.gates.incidents import SAID, STATES, IncidentState, IncidentWord
 from looptrace.analyzer.report.backtest_report import trial_remarks
-from looptrace.analyzer.report.tables import print_pairs, print_section, stdout_console
+from looptrace.analyzer.report.pages import stdout_console
+from looptrace.analyzer.report.tables import print_pairs, print_section
 from looptrace.analyzer.report.wording import counted, versions_text
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.times import NS_PER_HOUR, utc_s

@@ -5,7 +5,8 @@ import time
 import click
 
 from looptrace.analyzer.gates.silences import HOURS_MAX, Matchers
-from looptrace.analyzer.report.tables import print_section, stdout_console
+from looptrace.analyzer.report.pages import stdout_console
+from looptrace.analyzer.report.tables import print_section
 from looptrace.analyzer.report.wording import counted
 from looptrace.analyzer.text.times import NS_PER_HOUR, utc_s
 from looptrace.cli.shared.gate_sources import Servers, Stores, source_of, source_options

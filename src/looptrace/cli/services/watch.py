@@ -14,7 +14,8 @@ from rich.live import Live
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.cli.config import config_option
 from looptrace.cli.gates import notice_line
-from looptrace.cli.shared.gate_sources import LOOK_S, GateSource, source_of, source_options
+from looptrace.cli.shared.gate_sources import GateSource, source_of, source_options
+from looptrace.cli.shared.gates_on_disk import LOOK_S
 from looptrace.cli.shared.keyboard import keyboard
 from looptrace.cli.shared.options import format_option
 from looptrace.cli.shared.watch_screen import QUIT, ScreenDecision, WatchScreen

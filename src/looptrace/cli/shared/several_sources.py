@@ -6,14 +6,16 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeAlias, TypeVar
 
 from looptrace.analyzer.fingerprint.similarity import Meaning
 from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.incidents import STATES, IncidentState, IncidentWord, NoIncidentError
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.gates.silences import Matchers, Silence
+from looptrace.cli.shared.gates_on_disk import GatesOnDisk
 from looptrace.collector.api_bodies import WarmingTask
+from looptrace.collector.gates_client import RemoteGates
 from looptrace.collector.store import gate_metrics
 from looptrace.collector.store.gate_file.incidents import Incident, IncidentDetails
 from looptrace.collector.store.gate_file.stored_gates import GateDetails, GateStatus, StoredGate
@@ -21,10 +23,8 @@ from looptrace.collector.store.gate_metrics import GateMetrics
 from looptrace.collector.store.locks import StoreError
 from looptrace.errors import LooptraceError, UnavailableError
 
-if TYPE_CHECKING:
-    from looptrace.cli.shared.gate_sources import GateSource
-
 T = TypeVar("T")
+OneSource: TypeAlias = GatesOnDisk | RemoteGates
 
 
 class GatesOfSeveral:
@@ -33,7 +33,7 @@ class GatesOfSeveral:
     If a source does not answer, none are shown.
     """
 
-    def __init__(self, sources: Sequence[GateSource]) -> None:
+    def __init__(self, sources: Sequence[OneSource]) -> None:
         self._sources = sources
 
     def gates(self, status: GateStatus | None = None) -> list[StoredGate]:
@@ -146,17 +146,17 @@ class GatesOfSeveral:
         """End a silence now."""
         self._having(lambda source: source.end_silence(silence))
 
-    def _all(self, ask: Callable[[GateSource], T]) -> list[T]:
+    def _all(self, ask: Callable[[OneSource], T]) -> list[T]:
         """Return what each source answers."""
         try:
             return [ask(source) for source in self._sources]
         except StoreError as error:
             raise _without(error) from error
 
-    def _every(self, ask: Callable[[GateSource], list[T]]) -> list[T]:
+    def _every(self, ask: Callable[[OneSource], list[T]]) -> list[T]:
         return [each for answer in self._all(ask) for each in answer]
 
-    def _having(self, ask: Callable[[GateSource], T]) -> list[T]:
+    def _having(self, ask: Callable[[OneSource], T]) -> list[T]:
         """Return what each source answers that has the incident."""
         found, missing = list[T](), list[GateError]()
         for source in self._sources:
@@ -168,14 +168,14 @@ class GatesOfSeveral:
             raise missing[0]
         return found
 
-    def _of(self, gate_id: str) -> GateSource:
+    def _of(self, gate_id: str) -> OneSource:
         """Return the one source with a gate; one that does not answer may have others only.
 
         Raises:
             GateError: if there is none, or more than one.
             UnavailableError: if a source does not answer that may have it.
         """
-        having: list[GateSource] = []
+        having: list[OneSource] = []
         missing, silent = list[GateError](), list[StoreError]()
         is_whole_id = False
         for source in self._sources:
@@ -201,7 +201,7 @@ def _without(error: StoreError) -> UnavailableError:
     return UnavailableError(f"{error} Without it in the list, the others are shown.")
 
 
-def _follow(source: GateSource, told: SimpleQueue[GateNotice | LooptraceError | None]) -> None:
+def _follow(source: OneSource, told: SimpleQueue[GateNotice | LooptraceError | None]) -> None:
     try:
         for notice in source.watch():
             told.put(notice)

@@ -6,7 +6,8 @@ import polars as pl
 
 from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.fields.span_fields import SpanReading, span_reading
-from looptrace.analyzer.report.tables import print_pairs, print_section, stdout_console
+from looptrace.analyzer.report.pages import stdout_console
+from looptrace.analyzer.report.tables import print_pairs, print_section
 from looptrace.analyzer.report.verdict import WHAT_TO_DO
 from looptrace.analyzer.schema.spans import span_rows
 from looptrace.analyzer.text.display import plain

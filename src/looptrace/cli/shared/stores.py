@@ -100,7 +100,7 @@ def written_store(store: Path | str) -> Iterator[Path]:
     if isinstance(store, Path):
         yield store
         return
-    from looptrace.collector.store.objects.publisher import written  # noqa: PLC0415
+    from looptrace.collector.store.publishing.publisher import written  # noqa: PLC0415
 
     with written(store) as folder:
         yield folder
@@ -114,7 +114,7 @@ def written_again(url: str, write: Callable[[Path], T]) -> T:
     Raises:
         WrittenMeanwhileError: if others are first each time.
     """
-    from looptrace.collector.store.objects.publisher import WrittenMeanwhileError  # noqa: PLC0415
+    from looptrace.collector.store.publishing.publisher import WrittenMeanwhileError  # noqa: PLC0415
 
     for is_last in (*repeat(False, TRIES - 1), True):
         try:

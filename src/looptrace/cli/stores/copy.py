@@ -19,7 +19,7 @@ def copy(target: str, store: Path) -> None:
     the new objects, and keeps days that retention deletes from the store.
     """
     # Only here, so that `--help` comes at once.
-    from looptrace.collector.store.objects.copying import copy_store, copy_to_folder  # noqa: PLC0415
+    from looptrace.collector.store.publishing.copying import copy_store, copy_to_folder  # noqa: PLC0415
 
     if is_object_url(target):
         sent = copy_store(store, target)

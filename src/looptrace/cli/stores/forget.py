@@ -17,7 +17,7 @@ from looptrace.collector.erasure.choice import Wanted
 from looptrace.collector.erasure.forgetting import Found
 from looptrace.collector.gates_client import RemoteGates
 from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.objects.copying import copies_of
+from looptrace.collector.store.publishing.copying import copies_of
 
 # The tables of the gates in the words of people.
 _WORDS = {

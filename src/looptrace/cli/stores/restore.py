@@ -16,7 +16,7 @@ def restore(source: str, store: Path) -> None:
     A server continues from it, with gates, decisions and waiting webhooks.
     """
     # Only here, so that `--help` comes at once.
-    from looptrace.collector.store.objects.copying import restore as restored  # noqa: PLC0415
+    from looptrace.collector.store.publishing.copying import restore as restored  # noqa: PLC0415
 
     files = restored(source, store)
     click.echo(f"{store}: files {files}; start the server, or run `looptrace analyze {store}`")

@@ -17,7 +17,7 @@ from looptrace.analyzer.report.calibration import (
     print_limits,
     print_tests,
 )
-from looptrace.analyzer.report.tables import stdout_console
+from looptrace.analyzer.report.pages import stdout_console
 from looptrace.analyzer.schema.spans import Skipped
 from looptrace.analyzer.settings.outcomes.sources import OutcomeSources, solved_where
 from looptrace.analyzer.settings.sections import (

@@ -24,6 +24,7 @@ from looptrace.collector.erasure.log_rows import forget_in_log, logged_spans
 from looptrace.collector.erasure.proof import left_of
 from looptrace.collector.store import audit
 from looptrace.collector.store.buckets.placement import replace_spans
+from looptrace.collector.store.file_names import BUCKETS
 from looptrace.collector.store.layout import (
     GATES_FILE,
     UNFINISHED_FILE,
@@ -33,10 +34,9 @@ from looptrace.collector.store.layout import (
     write_note,
 )
 from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.objects.copying import change_copies
 from looptrace.collector.store.objects.snapshot import fetch_tables
+from looptrace.collector.store.publishing.copying import change_copies
 from looptrace.collector.store.tables.file_contents import Having
-from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import TABLES, read_bucket
 from looptrace.collector.store.tables.removal import damaged_files
 from looptrace.collector.store.writer import Writer, writing

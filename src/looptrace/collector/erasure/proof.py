@@ -10,7 +10,7 @@ import polars as pl
 
 from looptrace.collector.erasure.choice import Choice
 from looptrace.collector.erasure.log_rows import logged_spans
-from looptrace.collector.store.tables.file_names import BUCKETS
+from looptrace.collector.store.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import TABLES, read_bucket
 from looptrace.collector.store.tables.removal import damaged_files
 

@@ -59,12 +59,16 @@ from looptrace.collector.importers.records import (
 )
 from looptrace.collector.importers.rows.field_maps import FieldMap, UnreadForm, field_maps
 from looptrace.collector.importers.rows.requests import RequestReader
-from looptrace.collector.importers.saved import editor_chats, session_lines, streams
+from looptrace.collector.importers.saved import (
+    conversations,
+    editor_chats,
+    session_lines,
+    streams,
+)
 from looptrace.collector.importers.services import (
     ai_devtools,
     assistants,
     clickhouse,
-    conversations,
     datadog,
     flowise,
     hook_inputs,

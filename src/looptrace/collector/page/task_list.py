@@ -18,9 +18,9 @@ from looptrace.collector.page.worklist.filters import ListFilter, choices_of
 from looptrace.collector.server.tokens.sight import Sight
 from looptrace.collector.server.warming import QUIET_S, WARMING_TURNS_MAX, nearest_loops, read_ended
 from looptrace.collector.store import reader
-from looptrace.collector.store.buckets.finding_rows import PART_COLUMNS, loops_of_rows
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from looptrace.collector.store.gate_metrics import opened_gates, standing_of
+from looptrace.collector.store.tables.finding_rows import PART_COLUMNS, loops_of_rows
 from looptrace.rules.contract import ACTIONS
 from looptrace.rules.vocabulary import NS_PER_S
 

@@ -52,8 +52,8 @@ from looptrace.collector.page.task_list import PERIODS_H, STATES, TaskFilter, Ta
 from looptrace.collector.page.timeline.drawing import Timeline, timeline_of
 from looptrace.collector.page.timeline.parents import FAMILY_COLUMNS
 from looptrace.collector.page.timeline.raw_span import raw_texts
+from looptrace.collector.server.asked_tasks import tasks_of
 from looptrace.collector.server.gates_api import GatesApi
-from looptrace.collector.server.streams.asked_tasks import tasks_of
 from looptrace.collector.server.tokens.sight import Sight, sight_of
 from looptrace.collector.server.warming import QUIET_S, read_ended
 from looptrace.collector.store import reader

@@ -27,7 +27,7 @@ from starlette.routing import BaseRoute, Match
 
 from looptrace.collector.server.receiver.strangers import accepted
 from looptrace.collector.server.tokens.proxy import SigningProxy
-from looptrace.collector.server.tokens.roles import Role, refusal, roles_for
+from looptrace.collector.server.tokens.roles import OPEN_PATHS, Role, refusal, roles_for
 from looptrace.collector.server.tokens.service_guard import ServiceGuard
 from looptrace.collector.server.tokens.token_file import (
     TOKENS_VARIABLE,
@@ -39,7 +39,6 @@ from looptrace.collector.server.tokens.token_file import (
 TOKEN_CHARS_MIN = 16
 # The key of the name of a request's token, in its scope.
 WHO = "looptrace.who"
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _SENT_BY_GRPC = "/v1/traces"
 _WRONG_ROLE = "this token is that of a person; spans take that of an agent or an admin"
 _ONLY_HTTP = "this token is for some services alone; it sends spans over HTTP"

@@ -51,10 +51,10 @@ from looptrace.collector.server.api_responses import (
     described,
     wrong,
 )
+from looptrace.collector.server.asked_tasks import asked_of, tasks_of
 from looptrace.collector.server.incidents.incidents_api import IncidentsApi
 from looptrace.collector.server.incidents.silences_api import SilencesApi
 from looptrace.collector.server.openapi import JSON, Answer, Parameter, operation
-from looptrace.collector.server.streams.asked_tasks import asked_of, tasks_of
 from looptrace.collector.server.streams.event_feed import EventFeed
 from looptrace.collector.server.streams.streams_api import SERVICE, SEVERAL, StreamsApi
 from looptrace.collector.server.tokens.sight import Sight, sight_of

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.collector.api_bodies import ApiError, DecisionBody, SilenceBody, WordBody
-from looptrace.collector.server.access import OPEN_PATHS
+from looptrace.collector.server.tokens.roles import OPEN_PATHS
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 

@@ -19,7 +19,7 @@ from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.settings.server_limits import Limits
 from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.collector.server.access import Access, check_tls
-from looptrace.collector.server.receiver.grpc_certificates import GrpcCertificates
+from looptrace.collector.server.grpc_certificates import GrpcCertificates
 from looptrace.collector.server.tokens.token_file import Holder
 from looptrace.errors import LooptraceError
 

@@ -43,11 +43,11 @@ from looptrace.collector.server.background.memory import return_memory
 from looptrace.collector.server.background.note_reader import NoteReader
 from looptrace.collector.server.background.promise_tester import PromiseTester
 from looptrace.collector.server.gates_api import GatesApi
+from looptrace.collector.server.grpc_certificates import grpc_certificates
 from looptrace.collector.server.ingest_log import log_of
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
 from looptrace.collector.server.metrics import Metrics
-from looptrace.collector.server.receiver.grpc_certificates import grpc_certificates
 from looptrace.collector.server.receiver.grpc_receiver import grpc_server
 from looptrace.collector.server.receiver.http_receiver import otlp_routes, uvicorn_options
 from looptrace.collector.server.receiver.pipeline import Pipeline

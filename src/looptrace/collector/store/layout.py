@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from looptrace.collector.store.file_names import BUCKETS
 from looptrace.collector.store.locks import EVALUATE, MARKER, NAME, StoreError, sync_folder
-from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.typed_json import decoded
 
 T = TypeVar("T")

@@ -16,14 +16,13 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import BY_TURN, IS_STEP
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.analyzer.text.session_names import session_task
-from looptrace.collector.store.buckets.finding_rows import PART_COLUMNS, loops_of_rows
-from looptrace.collector.store.buckets.task_parts import task_parts
+from looptrace.collector.store.file_names import BUCKETS
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import gates_path, read_evaluated, require_store
 from looptrace.collector.store.locks import EVALUATE, StoreError, reading
 from looptrace.collector.store.objects.snapshot import Snapshot, local_folder, snapshot_of
 from looptrace.collector.store.tables.file_contents import Having
-from looptrace.collector.store.tables.file_names import BUCKETS
+from looptrace.collector.store.tables.finding_rows import PART_COLUMNS, loops_of_rows
 from looptrace.collector.store.tables.parquet import (
     bucket_files,
     bucket_made_with,
@@ -31,6 +30,7 @@ from looptrace.collector.store.tables.parquet import (
     read_bucket,
     read_where,
 )
+from looptrace.collector.store.tables.task_parts import task_parts
 
 R = TypeVar("R")
 

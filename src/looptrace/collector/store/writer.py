@@ -47,6 +47,7 @@ from looptrace.collector.store.buckets.placement import (
 )
 from looptrace.collector.store.buckets.spending import StoreLedger
 from looptrace.collector.store.evaluation import StoreEvaluation
+from looptrace.collector.store.file_names import BUCKETS
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.layout import (
@@ -62,7 +63,6 @@ from looptrace.collector.store.promises.withdrawn import policy_in
 from looptrace.collector.store.reader import count_rows
 from looptrace.collector.store.retention import ExpiringDay, KeptTimes, Retention, expire
 from looptrace.collector.store.sqlite_file import is_read_only
-from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import TABLES, buckets_with_files, count_bucket
 from looptrace.collector.store.tables.removal import sweep
 from looptrace.typed_json import decoded

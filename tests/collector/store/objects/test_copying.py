@@ -9,11 +9,11 @@ import pytest
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.layout import UNFINISHED_FILE
 from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.objects import copying
 from looptrace.collector.store.objects.client import Objects
-from looptrace.collector.store.objects.copying import copy_store
-from looptrace.collector.store.objects.publisher import publish
 from looptrace.collector.store.objects.snapshot import folder_of, stored_at
+from looptrace.collector.store.publishing import copying
+from looptrace.collector.store.publishing.copying import copy_store
+from looptrace.collector.store.publishing.publisher import publish
 from looptrace.collector.store.tables import replacement
 from looptrace.errors import UnavailableError
 from tests.collector.erasure.test_forgetting import texts_in

@@ -25,15 +25,20 @@ import looptrace
 from looptrace.analyzer.settings import default
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.objects import client, publisher
+from looptrace.collector.store.objects import client
 from looptrace.collector.store.objects.client import Objects
 from looptrace.collector.store.objects.manifest import (
     MANIFEST,
     Manifest,
     read_manifest,
 )
-from looptrace.collector.store.objects.publisher import WrittenMeanwhileError, left_overs, written
 from looptrace.collector.store.objects.snapshot import folder_of, snapshot_at, stored_at
+from looptrace.collector.store.publishing import publisher
+from looptrace.collector.store.publishing.publisher import (
+    WrittenMeanwhileError,
+    left_overs,
+    written,
+)
 from looptrace.collector.store.tables.parquet import TABLES
 from looptrace.collector.store_analysis import analyse_store
 from looptrace.errors import UnavailableError
@@ -54,7 +59,7 @@ LARGE_BYTES = 23_456_789
 VICTIM = """
 import sys
 from tests.collector.store.stored import looping, spans_of
-from looptrace.collector.store.objects.publisher import written
+from looptrace.collector.store.publishing.publisher import written
 from looptrace.collector.store.writer import ingest
 for number in range(1_000):
     with written(sys.argv[1]) as folder:

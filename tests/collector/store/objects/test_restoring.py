@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from looptrace.collector.store import reader, writer
-from looptrace.collector.store.objects.copying import copy_to_folder, restore
+from looptrace.collector.store.publishing.copying import copy_to_folder, restore
 from tests.collector.store.stored import looping, spans_of
 from tests.commands import run
 from tests.paths import ROOT

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from looptrace.collector.store.tables.file_names import DATA, covered, file_name, in_order, range_of
+from looptrace.collector.store.file_names import DATA, covered, file_name, in_order, range_of
 from tests.seeds import seeds
 
 

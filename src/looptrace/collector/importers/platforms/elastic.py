@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Any
 
 from looptrace.collector.importers.platforms.spans_and_logs import LogOf, SpanOrLog, exception_of
-from looptrace.collector.importers.platforms.underscores import with_dots
+from looptrace.collector.importers.rows.underscores import with_dots
 from looptrace.collector.importers.spans import (
     NS_PER_US,
     mapping,

@@ -15,7 +15,7 @@ from typing import Any
 
 from looptrace.collector.importers.console import printed
 from looptrace.collector.importers.platforms.spans_and_logs import LogOf
-from looptrace.collector.importers.platforms.underscores import with_dots
+from looptrace.collector.importers.rows.underscores import with_dots
 from looptrace.collector.importers.spans import mapping, time_ns
 from looptrace.collector.otlp.span_rows import SERVICE_NAME, DecodedSpans
 

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.importers.platforms.underscores import with_dots
 from looptrace.collector.importers.records import Part
+from looptrace.collector.importers.rows.underscores import with_dots
 from looptrace.collector.importers.spans import foreign_row, mapping, time_ns
 from looptrace.collector.otlp.span_rows import SERVICE_NAME
 

@@ -15,9 +15,9 @@ from looptrace import semconv
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import canonical, parsed
-from looptrace.collector.importers.platforms.underscores import with_dots
+from looptrace.collector.importers.rows.call_numbers import CallNumbers
 from looptrace.collector.importers.rows.messages import answer_of, messages_of, whole_input_tokens
-from looptrace.collector.importers.services.conversations import CallNumbers
+from looptrace.collector.importers.rows.underscores import with_dots
 from looptrace.collector.importers.spans import (
     NS_PER_MS,
     NS_PER_S,

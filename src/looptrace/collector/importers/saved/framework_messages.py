@@ -35,7 +35,7 @@ from looptrace.collector.importers.saved.api_parts import (
     result_message,
     text_part,
 )
-from looptrace.collector.importers.services.chats import page_messages
+from looptrace.collector.importers.saved.chats import page_messages
 from looptrace.collector.importers.spans import mapping, text_of
 
 _FUNCTION_CALLS = ("function_call", "functionCall", "FunctionCallContent")

@@ -8,7 +8,7 @@ from looptrace.collector.importers.rows.messages import ApiMessage
 from looptrace.collector.importers.saved import agent_steps, editor_chats
 from looptrace.collector.importers.saved import framework_messages as messages
 from looptrace.collector.importers.saved.api_parts import objects
-from looptrace.collector.importers.services.chats import (
+from looptrace.collector.importers.saved.chats import (
     chatgpt_messages,
     claude_messages,
     inner_message,

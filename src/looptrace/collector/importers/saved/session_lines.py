@@ -10,7 +10,7 @@ from typing import Any
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.records import RECORD_ERRORS
 from looptrace.collector.importers.rows.messages import ApiMessage
-from looptrace.collector.importers.services.conversations import (
+from looptrace.collector.importers.saved.conversations import (
     conversation_rows,
     readable_messages,
 )

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import polars as pl
 
 from looptrace.collector.store import reader
-from looptrace.collector.store.buckets.finding_rows import PART_COLUMNS, loops_of_rows
 from looptrace.collector.store.gate_metrics import mean, opened_gates
+from looptrace.collector.store.tables.finding_rows import PART_COLUMNS, loops_of_rows
 from looptrace.rules.vocabulary import NS_PER_S
 
 _MINUTE_NS = 60 * NS_PER_S

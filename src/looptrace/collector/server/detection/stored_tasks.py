@@ -13,10 +13,10 @@ from looptrace.analyzer.engine.outages import SharedFailure
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import BY_TURN, TURN_SCHEMA
 from looptrace.collector.store.buckets.placement import connected, recent_ties
+from looptrace.collector.store.file_names import BUCKETS
 from looptrace.collector.store.layout import require_store
 from looptrace.collector.store.locks import reading
 from looptrace.collector.store.tables.file_contents import Having
-from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import read_bucket, read_buckets
 
 _TASK_AND_TRACE = ["task", "trace_id"]

@@ -16,7 +16,7 @@ from looptrace.analyzer.gates.agent_states import AgentKey, keys_of, session_key
 from looptrace.analyzer.gates.directives import Directives, notice_of
 from looptrace.analyzer.gates.events import EventType, GateEvent
 from looptrace.analyzer.text.session_names import service_of
-from looptrace.collector.server.streams.asked_tasks import Asked
+from looptrace.collector.server.asked_tasks import Asked
 from looptrace.collector.server.streams.hearing import NO_WAITS, Hearing, Waits
 from looptrace.collector.store import reader
 from looptrace.collector.store.gates import GateStore

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from starlette.concurrency import run_in_threadpool
 
-from looptrace.collector.server.streams.asked_tasks import Asked
+from looptrace.collector.server.asked_tasks import Asked
 from looptrace.collector.server.streams.hearing import NO_WAITS, Waits
 from looptrace.collector.server.tokens.sight import Sight
 from looptrace.typed_json import decoded

@@ -19,8 +19,8 @@ from looptrace.analyzer.text.session_names import session_name
 from looptrace.collector.api_bodies import FollowAnswer, FollowBody
 from looptrace.collector.api_paths import OWN_STREAM_PATH, STREAM_HEADER, STREAM_PATH
 from looptrace.collector.server.api_responses import answer_of, body_of, wrong
+from looptrace.collector.server.asked_tasks import Asked, asked_of
 from looptrace.collector.server.openapi import JSON, Answer, Parameter, operation
-from looptrace.collector.server.streams.asked_tasks import Asked, asked_of
 from looptrace.collector.server.streams.event_feed import SILENCE_S, EventFeed
 from looptrace.collector.server.streams.hearing import NO_WAITS, Waits
 from looptrace.collector.server.streams.seen_events import seen_events, seen_request, seen_waits

@@ -14,6 +14,8 @@ MEANING: dict[Role, str] = {
     "admin": "does everything",
 }
 
+# They need no token.
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _READ = frozenset({"GET", "HEAD"})
 # What agents send: OTLP, and the stream that tells of gates.
 _SENT = ("/v1/traces", "/v1/logs", "/v1/metrics")

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Match, Route
 from looptrace.analyzer.detect.budgets.rules import BUDGET_NAMES
 from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.text.session_names import SeveralServicesError
-from looptrace.collector.server.streams.asked_tasks import tasks_of
+from looptrace.collector.server.asked_tasks import tasks_of
 from looptrace.collector.server.tokens.seen_routes import RouteScope, seen_on
 from looptrace.collector.server.tokens.sight import SIGHT, Sight
 from looptrace.collector.server.tokens.token_file import Holder

@@ -25,10 +25,10 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import BY_TURN, IS_USER, numbered
 from looptrace.analyzer.tuning.loop_money import loop_money
 from looptrace.collector.store.buckets.evaluated import EvaluatedBucket, evaluated_of
-from looptrace.collector.store.buckets.finding_rows import finding_table
 from looptrace.collector.store.buckets.placement import SPANS_AT_ONCE, Traces
 from looptrace.collector.store.buckets.spending import StoreLedger
 from looptrace.collector.store.tables.file_contents import Having
+from looptrace.collector.store.tables.finding_rows import finding_table
 from looptrace.collector.store.tables.parquet import (
     STORED_SPAN_SCHEMA,
     bucket_files,

@@ -8,8 +8,8 @@ import polars as pl
 from looptrace.analyzer.gates.decisions import DECISIONS, PROGRESS
 from looptrace.analyzer.gates.resolutions import Resolution, added_in
 from looptrace.collector.store.buckets.placement import Traces, tied_to
+from looptrace.collector.store.file_names import BUCKETS
 from looptrace.collector.store.gates import GateStore
-from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import read_bucket
 
 

@@ -13,8 +13,8 @@ from looptrace.analyzer.normalize.span_ties import groups, tie_rows
 from looptrace.analyzer.schema.distinct_spans import distinct_spans, whole_spans
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA, Skipped
 from looptrace.analyzer.text.digests import digest
+from looptrace.collector.store.file_names import BUCKETS
 from looptrace.collector.store.tables.file_contents import Having
-from looptrace.collector.store.tables.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import (
     STORED_SPAN_SCHEMA,
     empty_of,

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from looptrace.collector.store.file_names import NAME_PATTERN
 from looptrace.collector.store.locks import NAME, StoreError
 from looptrace.collector.store.objects.client import Objects, Version
-from looptrace.collector.store.tables.file_names import NAME_PATTERN
 from looptrace.typed_json import decoded
 
 MANIFEST = f"{NAME}.manifest.json"

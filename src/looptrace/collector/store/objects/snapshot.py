@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from looptrace.collector.store.file_names import covered
 from looptrace.collector.store.locks import NAME, StoreError
 from looptrace.collector.store.objects.client import Objects, Version
 from looptrace.collector.store.objects.manifest import (
@@ -24,7 +25,6 @@ from looptrace.collector.store.objects.manifest import (
     Manifest,
     read_manifest,
 )
-from looptrace.collector.store.tables.file_names import covered
 from looptrace.errors import UnavailableError
 from looptrace.typed_json import decoded
 

@@ -16,6 +16,7 @@ import polars as pl
 from looptrace.analyzer.schema.findings import FINDING_SCHEMA
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA, SPAN_TIES_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
+from looptrace.collector.store.file_names import ANY_DATA, BUCKETS, covered, in_order
 from looptrace.collector.store.locks import EVALUATE, DamagedFileError
 from looptrace.collector.store.objects.snapshot import fetch, rows_absent
 from looptrace.collector.store.tables.file_contents import (
@@ -29,7 +30,6 @@ from looptrace.collector.store.tables.file_contents import (
     learn,
     may_have,
 )
-from looptrace.collector.store.tables.file_names import ANY_DATA, BUCKETS, covered, in_order
 
 T = TypeVar("T")
 

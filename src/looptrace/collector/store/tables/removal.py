@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
+from looptrace.collector.store.file_names import covered
 from looptrace.collector.store.locks import StoreError, replacing
-from looptrace.collector.store.tables.file_names import covered
 from looptrace.collector.store.tables.parquet import ANYWHERE, TABLES, day_folder, is_whole
 from looptrace.collector.store.tables.writing import ASIDES
 

@@ -16,8 +16,8 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 import polars as pl
 
+from looptrace.collector.store.file_names import file_name, range_of
 from looptrace.collector.store.tables.file_contents import Having
-from looptrace.collector.store.tables.file_names import file_name, range_of
 from looptrace.collector.store.tables.parquet import (
     BUCKET,
     FILE,

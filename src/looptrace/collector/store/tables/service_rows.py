@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
-from looptrace.collector.store.tables.file_names import BUCKETS
+from looptrace.collector.store.file_names import BUCKETS
 from looptrace.collector.store.tables.parquet import (
     FILE,
     TABLES,

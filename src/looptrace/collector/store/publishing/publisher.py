@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from looptrace.collector.store.file_names import covered, in_order, range_of
 from looptrace.collector.store.layout import GATES_FILE, LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.objects.client import Listed, Objects, Version
@@ -30,7 +31,6 @@ from looptrace.collector.store.objects.manifest import (
     read_manifest,
 )
 from looptrace.collector.store.objects.snapshot import Snapshot, folder_of, snapshot_at
-from looptrace.collector.store.tables.file_names import covered, in_order, range_of
 from looptrace.collector.store.tables.parquet import ANYWHERE, TABLES, rows_of
 from looptrace.errors import UnavailableError
 

@@ -27,17 +27,17 @@ from looptrace.collector.store.layout import (
 from looptrace.collector.store.locks import NAME, StoreError, make_folder, reading, sync_folder
 from looptrace.collector.store.objects.client import is_object_url
 from looptrace.collector.store.objects.manifest import FileObject
-from looptrace.collector.store.objects.publisher import (
-    ID_BYTES,
-    delete_unread,
-    publish,
-    store_files,
-)
 from looptrace.collector.store.objects.snapshot import (
     Snapshot,
     fetch_tables,
     folder_of,
     snapshot_at,
+)
+from looptrace.collector.store.publishing.publisher import (
+    ID_BYTES,
+    delete_unread,
+    publish,
+    store_files,
 )
 from looptrace.collector.store.tables.parquet import TABLES
 from looptrace.errors import UnavailableError

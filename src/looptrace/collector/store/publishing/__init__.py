@@ -1,0 +1,1 @@
+"""A store on object storage: its folder is published there, and copied."""
