@@ -36,7 +36,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.ingest.ingest_log import IngestLog
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.layout import LOG_FILE
 

@@ -12,14 +12,14 @@ from looptrace.analyzer.schema.spans import SPAN_COLUMNS, SPAN_SCHEMA, SPAN_TIES
 from looptrace.analyzer.schema.turns import MONEY_COLUMN, TURN_COLUMNS
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.store import writer
-from looptrace.collector.store.gate_views import GATE_VIEWS
 from looptrace.collector.store.layout import GATES_FILE
-from looptrace.collector.store.sql import connect
+from looptrace.collector.store.sql.connection import connect
+from looptrace.collector.store.sql.gate_views import GATE_VIEWS
 
 _HEAD = f"""# Schema of the store
 
 <!-- Made from the columns in the code by `make docs`; edit them in analyzer/schema and in
-collector/store/gate_views.py. -->
+collector/store/sql/gate_views.py. -->
 
 A store is a folder. Spans, turns and findings are Parquet files by day and bucket:
 `TABLE/day=YYYY-MM-DD/bucket=NN/data*.parquet`. The other tables are in `{GATES_FILE}`, a file of

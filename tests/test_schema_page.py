@@ -9,7 +9,7 @@ from looptrace.analyzer.schema.columns import CODED, COUNTED
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.store import writer
-from looptrace.collector.store.sql import connect
+from looptrace.collector.store.sql.connection import connect
 from tests.paths import ROOT
 
 

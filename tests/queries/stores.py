@@ -8,7 +8,7 @@ from typing import Any
 from looptrace import queries
 from looptrace.analyzer.engine.policy import DEFAULT, DetectionPolicy
 from looptrace.collector.store import writer
-from looptrace.collector.store.sql import ask, ask_typed
+from looptrace.collector.store.sql.connection import ask, ask_typed
 from tests.collector.store.stored import spans_of
 from tests.otlp import Trace
 

@@ -12,7 +12,7 @@ import pytest
 from looptrace import queries
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.gates.recovery import Recovery
-from looptrace.collector.store.sql import ask, ask_each, ask_typed, connect
+from looptrace.collector.store.sql.connection import ask, ask_each, ask_typed, connect
 from looptrace.collector.store.tables.parquet import TABLES
 from tests.otlp import Attributes
 from tests.queries.stores import Tool, add, rows_of, trace, typed

@@ -17,9 +17,9 @@ import duckdb
 import pytest
 
 from looptrace import queries
-from looptrace.collector.store import sql
 from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.sql import QueryError, connect
+from looptrace.collector.store.sql import connection
+from looptrace.collector.store.sql.connection import QueryError, connect
 from tests.commands import refused, run
 from tests.queries.stores import add, rows_of, trace, typed
 
@@ -153,7 +153,7 @@ def test_a_query_that_takes_too_long_is_stopped(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A join without a condition must not keep a machine busy for the night."""
-    monkeypatch.setattr(sql, "QUERY_TIME_MAX_S", INTERRUPT_AFTER_S)
+    monkeypatch.setattr(connection, "QUERY_TIME_MAX_S", INTERRUPT_AFTER_S)
     with pytest.raises(QueryError, match=r"takes longer than 0\.5 s"):
         typed(folder, ENDLESS)
 

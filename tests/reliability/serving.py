@@ -25,7 +25,7 @@ import polars as pl
 
 from looptrace.cli.main import main
 from looptrace.collector.server.archiver import Archiver
-from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.ingest.ingest_log import IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.store import reader
 from tests.otlp import Trace, tool_call

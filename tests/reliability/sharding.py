@@ -19,7 +19,7 @@ import msgspec
 
 from looptrace.collector.server.shards.ring import Ring
 from looptrace.collector.store import reader
-from looptrace.collector.store.sql import ask
+from looptrace.collector.store.sql.connection import ask
 from tests.ports import free_ports
 from tests.reliability.serving import OK, Served, until
 

@@ -14,7 +14,7 @@ from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.content.policy import CONTENTS, TEXT_BYTES_MAX, with_content
 from looptrace.collector.files.reader import read_spans
-from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.ingest.ingest_log import IngestLog
 from looptrace.collector.store.key import content_key
 from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError

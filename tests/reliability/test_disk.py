@@ -15,8 +15,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from looptrace.collector.server.ingest_log import IngestLog
-from looptrace.collector.server.reserve import Reserve
+from looptrace.collector.server.ingest.ingest_log import IngestLog
+from looptrace.collector.server.ingest.reserve import Reserve
 from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import read_spans

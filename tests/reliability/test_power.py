@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from looptrace.analyzer.engine.span_spool import SpanSpool
-from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.ingest.ingest_log import IngestLog
 from looptrace.collector.store import reader
 from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError

@@ -18,7 +18,7 @@ from looptrace.cli.config import config_option
 from looptrace.cli.shared.options import prices_option
 from looptrace.cli.shared.stores import store_option
 from looptrace.cli.shared.traces import warn_of_waiting
-from looptrace.collector.store.sql import QueryResult, ask_query, ask_typed
+from looptrace.collector.store.sql.connection import QueryResult, ask_query, ask_typed
 
 
 @click.command()

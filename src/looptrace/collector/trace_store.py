@@ -32,7 +32,7 @@ from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from looptrace.collector.store.layout import gates_path, is_store, require_store
 from looptrace.collector.store.objects.client import is_object_url
 from looptrace.collector.store.objects.snapshot import make_folder_of, stored_at
-from looptrace.collector.store.sql import QueryResult, ask_query, ask_typed
+from looptrace.collector.store.sql.connection import QueryResult, ask_query, ask_typed
 from looptrace.collector.store_analysis import analyse_store
 from looptrace.engines import Engine
 from looptrace.errors import InputError

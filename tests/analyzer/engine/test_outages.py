@@ -35,7 +35,7 @@ from looptrace.analyzer.settings.toml_writer import toml_of
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
 from looptrace.collector.store import writer
-from looptrace.collector.store.sql import ask
+from looptrace.collector.store.sql.connection import ask
 from looptrace.rules.vocabulary import NS_PER_S
 from tests.commands import run
 from tests.otlp import Trace, decoded_rows, tool_call

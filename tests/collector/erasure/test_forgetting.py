@@ -19,7 +19,7 @@ from looptrace.collector.erasure.choice import Wanted
 from looptrace.collector.erasure.forgetting import find
 from looptrace.collector.erasure.log_rows import logged_spans
 from looptrace.collector.erasure.proof import left_of
-from looptrace.collector.server.ingest_log import log_of
+from looptrace.collector.server.ingest.ingest_log import log_of
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.layout import GATES_FILE, LOG_FILE

@@ -22,7 +22,7 @@ from looptrace.collector.server.receiver.receiver_metrics import Instrument
 from looptrace.collector.server.service import Options, Service
 from looptrace.collector.store import reader
 from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.sql import ask_each
+from looptrace.collector.store.sql.connection import ask_each
 from tests.analyzer.report.contents import Page
 from tests.collector.page.conftest import LOOKS, TOKEN, Browser, gate_ids, signed_in
 from tests.reliability.serving import Served, looping, served

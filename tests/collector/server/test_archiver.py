@@ -8,7 +8,7 @@ import pytest
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.server.archiver import MANY_SPANS, SOME_SPANS, Archiver
 from looptrace.collector.server.background.arrivals import PAUSES, QUIET_S, REMEMBERED_S, Arrivals
-from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.ingest.ingest_log import IngestLog
 from looptrace.collector.store.layout import LOG_FILE
 
 ROUND_S = 0.4

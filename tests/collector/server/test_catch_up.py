@@ -17,7 +17,7 @@ import pytest
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.settings.sections import default
 from looptrace.analyzer.settings.webhook import Webhook
-from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.ingest.ingest_log import IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.store import reader
 from looptrace.collector.store.layout import GATES_FILE, LOG_FILE

@@ -8,7 +8,7 @@ import pytest
 from looptrace.analyzer.settings.webhook import Webhook
 from looptrace.collector.server.background.loop_answers import LoopAnswers
 from looptrace.collector.server.detection.counts import DetectorCounts, Shown
-from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.ingest.ingest_log import IngestLog
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
 from looptrace.collector.server.metrics import Metrics, of_store, of_webhooks
 from looptrace.collector.server.receiver.receiver_metrics import Durations

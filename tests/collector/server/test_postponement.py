@@ -13,10 +13,10 @@ import pytest
 
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.settings.sections import default
-from looptrace.collector.server import postponement
 from looptrace.collector.server.archiver import Archiver
-from looptrace.collector.server.ingest_log import IngestLog, spans_waiting
-from looptrace.collector.server.packed_spans import Postponed, packed
+from looptrace.collector.server.ingest import postponement
+from looptrace.collector.server.ingest.ingest_log import IngestLog, spans_waiting
+from looptrace.collector.server.ingest.packed_spans import Postponed, packed
 from looptrace.collector.store import reader
 from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.writer import Writer, ingest, writing

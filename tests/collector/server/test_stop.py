@@ -10,7 +10,7 @@ import pytest
 from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.server.archiver import Archiver
-from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.ingest.ingest_log import IngestLog
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError

@@ -14,7 +14,7 @@ from looptrace.analyzer.engine.span_spool import SpanSpool
 from looptrace.collector.store import reader
 from looptrace.collector.store.buckets import placement
 from looptrace.collector.store.file_names import covered, range_of
-from looptrace.collector.store.sql import ask_typed
+from looptrace.collector.store.sql.connection import ask_typed
 from looptrace.collector.store.tables import parquet, replacement
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.writer import writing

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from looptrace.collector.store import layout, reader, writer
-from looptrace.collector.store.sql import ask_typed
+from looptrace.collector.store.sql.connection import ask_typed
 from looptrace.collector.store.tables import parquet
 from tests.collector.store.stored import content, files_of, fresh, killed_stores, late_ties
 

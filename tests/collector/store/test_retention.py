@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from looptrace.collector.store import file_names, reader, retention, writer
 from looptrace.collector.store.layout import RETENTION_FILE
 from looptrace.collector.store.retention import KeptTimes, Retention, read_retention
-from looptrace.collector.store.sql import ask_typed
+from looptrace.collector.store.sql.connection import ask_typed
 from looptrace.collector.store.tables import file_contents, parquet, replacement
 from looptrace.collector.store.tables.file_contents import Having
 from looptrace.collector.store.tables.replacement import NewRows, replace_rows

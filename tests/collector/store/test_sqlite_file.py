@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.ingest.ingest_log import IngestLog
 from looptrace.collector.store.gate_file.tables import GateFile
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import StoreError

@@ -8,9 +8,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from looptrace.collector.store import layout, reader, sql, writer
+from looptrace.collector.store import layout, reader, writer
 from looptrace.collector.store.locks import StoreError, reading
-from looptrace.collector.store.sql import ask_typed, connect
+from looptrace.collector.store.sql import connection
+from looptrace.collector.store.sql.connection import ask_typed, connect
 from looptrace.collector.store.tables import parquet, removal
 from tests.collector.store.stored import content, files_of, late_ties, looping, spans_of, working
 
@@ -121,12 +122,12 @@ def test_an_answer_comes_although_a_table_loses_its_last_file(
     thread = Thread(target=removal.delete_days, args=(stored, days))
 
     def connected(*stores: Path, **options: Any) -> Any:
-        connection = connect(*stores, **options)
+        opened = connect(*stores, **options)
         thread.start()
         thread.join(timeout=WRITER_WAITS_S)
-        return connection
+        return opened
 
-    monkeypatch.setattr(sql, "connect", connected)
+    monkeypatch.setattr(connection, "connect", connected)
     with ask_typed(stored, "SELECT count(*) > 0 FROM findings") as answer:
         thread.join()
         assert next(answer.batches) == [(True,)]

@@ -2,7 +2,7 @@
 
 from dataclasses import astuple, dataclass, fields
 
-from looptrace.analyzer.detect.rule_names import rule_named
+from looptrace.analyzer.detect.budgets.rules import rule_named
 from looptrace.analyzer.detect.rule_plugins import every_rule
 from looptrace.analyzer.gates.decisions import GateError, NoGateError
 from looptrace.analyzer.gates.events import GateEvent

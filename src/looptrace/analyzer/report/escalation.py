@@ -10,8 +10,8 @@ from typing import Any, Literal, Self
 
 import polars as pl
 
+from looptrace.analyzer.detect.budgets.rules import rule_named
 from looptrace.analyzer.detect.findings import Cost, Finding
-from looptrace.analyzer.detect.rule_names import rule_named
 from looptrace.analyzer.gates.events import Failure, GateEvent
 from looptrace.analyzer.gates.notes import Likeness, ResolutionNote
 from looptrace.analyzer.llm_judge import GOAL_LENGTH_MAX, NAME_LENGTH_MAX, NoOpinion, Opinion

@@ -6,9 +6,9 @@ The reports themselves are `terminal`, `html`, `json` and `ci`.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from looptrace.analyzer.detect.budgets.rules import rule_named
 from looptrace.analyzer.detect.findings import Cost, Finding
 from looptrace.analyzer.detect.loops import CountedLoop
-from looptrace.analyzer.detect.rule_names import rule_named
 from looptrace.analyzer.engine.analysis import Analysis, Outage
 from looptrace.analyzer.gates.events import GateCause, GateEvent
 from looptrace.analyzer.llm_judge import NoOpinion, Opinion

@@ -149,7 +149,7 @@ def work_on(
 def warn_of_waiting(store_dir: Path) -> None:
     """Report on standard error how many spans a server received and has not stored yet."""
     # Files have no server.
-    from looptrace.collector.server.ingest_log import spans_waiting  # noqa: PLC0415
+    from looptrace.collector.server.ingest.ingest_log import spans_waiting  # noqa: PLC0415
 
     if spans := spans_waiting(store_dir):
         click.echo(

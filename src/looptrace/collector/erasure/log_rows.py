@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from looptrace.collector.erasure.choice import Choice
-from looptrace.collector.server.packed_spans import LOG, packed, unpacked
+from looptrace.collector.server.ingest.packed_spans import LOG, packed, unpacked
 from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.sqlite_file import connect, explained
 

@@ -23,7 +23,7 @@ from looptrace.collector.page.rendering import Renderer
 from looptrace.collector.page.task_list import TaskIndex
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.store import reader
-from looptrace.collector.store.sql import ask_each
+from looptrace.collector.store.sql.connection import ask_each
 
 # The queries that ship for `looptrace query`.
 QUERIES = (

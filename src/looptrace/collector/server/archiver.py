@@ -20,8 +20,8 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.times import utc_s
 from looptrace.collector.server.background.memory import trim_memory
-from looptrace.collector.server.ingest_log import IngestLog
-from looptrace.collector.server.postponement import AskedTraces, WaitingSpans
+from looptrace.collector.server.ingest.ingest_log import IngestLog
+from looptrace.collector.server.ingest.postponement import AskedTraces, WaitingSpans
 from looptrace.collector.server.receiver.receiver_metrics import number
 from looptrace.collector.store.locks import DamagedFileError, StoreError
 from looptrace.collector.store.retention import CAUSES, KeptTimes, Retention, texts_of

@@ -32,7 +32,7 @@ from looptrace.collector.server.detection.event_records import EventRecords
 from looptrace.collector.server.detection.outage_notices import OutageNotices
 from looptrace.collector.server.detection.stored_tasks import StoredTasks
 from looptrace.collector.server.detection.unended import UnendedTraces
-from looptrace.collector.server.ingest_log import IngestLog, Logged
+from looptrace.collector.server.ingest.ingest_log import IngestLog, Logged
 from looptrace.collector.server.shards.shared_budgets import SharedBudgets
 from looptrace.collector.server.shards.spending import SpendingNews
 from looptrace.collector.store import reader

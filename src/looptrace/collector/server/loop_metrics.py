@@ -21,7 +21,7 @@ from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.normalize.understanding import COUNTS
 from looptrace.collector.server.background.loop_answers import COSTS, HELP, LoopAnswers
 from looptrace.collector.server.detection.counts import DetectorCounts, Shown
-from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.ingest.ingest_log import IngestLog
 from looptrace.collector.server.receiver.receiver_metrics import (
     Durations,
     Instrument,

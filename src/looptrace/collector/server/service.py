@@ -26,7 +26,7 @@ from looptrace.analyzer.settings.sections import Settings, with_rules
 from looptrace.collector.content.policy import Content, with_content
 from looptrace.collector.gate_exporter import GateExporter, Target
 from looptrace.collector.judge.gate_judge import GateJudge
-from looptrace.collector.server import metrics, process, reserve
+from looptrace.collector.server import metrics, process
 from looptrace.collector.server.access import (
     Access,
     AccessInterceptor,
@@ -44,7 +44,8 @@ from looptrace.collector.server.background.note_reader import NoteReader
 from looptrace.collector.server.background.promise_tester import PromiseTester
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.grpc_certificates import grpc_certificates
-from looptrace.collector.server.ingest_log import log_of
+from looptrace.collector.server.ingest import reserve
+from looptrace.collector.server.ingest.ingest_log import log_of
 from looptrace.collector.server.live_detector import LiveDetector
 from looptrace.collector.server.loop_metrics import LoopMetrics, log_events
 from looptrace.collector.server.metrics import Metrics

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from looptrace.analyzer.engine.policy import DEFAULT
 from looptrace.analyzer.settings.server_limits import MIB, Limits
 from looptrace.analyzer.settings.shards import ShardSettings
-from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.ingest.ingest_log import IngestLog
 from looptrace.collector.server.shards.forwarder import FORWARDED_PATH, LAST_HEADER, REDUCED_HEADER
 from looptrace.collector.server.shards.owners import Owners, Why, held_names
 from looptrace.collector.server.shards.ring import Ring

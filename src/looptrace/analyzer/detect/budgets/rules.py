@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from looptrace.analyzer.detect.budgets.limits import Budgets
-from looptrace.rules.contract import Evaluation, Loop, Rung, counts, ladder_setting
+from looptrace.analyzer.detect.rule_plugins import every_rule
+from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, counts, ladder_setting
 from looptrace.rules.counting import TurnRule
 from looptrace.rules.turns import Lane, LaneSpec
 from looptrace.rules.vocabulary import PERCENTS, SOFT_PERCENT
@@ -62,3 +63,9 @@ def _rule_of(limit: str) -> type[BudgetRule]:
 # By the name of their limit in the settings.
 BUDGET_RULES = {item.name: _rule_of(item.name) for item in fields(Budgets)}
 BUDGET_NAMES = frozenset(rule.name for rule in BUDGET_RULES.values())
+
+
+def rule_named(name: str) -> type[Rule] | None:
+    """Return the rule with a name, also of a budget of several tasks; None without one."""
+    every = (*every_rule(), *BUDGET_RULES.values())
+    return next((rule for rule in every if rule.name == name), None)

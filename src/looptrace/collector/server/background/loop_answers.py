@@ -14,7 +14,7 @@ from typing import Any
 from looptrace import queries
 from looptrace.analyzer.detect.prices import Prices
 from looptrace.collector.store.locks import StoreError
-from looptrace.collector.store.sql import QueryError, ask_each
+from looptrace.collector.store.sql.connection import QueryError, ask_each
 from looptrace.collector.worker import Worker
 
 _logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import polars as pl
 from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.normalize.span_ties import groups, tie_rows, with_ties
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
-from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.ingest.ingest_log import IngestLog
 
 # The most spans of the log in memory at a time.
 BACKLOG_SPANS = 200_000

@@ -16,7 +16,7 @@ from looptrace import semconv
 from looptrace.analyzer.fields.dialect_table import DialectTable
 from looptrace.analyzer.schema.spans import LOGGED, NO_ITEMS, SPAN_SCHEMA, SpanRow, span_rows
 from looptrace.bounded_dict import BoundedDict
-from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.ingest.ingest_log import IngestLog
 from looptrace.rules.vocabulary import NS_PER_S
 
 _logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ import polars as pl
 
 from looptrace.collector.otlp.json_request import json_request
 from looptrace.collector.sdk.gate_stream import Server
-from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.ingest.ingest_log import IngestLog
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.worker import Worker
 from looptrace.errors import UnavailableError

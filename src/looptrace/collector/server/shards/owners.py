@@ -16,7 +16,7 @@ from looptrace.analyzer.engine.live_task import HORIZON_S
 from looptrace.analyzer.engine.policy import DetectionPolicy
 from looptrace.analyzer.settings.shards import ShardSettings
 from looptrace.collector.server.detection.backlog import logged_names
-from looptrace.collector.server.ingest_log import IngestLog
+from looptrace.collector.server.ingest.ingest_log import IngestLog
 from looptrace.collector.server.shards.ring import Ring
 from looptrace.collector.store import reader
 from looptrace.rules.vocabulary import NS_PER_S

@@ -25,7 +25,7 @@ from looptrace.analyzer.settings.shards import ShardSettings
 from looptrace.analyzer.text.digests import digest
 from looptrace.collector.content.policy import Content
 from looptrace.collector.sdk.gate_stream import Server
-from looptrace.collector.server.ingest_log import RETRY_AFTER_S, IngestLog
+from looptrace.collector.server.ingest.ingest_log import RETRY_AFTER_S, IngestLog
 from looptrace.collector.server.receiver.decoding import Signal
 from looptrace.collector.server.receiver.http_receiver import OtlpEndpoint
 from looptrace.collector.server.receiver.pipeline import Pipeline

@@ -25,10 +25,10 @@ import polars as pl
 
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.server.background.arrivals import Arrivals
-from looptrace.collector.server.packed_spans import LOG, Postponed, packed, unpacked
+from looptrace.collector.server.ingest.packed_spans import LOG, Postponed, packed, unpacked
+from looptrace.collector.server.ingest.reserve import Reserve
 from looptrace.collector.server.receiver.receiver_metrics import Instrument, counter, gauge
 from looptrace.collector.server.receiver.sink import SinkFull
-from looptrace.collector.server.reserve import Reserve
 from looptrace.collector.store.layout import LOG_FILE, read_evaluated, write_evaluated
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.sqlite_file import connect, explained, is_read_only

@@ -18,7 +18,7 @@ from looptrace.analyzer.fields.dialect_table import SHIPPED, DialectTable
 from looptrace.analyzer.normalize.span_ties import tie_rows, with_ties
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.bounded_dict import BoundedDict
-from looptrace.collector.server.packed_spans import Postponed, packed
+from looptrace.collector.server.ingest.packed_spans import Postponed, packed
 
 # The turns of a stored span take some 0.1 ms, so that a session of up to 6,000 spans takes 0.2
 # percent of a core. Longer sessions cost more, because the wait is capped at five minutes.

@@ -18,10 +18,10 @@ from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.analyzer.schema.turns import TURN_SCHEMA
 from looptrace.analyzer.text.task_lookup import task_named
 from looptrace.collector.store.file_names import NAME_PATTERN
-from looptrace.collector.store.gate_views import create_gate_views, create_table
 from looptrace.collector.store.layout import COLUMNS_VERSION, require_store
 from looptrace.collector.store.locks import StoreError, reading
 from looptrace.collector.store.reader import read_loops, tasks_named
+from looptrace.collector.store.sql.gate_views import create_gate_views, create_table
 from looptrace.collector.store.tables.parquet import (
     TABLES,
     TIES_VERSION,

@@ -1,0 +1,1 @@
+"""Spans between their request and the store: the log that acknowledges them, and what waits."""
