@@ -7,10 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from threading import Timer
 from typing import Any
 
 import duckdb
@@ -22,6 +23,7 @@ from looptrace.collector.store.sql import connection
 from looptrace.collector.store.sql.connection import QueryError, connect
 from tests.commands import refused, run
 from tests.queries.stores import add, rows_of, trace, typed
+from tests.reliability.serving import until
 
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
 
@@ -175,11 +177,18 @@ def hears_ctrl_c() -> Iterator[None]:
 @pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_stops_a_query(folder: Path) -> None:
     """DuckDB on the main thread would not always hear it."""
-    timer = Timer(INTERRUPT_AFTER_S, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+    before = {*threading.enumerate(), threading.current_thread()}
+
+    def interrupt() -> None:
+        until(lambda: {*threading.enumerate()} - before - {threading.current_thread()})
+        time.sleep(INTERRUPT_AFTER_S)  # The query has begun, on a thread of its own.
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
     with pytest.raises(KeyboardInterrupt):
         typed(folder, ENDLESS)
-    timer.join()
+    thread.join()
     assert typed(folder, "SELECT 1") == [(1,)]
 
 
