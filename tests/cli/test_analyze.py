@@ -167,6 +167,7 @@ def test_a_store_is_read_alone(tmp_path: Path) -> None:
 def test_explain_shows_how_far_each_rule_got() -> None:
     """The turn at which a rule fires, and the rules that stayed silent."""
     found = run("explain", LOOPING, "--task", "migrations-2026-03-14").stdout
+    assert [line for line in found.splitlines() if line != line.rstrip()] == []
 
     assert "repeated_call 2/3" in found
     assert "repeated_call: fired, got to 7 of 3, at turn 18" in found

@@ -74,7 +74,7 @@ def print_explanation(
         reached.append(_SPEAKERS.get(speaker, ""), style="dim")
         outcome = _outcome(row, length_max)
         table.add_row(number, *agent, what, outcome, _with_decided(reached, decided))
-    console.print(table)
+    _print_table(table, console, is_piped=is_piped)
     for reason in reasons_of(turns, explanation):
         console.print(reason.text)
         _print_indented(console, reason.more)
@@ -83,6 +83,17 @@ def print_explanation(
     for gate in gate_reasons_of(explanation):
         console.print(gate.text)
         _print_indented(console, gate.more)
+
+
+def _print_table(table: Table, console: Console, *, is_piped: bool) -> None:
+    """Print a table, to a program without the blanks that fill its last column."""
+    if not is_piped:
+        console.print(table)
+        return
+    with console.capture() as printed:
+        console.print(table)
+    for line in printed.get().splitlines():
+        console.print(Text(line.rstrip()), no_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)
