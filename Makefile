@@ -16,7 +16,8 @@ DEV := --no-compile --constraint constraints.txt \
 # Where only the core changed, nothing else is installed anew.
 or-core = $(if $(filter-out $(CORE),$?),$(1),--no-deps --editable .)
 
-# Two processes test at once; more threads than cores only wait for each other.
+# Two processes test at once, and four where tests mostly wait for servers; more threads than cores
+# only wait for each other.
 quick branches test test-slow test-seeds soak: export POLARS_MAX_THREADS := 1
 
 # Containers often forbid compiled modules; each test process would then compile all tests anew.
@@ -50,7 +51,7 @@ test-core: toolchain ## the tests of the core, in Rust; a part of make test
 	cargo test --quiet
 
 test-slow: $(VENV)/installed-dev ## run the slow tests: servers by the dozen
-	$(BIN)/pytest -q -n 2 -m "slow" --dist worksteal $(OPTIONS)
+	$(BIN)/pytest -q -n 4 -m "slow" --dist worksteal $(OPTIONS)
 
 test-seeds: $(VENV)/installed-dev ## run the tests with seeds through all of them, not those of the day alone
 	LOOPTRACE_ALL_SEEDS=1 $(BIN)/pytest -q -n 2 -m "seeded" --dist worksteal $(OPTIONS)
