@@ -168,7 +168,7 @@ def test_the_groups_of_tests_are_all_tests() -> None:
     targets = "quick|test|test-slow|test-seeds"
     commands = re.findall(rf"^({targets}):.*\n\t(.*)", makefile, re.MULTILINE)
     groups = {
-        name: re.sub(r".*/pytest -q -n 2 -m \"(.*?)\".*", r"\1", line) for name, line in commands
+        name: re.sub(r".*/pytest -q -n \d -m \"(.*?)\".*", r"\1", line) for name, line in commands
     }
     for place in (place for places in PLACED.values() for place in places):
         path, _, name = place.partition("::")
