@@ -1,9 +1,11 @@
 """The tree is what the architecture page says, in a checkout and in a wheel."""
 
 import ast
+import re
 import sys
 import tomllib
 from collections import Counter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,32 @@ def test_a_page_names_every_folder() -> None:
     parts = [each.as_posix() for each in folders if each.parent.name in ("analyzer", "collector")]
     assert len(parts) > 1
     assert [each for each in parts if f"`{each}" not in text] == []
+
+
+# What a file of the core names of others: `use super::{a, b::C}`, `crate::a::f(...)`.
+NAMED = re.compile(r"\b(crate|(?:super::)*super)::((?:\w+::)*)(\{[^;]*?\}|\w+)")
+CORE_FILES = {
+    path.relative_to(ROOT / "core/src").with_suffix("").parts: path
+    for path in (ROOT / "core/src").rglob("*.rs")
+    if path.stem not in ("lib", "mod")
+}
+
+
+def named_by(file: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """Return the files of the core that a file names, but for its tests."""
+    text = re.sub("//.*", "", CORE_FILES[file].read_text("utf-8").partition("#[cfg(test)]\nmod")[0])
+    found = set()
+    for start, between, last in NAMED.findall(text):
+        folder = () if start == "crate" else file[: -start.count("super")]
+        for name in re.findall(r"(?:^|[{,])\s*(\w+)", last):
+            place = (*folder, *between.split("::")[:-1], name)
+            found |= {place[:end] for end in range(1, len(place) + 1)} & CORE_FILES.keys() - {file}
+    return found
+
+
+def test_no_files_of_the_core_name_each_other_in_a_circle() -> None:
+    """Who reads one file must not have to know all; import-linter looks at those of Python."""
+    graph = {file: named_by(file) for file in CORE_FILES}
+
+    assert sum(map(len, graph.values())) > len(graph)
+    TopologicalSorter(graph).prepare()
