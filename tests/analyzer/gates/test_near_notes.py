@@ -14,6 +14,7 @@ from looptrace.analyzer.gates.notes import (
     distinct,
     notes_like,
 )
+from tests.analyzer.gates.test_event_names import event_of
 
 OTHERS = [f"call number {n} of tool {n * 7} failed with {n * 13}" for n in range(TEXTS_MIN)]
 LOCKED = "could not obtain lock on relation orders_17"
@@ -30,6 +31,14 @@ def test_the_nearest_words_come_first() -> None:
     assert [*found] == [TEXTS_MIN + 1, TEXTS_MIN]
     assert found[TEXTS_MIN + 1] == 0.0
     assert 0 < found[TEXTS_MIN] <= DISTANCE_MAX
+
+
+def test_a_loop_is_in_the_words_of_what_it_repeats_and_of_its_failures() -> None:
+    """A digest is no word, and another one each time."""
+    told = event_of("gate_opened")
+    words = words_of(replace(told, signature="lock #0123456789abcdef", tools=("psql",)))
+    assert words.split()[:4] == ["lock", "psql", *told.blockers]
+    assert str(told.history[0].error) in words
 
 
 def test_few_notes_and_no_words_say_nothing() -> None:

@@ -51,6 +51,7 @@ def test_a_silence_is_for_what_has_all_of_its_fields() -> None:
         (Matchers(rule="r"), "w" * (WHY_CHARS_MAX + 1), 11, "the reason has more than 1000"),
         (Matchers(rule="r"), "known", 10, "within 720 hours"),
         (Matchers(rule="r"), "known", 16, "within 720 hours"),
+        (Matchers(rule="cycl"), "known", 11, "no rule 'cycl'. Did you mean cycle"),
     ],
 )
 def test_a_silence_of_everything_or_for_ever_is_refused(
