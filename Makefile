@@ -225,7 +225,7 @@ build/typescript/installed: examples/typescript/package.json
 # Agents of other languages, and a Collector: none of them belongs to the tests of every day.
 PRODUCERS := build/producers
 GO_PRODUCERS := $(PRODUCERS)/adk-go $(PRODUCERS)/genkit-go
-JVM_PRODUCERS := $(PRODUCERS)/quarkus-langchain4j $(PRODUCERS)/spring-ai
+JVM_PRODUCERS := $(addprefix $(PRODUCERS)/,quarkus-langchain4j spring-ai spring-ai-1)
 record-producers: $(VENV)/installed-dev $(PRODUCERS)/javascript/installed $(GO_PRODUCERS:=/installed) \
 		$(JVM_PRODUCERS:=/installed) $(PRODUCERS)/rig/installed ## record the traces of agents in other languages anew; installs them
 	$(BIN)/python -m tests.producers.recorder $(OPTIONS)

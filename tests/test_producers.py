@@ -56,6 +56,7 @@ EXPECTED = {
     "rig": Expected(session="", error="the tool failed"),
     # A tool that failed is a success whose result is the error; the answers are only in the log.
     "spring-ai": Expected(RULES, agent="", texts=False),
+    "spring-ai-1": Expected(RULES, agent="", texts=False),
     "vercel-legacy": Expected(),
     "vercel-otel": Expected(),
 }

@@ -84,6 +84,7 @@ PRODUCERS: Mapping[str, Producer] = {
     ),
     "rig": Producer(["target/debug/agent"], BUILD / "rig"),
     "spring-ai": Producer(["java", "-jar", "target/agent.jar"], BUILD / "spring-ai"),
+    "spring-ai-1": Producer(["java", "-jar", "target/agent.jar"], BUILD / "spring-ai-1"),
 }
 
 

@@ -92,6 +92,8 @@ pub struct Tokens {
     pub reasoning: Option<i64>,
     /// What lies between a run's usage and the sum of its responses.
     pub differing: Option<i64>,
+    /// Whether they are those of the run so far, with the responses before.
+    pub so_far: bool,
 }
 
 impl Tokens {
@@ -128,6 +130,10 @@ pub fn tokens_of(seen: &Seen<'_>, dialect: Option<usize>, name: &str, scope: &st
         cache_write: count(Field::CacheWriteTokens),
         reasoning: count(Field::ReasoningTokens),
         differing: count(Field::DifferingTokens),
+        so_far: {
+            let mut rows = seen.table.so_far.iter();
+            rows.any(|row| row.is_named(name, scope) && seen.fits(row))
+        },
     };
     let parts = [
         Field::CachedTokens,

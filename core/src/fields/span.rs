@@ -90,7 +90,7 @@ impl<'s, 'a> One<'s, 'a> {
         let said = row.map(|row| row.kind);
         let kind = match said {
             Some(Kind::Tool | Kind::Part | Kind::Step) => Some(Role::Tool),
-            Some(Kind::Model) => Some(Role::Model),
+            Some(Kind::Model | Kind::Request) => Some(Role::Model),
             Some(Kind::Agent) => Some(Role::Agent),
             Some(Kind::Structure | Kind::Frame) | None => None,
         };
@@ -167,6 +167,7 @@ impl<'s, 'a> One<'s, 'a> {
             compacted: if is_model { self.compacted() } else { None },
             tokens: if is_model { apart(tokens()) } else { None },
             is_part: self.said == Some(Kind::Part),
+            is_request: self.said == Some(Kind::Request),
             is_open: self.span.attributes.get(OPEN) == Some(&Value::Bool(true)),
             is_record: self.span.attributes.get(RECORD) == Some(&Value::Bool(true)),
             is_common: self.dialect.is_some_and(|at| self.seen.table.common[at]),

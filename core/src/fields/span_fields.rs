@@ -128,6 +128,8 @@ pub struct SpanFields {
     pub compacted: Option<bool>,
     pub tokens: Option<Box<Tokens>>,
     pub is_part: bool,
+    /// Whether it was a response, although nothing may be told of an answer.
+    pub is_request: bool,
     pub is_open: bool,
     pub is_record: bool,
     /// Whether programs write such spans also within calls.

@@ -86,6 +86,8 @@ pub struct Table {
     pub rows: Vec<Row<Kind>>,
     /// Of which spans the producer counts parts beside the whole.
     pub beside: Vec<Row<Whole>>,
+    /// Of which responses the usage is that of their run so far.
+    pub so_far: Vec<Row<Whole>>,
     /// The prefixes of flat keys.
     pub prefixes: Vec<Prefix>,
     /// The names of span events that fields are read from.
@@ -141,6 +143,7 @@ impl Table {
                 .collect(),
             rows: Vec::new(),
             beside: Vec::new(),
+            so_far: Vec::new(),
             prefixes: Vec::new(),
             events: HashSet::default(),
             is_field: Vec::new(),
@@ -164,7 +167,13 @@ impl Table {
             }
             for given in &dialect.beside {
                 let row = table.row(given, given.kind, place);
-                table.beside.push(row);
+                let is_of_run = row.kind == Whole::Run;
+                let rows = if is_of_run {
+                    &mut table.so_far
+                } else {
+                    &mut table.beside
+                };
+                rows.push(row);
             }
         }
         table.note_asked();

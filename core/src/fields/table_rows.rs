@@ -16,6 +16,8 @@ pub enum Kind {
     Tool,
     /// A response.
     Model,
+    /// A response, also where its producer writes nothing of an answer.
+    Request,
     /// An agent's run.
     Agent,
     /// A call if no known span lies within it, else structure.
@@ -28,7 +30,7 @@ pub enum Kind {
     Part,
 }
 
-/// What a producer may count parts of beside it: then it is without them.
+/// What a producer counts in another way: parts beside their whole, or responses with those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Whole {
@@ -36,6 +38,8 @@ pub enum Whole {
     Input,
     /// The output of a response.
     Output,
+    /// Both: what the responses of a run used before is counted in each.
+    Run,
 }
 
 /// The conditions of a row, all of which must hold, and what a span is then.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::call_spans::{CALLS_MAX, CallPlace, place_of};
 use super::frames::only_user;
 use super::history::{Given, ResultsInTrace, given_results, models_given};
+use super::running::count_once;
 use super::sessions::{Sessions, Shown};
 use super::span::{Span, hash_of};
 use super::ties::Ties;
@@ -51,7 +52,8 @@ impl<'a> Draft<'a> {
     /// `before`.
     #[must_use]
     pub fn of(tree: Tree<'a>, given: Vec<Given<'a>>, before: Option<usize>) -> Self {
-        let views = merged_views(&tree);
+        let mut views = merged_views(&tree);
+        count_once(&mut views);
         let results = if views.len() == tree.ended {
             ResultsInTrace::new(&given, before.unwrap_or(0), &tree)
         } else {

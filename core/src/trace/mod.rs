@@ -20,6 +20,7 @@ mod live_scenes;
 pub mod live_trace;
 pub mod records;
 pub mod rounds;
+mod running;
 #[cfg(test)]
 mod scenes;
 pub mod sessions;

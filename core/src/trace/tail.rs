@@ -77,11 +77,13 @@ impl Tail {
             .into_iter()
             .flat_map(|model| model.heard.fields.heard());
         let service = spans().next()?.service.clone();
-        // Which session pays, and when a request was given up, depend on spans all over the trace.
+        // Which session pays, when a request was given up, and what responses used before depend on
+        // spans all over the trace.
         let is_odd = tree.circle().is_some()
             || spans().any(|fields| fields.service != service || fields.is_open)
             || made.models.iter().any(|model| !model.is_answered())
             || spans().any(SpanFields::is_lone)
+            || spans().any(|fields| fields.tokens().so_far)
             || past.any(|message| !message.calls.is_empty())
             || calls.adopted < calls.tools.len()
             || draft.views.len() < tree.ended

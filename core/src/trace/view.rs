@@ -161,10 +161,13 @@ impl<'a> View<'a> {
     }
 
     /// Whether it is a turn of its own: a call, or a response; some spans only prepare one.
+    ///
+    /// Of some requests their producer writes no response.
     #[must_use]
     pub fn speaks(&self, tree: &Tree<'_>) -> bool {
         let lasted_ns = self.end_ns.saturating_sub(self.fields().start_ns);
-        self.is_answered() || lasted_ns >= CUT_OFF_NS && !tree.holds(self.place)
+        let is_request = self.fields().is_request || lasted_ns >= CUT_OFF_NS;
+        self.is_answered() || is_request && !tree.holds(self.place)
     }
 
     /// Whether it is a call, or a request with a sign of its response.

@@ -74,7 +74,7 @@ def test_every_key_has_a_case() -> None:
     assert keys - read == set()
 
 
-@pytest.mark.parametrize("row", re.findall(r'\{[^{}]* of = "\w+" \},?', TABLE))
+@pytest.mark.parametrize("row", re.findall(r'\{[^{}]* of = "(?:input|output)" \},?', TABLE))
 def test_every_producer_that_counts_beside_has_a_case(row: str) -> None:
     """Without its row a case is wrong."""
     rows = span_rows(spans_of_cases())

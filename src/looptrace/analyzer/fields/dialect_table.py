@@ -80,9 +80,12 @@ FRAME = "frame"
 STEP = "step"
 # A span of this kind only tells more about the call around it, whatever other dialects say.
 PART = "part"
-KINDS = ("tool", "model", "agent", STEP, STRUCTURE, FRAME, PART)
-# What a producer may count parts of beside it: then it is without them.
-WHOLES = ("input", "output")
+# A response, also where its producer writes nothing of an answer.
+REQUEST = "request"
+KINDS = ("tool", "model", REQUEST, "agent", STEP, STRUCTURE, FRAME, PART)
+# What a producer counts in another way: parts beside their whole, or each response of a run with
+# those before it.
+WHOLES = ("input", "output", "run")
 # What stands for a name or an id and is none.
 _NONES = ("nobody", "no_session")
 # The dialect of a user's own keys, and the kinds of spans that a name makes them.
@@ -160,7 +163,7 @@ class Dialect:
     name_suffixes: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()  # of `WRITTEN`, what a trace of it shows; its example has it all
     unread: tuple[str, ...] = ()  # of `WRITTEN`, what it writes and looptrace does not read
-    beside: tuple[KindRow, ...] = ()  # of which of `WHOLES` parts are counted beside it
+    beside: tuple[KindRow, ...] = ()  # how usage is counted, of `WHOLES`
     own_keys: bool = False  # its keys are common words, and are read from its own spans alone
     common: bool = False  # programs write such spans also within calls
     nobody: tuple[str, ...] = ()  # what stands for an agent's name and is none
@@ -291,7 +294,8 @@ def _first(rows: _Rows, attributes: Mapping[str, Any]) -> tuple[KindRow | None, 
 def _kind(row: KindRow | None) -> SpanKind | None:
     if row is None or row.kind in (STRUCTURE, FRAME):
         return None
-    return cast("SpanKind", STEP if row.lone else row.kind)
+    kind = "model" if row.kind == REQUEST else row.kind
+    return cast("SpanKind", STEP if row.lone else kind)
 
 
 def _part(value: object, path: str) -> object:
