@@ -3,7 +3,9 @@
 The API writes names like `startTime`, an export to a blob storage writes `start_time`. The page's
 download of a trace is `{"trace": ..., "observations": [...]}`. What came as a span of OpenTelemetry
 has its attributes in `metadata` (`attributes`, `scope`, `resourceAttributes`), without those that
-became fields of Langfuse (langfuse/langfuse packages/shared/src/server/otel).
+became fields of Langfuse (langfuse/langfuse packages/shared/src/server/otel). So did messages in
+events of a span: an input is a list of them, each with the role that its event's name had, and an
+output what `gen_ai.choice` had. They become events again.
 """
 
 from collections.abc import Collection, Iterator
@@ -11,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
+from looptrace.analyzer.text.payloads import parsed
 from looptrace.collector.importers.records import Nesting, Part, snake_case
 from looptrace.collector.importers.spans import (
     foreign_row,
@@ -31,6 +34,8 @@ _MARKERS = frozenset(
         *("traceloop.span.kind", "langsmith.span.kind", "ai.operationId", "llm.request.type"),
     }
 )
+_ROLES = frozenset({"system", "user", "assistant", "tool"})
+_CHOICE = "gen_ai.choice"
 _ONLY_IDS = "it has only the ids of observations; export each trace, or the observations"
 
 
@@ -61,12 +66,15 @@ def _row(observation: Any, session: object, trace: object = None) -> SpanRow:
     metadata = mapping(fields.get("metadata"))
     original = plain_attributes(mapping(metadata.get("attributes")))
     resource = mapping(metadata.get("resourceAttributes"))
+    given, answer = parsed(fields.get("input")), parsed(fields.get("output"))
+    start_ns, end_ns = time_ns(fields["start_time"]), time_ns(fields.get("end_time"))
+    events = list(_events(given, answer, start_ns, end_ns))
     own = {
         "langfuse.observation.type": str(fields["type"]).lower()
         if _MARKERS.isdisjoint(original)
         else None,
-        "langfuse.observation.input": text_of(fields.get("input")),
-        "langfuse.observation.output": text_of(fields.get("output")),
+        "langfuse.observation.input": None if events else _told(fields.get("input"), given),
+        "langfuse.observation.output": None if events else _told(fields.get("output"), answer),
         "langfuse.observation.model.name": fields.get("provided_model_name") or fields.get("model"),
         "langfuse.observation.usage_details": text_of(usage) if usage else None,
         "langfuse.observation.level": level or None,
@@ -78,13 +86,54 @@ def _row(observation: Any, session: object, trace: object = None) -> SpanRow:
         span=fields["id"],
         parent=fields.get("parent_observation_id"),
         name=fields.get("name"),
-        start_ns=time_ns(fields["start_time"]),
-        end_ns=time_ns(fields.get("end_time")),
+        start_ns=start_ns,
+        end_ns=end_ns,
         failed=True if level == "ERROR" else None,
         error=fields.get("status_message"),
         service=fields.get("release") or resource.get(SERVICE_NAME),
         scope=mapping(metadata.get("scope")).get("name") or "langfuse",
         attributes=original | {name: told for name, told in own.items() if told is not None},
+        events=events,
+    )
+
+
+def _events(
+    given: object, answer: object, start_ns: int, end_ns: int
+) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """Yield the events that an input and an output were made of, if they were."""
+    messages = given if isinstance(given, list) else []
+    choices = answer if isinstance(answer, list) else [answer] if answer else []
+    if not messages or not all(map(_is_message, messages)):
+        return
+    if not all(isinstance(choice, dict) for choice in choices):
+        return
+    has_said = any(isinstance(choice.get("message"), str) for choice in choices)
+    if has_said or any(map(_is_of_event, messages)):
+        for message in messages:
+            yield f"gen_ai.{message['role']}.message", start_ns, plain_attributes(message)
+        for choice in choices:
+            yield _CHOICE, end_ns, plain_attributes(choice)
+
+
+def _is_message(message: object) -> bool:
+    return isinstance(message, dict) and message.get("role") in _ROLES
+
+
+def _is_of_event(message: dict[str, Any]) -> bool:
+    """Return whether a message has what only an attribute has: a name with dots, JSON for calls."""
+    return isinstance(message.get("tool_calls"), str) or any("." in name for name in message)
+
+
+def _told(value: object, read: object) -> str | None:
+    """Return what an input or output says; None for what is left of attributes without a text."""
+    return None if _is_bare(read) else text_of(value)
+
+
+def _is_bare(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and bool(value)
+        and all(held == {} or _is_bare(held) for held in value.values())
     )
 
 

@@ -3,6 +3,8 @@
 The API nests the ids in `context`; the data frame has a column `context.span_id`, and one for each
 attribute, `attributes.llm.input_messages`, with lists in it that OpenInference writes flat. GraphQL
 has names like `spanKind`, and attributes as JSON (Arize-ai/phoenix@9478f95 js/app/schema.graphql).
+Of a response in the names of OpenTelemetry, Phoenix makes an output of its id and its model
+(arize-phoenix 20.26.1: phoenix/trace/gen_ai/conversion.py), which says nothing.
 """
 
 from collections.abc import Collection
@@ -18,6 +20,9 @@ _ATTRIBUTES, _CONTEXT = "attributes.", "context."
 _FAILED = {"ERROR": True, "OK": False}
 # Objects that OpenInference writes as one text.
 _WHOLE = {"metadata", "llm.prompt_template.variables"}
+_OUTPUT = "output.value"
+# What Phoenix makes an output of, where no other is told.
+_MADE_OF = {"id": "gen_ai.response.id", "model": "gen_ai.response.model"}
 
 
 def is_record(names: Collection[str]) -> bool:
@@ -37,6 +42,9 @@ def row_of(span: dict[str, Any]) -> SpanRow:
     trace = mapping(span.get("trace")).get("traceId")
     held = mapping(span.get("attributes")) or _columns(span, _ATTRIBUTES)
     attributes = dict(flat_attributes(held, _WHOLE))
+    made = {name: attributes[key] for name, key in _MADE_OF.items() if attributes.get(key)}
+    if made and mapping(attributes.get(_OUTPUT)) == made:
+        del attributes[_OUTPUT]
     # Arize has it with the other attributes alone.
     kind = {_KIND: str(span["span_kind"]).upper()} if "span_kind" in span else {}
     return foreign_row(
