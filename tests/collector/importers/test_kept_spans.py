@@ -97,7 +97,7 @@ def test_langfuse_keeps_the_events_of_calls_as_well(write: Write) -> None:
 
 def test_what_is_left_of_attributes_without_a_text_is_no_answer(write: Write) -> None:
     """Langfuse does not know `gen_ai.completion_json`, and keeps an object of its name."""
-    bare = {"gen_ai": {}}
+    bare: Fields = {"gen_ai": {}}
     observations = [_observation(number, input=bare, output=bare) for number in range(1, 9)]
     analysis = _analysis(write, observations)
 
@@ -130,7 +130,7 @@ def test_openrouter_and_trpc_are_read_in_langfuse(write: Write) -> None:
 
 def test_what_phoenix_makes_of_the_id_of_a_response_is_no_answer(write: Write) -> None:
     """Agents that write no messages would say the same again and again."""
-    spans = [
+    spans: list[Fields] = [
         {
             "name": "chat model-s",
             "context": {"trace_id": "5b8aa5a2d2c872e8321cf37308d69df2", "span_id": f"{n:016x}"},

@@ -102,10 +102,9 @@ def _events(
 ) -> Iterator[tuple[str, int, dict[str, Any]]]:
     """Yield the events that an input and an output were made of, if they were."""
     messages = given if isinstance(given, list) else []
-    choices = answer if isinstance(answer, list) else [answer] if answer else []
-    if not messages or not all(map(_is_message, messages)):
-        return
-    if not all(isinstance(choice, dict) for choice in choices):
+    said = answer if isinstance(answer, list) else [answer] if answer else []
+    choices = [mapping(choice) for choice in said]
+    if not messages or not all(map(_is_message, messages)) or not all(choices):
         return
     has_said = any(isinstance(choice.get("message"), str) for choice in choices)
     if has_said or any(map(_is_of_event, messages)):
