@@ -105,6 +105,15 @@ def test_what_is_left_of_attributes_without_a_text_is_no_answer(write: Write) ->
     assert not analysis.findings
 
 
+def test_embeddings_are_no_responses_in_langfuse(write: Write) -> None:
+    """They name a model, and have tokens."""
+    attributes = {"gen_ai.operation.name": "embeddings", "gen_ai.request.model": "model-e"}
+    analysis = _analysis(write, [_observation(1, type="EMBEDDING", attributes=attributes)])
+
+    assert analysis.turns.is_empty()
+    assert analysis.understood.structure == 1
+
+
 def test_openrouter_and_trpc_are_read_in_langfuse(write: Write) -> None:
     """Their outputs have forms of their own."""
     asked = [{"id": "c1", "type": "function", "function": CALL}]

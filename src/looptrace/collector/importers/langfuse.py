@@ -69,13 +69,14 @@ def _row(observation: Any, session: object, trace: object = None) -> SpanRow:
     given, answer = parsed(fields.get("input")), parsed(fields.get("output"))
     start_ns, end_ns = time_ns(fields["start_time"]), time_ns(fields.get("end_time"))
     events = list(_events(given, answer, start_ns, end_ns))
+    kind = str(fields["type"]).lower()
+    model = fields.get("provided_model_name") or fields.get("model")
     own = {
-        "langfuse.observation.type": str(fields["type"]).lower()
-        if _MARKERS.isdisjoint(original)
-        else None,
+        "langfuse.observation.type": kind if _MARKERS.isdisjoint(original) else None,
         "langfuse.observation.input": None if events else _told(fields.get("input"), given),
         "langfuse.observation.output": None if events else _told(fields.get("output"), answer),
-        "langfuse.observation.model.name": fields.get("provided_model_name") or fields.get("model"),
+        # What names a model is a response, if no marker says more.
+        "langfuse.observation.model.name": None if kind == "embedding" else model,
         "langfuse.observation.usage_details": text_of(usage) if usage else None,
         "langfuse.observation.level": level or None,
         "langfuse.observation.status_message": fields.get("status_message"),
