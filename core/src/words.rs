@@ -33,8 +33,8 @@ static BOUND: [(&LazyLock<Table>, &[&str]); 5] = [
     ]),
     (&ROUNDS, &["rejects"]),
     (&WAITING, &[
-        "arguments", "begun", "ended", "last_lines", "later", "locked", "says_waits", "tells",
-        "unfinished", "well",
+        "arguments", "begun", "ended", "last_lines", "later", "locked", "open", "says_waits",
+        "tells", "unfinished", "well",
     ]),
 ];
 const ROWS_MAX: usize = 256;

@@ -267,7 +267,8 @@ impl Agent {
             let pending = row.unfinished || row.watches;
             waited |= pending && between_ns >= how.pending_wait_ns;
             let quick_max = if pending { QUICK_PENDING } else { QUICK_STATES };
-            let at_once = place == Some(0) && !row.failed && one.changes_seen == row.changes_seen;
+            let in_turn = place == Some(0) || (pending && self.is_by_round(row, one));
+            let at_once = in_turn && !row.failed && one.changes_seen == row.changes_seen;
             let may_change = at_once && (pending || row.states) && between_ns >= QUICK_NS_MIN;
             quick = one.quick + i64::from(may_change);
             waited |= may_change && one.quick < quick_max;
@@ -334,6 +335,18 @@ impl Agent {
             STILL_NS_MIN
         };
         keeps_pace(self.still_ns - one.still_ns, one.pace_ns, least_ns)
+    }
+
+    /// Whether all calls since an equal one came at once with that or with this one, as where a
+    /// response looks at all that goes on.
+    fn is_by_round(&self, row: &Row, one: &Seen) -> bool {
+        let since = self
+            .calls
+            .iter()
+            .take_while(|call| call.end_ns > one.end_ns);
+        let at_once = |from: i64, to: i64| to.saturating_sub(from) < NS_PER_S;
+        let mut each = since.map(|call| call.end_ns);
+        each.all(|end_ns| at_once(end_ns, row.end_ns) || at_once(one.end_ns, end_ns))
     }
 
     fn last_equal(&self, row: &Row) -> Option<usize> {

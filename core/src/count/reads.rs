@@ -28,7 +28,7 @@ const FIRST_KEYS: [&str; 6] = [
     "fromline",
     "startlineoneindexed",
 ];
-const OTHER_KEYS: [&str; 11] = [
+const OTHER_KEYS: [&str; 12] = [
     "limit",
     "end",
     "endline",
@@ -40,6 +40,7 @@ const OTHER_KEYS: [&str; 11] = [
     "linecount",
     "encoding",
     "shouldreadentirefile",
+    "reason",
 ];
 const RANGE_KEYS: [&str; 3] = ["viewrange", "linerange", "lines"];
 // Some count lines from 0.
@@ -172,6 +173,17 @@ mod tests {
     fn read(first: usize, lines: usize) -> Read {
         let arguments = format!(r#"{{"limit":{lines},"offset":{first},"path":"a.md"}}"#);
         Read::of(&arguments, &"line\n".repeat(lines)).expect("a read")
+    }
+
+    #[test]
+    fn why_a_file_is_read_does_not_matter() {
+        let read = |arguments| Read::of(arguments, "line");
+        let bare = read(r#"{"limit":1,"offset":3,"path":"a.md"}"#);
+        assert!(bare.is_some());
+        assert_eq!(
+            read(r#"{"limit":1,"offset":3,"path":"a.md","reason":"To see it."}"#),
+            bare
+        );
     }
 
     #[test]

@@ -23,6 +23,7 @@ static EXIT_ONE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["ex
 static ERROR_COUNTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["error_counts"]));
 static SHOWN_COMMAND: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::any(&FAILURES["shown_command"]));
+static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)(?:code|exit|status)\W{0,4}-?\d"));
 static WORDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"[^\W\d_]+"));
 
 /// Whether a text only says that there was an error, for example after redaction.
@@ -61,6 +62,13 @@ pub fn answers_no(text: &str) -> bool {
     }
     let shown = SHOWN_COMMAND.replace_all(text, |_| " ".to_owned());
     EXIT_ONE.is_match(&shown) && (has_exit_words(&shown) || is_none(&framed(text)))
+}
+
+/// Whether a text is the frame of a command that wrote nothing, and has no exit code.
+#[must_use]
+pub fn is_bare(text: &str) -> bool {
+    let may = text.starts_with('{') && !is_longer(text, SAYS_NOTHING_CHARS_MAX);
+    may && !CODE.is_match(text) && framed(text).is_empty()
 }
 
 /// Whether the end of a text, or an object, tells that a command exited with 1.
@@ -108,6 +116,18 @@ mod tests {
             "code 1",
         ] {
             assert!(!says_nothing(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_frame_without_a_code_is_bare() {
+        assert!(is_bare(r#"{"status":"error","output":""}"#));
+        for text in [
+            r#"{"output":"","exit_code":2}"#,
+            r#"{"status":"error","output":"no such file"}"#,
+            "",
+        ] {
+            assert!(!is_bare(text), "{text}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::errors::{answers_no, exits_with_one};
+use super::errors::{answers_no, exits_with_one, is_bare};
 use super::frames::{framed, said};
 use super::text::{head, is_longer, joined};
 use super::tools::{self, purpose};
@@ -73,7 +73,9 @@ pub fn failed(turn: &Turn, failing: Option<i64>) -> Option<bool> {
         return Some(true);
     }
     // A command that cannot run says why.
-    let says_no = |text: &str| answers_no(text) || (turn.failed == Some(true) && text.is_empty());
+    let writes_nothing = |text: &str| text.is_empty() || is_bare(text);
+    let says_no =
+        |text: &str| answers_no(text) || (turn.failed == Some(true) && writes_nothing(text));
     let answers =
         turn.error.or(turn.result).is_some_and(says_no) || turn.result.is_some_and(answers_no);
     if answers && turn.arguments.is_some_and(tools::answers_by_code) {
@@ -332,6 +334,23 @@ mod tests {
                       </untrusted_context>";
         assert_eq!(ran(&command("grep foo a"), gemini, None), Some(false));
         assert_eq!(ran(&command("make"), gemini, None), Some(true));
+        let told = r#"{"status":"error","output":""}"#;
+        let of = |text: &str, result: &str| {
+            let arguments = command(text);
+            let told = Turn {
+                kind: "tool",
+                name: Some("bash"),
+                failed: Some(true),
+                arguments: Some(&arguments),
+                result: Some(result),
+                ..Turn::default()
+            };
+            failed(&told, None)
+        };
+        assert_eq!(of("grep -rn foo src", told), Some(false));
+        assert_eq!(of("make", told), Some(true));
+        let code = r#"{"status":"error","output":"","exit_code":2}"#;
+        assert_eq!(of("grep -rn foo src", code), Some(true));
         assert_eq!(ran(&command("grep foo a"), "Exit code 2", None), Some(true));
         assert_eq!(
             ran(&command("python a.py"), "Exit code 1", None),

@@ -11,7 +11,7 @@ pub mod json;
 pub mod kinds;
 pub mod made;
 pub mod masks;
-mod notations;
+pub mod notations;
 pub mod pages;
 pub mod places;
 pub mod policy;

@@ -1,7 +1,7 @@
 //! One date, one number or one time of day in several notations, where it is all of an argument.
 //!
 //! Whoever writes the second of March as `02/03/2026`, `March 2, 2026` and `2026-03-02` asks the
-//! same. Which of two small numbers is the month cannot be told, so their order does not count.
+//! same. Of two small numbers after each other the first is the day, unless a year stands before them.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -75,12 +75,19 @@ pub fn told_in_one_notation(error: String, arguments: Option<&str>) -> String {
     })
 }
 
+/// The digits of a date in its one notation; none of any other text.
+#[must_use]
+pub fn digits_of_date(text: &str) -> Option<String> {
+    let plain = date(text)?;
+    Some(plain.chars().filter(char::is_ascii_digit).collect())
+}
+
 /// A value in its one notation; none of any other text.
 fn plain(text: &str) -> Option<String> {
     date(text).or_else(|| number(text)).or_else(|| time(text))
 }
 
-/// A date, with the smaller of the numbers of its month and its day first.
+/// A date, with its year first and its day last.
 fn date(text: &str) -> Option<String> {
     let text = MIDNIGHT.replace(text, "");
     if text.len() == COMPACT_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -98,16 +105,31 @@ fn of_parts(parts: &[&str]) -> Option<String> {
     let [first, second, third] = parts else {
         return None;
     };
-    let (year, rest) = if first.len() == YEAR_DIGITS && first.parse::<u32>().is_ok() {
+    let year_first = first.len() == YEAR_DIGITS && first.parse::<u32>().is_ok();
+    let (year, [one, two]) = if year_first {
         (first, [second, third])
     } else {
         (third, [first, second])
     };
     let year = year.parse().ok().filter(|year| YEARS.contains(year))?;
-    let [one, two] = rest.map(|part| month(part).or_else(|| day(part)));
-    let (small, large) = (one?.min(two?), one?.max(two?));
-    let fits = (1..=MONTHS_MAX).contains(&small) && large <= DAYS_MAX;
-    fits.then(|| format!("\"{year}-{small:02}-{large:02} date\""))
+    let (month, day) = match (month(one), month(two)) {
+        (Some(named), None) => (named, day(two)?),
+        (None, Some(named)) => (named, day(one)?),
+        (None, None) if year_first => in_order(day(one)?, day(two)?),
+        (None, None) => in_order(day(two)?, day(one)?),
+        (Some(_), Some(_)) => return None,
+    };
+    let fits = (1..=MONTHS_MAX).contains(&month) && (1..=DAYS_MAX).contains(&day);
+    fits.then(|| format!("\"{year}-{month:02}-{day:02} date\""))
+}
+
+/// The month and the day of two numbers; the greater one is the day if there is no such month.
+fn in_order(month: u32, day: u32) -> (u32, u32) {
+    if month > MONTHS_MAX {
+        (day, month)
+    } else {
+        (month, day)
+    }
 }
 
 fn is_weekday(part: &str) -> bool {
@@ -203,6 +225,8 @@ mod tests {
             "2026-03-02T00:00:00Z",
         ]);
         assert_ne!(day, one(&["2026-03-03"]));
+        assert_ne!(day, one(&["2026-02-03", "03/02/2026", "February 3, 2026"]));
+        assert_eq!(one(&["03/25/2026", "25.3.2026"]), one(&["2026-03-25"]));
         assert_ne!(day, one(&["2026-03-02T09:00:00Z"]));
         let sum = one(&["1,000", "1 000", "1000.0", "1.000,00", "$1,000", "1000"]);
         assert_eq!(sum, r#"{"a":1000}"#);

@@ -3,6 +3,7 @@
 //! Which calls are polls is decided by these marks and by time, where turns are counted.
 
 use std::borrow::Cow;
+use std::slice;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -13,10 +14,13 @@ use crate::tables::{WAITING, any_of};
 
 // Only the beginning and the end of a result speak of the call itself.
 const READ_CHARS: usize = 400;
+// A longer result shows more than a state.
+const STATE_CHARS: usize = 80;
 
 static PAUSES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["pauses"]));
 static WATCHES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["watches"]));
 static ARGUMENTS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["arguments"]));
+static AWAITED: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["awaited"]));
 static SILENCE: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["silence"]));
 static UNFINISHED: LazyLock<Forms> =
     LazyLock::new(|| Forms::new(&[&WAITING["unfinished"][..], &WAITING["last_lines"]].concat()));
@@ -30,6 +34,11 @@ static SAYS_WAITS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["says_
 static WELL: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["well"]));
 static COUNTS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["counts"])));
 static COUNTED: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["counted"])));
+static PROGRESS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    let rows = WAITING["progress"].iter().map(slice::from_ref);
+    rows.map(|row| pattern(&any_of(row))).collect()
+});
+static OPEN: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["open"]));
 
 /// Whether a tool does nothing but wait, by its name.
 pub(super) fn pauses(name: &str) -> bool {
@@ -52,6 +61,12 @@ pub fn waits(arguments: &str) -> bool {
     ARGUMENTS.found(line(arguments))
 }
 
+/// Whether the arguments of a wait name what is waited for.
+#[must_use]
+pub fn awaits_one(arguments: &str) -> bool {
+    AWAITED.found(arguments)
+}
+
 /// Whether a message to a model says that nobody said anything.
 #[must_use]
 pub fn is_silence(message: &str) -> bool {
@@ -68,8 +83,16 @@ pub fn says_waits(response: &str) -> bool {
 #[must_use]
 pub fn is_unfinished(result: &str) -> bool {
     let text = ends_of(result);
-    let goes_on = UNFINISHED.found(&text) || LOCKED.found(&text) || has_more_to_count(&text);
+    let counts = || has_more_to_count(&text) || is_below_its_end(&text);
+    let goes_on = UNFINISHED.found(&text) || LOCKED.found(&text) || counts();
     goes_on && !BEGUN.found(&text)
+}
+
+/// Whether a look shows nothing but a state that another ends, such as that of an open ticket.
+#[must_use]
+pub fn is_open(result: &str) -> bool {
+    let may = !is_longer(result, STATE_CHARS) && !result.trim_start().starts_with('[');
+    may && OPEN.found(result)
 }
 
 /// Whether a short result asks to come again later.
@@ -135,7 +158,17 @@ fn has_more_to_count(text: &str) -> bool {
     false
 }
 
-// Six digits at most.
+/// Whether figures that stand apart say that less is done than there is.
+fn is_below_its_end(text: &str) -> bool {
+    let may = text.contains("otal") || !is_longer(text, STATE_CHARS);
+    let mut pairs = PROGRESS
+        .iter()
+        .filter(|_| may)
+        .filter_map(|form| form.captures(text));
+    pairs.any(|pair| number(&pair["done"]) < number(&pair["all"]))
+}
+
+// Nine digits at most.
 fn number(digits: &str) -> u32 {
     digits.parse().unwrap_or(0)
 }
@@ -159,6 +192,33 @@ mod tests {
         }
         assert!(is_unfinished("3/3 built, 1/4 done"));
         assert!(is_unfinished("1.5 of 2 of 3 done"));
+    }
+
+    #[test]
+    fn figures_apart_go_on_below_their_end() {
+        for text in [
+            r#"{"done":3,"total":10}"#,
+            r#"{"total_rows":500,"rows_processed":120}"#,
+            "epoch 3/10",
+        ] {
+            assert!(is_unfinished(text), "{text}");
+        }
+        for text in [
+            r#"{"done":10,"total":10}"#,
+            r#"{"page":3,"total":10}"#,
+            "epoch 10/10",
+        ] {
+            assert!(!is_unfinished(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_state_that_another_ends_is_open_where_nothing_else_is_shown() {
+        assert!(is_open("ticket 4: open"));
+        assert!(is_open(r#"{"id":4,"status":"open"}"#));
+        assert!(!is_open("ticket 4: closed"));
+        let page = "The door of the house is to be painted, and who does so is not known yet.";
+        assert!(!is_open(&format!(r#"{{"status":"open","text":"{page}"}}"#)));
     }
 
     #[test]

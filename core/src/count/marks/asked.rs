@@ -1,5 +1,6 @@
 //! What searches asked for, and which of them were for the same thing.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 
@@ -50,7 +51,7 @@ impl Asked {
         let values = match each {
             Ok(each) => each
                 .iter()
-                .filter(|(key, value)| !PAGES.is_match(key) && counts(value))
+                .filter(|(key, value)| !is_page(key, value) && counts(value))
                 .map(|(key, value)| match value {
                     Value::String(text) if is_note => AskedValue::noted(key, text),
                     // An address names a page after this sign.
@@ -59,7 +60,7 @@ impl Asked {
                     }
                     Value::Array(_) if is_note => AskedValue::noted(key, &texts_in(value)),
                     Value::String(text) => AskedValue::of(key, text),
-                    other => AskedValue::of(key, &other.to_string()),
+                    other => AskedValue::of(key, &without_pages(other).to_string()),
                 })
                 .collect(),
             Err(_) if is_note => vec![AskedValue::noted("", arguments)],
@@ -70,7 +71,7 @@ impl Asked {
             is_command: !tool.in_words,
             values,
             is_note,
-            lists: !tool.searches && (tool.lists || (tool.reads && asks_page(arguments))),
+            lists: !tool.searches && (tool.lists || asks_page(arguments)),
         }
     }
 
@@ -203,6 +204,21 @@ impl Searches {
     }
 }
 
+/// Whether a value says which part is shown, or how much: by its key, or as a cursor.
+fn is_page(key: &str, value: &Value) -> bool {
+    PAGES.is_match(key) || (value.is_string() && asks_page(&format!("\"{key}\":{value}")))
+}
+
+/// A value without what says which part is shown, where it is an object.
+fn without_pages(value: &Value) -> Cow<'_, Value> {
+    let Value::Object(fields) = value else {
+        return Cow::Borrowed(value);
+    };
+    let named = fields.iter().filter(|(key, value)| !is_page(key, value));
+    let rest = named.map(|(key, value)| (key.clone(), without_pages(value).into_owned()));
+    Cow::Owned(Value::Object(rest.collect()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tool::tool;
@@ -280,6 +296,20 @@ mod tests {
             r#"{"sprint":"Sprint 2"}"#
         ));
         assert!(!again(r#"{"customer":"Acme"}"#, r#"{"vendor":"Globex"}"#));
+    }
+
+    #[test]
+    fn another_page_of_the_same_is_no_other_filter() {
+        let again = |one: &str, two: &str| {
+            let asked = |arguments| asked_of("contacts", arguments);
+            asked(one).is_again(&asked(two), 7)
+        };
+        assert!(again(r#"{"page":1}"#, r#"{"page":2}"#));
+        let given = |city, cursor| {
+            format!(r#"{{"variables":{{"city":"{city}","cursor":"{cursor}"}},"page":1}}"#)
+        };
+        assert!(again(&given("Oslo", "Y3Vyc"), &given("Oslo", "eyJpZ")));
+        assert!(!again(&given("Oslo", "Y3Vyc"), &given("Bergen", "Y3Vyc")));
     }
 
     #[test]

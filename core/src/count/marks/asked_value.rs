@@ -11,6 +11,7 @@ use super::statements::statement_of;
 use crate::count::codes::{UNKNOWN, code};
 use crate::patterns::{Pattern, pattern};
 use crate::same::gist::Gist;
+use crate::same::notations::digits_of_date;
 use crate::same::text::{head, words_in};
 use crate::tables::MARKS;
 
@@ -64,6 +65,9 @@ impl AskedValue {
     /// Read a value under a key.
     pub fn of(key: &str, text: &str) -> Self {
         let read = head(text, ASKED_CHARS);
+        // The parts of a date say nothing apart: two days of a month are two things.
+        let day = digits_of_date(read);
+        let read = day.as_deref().unwrap_or(read);
         let words = read.split_whitespace().take(ASKED_WORDS_MAX);
         Self {
             key: code(key),

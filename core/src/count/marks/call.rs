@@ -29,6 +29,8 @@ static MOVED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moved"])
 static OF_CALL: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_call"]));
 static OF_EDIT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_edit"]));
 static OF_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_file"]));
+static WRITING_COMMANDS: LazyLock<Pattern> =
+    LazyLock::new(|| Pattern::any(&MARKS["writing_commands"]));
 static EDIT_COMMANDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["edit_commands"]));
 static DATA_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["data_file"]));
 static UNDECIDED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["undecided"]));
@@ -123,15 +125,19 @@ pub fn mark_call(row: &mut Row, turn: &Turn, tool: Tool) {
 /// Set whether a call waits, and for what.
 fn mark_wait(row: &mut Row, call: &Call) {
     let (arguments, tool) = (call.arguments, call.tool);
-    row.pauses = tool.pauses || SLEEPS.is_match(arguments);
+    // Whoever waits again for what has ended waits for nothing.
+    let is_over = || waits::awaits_one(arguments) && call.shows(waits::has_ended);
+    row.pauses = (tool.pauses && !is_over()) || SLEEPS.is_match(arguments);
     let watches = call.watches(row);
     let is_held = || call.shows(waits::is_locked);
     if !row.failed || watches || row.pauses || STATE_COMMANDS.is_match(arguments) || is_held() {
         // A wait that timed out may exit with an error, and so may a state that is not final.
         let says_nothing = call.shows(|text| text.trim().is_empty());
         let ran_out = (call.is(RAN_OUT) || (row.failed && says_nothing)) && (watches || row.pauses);
-        row.unfinished =
-            ran_out || call.shows(|text| goes_on(text, arguments, tool) && !lasts(text));
+        let looks = (tool.reads || tool.awaits) && !tool.notes;
+        row.unfinished = ran_out
+            || call.shows(|text| goes_on(text, arguments, tool) && !lasts(text))
+            || looks && call.shows(waits::is_open);
     }
     let fine = !has_failed(row);
     row.later = !row.unfinished && call.shows(waits::says_later);
@@ -152,10 +158,11 @@ fn mark_use(row: &mut Row, call: &Call, failure: &Failure) -> bool {
     row.of_place = failure.of_place;
     let command = head(arguments, COMMAND_CHARS);
     row.deploys = fine && (tool.deploys || DEPLOYS.is_match(command));
-    let installs_or_edits = || tools::installs(arguments) || EDIT_COMMANDS.is_match(arguments);
-    row.changes = fine && (tool.changes || row.deploys || installs_or_edits());
-    row.asks = tool.asks;
     let by_command = fine && tool.checker.shell;
+    let by_shell = by_command && WRITING_COMMANDS.is_match(arguments);
+    let installs_or_edits = || tools::installs(arguments) || EDIT_COMMANDS.is_match(arguments);
+    row.changes = fine && (tool.changes || row.deploys || by_shell || installs_or_edits());
+    row.asks = tool.asks;
     row.hands_over = tool.hands_over;
     row.delegates = tool.delegates;
     row.removes = fine && tool.removes || (by_command && tools::removes(arguments));

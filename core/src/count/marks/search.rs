@@ -8,6 +8,7 @@ use crate::count::row::Row;
 use crate::count::turn::Turn;
 use crate::patterns::Pattern;
 use crate::same::errors::answers_no;
+use crate::same::made::makes;
 use crate::same::pages::page_of;
 use crate::same::text::is_longer;
 use crate::same::tools::looks_by_command;
@@ -92,11 +93,10 @@ pub fn found(turn: &Turn, tool: Tool, row: &Row, answer: &str) -> i64 {
     let Some(name) = turn.name.filter(|_| !failed) else {
         return UNKNOWN;
     };
-    // Another page shows other things, with other ids and times.
-    let looks = tool.lists || tool.reads || tool.searches;
-    if looks
-        && !waits
-        && !changes()
+    // Another page shows other things, with other ids and times, whatever its tool is called.
+    let acts = || changes() || tool.updates || makes(turn.name, turn.arguments);
+    if !waits
+        && !acts()
         && let Some(page) = page_of(arguments, answer)
     {
         return code(name) ^ code(&page);
@@ -159,5 +159,8 @@ mod tests {
         );
         assert_eq!(found_by(Some("list_users"), None, list), UNKNOWN);
         assert_eq!(found_by(Some("fetch_rows"), page, "50 rows saved"), UNKNOWN);
+        let unnamed = found_by(Some("contacts"), page, list);
+        assert_eq!(unnamed, code("contacts") ^ code(list));
+        assert_eq!(found_by(Some("send_mails"), page, list), UNKNOWN);
     }
 }

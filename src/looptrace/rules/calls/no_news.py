@@ -84,8 +84,9 @@ class NoNews(Rule):
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count at each call the calls without news among the last ones."""
         shows = lane.turns.look_chars[lane.rows] >= self.chars_min
-        # A run that goes well is news after a change, such as a build after each edit.
-        fine = (lane.turns.works | lane.turns.shows)[lane.rows] & (lane.check == UNKNOWN)
+        # A run that goes well, and what a search finds, are news after a change.
+        asks = (lane.turns.works | lane.turns.shows)[lane.rows] | (lane.search_result != UNKNOWN)
+        fine = asks & (lane.check == UNKNOWN)
         changes = np.where(fine, lane.turns.changes_seen[lane.rows] + 1, 1)
         same = own(lane, pair(pair(lane.call, lane.outcome), changes))
         alike = own(lane, pair(np.where(shows, lane.outcome, UNKNOWN), changes))
