@@ -43,6 +43,15 @@ impl Glob {
         }
     }
 
+    /// The only text of this pattern.
+    #[must_use]
+    pub fn whole(&self) -> Option<&str> {
+        match self {
+            Self::Exact(text) => Some(text),
+            _ => None,
+        }
+    }
+
     /// Whether a text is of this pattern.
     #[must_use]
     pub fn fits(&self, text: &str) -> bool {

@@ -230,10 +230,14 @@ impl<'a> Reader<'a> {
                 return Some(Cow::Owned(made));
             }
             self.at += 1; // a backslash
-            if self.escape(&mut made).is_none() {
+            let mut from = self.at;
+            if matches!(self.peek(), Some(b'"' | b'\\' | b'/')) {
+                self.at += 1; // It stands for itself.
+            } else if self.escape(&mut made).is_some() {
+                from = self.at;
+            } else {
                 return self.is_over().then_some(Cow::Owned(made));
             }
-            let from = self.at;
             let is_ended = self.plain().is_none();
             if is_ended && !self.is_over() {
                 return None;
@@ -257,9 +261,6 @@ impl<'a> Reader<'a> {
 
     fn escape(&mut self, made: &mut String) -> Option<()> {
         let escaped = match self.peek()? {
-            b'"' => '"',
-            b'\\' => '\\',
-            b'/' => '/',
             b'b' => '\u{8}',
             b'f' => '\u{c}',
             b'n' => '\n',

@@ -15,7 +15,6 @@ use super::table_rows::{Kind, Row};
 use crate::wire::span::Event;
 use crate::wire::value::{Map, Value};
 
-const NONE: u32 = u32::MAX;
 // A text of JSON within a text of JSON, and so on, is read no deeper.
 const DEPTH_MAX: usize = 64;
 
@@ -25,8 +24,8 @@ pub struct Seen<'a> {
     pub table: &'a Table,
     entries: Entries<'a>,
     is_flat: Vec<bool>,
-    // By number of the table: the place of the attribute.
-    places: Vec<u32>,
+    // The numbers of the table that the attributes have, in order, and their places.
+    places: Vec<(usize, usize)>,
     // What the attributes that are there may be read for.
     asked: Asked,
     flats: Vec<(usize, Vec<Item>)>,
@@ -54,17 +53,20 @@ impl<'a> Seen<'a> {
             add_events(&mut entries, events, &table.events);
         }
         let mut is_flat = vec![false; entries.len()];
-        let mut places = vec![NONE; table.slots()];
+        let mut places = Vec::with_capacity(entries.len());
         let mut asked = table.slotless.clone();
         let mut gathered = Gathered::default();
-        for (place, (key, _)) in entries.iter().enumerate() {
-            if gathered.add(key, place, &table.prefixes) {
+        for (place, (key, value)) in entries.iter().enumerate() {
+            let slot = table.slot(key);
+            if table.may_be_flat(slot) && gathered.add(key, place, &table.prefixes) {
                 is_flat[place] = true;
-            } else if let Some(slot) = table.slot(key) {
-                places[slot] = u32::try_from(place).unwrap_or(NONE);
+            } else if let Some(slot) = slot {
+                places.push((slot, place));
                 asked.add(&table.asked[slot]);
+                asked.add_rows(table.rows_of(slot, value));
             }
         }
+        places.sort_unstable();
         let flats = gathered.messages();
         flats
             .iter()
@@ -82,8 +84,10 @@ impl<'a> Seen<'a> {
     }
 
     fn place(&self, slot: usize) -> Option<usize> {
-        let place = self.places[slot];
-        (place != NONE).then_some(place as usize)
+        // Of events and attributes with one name the last counts.
+        let end = self.places.partition_point(|(known, _)| *known <= slot);
+        let (known, place) = self.places[..end].last()?;
+        (*known == slot).then_some(*place)
     }
 
     fn flat(&self, slot: usize) -> Option<&[Item]> {
@@ -112,7 +116,9 @@ impl<'a> Seen<'a> {
     pub fn row_of_kind(&self, name: &str, scope: &str) -> Option<usize> {
         let mut structure = None;
         let mut settled: Vec<usize> = Vec::new();
-        for place in self.asked.rows() {
+        let mut asked = self.asked.clone();
+        asked.add_rows(self.table.rows_named(name, scope));
+        for place in asked.rows() {
             let row = &self.table.rows[place];
             let has_other = row.lacks.is_some_and(|slot| self.place(slot).is_some());
             let fits = !has_other && row.is_named(name, scope) && self.fits(row);

@@ -6,6 +6,7 @@ use super::flat::Prefix;
 use super::glob::Glob;
 use super::names::{FIELDS, Field, TIES};
 use super::table_rows::{Dialect, Document, Given, Kind, Listed, Row, Whole};
+use crate::wire::value::Value;
 use regex::Regex;
 
 /// The table that is shipped.
@@ -48,6 +49,13 @@ impl Asked {
         self.fields |= other.fields;
         for (bits, more) in self.rows.iter_mut().zip(&other.rows) {
             *bits |= more;
+        }
+    }
+
+    /// Add rows by their numbers.
+    pub fn add_rows<'t>(&mut self, rows: impl IntoIterator<Item = &'t usize>) {
+        for row in rows {
+            self.rows[row / 64] |= 1 << (row % 64);
         }
     }
 
@@ -96,8 +104,12 @@ pub struct Table {
     pub is_field: Vec<bool>,
     /// By attribute, what it is read for.
     pub asked: Vec<Asked>,
-    /// The rows that ask for no attribute.
+    /// The rows that ask for no attribute, and for no name or scope by its whole text.
     pub slotless: Asked,
+    // By attribute, and last for scopes and for names: the rows that ask for a text.
+    by_text: Vec<HashMap<String, Vec<usize>>>,
+    // By attribute, whether it begins with a prefix of flat keys.
+    is_flat: Vec<bool>,
     slots: HashMap<String, usize>,
     names: Vec<String>,
     // By dialect, and last for spans of none: the keys of each field.
@@ -149,6 +161,8 @@ impl Table {
             is_field: Vec::new(),
             asked: Vec::new(),
             slotless: Asked::default(),
+            by_text: Vec::new(),
+            is_flat: Vec::new(),
             slots: HashMap::default(),
             names: Vec::new(),
             keys: Vec::new(),
@@ -187,11 +201,30 @@ impl Table {
         };
         self.asked = vec![none.clone(); self.names.len()];
         self.slotless = none;
+        self.by_text = vec![HashMap::default(); self.names.len() + 2];
+        let [scope, name] = self.by_scope_and_name();
         for (place, row) in self.rows.iter().enumerate() {
+            let (whose, texts) = match row.slot {
+                Some(slot) => (slot, row.values.as_slice()),
+                None if texts_of(&row.scope).is_some() => (scope, row.scope.as_slice()),
+                None => (name, row.name.as_slice()),
+            };
+            if let Some(texts) = texts_of(texts).filter(|_| row.path.is_empty()) {
+                for text in texts {
+                    let rows = self.by_text[whose].entry(text.to_owned());
+                    rows.or_default().push(place);
+                }
+                continue;
+            }
             let slotless = &mut self.slotless;
             let asked = row.slot.map_or(slotless, |slot| &mut self.asked[slot]);
-            asked.rows[place / 64] |= 1 << (place % 64);
+            asked.add_rows([&place]);
         }
+        let begins = |name: &String| {
+            let mut prefixes = self.prefixes.iter();
+            prefixes.any(|prefix| name.starts_with(prefix.text.as_str()))
+        };
+        self.is_flat = self.names.iter().map(begins).collect();
         for keys in &self.keys {
             for (field, key) in keys
                 .iter()
@@ -209,19 +242,43 @@ impl Table {
         self.slots.get(attribute).copied()
     }
 
+    /// Whether an attribute with this number, or with none, may be a flat key.
+    #[must_use]
+    pub fn may_be_flat(&self, slot: Option<usize>) -> bool {
+        slot.is_none_or(|slot| self.is_flat[slot])
+    }
+
     /// Whether one of these fields may be read from an attribute.
     #[must_use]
     pub fn is_read(&self, attribute: &str, fields: &[Field]) -> bool {
-        let flat = self.prefixes.iter();
-        let flat = flat.filter(|prefix| attribute.starts_with(prefix.text.as_str()));
-        let mut slots = flat.map(|prefix| prefix.slot).chain(self.slot(attribute));
+        let slot = self.slot(attribute);
+        let flat = self
+            .prefixes
+            .iter()
+            .filter(|prefix| self.may_be_flat(slot) && attribute.starts_with(prefix.text.as_str()));
+        let mut slots = flat.map(|prefix| prefix.slot).chain(slot);
         slots.any(|slot| fields.iter().any(|field| self.asked[slot].has(*field)))
     }
 
-    /// How many attributes the table knows.
-    #[must_use]
-    pub fn slots(&self) -> usize {
-        self.names.len()
+    /// The rows that ask an attribute for its whole text; all of them where it is no text.
+    pub fn rows_of(&self, slot: usize, value: &Value<'_>) -> impl Iterator<Item = &usize> {
+        let rows = &self.by_text[slot];
+        let (one, all) = match value {
+            Value::Text(text) => (rows.get(&**text), None),
+            _ => (None, Some(rows.values().flatten())),
+        };
+        one.into_iter().flatten().chain(all.into_iter().flatten())
+    }
+
+    /// The rows that ask for no attribute, but for the whole text of a scope or a name.
+    pub fn rows_named(&self, name: &str, scope: &str) -> impl Iterator<Item = &usize> {
+        let [by_scope, by_name] = self.by_scope_and_name().map(|at| &self.by_text[at]);
+        let rows = [by_scope.get(scope), by_name.get(name)];
+        rows.into_iter().flatten().flatten()
+    }
+
+    fn by_scope_and_name(&self) -> [usize; 2] {
+        [self.names.len(), self.names.len() + 1]
     }
 
     /// The keys of a field, those of a dialect first.
@@ -349,6 +406,12 @@ impl Table {
             lone: given.lone,
         }
     }
+}
+
+/// The texts of patterns; none where there is no pattern, or one of more than a text.
+fn texts_of(patterns: &[Glob]) -> Option<Vec<&str>> {
+    let texts: Option<Vec<&str>> = patterns.iter().map(Glob::whole).collect();
+    texts.filter(|texts| !texts.is_empty())
 }
 
 /// What is written around the names of tools and agents in names of spans.

@@ -29,7 +29,7 @@ use super::places::without_places;
 use super::policy::{Results, Sameness};
 use super::text::{Form, compared, one_spaced, words_in};
 use super::waits::is_unfinished;
-use crate::patterns::{pattern, replaced};
+use crate::patterns::{Pattern, pattern, replaced};
 use crate::tables::{MASKS, Row, any_of};
 
 /// What stands in the place of a value that is new with every result.
@@ -37,14 +37,14 @@ pub const FRESH: &str = "<fresh>";
 
 static TEXTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("texts"));
 // Most texts have no volatile part, and looking for any of them is one way through a text.
-static ANY: LazyLock<Regex> = LazyLock::new(|| any("texts"));
+static ANY: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["texts"]));
 static ATTEMPTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("attempts"));
 static TICKETS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("tickets"));
 static PROMPTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("prompts"));
 static COUNTERS: LazyLock<Regex> = LazyLock::new(|| any("counters"));
 static DIGESTS: LazyLock<Regex> = LazyLock::new(|| any("digests"));
 static MEASURES: LazyLock<Regex> = LazyLock::new(|| any("measures"));
-static ANY_ATTEMPT: LazyLock<Regex> = LazyLock::new(|| any("attempts"));
+static ANY_ATTEMPT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["attempts"]));
 static SURROUNDINGS: LazyLock<Regex> = LazyLock::new(|| any("surroundings"));
 static FOOTERS: LazyLock<Regex> = LazyLock::new(|| any("footers"));
 static COUNTER_KEYS: LazyLock<Vec<Regex>> = LazyLock::new(|| {

@@ -140,6 +140,9 @@ pub fn without_label<'a>(shown: Cow<'a, str>, arguments: Option<&str>) -> Cow<'a
 
 /// The arguments with each path in its shortest form: `./a/`, `a/.` and `b/../a` are `a`.
 fn plainly_spelled(arguments: Cow<'_, str>) -> Cow<'_, str> {
+    if !arguments.contains('/') {
+        return arguments;
+    }
     let plain = |found: &Captures<'_>| format!("{}{}\"", &found[1], plain_path(&found[2]));
     match SPELLINGS.replace_all(&arguments, plain) {
         Cow::Borrowed(_) => arguments,
