@@ -24,11 +24,23 @@ pub fn around(rows: &[Row]) -> fancy_regex::Regex {
 
 /// Replace each match where there is one, without a copy where there is none.
 #[must_use]
-pub fn replaced<'a>(text: Cow<'a, str>, pattern: &Regex, name: &str) -> Cow<'a, str> {
-    match pattern.replace_all(&text, name) {
-        Cow::Borrowed(_) => text,
-        Cow::Owned(changed) => Cow::Owned(changed),
-    }
+pub fn replaced<'a>(text: Cow<'a, str>, pattern: &Pattern, name: &str) -> Cow<'a, str> {
+    let changed = if text.is_ascii() {
+        match pattern
+            .all
+            .ascii()
+            .replace_all(text.as_bytes(), name.as_bytes())
+        {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(changed) => String::from_utf8(changed).ok(),
+        }
+    } else {
+        match pattern.whole().replace_all(&text, name) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(changed) => Some(changed),
+        }
+    };
+    changed.map_or(text, Cow::Owned)
 }
 
 /// The place of the next character; one further than the end after the last.
@@ -43,6 +55,7 @@ pub fn next_place(text: &str, at: usize) -> usize {
 /// else, and most texts have no such letters. So a text of ASCII is read by a pattern for ASCII,
 /// which finds the same there, and any other text is first looked through without borders of words.
 /// Each is compiled when the first such text comes.
+#[derive(Clone, Debug)]
 struct One {
     text: String,
     whole: OnceLock<Regex>,
@@ -93,6 +106,7 @@ impl One {
 }
 
 /// A pattern of rows, each of which reads a text only where this has a word that the row needs.
+#[derive(Clone, Debug)]
 pub struct Pattern {
     all: One,
     forms: Vec<String>,
@@ -100,6 +114,7 @@ pub struct Pattern {
 }
 
 /// The rows of a pattern: those that any text may have, and each that needs a word.
+#[derive(Clone, Debug)]
 struct Parts {
     free: Option<One>,
     bound: Vec<(Rows, One)>,
@@ -168,6 +183,16 @@ impl Pattern {
     #[must_use]
     pub fn find_at(&self, text: &str, at: usize) -> Option<Range<usize>> {
         self.all.find_at(text, at)
+    }
+
+    /// The texts of all matches.
+    pub fn find_all<'t>(&'t self, text: &'t str) -> impl Iterator<Item = &'t str> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let found = self.find_at(text, at)?;
+            at = found.end;
+            Some(&text[found])
+        })
     }
 
     /// The groups of the first match.

@@ -281,7 +281,13 @@ fn flags_of(form: &Ast) -> Option<&Ast> {
 /// The words of which each match of a pattern in ASCII has one; none where it may have others.
 fn words_of(pattern: &str) -> Option<Needed> {
     let mut parser = ParserBuilder::new().utf8(false).unicode(false).build();
-    match possible(&parser.parse(&in_ascii(pattern)).ok()?) {
+    let parsed = parser.parse(&in_ascii(pattern)).ok()?;
+    let possible = if pattern.is_ascii() {
+        Some(parsed)
+    } else {
+        possible(&parsed)
+    };
+    match possible {
         Some(parsed) => needed(&parsed).filter(|words| shortest(words) >= GRAM),
         None => Some(Needed::new()), // No text of ASCII has it.
     }
@@ -321,6 +327,7 @@ fn needed(hir: &Hir) -> Option<Needed> {
             Some(words)
         }),
         HirKind::Repetition(each) if each.min > 0 => needed(&each.sub),
+        HirKind::Capture(group) => needed(&group.sub),
         HirKind::Concat(all) => rarest(all),
         HirKind::Literal(_) => Some(Needed::from([piece(hir)?])),
         _ => None,
@@ -353,6 +360,7 @@ fn piece(hir: &Hir) -> Option<String> {
         HirKind::Literal(literal) => String::from_utf8(literal.0.to_vec()).ok(),
         HirKind::Class(class) => letter(class).map(String::from),
         HirKind::Empty | HirKind::Look(_) => Some(String::new()),
+        HirKind::Capture(group) => piece(&group.sub),
         HirKind::Concat(all) => all.iter().map(piece).collect(),
         _ => None,
     }

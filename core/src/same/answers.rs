@@ -3,14 +3,12 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::json::{canonical, parsed};
 use super::text::{head, one_spaced};
-use crate::patterns::{pattern, replaced};
-use crate::tables::{MASKS, any_of};
+use crate::patterns::{Pattern, replaced};
+use crate::tables::MASKS;
 
-static WRAPPINGS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&MASKS["wrappings"])));
+static WRAPPINGS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["wrappings"]));
 
 // A label ends within so many characters.
 const LABEL_CHARS: usize = 40;

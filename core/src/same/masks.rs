@@ -35,25 +35,25 @@ use crate::tables::{MASKS, Row, any_of};
 /// What stands in the place of a value that is new with every result.
 pub const FRESH: &str = "<fresh>";
 
-static TEXTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("texts"));
+static TEXTS: LazyLock<Vec<(Pattern, &str)>> = LazyLock::new(|| each("texts"));
 // Most texts have no volatile part, and looking for any of them is one way through a text.
 static ANY: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["texts"]));
-static ATTEMPTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("attempts"));
-static TICKETS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("tickets"));
-static PROMPTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| each("prompts"));
-static COUNTERS: LazyLock<Regex> = LazyLock::new(|| any("counters"));
+static ATTEMPTS: LazyLock<Vec<(Pattern, &str)>> = LazyLock::new(|| each("attempts"));
+static TICKETS: LazyLock<Vec<(Pattern, &str)>> = LazyLock::new(|| each("tickets"));
+static PROMPTS: LazyLock<Vec<(Pattern, &str)>> = LazyLock::new(|| each("prompts"));
+static COUNTERS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["counters"]));
 static DIGESTS: LazyLock<Regex> = LazyLock::new(|| any("digests"));
 static MEASURES: LazyLock<Regex> = LazyLock::new(|| any("measures"));
 static ANY_ATTEMPT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["attempts"]));
 static SURROUNDINGS: LazyLock<Regex> = LazyLock::new(|| any("surroundings"));
-static FOOTERS: LazyLock<Regex> = LazyLock::new(|| any("footers"));
+static FOOTERS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["footers"]));
 static COUNTER_KEYS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     let rows = MASKS["counter_keys"].iter();
     rows.map(|row| pattern(&format!(r"\A(?:{})\z", row.pattern)))
         .collect()
 });
 // The mask of ids: it gives what a call's arguments may name.
-static IDS: LazyLock<&Regex> = LazyLock::new(|| {
+static IDS: LazyLock<&Pattern> = LazyLock::new(|| {
     let mut ids = TEXTS.iter().filter(|(_, name)| name.ends_with("<id>"));
     ids.next()
         .map_or_else(|| panic!("masks.toml: no ids"), |(ids, _)| ids)
@@ -67,11 +67,11 @@ static KEY_WORDS: LazyLock<Regex> =
     LazyLock::new(|| pattern("[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9_-]+"));
 
 /// The masks of an array; neighbours with one mask are looked for together.
-fn each(name: &str) -> Vec<(Regex, &'static str)> {
+fn each(name: &str) -> Vec<(Pattern, &'static str)> {
     let is_one = |a: &Row, b: &Row| a.mask == b.mask && !a.mask.contains('$');
     MASKS[name]
         .chunk_by(is_one)
-        .map(|rows| (pattern(&any_of(rows)), &*rows[0].mask))
+        .map(|rows| (Pattern::any(rows), &*rows[0].mask))
         .collect()
 }
 
@@ -229,12 +229,12 @@ pub fn prompt_words(text: &str, masks: &[(Regex, String)]) -> Option<String> {
 #[must_use]
 pub fn named_ids(text: &str, arguments: Option<&str>) -> Option<String> {
     let arguments = arguments?;
-    let tickets = TICKETS.iter().flat_map(|(mask, _)| mask.find_iter(text));
+    let tickets = TICKETS.iter().flat_map(|(mask, _)| mask.find_all(text));
     let numbers = tickets.filter_map(|ticket| {
-        let end = ticket.as_str().trim_end_matches([')', ']', '.']);
+        let end = ticket.trim_end_matches([')', ']', '.']);
         end.rsplit([' ', ':', '=', '#']).next()
     });
-    let ids = IDS.find_iter(text).map(|id| id.as_str());
+    let ids = IDS.find_all(text);
     let named: Vec<&str> = ids
         .chain(numbers)
         .filter(|id| arguments.contains(id.trim_matches('_')))
@@ -244,7 +244,7 @@ pub fn named_ids(text: &str, arguments: Option<&str>) -> Option<String> {
 
 /// Return the patterns of a team's fresh values, which are made when the first text comes.
 #[must_use]
-pub fn fresh(sameness: &Sameness, counters: bool) -> &[Regex; 2] {
+pub fn fresh(sameness: &Sameness, counters: bool) -> &[Pattern; 2] {
     let made = || fresh_patterns(&sameness.results, counters);
     sameness.fresh[usize::from(counters)].get_or_init(made)
 }
@@ -255,7 +255,7 @@ pub fn fresh(sameness: &Sameness, counters: bool) -> &[Regex; 2] {
 /// a colon; they end with the line or with a sign. If a sentence follows, the word before the colon
 /// is not a key.
 #[must_use]
-pub fn fresh_patterns(results: &Results, counters: bool) -> [Regex; 2] {
+pub fn fresh_patterns(results: &Results, counters: bool) -> [Pattern; 2] {
     let mut keys: Vec<String> = results.keys.iter().map(|key| pattern_of(key)).collect();
     keys.sort();
     let is_told = |form: &Regex| results.telling_keys.iter().any(|key| form.is_match(key));
@@ -269,10 +269,10 @@ pub fn fresh_patterns(results: &Results, counters: bool) -> [Regex; 2] {
     let quoted = r#""(?:[^"\\]|\\[^"]){0,200}"|\\"[^"\\]{0,200}\\"|'[^'\n]{0,200}'"#;
     let bare = r#"[^\s"'\\,;&)\]}]{1,200}"#;
     [
-        pattern(&format!(
+        Pattern::new(format!(
             r"(?im){key}(?:[:=][ \t]?(?:{quoted})|=[ \t]?{bare})()"
         )),
-        pattern(&format!(r"(?im){key}:[ \t]?{bare}([ \t]*(?:[,;)}}\]]|$))")),
+        Pattern::new(format!(r"(?im){key}:[ \t]?{bare}([ \t]*(?:[,;)}}\]]|$))")),
     ]
 }
 

@@ -3,17 +3,15 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::text::is_longer;
-use crate::patterns::{Pattern, pattern, replaced};
-use crate::tables::{PAGES, any_of};
+use crate::patterns::{Pattern, replaced};
+use crate::tables::PAGES;
 
 // A shorter answer without a list may rightly be that to each part, such as that it was saved.
 const WORDS_CHARS_MAX: usize = 100;
 static ASKED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&PAGES["asked"]));
 static LISTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&PAGES["lists"]));
-static TOLD: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&PAGES["told"])));
+static TOLD: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&PAGES["told"]));
 
 /// Whether arguments ask for one page of many.
 #[must_use]

@@ -14,12 +14,13 @@ const INNER: &str = "\x00";
 static FRAMES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["frames"]));
 static LINES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["lines"]));
 static PLACES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["places"]));
-static COLOURS: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?:\x1b|\\u001b)\[[0-9;]*[A-Za-z]"));
-static LINE_ENDS: LazyLock<Regex> = LazyLock::new(|| pattern("\r\n?"));
+static COLOURS: LazyLock<Pattern> =
+    LazyLock::new(|| Pattern::new(r"(?:\x1b|\\u001b)\[[0-9;]*[A-Za-z]".into()));
+static LINE_ENDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::new("\r\n?".into()));
 static HOLDS_STRINGS: LazyLock<Regex> = LazyLock::new(|| pattern(r#"^\s*(?:\{|"|\[\s*[\[{"])"#));
 // Where the lines in a text in JSON begin and end.
 static IN_JSON: LazyLock<Regex> = LazyLock::new(|| pattern(r#"(?:\\r)?\\n|": ?"|"[,}\]]"#));
-static BLANK_LINES: LazyLock<Regex> = LazyLock::new(|| pattern(r"\s*\n\s*"));
+static BLANK_LINES: LazyLock<Pattern> = LazyLock::new(|| Pattern::new(r"\s*\n\s*".into()));
 
 /// The lines that a tool printed, without colours; also read from within JSON.
 #[must_use]

@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 
 use regex::Regex;
 
+use crate::patterns::Pattern;
+
 /// Declarations about one tool; a key is at the top level, or a path with dots.
 #[derive(Clone, Debug, Default)]
 pub struct Tool {
@@ -35,7 +37,7 @@ pub struct Sameness {
     /// The keys of results.
     pub results: Results,
     /// Fresh keys of results without and with counters of calls, as `masks::fresh` makes them.
-    pub fresh: [OnceLock<[Regex; 2]>; 2],
+    pub fresh: [OnceLock<[Pattern; 2]>; 2],
 }
 
 impl Sameness {

@@ -16,7 +16,7 @@ use super::policy::Sameness;
 use super::text::{head, is_longer, is_space, is_word, strip};
 use super::tools::purpose;
 use super::written::Written;
-use crate::patterns::pattern;
+use crate::patterns::{Pattern, pattern};
 use crate::tables::{QUOTES, any_of};
 
 static CONTENT_KEY: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&QUOTES["contents"])));
@@ -63,7 +63,10 @@ pub fn compared_error(
 }
 
 /// Put the placeholder of fresh values in the place of those that the arguments do not name.
-fn without_fresh<'a>(error: Cow<'a, str>, pattern: &Regex, given: &str) -> Cow<'a, str> {
+fn without_fresh<'a>(error: Cow<'a, str>, pattern: &Pattern, given: &str) -> Cow<'a, str> {
+    if !pattern.is_match(&error) {
+        return error;
+    }
     let name = |found: &Captures| {
         if given.contains(value_end(&found[0])) {
             found[0].to_owned()
@@ -71,7 +74,7 @@ fn without_fresh<'a>(error: Cow<'a, str>, pattern: &Regex, given: &str) -> Cow<'
             format!("{}{FRESH}{}", &found[1], &found[2])
         }
     };
-    match pattern.replace_all(&error, name) {
+    match pattern.whole().replace_all(&error, name) {
         Cow::Borrowed(_) => error,
         Cow::Owned(changed) => Cow::Owned(changed),
     }

@@ -8,7 +8,7 @@ use blake2::{Blake2b, Digest};
 use regex::Regex;
 use sha2::Sha256;
 
-use crate::patterns::{pattern, replaced};
+use crate::patterns::{Pattern, pattern, replaced};
 
 /// How a text is compared, which decides the hash that stands for a cut text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub const MARK: &str = concat!(
 
 /// The mark as a compiled pattern; groups 6 to 9 are failed, total, percent and names.
 pub static CUT_MARK: LazyLock<Regex> = LazyLock::new(|| pattern(MARK));
-static SPACES: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?-u)[ \t\n\r]{2,}|[\t\n\r]"));
+static SPACES: LazyLock<Pattern> = LazyLock::new(|| Pattern::new(r"[ \t\n\r]{2,}|[\t\n\r]".into()));
 static ESCAPES: LazyLock<Regex> = LazyLock::new(|| pattern(r"\\[nrt]"));
 static NO_WORDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"[^\w.]+"));
 

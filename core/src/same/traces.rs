@@ -28,8 +28,8 @@ static FILE_IN_TEXT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES
 static FUNCTION_IN_TEXT: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::any(&FAILURES["function_in_text"]));
 // Line numbers and addresses, which are not compared.
-static LINES: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?-u):\d+(?::\d+)?\b|\bline \d+|\b0x[0-9a-f]+"));
+static LINES: LazyLock<Pattern> =
+    LazyLock::new(|| Pattern::new(r"(?-u):\d+(?::\d+)?\b|\bline \d+|\b0x[0-9a-f]+".into()));
 
 /// What a stack trace of Python begins with.
 pub const TRACEBACK: &str = "Traceback (most recent call last)";
