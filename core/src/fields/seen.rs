@@ -26,6 +26,8 @@ pub struct Seen<'a> {
     is_flat: Vec<bool>,
     // The numbers of the table that the attributes have, in order, and their places.
     places: Vec<(usize, usize)>,
+    // A bit of 64 for each number that is there: most need not be looked for.
+    marks: u64,
     // What the attributes that are there may be read for.
     asked: Asked,
     flats: Vec<(usize, Vec<Item>)>,
@@ -53,7 +55,7 @@ impl<'a> Seen<'a> {
             add_events(&mut entries, events, &table.events);
         }
         let mut is_flat = vec![false; entries.len()];
-        let mut places = Vec::with_capacity(entries.len());
+        let (mut places, mut marks) = (Vec::with_capacity(entries.len()), 0);
         let mut asked = table.slotless.clone();
         let mut gathered = Gathered::default();
         for (place, (key, value)) in entries.iter().enumerate() {
@@ -62,6 +64,7 @@ impl<'a> Seen<'a> {
                 is_flat[place] = true;
             } else if let Some(slot) = slot {
                 places.push((slot, place));
+                marks |= mark(slot);
                 asked.add(&table.asked[slot]);
                 asked.add_rows(table.rows_of(slot, value));
             }
@@ -77,6 +80,7 @@ impl<'a> Seen<'a> {
             entries,
             is_flat,
             places,
+            marks,
             asked,
             flats,
             parsed,
@@ -84,6 +88,9 @@ impl<'a> Seen<'a> {
     }
 
     fn place(&self, slot: usize) -> Option<usize> {
+        if self.marks & mark(slot) == 0 {
+            return None;
+        }
         // Of events and attributes with one name the last counts.
         let end = self.places.partition_point(|(known, _)| *known <= slot);
         let (known, place) = self.places[..end].last()?;
@@ -274,6 +281,10 @@ impl<'a> Seen<'a> {
             (!is_flat && !is_field).then_some((&**key, &**value))
         })
     }
+}
+
+fn mark(slot: usize) -> u64 {
+    1 << (slot % 64)
 }
 
 /// What is left of an object or a list whose text was cut off at the limit of an SDK.

@@ -83,6 +83,9 @@ pub fn slug(text: &str) -> String {
 /// The first characters of a text.
 #[must_use]
 pub fn head(text: &str, chars: usize) -> &str {
+    if text.len() <= chars {
+        return text;
+    }
     match text.char_indices().nth(chars) {
         Some((end, _)) => &text[..end],
         None => text,

@@ -44,6 +44,9 @@ pub struct Map<'a> {
 // More fields are looked up by a hash, so that a million of them do not take a day.
 const COMPARED_MAX: usize = 64;
 
+// A span has some eight attributes.
+const FIELDS_AT_FIRST: usize = 8;
+
 impl<'a> Map<'a> {
     /// Add a field, or change the one with its key.
     pub fn put(&mut self, key: Cow<'a, str>, value: Value<'a>) {
@@ -54,6 +57,9 @@ impl<'a> Map<'a> {
                 if self.fields.len() >= COMPARED_MAX {
                     let places = self.places.get_or_insert_default();
                     places.insert(key.clone(), self.fields.len());
+                }
+                if self.fields.is_empty() {
+                    self.fields.reserve(FIELDS_AT_FIRST);
                 }
                 self.fields.push((key, value));
             }
