@@ -71,6 +71,13 @@ OF_PLATFORMS = {
     *(f"llm.{part}.model_name" for part in ("request", "response")),  # of OpenInference
     "langsmith.metadata.usage_metadata#input_token_details.cache_creation",
     "langsmith.metadata.usage_metadata#output_token_details.reasoning",
+    *(  # of spans that Phoenix and Langfuse kept, as tests of their exports write them
+        f"metadata.{part}" for part in ("session_id", "thread_id", "user_id", "lc_agent_name")
+    ),
+    *(
+        f"langfuse.observation.output#{part}"
+        for part in ("completion", "toolCalls", "choices.0.message.content")
+    ),
     *(  # of ADK for JavaScript
         f"gcp.vertex.agent.llm_response#usageMetadata.{part}TokenCount"
         for part in ("cachedContent", "thoughts", "total")

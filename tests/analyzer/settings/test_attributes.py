@@ -175,7 +175,7 @@ def test_the_settings_are_written_and_read_again() -> None:
     [
         ('[[attributes.kinds]]\nkind = "tool"\n', "needs a key, a name or a scope"),
         ('[[attributes.kinds]]\nkind = "tool"\nname = "x"\nis = ["y"]\n', "and a key for `is`"),
-        ('[[attributes.kinds]]\nkind = "call"\nname = "x"\n', "Known: tool, model, agent"),
+        ('[[attributes.kinds]]\nkind = "call"\nname = "x"\n', "Known: tool, model, request, agent"),
         ('[attributes]\ntols = ["x"]\n', "Did you mean tool?"),
         ("[attributes]\ntool = 3\n", "attributes.tool"),
     ],
