@@ -188,10 +188,9 @@ def test_no_secret_of_a_person_is_kept_or_sent(
         )
         with served(store, "--no-grpc", "--config", str(config)) as server:
             for name in ("one", "two", "three"):
-                assert server.send(looping(name, 6).request()) == OK
-            until(
-                lambda: len(receiver.hits) == 3
-            )  # A gate that ends before it is told is not told.
+                # No call comes after the gate: of an agent that has ended, webhooks get none.
+                assert server.send(looping(name, 3).request()) == OK
+            until(lambda: len(receiver.hits) == 3)
             first, *others = [gate["id"] for gate in server.gates()]
             server.resolve(first, "continue", note=written(0), who=written(1))
             at_server = ("--server", f"http://{server.address}")

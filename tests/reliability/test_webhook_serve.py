@@ -25,7 +25,7 @@ def test_a_gate_and_its_end_reach_a_receiver(
             'allow_private = ["127.0.0.1"]\nactions = ["gate"]\n'
         )
         with served(tmp_path / "store", "--config", str(config)) as server:
-            assert server.send(looping("s1", 6).request()) == OK
+            assert server.send(looping("s1", 3).request()) == OK
             until(lambda: len(receiver.hits) == 1)
             gate = json.loads(receiver.requests[0][0])["data"]["gate"]
             server.resolve(gate, "continue", note="hush")
@@ -46,7 +46,7 @@ def test_a_channel_of_teams_gets_a_card_for_each_end(tmp_path: Path) -> None:
             'allow_private = ["127.0.0.1"]\nactions = ["gate"]\n\n[page]\nurl = "http://p"\n'
         )
         with served(tmp_path / "store", "--config", str(config)) as server:
-            assert server.send(looping("s1", 6).request()) == OK
+            assert server.send(looping("s1", 3).request()) == OK
             until(lambda: len(receiver.hits) == 1)
             (gate,) = server.gates("status=open")
             said = {"note": "not [needed](http://x)", "who": "Ada"}

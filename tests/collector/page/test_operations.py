@@ -41,7 +41,7 @@ def hooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             '[page]\ntrace_url = "https://traces.example/{trace_id}?api_key=hunter22"\n'
         )
         with served(folder / "store", "--config", str(folder / "looptrace.toml")) as found:
-            assert found.send(looping("s1", 6).request()) == 200
+            assert found.send(looping("s1", 3).request()) == 200
             yield found
 
 
