@@ -241,7 +241,7 @@ $(PRODUCERS)/javascript/installed: $(wildcard tests/producers/javascript/*)
 
 $(JVM_PRODUCERS:=/installed): $(PRODUCERS)/%/installed: $(shell find tests/producers/jvm -type f)
 	@mkdir -p $(@D)
-	cp -r tests/producers/jvm/$*/. $(@D)
+	cp -rL tests/producers/jvm/$*/. $(@D)
 	cd $(@D) && mvn -q -B package
 	@touch $@
 
