@@ -58,6 +58,8 @@ class Served:
         with self.process.stdout as said:
             line = said.readline()
         found = _ADDRESSES.search(line)
+        if not found:
+            self.kill()
         assert found, line
         self.address, self.grpc = found[1], found[2]
 

@@ -154,8 +154,11 @@ def clustered(folder: Path, settings: str = "") -> Iterator[Cluster]:
     for number in range(SERVERS):
         made.make_store(number)
     with ThreadPoolExecutor(SERVERS) as pool:
-        made.servers += pool.map(made.begin, range(SERVERS))
+        starts = [pool.submit(made.begin, number) for number in range(SERVERS)]
+    made.servers += [start.result() for start in starts if not start.exception()]
     try:
+        for start in starts:
+            start.result()  # Raises what kept it from starting.
         yield made
     finally:
         for server in made.servers:
