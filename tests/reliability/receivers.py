@@ -28,6 +28,8 @@ from tests.paths import ROOT
 
 HOST = "127.0.0.1"
 PROTO, JSON = "application/x-protobuf", "application/json"
+SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
+EXPORT = f"/{SERVICE}/Export"
 DEADLINE_S = 30
 
 

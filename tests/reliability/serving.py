@@ -15,7 +15,8 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -91,11 +92,29 @@ class Served:
         assert status == OK, answer
         return dict(answer["gate"])
 
-    def page(self, path: str) -> str:
-        """Return the text of a page."""
+    def get(self, path: str) -> tuple[int, str, str]:
+        """Return status, text and place of a page."""
         with closing(http.client.HTTPConnection(self.address, timeout=DEADLINE_S)) as connection:
             connection.request("GET", path)
-            return connection.getresponse().read().decode()
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode(), answer.headers.get("location", "")
+
+    def page(self, path: str) -> str:
+        """Return the text of a page."""
+        return self.get(path)[1]
+
+    def send_all(self, bodies: Sequence[bytes], connections: int = 16) -> None:
+        """Send export requests in JSON on a few connections that are kept."""
+
+        def send(part: Sequence[bytes]) -> None:
+            with closing(http.client.HTTPConnection(self.address, timeout=DEADLINE_S)) as kept:
+                for body in part:
+                    kept.request("POST", "/v1/traces", body, {"Content-Type": "application/json"})
+                    answer = kept.getresponse()
+                    assert (answer.status, answer.read()) == (OK, b"{}")
+
+        with ThreadPoolExecutor(connections) as senders:
+            list(senders.map(send, [bodies[n::connections] for n in range(connections)]))
 
     def is_ready(self) -> bool:
         """Return whether all of its parts work."""

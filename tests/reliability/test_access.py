@@ -46,11 +46,11 @@ from looptrace.collector.server.tokens.token_file import (
 from looptrace.collector.store.locks import StoreError
 from tests.commands import printed, run
 from tests.reliability.asgi import serving
+from tests.reliability.receivers import EXPORT
 from tests.reliability.serving import SERVE, served, until
 
 GOOD, SHORT, OTHER = "a-token-of-20-letters", "only-15-letters", "another-token-of-letters"
 START_S = 10.0
-EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 ANY = "0.0.0.0"  # noqa: S104 - that such a server does not start unasked is what is tested.
 
 

@@ -58,8 +58,8 @@ def test_an_agent_that_waits_is_shown_everywhere(watch: Watch) -> None:
     assert state["host"] == HOST
     assert began_ns < state["since_ns"] <= time.time_ns()
     said = f"on {HOST}"
-    assert said in at.page("/")[1]
-    assert said in at.page(f"/gates/{at.gate()['id']}")[1]
+    assert said in at.server.page("/")
+    assert said in at.server.page(f"/gates/{at.gate()['id']}")
     for command in (["list"], ["show"]):
         ids = [at.gate()["id"]] if command == ["show"] else []
         where = ["--server", f"http://{at.server.address}"]
@@ -102,7 +102,7 @@ def test_an_agent_that_never_asks_goes_on_and_ends(watch: Watch) -> None:
         at.tracer.start_span("execute_tool", above, attributes=CALL).end()
     until_state(at, "went_on")
     until(lambda: state_of(at)["calls"] == 2)
-    assert "went on without asking: 2 calls since" in at.page("/")[1]
+    assert "went on without asking: 2 calls since" in at.server.page("/")
     root.end()
     assert until_state(at, "ended")["calls"] == 2
 
@@ -119,7 +119,7 @@ def test_a_process_that_ends_says_so(watch: Watch) -> None:
     gate = at.gate()
     where = ("/", f"/gates/{gate['id']}", f"/task?id={gate['task']}", "/tasks?state=left")
     for path in where:
-        page = at.page(path)[1]
+        page = at.server.page(path)
         assert "ended at" in page, path
         assert "waits for a person</span>" not in page
 
@@ -133,7 +133,7 @@ def test_gates_for_which_an_agent_waits_come_first(watch: Watch) -> None:
     until_state(at, "waits")
     first.loop({**ROOT, "gen_ai.conversation.id": "alone"})
     until(lambda: len(at.server.gates()) == 2)
-    page = until(lambda: "alone@shop" in (text := at.page("/")[1]) and text)
+    page = until(lambda: "alone@shop" in (text := at.server.page("/")) and text)
     assert page.index("waiting@shop") < page.index("alone@shop")
     gates = at.server.gates()
     waiting = next(each["id"] for each in gates if each["task"] == "waiting@shop")

@@ -16,7 +16,7 @@ import pytest
 from looptrace.analyzer.settings.server_limits import Limits
 from tests.collector.conftest import pack_zstd
 from tests.otlp import as_json
-from tests.reliability.receivers import JSON, PROTO, Process, process, sample
+from tests.reliability.receivers import EXPORT, JSON, PROTO, Process, process, sample
 from tests.reliability.serving import served
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -90,7 +90,7 @@ def test_bombs_over_grpc_are_refused(warm: Process) -> None:
     before = warm.kib("VmRSS")
     options = [("grpc.max_send_message_length", -1)]
     channel = grpc.insecure_channel(warm.grpc, options, compression=grpc.Compression.Gzip)
-    export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+    export = channel.unary_unary(EXPORT)
     with channel, pytest.raises(grpc.RpcError) as refused:
         export(b" " * (128 * MIB), timeout=60)
     assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -124,9 +124,8 @@ def calls_of_15_mib(at: str) -> list[grpc.StatusCode]:
         grpc.insecure_channel(at, options, compression=grpc.Compression.Gzip)
         for _ in range(CONNECTIONS)
     ]
-    path = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
     calls = [
-        channel.unary_unary(path).future(b" " * PARTS, timeout=120)
+        channel.unary_unary(EXPORT).future(b" " * PARTS, timeout=120)
         for _ in range(CALLS // CONNECTIONS)
         for channel in channels
     ]

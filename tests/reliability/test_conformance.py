@@ -30,7 +30,7 @@ from looptrace.collector.server.receiver.sink import SinkFull
 from looptrace.collector.store.locks import StoreError
 from tests.collector.conftest import pack_zstd
 from tests.otlp import as_json
-from tests.reliability.receivers import HOST, JSON, PROTO, Receiver, running, sample
+from tests.reliability.receivers import EXPORT, HOST, JSON, PROTO, Receiver, running, sample
 from tests.reliability.serving import NO_TLS
 
 PROTO_BODY = sample("call").SerializeToString()
@@ -45,7 +45,6 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "deflate": zlib.compress,
     "zstd": pack_zstd,
 }
-SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
 
 
 @pytest.fixture(scope="module")
@@ -319,7 +318,7 @@ def test_what_is_not_the_clients_fault_is_to_be_tried_again(
     assert Status.FromString(answer.content).details[0].Unpack(info)
     assert info.retry_delay.seconds == retry_s
     with grpc.insecure_channel(receiver.grpc) as channel, pytest.raises(grpc.RpcError) as refused:
-        channel.unary_unary(f"/{SERVICE}/Export")(PROTO_BODY, timeout=10)
+        channel.unary_unary(EXPORT)(PROTO_BODY, timeout=10)
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
     trailing = dict(refused.value.trailing_metadata())
     assert Status.FromString(trailing["grpc-status-details-bin"]).details[0].Unpack(info)
@@ -418,7 +417,7 @@ def test_grpc_answers_as_http_does(receiver: Receiver) -> None:
     partly = sample("good", "bad")
     partly.resource_spans[0].scope_spans[0].spans[1].trace_id = b""
     with grpc.insecure_channel(receiver.grpc) as channel:
-        export = channel.unary_unary(f"/{SERVICE}/Export")
+        export = channel.unary_unary(EXPORT)
         assert export(PROTO_BODY, timeout=10) == b""
         assert export(b"", timeout=10) == b""
         said = ExportTraceServiceResponse.FromString(export(partly.SerializeToString(), timeout=10))

@@ -24,7 +24,7 @@ from tests.collector.store.stored import spans_of
 from tests.commands import run
 from tests.otlp import Event, Trace, Value, tool_call
 from tests.reliability.serving import OK, looping, served, until
-from tests.reliability.test_webhook_network import serving
+from tests.reliability.test_webhook_network import hook_toml, serving
 
 KEY = b"k" * 32
 EXAMPLES = sorted(Path("examples/traces").iterdir())
@@ -182,10 +182,7 @@ def test_no_secret_of_a_person_is_kept_or_sent(
     store, config = tmp_path / "store", tmp_path / "looptrace.toml"
     monkeypatch.setenv("SECRET", "whsec_" + secret(0))
     with serving() as receiver:
-        config.write_text(
-            f'[[webhooks]]\nname = "a"\nurl = "{receiver.url}"\nsecrets = ["env:SECRET"]\n'
-            'allow_private = ["127.0.0.1"]\nactions = ["gate"]\n'
-        )
+        config.write_text(hook_toml(receiver.url, 'secrets = ["env:SECRET"]'))
         with served(store, "--no-grpc", "--config", str(config)) as server:
             for name in ("one", "two", "three"):
                 # No call comes after the gate: of an agent that has ended, webhooks get none.

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import http.client
 import random
 import resource
 import shutil
@@ -166,9 +165,7 @@ def test_a_server_starts_on_a_full_file_system(disk: Path, *, is_killed: bool) -
         listed = run("gates", "list", "--store", folder)
         assert gate["id"] in listed.output
         for path in ("/", "/tasks", "/overview", "/health"):
-            with closing(http.client.HTTPConnection(server.address, timeout=DEADLINE_S)) as asked:
-                asked.request("GET", path)
-                assert asked.getresponse().status == OK, path
+            assert server.get(path)[0] == OK, path
         server.resolve(gate["id"], "continue")
         assert server.ask("GET", "/readyz")[0] == UNAVAILABLE
         ballast.unlink()

@@ -34,6 +34,7 @@ from tests.commands import run
 from tests.http_threads import QuietHandler, answering
 from tests.otlp import decoded_rows
 from tests.ports import closed_port
+from tests.reliability.receivers import SERVICE
 from tests.reliability.serving import until
 
 LOOP = "examples/traces/nightly_migration_loop.jsonl"
@@ -246,9 +247,8 @@ def test_it_speaks_grpc(store: Path) -> None:
         return b""  # An empty message is a response that took everything.
 
     server = grpc.server(ThreadPoolExecutor(1))
-    service = "opentelemetry.proto.collector.trace.v1.TraceService"
     handlers = {"Export": grpc.unary_unary_rpc_method_handler(take)}
-    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, handlers)])
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, handlers)])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
 

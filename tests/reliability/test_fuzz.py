@@ -35,50 +35,36 @@ LIMITS = Limits(unpacked_bytes_max=1 << 20, spans_max=8, span_bytes_max=4096)
 
 SMALL = sample("call")
 SEVERAL = sample("a", "b", "c")
-LOGS = json_format.ParseDict(
+# What any of the log records of agents may have, and their names.
+SAID = {
+    "output": '{"output":"x","metadata":{"exit_code":1}}',
+    "status_code": 500,
+    "session.id": "s",
+    "prompt": "Build it.",
+    "tool_name": "Bash",
+    "success": "false",
+    "duration_ms": "1500",
+    "input_tokens": 5,
+    "event.timestamp": "2026-03-02T09:00:00.5Z",
+    "tool_parameters": '{"full_command":"make"}',
+}
+EVENTS = (
+    *("claude_code.user_prompt", "claude_code.api_request", "claude_code.tool_result"),
+    *("codex.tool_result", "gemini_cli.api_error", "else"),
+)
+RECORDS = [
     {
-        "resourceLogs": [
-            {
-                "resource": {"attributes": key_values({"service.name": "claude-code"})},
-                "scopeLogs": [
-                    {
-                        "logRecords": [
-                            {
-                                "timeUnixNano": str(1_700_000_000_000_000_000 + number),
-                                "body": any_value(name),
-                                "attributes": key_values(
-                                    {
-                                        "event.name": name.partition(".")[2],
-                                        "output": '{"output":"x","metadata":{"exit_code":1}}',
-                                        "status_code": 500,
-                                        "session.id": "s",
-                                        "prompt": "Build it.",
-                                        "tool_name": "Bash",
-                                        "success": "false",
-                                        "duration_ms": "1500",
-                                        "input_tokens": 5,
-                                        "event.sequence": number,
-                                        "event.timestamp": "2026-03-02T09:00:00.5Z",
-                                        "tool_parameters": '{"full_command":"make"}',
-                                    }
-                                ),
-                            }
-                            for number, name in enumerate(
-                                (
-                                    "claude_code.user_prompt",
-                                    "claude_code.api_request",
-                                    "claude_code.tool_result",
-                                    "codex.tool_result",
-                                    "gemini_cli.api_error",
-                                    "else",
-                                )
-                            )
-                        ]
-                    }
-                ],
-            }
-        ]
-    },
+        "timeUnixNano": str(1_700_000_000_000_000_000 + number),
+        "body": any_value(name),
+        "attributes": key_values(
+            SAID | {"event.name": name.partition(".")[2], "event.sequence": number}
+        ),
+    }
+    for number, name in enumerate(EVENTS)
+]
+RESOURCE = {"attributes": key_values({"service.name": "claude-code"})}
+LOGS = json_format.ParseDict(
+    {"resourceLogs": [{"resource": RESOURCE, "scopeLogs": [{"logRecords": RECORDS}]}]},
     ExportLogsServiceRequest(),
 )
 TRACES_PATH, LOGS_PATH = "/v1/traces", "/v1/logs"
@@ -93,27 +79,8 @@ RESPONSES: dict[str, Any] = {
     LOGS_PATH: ExportLogsServiceResponse,
 }
 HOSTILE: list[Any] = [
-    None,
-    True,
-    -1,
-    0.5,
-    1e308,
-    10**30,
-    -(10**19),
-    "",
-    "9" * 5000,
-    "NaN",
-    "-Infinity",
-    "1e999",
-    "0x10",
-    "\udc80",
-    "\x00",
-    [],
-    {},
-    [[]],
-    [None],
-    {"": None},
-    "x" * 5000,
+    *(None, True, -1, 0.5, 1e308, 10**30, -(10**19), [], {}, [[]], [None], {"": None}),
+    *("", "9" * 5000, "NaN", "-Infinity", "1e999", "0x10", "\udc80", "\x00", "x" * 5000),
     json.loads("[" * 60 + "]" * 60),
     json.loads('{"arrayValue":{"values":[' * 20 + "{}" + "]}}" * 20),
 ]

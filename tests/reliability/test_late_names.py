@@ -30,9 +30,9 @@ def test_a_root_span_that_ends_late_names_the_gate_for_all(watch: Watch, every_s
 
     until(lambda: at.server.ask("GET", f"/v1/tasks/{trace_id}")[1]["task"] == NAMED)
     assert at.server.ask("GET", f"/v1/gates?task={trace_id}")[1]["gates"] == [at.gate()]
-    status, _, to = until(lambda: (page := at.page(f"/task?id={trace_id}"))[2] and page)
+    status, _, to = until(lambda: (page := at.server.get(f"/task?id={trace_id}"))[2] and page)
     assert (status, to) == (303, "/task?id=conv%40shop")
-    status, text, _ = at.page(f"/gates/{data['gate']}")
+    status, text, _ = at.server.get(f"/gates/{data['gate']}")
     assert status == OK
     assert NAMED in text
     assert "deleted" not in text
@@ -45,8 +45,8 @@ def test_a_root_span_that_never_ends_leaves_one_name_everywhere(watch: Watch) ->
     (opened,) = at.told(1)
     data, trace_id = opened["data"], trace.format_trace_id(root.context.trace_id)
     assert data["task"] == at.gate()["task"] == trace_id
-    until(lambda: "4 turns" in at.page(f"/task?id={trace_id}")[1])
-    status, text, _ = at.page(f"/gates/{data['gate']}")
+    until(lambda: "4 turns" in at.server.page(f"/task?id={trace_id}"))
+    status, text, _ = at.server.get(f"/gates/{data['gate']}")
     assert status == OK
     assert trace_id in text
     assert "deleted" not in text
@@ -57,12 +57,13 @@ def test_an_agent_whose_turns_are_long_settled_is_named(watch: Watch) -> None:
     at = watch("standard")
     root = at.loop({**ROOT, "gen_ai.conversation.id": ""}, every_s=100)
     (opened,) = at.told(1)
-    until(lambda: at.page(f"/task?id={opened['data']['task']}")[0] == OK)
+    until(lambda: at.server.get(f"/task?id={opened['data']['task']}")[0] == OK)
     root.end()
     _, renamed = at.told(2)
     assert renamed["type"] == "looptrace.gate.renamed"
     assert renamed["data"]["task"] == renamed["data"]["task_before"] == opened["data"]["task"]
     assert renamed["data"]["agent"] == at.gate()["agent"] == "fixer"
+    assert renamed["data"]["gate"] == opened["data"]["gate"] == at.gate()["id"]
 
 
 def test_a_receiver_of_states_keeps_one_state_a_gate(watch: Watch) -> None:

@@ -25,7 +25,7 @@ from looptrace.collector.server.receiver.receiver_metrics import NAMES, Receiver
 from looptrace.rules.contract import SettingError
 from tests.collector.conftest import pack_zstd
 from tests.otlp import as_json
-from tests.reliability.receivers import JSON, PROTO, Receiver, intake, running, sample
+from tests.reliability.receivers import EXPORT, JSON, PROTO, Receiver, intake, running, sample
 from tests.reliability.serving import until
 from tests.reliability.test_fuzz import LOGS, LOGS_PATH, TRACES_PATH, post
 
@@ -262,8 +262,7 @@ def test_headers_are_limited() -> None:
 def test_a_slow_message_of_grpc_is_not_waited_for() -> None:
     """P7: a call without its message ends in time, by gRPC's code for that."""
     with running(Limits(body_s=1)) as receiver, grpc.insecure_channel(receiver.grpc) as channel:
-        service = "opentelemetry.proto.collector.trace.v1.TraceService"
-        export = channel.stream_unary(f"/{service}/Export")
+        export = channel.stream_unary(EXPORT)
 
         refusal = Event()
 
@@ -282,9 +281,8 @@ def test_grpc_waits_for_room_and_then_says_when() -> None:
     """P7: a message that is too much for what is in flight, or finds no room, is for later."""
     limits = Limits(body_s=3, body_bytes_max=64 * KIB, in_flight_bytes_max=64 * KIB)
     with running(limits) as receiver, grpc.insecure_channel(receiver.grpc) as channel:
-        service = "opentelemetry.proto.collector.trace.v1.TraceService"
-        stalled = channel.stream_unary(f"/{service}/Export")
-        export = channel.unary_unary(f"/{service}/Export")
+        stalled = channel.stream_unary(EXPORT)
+        export = channel.unary_unary(EXPORT)
         over = Event()
 
         def never() -> Iterator[bytes]:
@@ -303,7 +301,7 @@ def test_grpc_waits_for_room_and_then_says_when() -> None:
         over.set()
     small = replace(limits, in_flight_bytes_max=32 * KIB)
     with running(small) as receiver, grpc.insecure_channel(receiver.grpc) as channel:
-        export = channel.unary_unary(f"/{service}/Export")
+        export = channel.unary_unary(EXPORT)
         with pytest.raises(grpc.RpcError) as refused:
             export(b"\x7a\x80\x80\x03" + bytes(48 * KIB), timeout=20)
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -328,7 +326,7 @@ def test_error_messages_fit_headers() -> None:
         span.name, span.trace_id = "\N{GRINNING FACE}" * 1000, b""
     del request.resource_spans[0].scope_spans[0].spans[0]
     with running() as receiver, grpc.insecure_channel(receiver.grpc) as channel:
-        export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+        export = channel.unary_unary(EXPORT)
         with pytest.raises(grpc.RpcError) as refused:
             export(request.SerializeToString(), timeout=20)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT

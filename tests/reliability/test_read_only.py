@@ -6,18 +6,16 @@ from pathlib import Path
 from subprocess import run
 
 import grpc  # type: ignore[import-untyped]
-import httpx
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from looptrace.collector.store import writer
 from tests.collector.store.earlier_stores import ARCHIVE
 from tests.collector.store.stored import looping as looping_spans
 from tests.collector.store.stored import spans_of
 from tests.collector.store.test_read_only import mounted
+from tests.reliability.receivers import EXPORT, sample
 from tests.reliability.serving import DEADLINE_S, OK, SERVE, Served, looping, served, until
 
-EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 CONFLICT, UNAVAILABLE = 409, 503
 PAGES = (
     *("/", "/tasks", "/overview", "/rules", "/settings", "/webhooks", "/health"),
@@ -42,18 +40,9 @@ def make(store: Path, made_by: str) -> None:
 def refusal_over_grpc(server: Served) -> grpc.StatusCode:
     """Send a span over gRPC; returns why it was refused."""
     assert server.grpc
-    request = ExportTraceServiceRequest()
-    spans = request.resource_spans.add().scope_spans.add().spans
-    spans.add(trace_id=bytes([1] * 16), span_id=bytes([1] * 8), name="chat")
     with grpc.insecure_channel(server.grpc) as channel, pytest.raises(grpc.RpcError) as refused:
-        channel.unary_unary(EXPORT)(request.SerializeToString(), timeout=DEADLINE_S)
+        channel.unary_unary(EXPORT)(sample().SerializeToString(), timeout=DEADLINE_S)
     return refused.value.code()
-
-
-def status(server: Served, path: str) -> int:
-    """Return the status of a page."""
-    url = f"http://{server.address}{path}"
-    return httpx.get(url, timeout=DEADLINE_S, trust_env=False).status_code
 
 
 @pytest.mark.parametrize("made_by", ["killed server", "ingest", "gates_3"])
@@ -68,7 +57,7 @@ def test_a_store_on_a_read_only_mount_is_served(
         path = f"/v1/gates/{gate['id']}"
         assert server.ask("GET", "/v1/tasks")[1]["tasks"]
         pages = [*PAGES, f"/gates/{gate['id']}"]
-        assert [page for page in pages if status(server, page) != OK] == []
+        assert [page for page in pages if server.get(page)[0] != OK] == []
         ready = {"checks": {"writable": False}, "backlog_spans": 0, "spending_age_s": {}}
         assert server.ask("GET", "/readyz") == (UNAVAILABLE, ready)
         assert server.number("looptrace_log_is_blocked") == 1

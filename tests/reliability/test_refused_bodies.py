@@ -21,7 +21,7 @@ from looptrace.collector.server.receiver.sink import SinkFull
 from looptrace.collector.store.locks import StoreError
 from tests.collector.conftest import pack_zstd
 from tests.otlp import as_json
-from tests.reliability.receivers import JSON, PROTO, intake, sample
+from tests.reliability.receivers import EXPORT, JSON, PROTO, intake, sample
 from tests.reliability.serving import Served, served, until
 from tests.reliability.test_fuzz import post
 
@@ -30,7 +30,6 @@ IN_TURN = int(os.environ.get("LOOPTRACE_SOAK_BODIES", "16"))
 AT_ONCE = IN_TURN // 2
 COST_KIB_MAX = 64 * KIB
 SHOWN = "a-token-of-sixteen-characters"
-EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 NOISE = random.Random(1).randbytes(15 * MIB)  # what no packing makes smaller
 LONGER = NOISE + NOISE[: 2 * MIB]

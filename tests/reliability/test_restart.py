@@ -1,10 +1,7 @@
 """P28: a restart takes spans at once, and is ready in seconds, whatever it has to catch up with."""
 
-import http.client
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,7 +19,6 @@ from tests.otlp import Trace, decoded_rows, spans_in, tool_call
 from tests.reliability.serving import OK, Served, looping, served, until
 
 REQUESTS, SPANS_EACH = 2_000, 5
-SENDERS = 16
 # Processor time for 10,000 spans of before; alone it takes some 3 s.
 READY_CPU_S_MAX = 10.0
 # Or, on a crowded machine, a part of the time until it is ready.
@@ -52,22 +48,6 @@ def requests() -> list[bytes]:
     return bodies
 
 
-def send_all(server: Served, bodies: list[bytes]) -> None:
-    """Send requests on a few connections that are kept."""
-
-    def send(part: list[bytes]) -> None:
-        connection = http.client.HTTPConnection(server.address, timeout=60)
-        for body in part:
-            connection.request("POST", "/v1/traces", body, {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            assert answer.read() is not None
-            assert answer.status == OK
-        connection.close()
-
-    with ThreadPoolExecutor(SENDERS) as senders:
-        list(senders.map(send, [bodies[n::SENDERS] for n in range(SENDERS)]))
-
-
 def events_of(store_dir: Path) -> list[tuple[str, str]]:
     """Return the events by id and type."""
     with reader.open_gates(store_dir) as gates:
@@ -79,7 +59,7 @@ def test_a_restart_after_a_kill_is_ready_in_seconds(tmp_path: Path) -> None:
     """P28: 10,000 spans in 2,000 requests; no event is repeated, and none is lost."""
     store_dir = tmp_path / "store"
     server = Served(store_dir, "--no-grpc")
-    send_all(server, requests())
+    server.send_all(requests())
     until(lambda: server.number("looptrace_detection_spans_total") == REQUESTS * SPANS_EACH)
     server.kill()
     told = events_of(store_dir)
@@ -87,9 +67,7 @@ def test_a_restart_after_a_kill_is_ready_in_seconds(tmp_path: Path) -> None:
 
     server = Served(store_dir, "--no-grpc")
     began_s = time.monotonic()
-    with closing(http.client.HTTPConnection(server.address, timeout=60)) as connection:
-        connection.request("GET", "/healthz")
-        assert connection.getresponse().status == OK
+    assert server.get("/healthz")[0] == OK
     healthy_s = time.monotonic() - began_s
     trace = looping("new", 6, at=datetime.now(UTC).isoformat())
     assert server.send(trace.request()) == OK

@@ -264,22 +264,6 @@ def test_two_that_loop_in_one_session_named_last_are_told_of(tmp_path: Path) -> 
         assert server.number("looptrace_detection_failed_total") == 0
 
 
-def test_an_agent_that_is_named_last_is_that_of_the_gate(tmp_path: Path) -> None:
-    """Only the agent's own span names it, and the task stays that of the trace."""
-    _, calls, last = named_last("s1", **{"agent.name": "fixer"})
-    with served(tmp_path) as server:
-        for request in calls:
-            assert server.send(request) == OK
-        (gate,) = until(server.gates)
-        assert (gate["agent"], server.send(last)) == ("", OK)
-        (named,) = until(lambda: [each for each in server.gates() if each["agent"]])
-        with reader.open_gates(tmp_path) as known:
-            told = [event.type for _, event in known.events()]
-
-    assert (named["id"], named["agent"], named["status"]) == (gate["id"], "fixer", "open")
-    assert told == ["gate_opened", "gate_renamed"]
-
-
 def test_a_restart_tells_nothing_twice_and_forgets_nothing(tmp_path: Path) -> None:
     """P3, P4: killed again and again while spans come in any order, the gates are the same."""
     now = "2026-03-02T09:00:00+00:00"

@@ -1,17 +1,14 @@
 """P7: what a server costs depends on the spans, and hardly on how many requests they are."""
 
-import http.client
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.otlp import Trace
-from tests.reliability.serving import OK, served, until
+from tests.reliability.serving import served, until
 
 SPANS = 3_000
-SENDERS = 16
 # As many spans in small requests may cost so many times as much as they do in large ones; HTTP
 # alone takes some 2 ms a request.
 RATIO_MAX = 8
@@ -30,24 +27,12 @@ def requests_of(spans_each: int) -> list[bytes]:
 
 def cost_s(store_dir: Path, spans_each: int) -> tuple[float, int]:
     """Return the processor time for receiving, judging and storing, and the rows of the log."""
-    requests = requests_of(spans_each)
     settings = store_dir.with_suffix(".toml")
     settings.write_text("[server]\nstore_every_s = 2\n", encoding="utf-8")
     with served(store_dir, "--no-grpc", "--config", str(settings)) as server:
         until(lambda: server.number("looptrace_detection_is_current") == 1)
         before_s = server.cpu_s
-
-        def send(part: list[bytes]) -> None:
-            connection = http.client.HTTPConnection(server.address, timeout=60)
-            for body in part:
-                headers = {"Content-Type": "application/json"}
-                connection.request("POST", "/v1/traces", body, headers)
-                answer = connection.getresponse()
-                assert (answer.status, answer.read()) == (OK, b"{}")
-            connection.close()
-
-        with ThreadPoolExecutor(SENDERS) as senders:
-            list(senders.map(send, [requests[n::SENDERS] for n in range(SENDERS)]))
+        server.send_all(requests_of(spans_each))
         until(lambda: server.number("looptrace_storing_spans_total") == SPANS)
         return server.cpu_s - before_s, int(server.number("looptrace_storing_seq"))
 

@@ -119,6 +119,12 @@ def serving(
         yield server
 
 
+def hook_toml(url: str, *more: str, form: str = "standard") -> str:
+    """Return the settings of a webhook for gates to a receiver on loopback, and further lines."""
+    hook = f'[[webhooks]]\nname = "a"\nurl = "{url}"\nformat = "{form}"\nactions = ["gate"]'
+    return "\n".join((hook, 'allow_private = ["127.0.0.1"]', *more, ""))
+
+
 # --- Where it may go -----------------------------------------------------------------------------
 
 

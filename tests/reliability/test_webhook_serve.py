@@ -7,7 +7,7 @@ import pytest
 from standardwebhooks import Webhook as Verifier
 
 from tests.reliability.serving import OK, looping, served, until
-from tests.reliability.test_webhook_network import serving
+from tests.reliability.test_webhook_network import hook_toml, serving
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105
 
@@ -20,10 +20,7 @@ def test_a_gate_and_its_end_reach_a_receiver(
     monkeypatch.setenv("SECRET", SECRET)
     config = tmp_path / "looptrace.toml"
     with serving() as receiver:
-        config.write_text(
-            f'[[webhooks]]\nname = "a"\nurl = "{receiver.url}"\nsecrets = ["env:SECRET"]\n'
-            'allow_private = ["127.0.0.1"]\nactions = ["gate"]\n'
-        )
+        config.write_text(hook_toml(receiver.url, 'secrets = ["env:SECRET"]'))
         with served(tmp_path / "store", "--config", str(config)) as server:
             assert server.send(looping("s1", 3).request()) == OK
             until(lambda: len(receiver.hits) == 1)
@@ -41,10 +38,7 @@ def test_a_channel_of_teams_gets_a_card_for_each_end(tmp_path: Path) -> None:
     """A workflow of Teams takes cards over HTTP; it edits none, so that the end is a second one."""
     config = tmp_path / "looptrace.toml"
     with serving() as receiver:
-        config.write_text(
-            f'[[webhooks]]\nname = "a"\nurl = "{receiver.url}"\nformat = "teams"\n'
-            'allow_private = ["127.0.0.1"]\nactions = ["gate"]\n\n[page]\nurl = "http://p"\n'
-        )
+        config.write_text(hook_toml(receiver.url, '[page]\nurl = "http://p"', form="teams"))
         with served(tmp_path / "store", "--config", str(config)) as server:
             assert server.send(looping("s1", 3).request()) == OK
             until(lambda: len(receiver.hits) == 1)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,13 +84,6 @@ class Watched:
         """Return the only gate, once there is one."""
         (gate,) = until(self.server.gates)
         return dict(gate)
-
-    def page(self, path: str) -> tuple[int, str, str]:
-        """Return status, text and place of a page."""
-        with closing(http.client.HTTPConnection(self.server.address)) as connection:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode(), answer.headers.get("location", "")
 
 
 Watch = Callable[..., Watched]  # `watched` in the folder of a test
