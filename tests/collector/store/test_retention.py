@@ -4,13 +4,13 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import polars as pl
 import pytest
-from msgspec.structs import replace
 
 from looptrace.collector.store import file_names, reader, retention, writer
 from looptrace.collector.store.layout import RETENTION_FILE
@@ -22,6 +22,7 @@ from looptrace.collector.store.tables.replacement import NewRows, replace_rows
 from looptrace.collector.store.tables.writing import TableContent, write_files
 from looptrace.collector.store.writer import writing
 from tests.collector.store.stored import looping, spans_of
+from tests.otlp import Trace
 from tests.reliability.serving import served, until
 
 DAY_NS = 86_400 * 10**9
@@ -29,27 +30,41 @@ LIMIT_DAYS, MUCH = 30, 1 << 60
 FIRST, LAST = "2026-03-02", "2026-03-09"
 
 
-def arrive(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, at_ns: int, *days: str, name: str = ""
-) -> None:
-    """Let a looping trace of each day arrive at a moment."""
-    spans = spans_of(*(looping(name or day, at=f"{day}T09:00:00+00:00") for day in days))
-    with monkeypatch.context() as patched:
-        patched.setattr(time, "time_ns", lambda: at_ns)
-        writer.ingest(spans, folder)
+@dataclass(frozen=True)
+class AgingStore:
+    """A store whose clock is the test's."""
+
+    folder: Path
+    patch: pytest.MonkeyPatch
+
+    def arrive(self, at_ns: int, *days: str, name: str = "") -> None:
+        """Let a looping trace of each day arrive at a moment."""
+        named = (looping(name or day, at=f"{day}T09:00:00+00:00") for day in days)
+        self.ingest(at_ns, *named)
+
+    def ingest(self, at_ns: int, *traces: Trace) -> None:
+        """Let traces arrive at a moment."""
+        with self.patch.context() as patched:
+            patched.setattr(time, "time_ns", lambda: at_ns)
+            writer.ingest(spans_of(*traces), self.folder)
+
+    def look(
+        self,
+        at_ns: int,
+        days_max: int = LIMIT_DAYS,
+        bytes_max: int = MUCH,
+        by_service: Mapping[str, int] | None = None,
+    ) -> tuple[list[str], list[str]]:
+        """Return the days that a look at a moment announces, and those that it deletes."""
+        with writing(self.folder) as store:
+            state, gone = store.expire(KeptTimes(days_max, by_service or {}), bytes_max, at_ns)
+        return [each.day for each in state.announced], [each.day for each in gone]
 
 
-def look(
-    folder: Path,
-    at_ns: int,
-    days_max: int = LIMIT_DAYS,
-    bytes_max: int = MUCH,
-    by_service: Mapping[str, int] | None = None,
-) -> tuple[list[str], list[str]]:
-    """Return the days that a look at a moment announces, and those that it deletes."""
-    with writing(folder) as store:
-        state, gone = store.expire(KeptTimes(days_max, by_service or {}), bytes_max, at_ns)
-    return [each.day for each in state.announced], [each.day for each in gone]
+@pytest.fixture
+def aging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AgingStore:
+    """Return a store that is not there yet."""
+    return AgingStore(tmp_path / "store", monkeypatch)
 
 
 def stored_days(folder: Path) -> set[str]:
@@ -64,159 +79,139 @@ def now_ns() -> int:
     return int(datetime(2026, 11, 26, 12, tzinfo=UTC).timestamp()) * 10**9
 
 
-def test_old_traces_that_arrive_now_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
-) -> None:
+def test_old_traces_that_arrive_now_stay(aging: AgingStore, now_ns: int) -> None:
     """Following the README, `ingest` and then `serve`, deleted all but the last day."""
     days = ("1970-01-01", FIRST, LAST, "2031-01-01")
-    arrive(tmp_path, monkeypatch, now_ns, *days)
+    aging.arrive(now_ns, *days)
     for after in (0, 1, 25, LIMIT_DAYS):
-        assert look(tmp_path, now_ns + after * DAY_NS) == ([], [])
+        assert aging.look(now_ns + after * DAY_NS) == ([], [])
     due_ns = now_ns + (LIMIT_DAYS + 1) * DAY_NS
-    assert look(tmp_path, due_ns) == ([*days[:-1]], [])
-    assert look(tmp_path, due_ns + DAY_NS) == ([], [*days[:-1]])
-    assert stored_days(tmp_path) == {days[-1]}
+    assert aging.look(due_ns) == ([*days[:-1]], [])
+    assert aging.look(due_ns + DAY_NS) == ([], [*days[:-1]])
+    assert stored_days(aging.folder) == {days[-1]}
 
 
-def test_nothing_goes_that_was_not_announced_for_a_day(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
-) -> None:
+def test_nothing_goes_that_was_not_announced_for_a_day(aging: AgingStore, now_ns: int) -> None:
     """A restart neither skips nor repeats the wait, and other limits withdraw an announcement."""
     old_ns = now_ns - 60 * DAY_NS
-    arrive(tmp_path, monkeypatch, old_ns, FIRST)
-    arrive(tmp_path, monkeypatch, old_ns + DAY_NS, "2026-03-05")
-    arrive(tmp_path, monkeypatch, now_ns, LAST)
-    assert look(tmp_path, now_ns) == ([FIRST, "2026-03-05"], [])
-    assert look(tmp_path, now_ns + DAY_NS - 1) == ([FIRST, "2026-03-05"], [])
-    assert look(tmp_path, now_ns + DAY_NS - 1, days_max=60) == ([FIRST], [])
-    assert look(tmp_path, now_ns + DAY_NS) == (["2026-03-05"], [FIRST])
-    assert stored_days(tmp_path) == {"2026-03-05", LAST}
-    assert read_retention(tmp_path).deleted == {FIRST: "age"}
+    aging.arrive(old_ns, FIRST)
+    aging.arrive(old_ns + DAY_NS, "2026-03-05")
+    aging.arrive(now_ns, LAST)
+    assert aging.look(now_ns) == ([FIRST, "2026-03-05"], [])
+    assert aging.look(now_ns + DAY_NS - 1) == ([FIRST, "2026-03-05"], [])
+    assert aging.look(now_ns + DAY_NS - 1, days_max=60) == ([FIRST], [])
+    assert aging.look(now_ns + DAY_NS) == (["2026-03-05"], [FIRST])
+    assert stored_days(aging.folder) == {"2026-03-05", LAST}
+    assert read_retention(aging.folder).deleted == {FIRST: "age"}
 
 
-def test_the_clock_is_set_back_or_forward(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
-) -> None:
+def test_the_clock_is_set_back_or_forward(aging: AgingStore, now_ns: int) -> None:
     """A server that believes for an hour that it is 2099 deletes nothing."""
-    arrive(tmp_path, monkeypatch, now_ns, FIRST, LAST)
+    aging.arrive(now_ns, FIRST, LAST)
     wrong_ns = now_ns + 70 * 365 * DAY_NS
-    assert look(tmp_path, wrong_ns) == ([FIRST], [])
-    assert look(tmp_path, now_ns) == ([], [])
-    assert look(tmp_path, wrong_ns + 2 * DAY_NS) == ([FIRST], [])
-    arrive(tmp_path, monkeypatch, wrong_ns, FIRST, name="later")
-    assert look(tmp_path, now_ns) == ([], [])
-    assert stored_days(tmp_path) == {FIRST, LAST}
+    assert aging.look(wrong_ns) == ([FIRST], [])
+    assert aging.look(now_ns) == ([], [])
+    assert aging.look(wrong_ns + 2 * DAY_NS) == ([FIRST], [])
+    aging.arrive(wrong_ns, FIRST, name="later")
+    assert aging.look(now_ns) == ([], [])
+    assert stored_days(aging.folder) == {FIRST, LAST}
 
 
-def test_an_announcement_of_a_wrong_clock_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
-) -> None:
+def test_an_announcement_of_a_wrong_clock_is_made_again(aging: AgingStore, now_ns: int) -> None:
     """The day of waiting begins when the clock was set back."""
-    arrive(tmp_path, monkeypatch, now_ns - 60 * DAY_NS, FIRST)
-    arrive(tmp_path, monkeypatch, now_ns, LAST)
-    assert look(tmp_path, now_ns + 9 * DAY_NS) == ([FIRST], [])
-    assert look(tmp_path, now_ns) == ([FIRST], [])
-    assert look(tmp_path, now_ns + DAY_NS) == ([], [FIRST])
+    aging.arrive(now_ns - 60 * DAY_NS, FIRST)
+    aging.arrive(now_ns, LAST)
+    assert aging.look(now_ns + 9 * DAY_NS) == ([FIRST], [])
+    assert aging.look(now_ns) == ([FIRST], [])
+    assert aging.look(now_ns + DAY_NS) == ([], [FIRST])
 
 
-def test_a_day_that_gets_spans_again_is_as_old_as_these(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
-) -> None:
+def test_a_day_that_gets_spans_again_is_as_old_as_these(aging: AgingStore, now_ns: int) -> None:
     """Spans that come late or are dated back are kept as long as others."""
-    arrive(tmp_path, monkeypatch, now_ns - 60 * DAY_NS, FIRST, LAST)
-    arrive(tmp_path, monkeypatch, now_ns - 50 * DAY_NS, "2026-03-05")
-    assert look(tmp_path, now_ns) == ([FIRST, LAST], [])
-    arrive(tmp_path, monkeypatch, now_ns, FIRST, name="late")
-    assert look(tmp_path, now_ns + DAY_NS) == (["2026-03-05"], [LAST])
+    aging.arrive(now_ns - 60 * DAY_NS, FIRST, LAST)
+    aging.arrive(now_ns - 50 * DAY_NS, "2026-03-05")
+    assert aging.look(now_ns) == ([FIRST, LAST], [])
+    aging.arrive(now_ns, FIRST, name="late")
+    assert aging.look(now_ns + DAY_NS) == (["2026-03-05"], [LAST])
 
 
-def test_the_same_files_again_are_no_arrival(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
-) -> None:
+def test_the_same_files_again_are_no_arrival(aging: AgingStore, now_ns: int) -> None:
     """A job that ingests a folder every night would keep it for ever."""
-    arrive(tmp_path, monkeypatch, now_ns - 60 * DAY_NS, FIRST)
-    arrive(tmp_path, monkeypatch, now_ns, FIRST, LAST)
-    assert look(tmp_path, now_ns) == ([FIRST], [])
+    aging.arrive(now_ns - 60 * DAY_NS, FIRST)
+    aging.arrive(now_ns, FIRST, LAST)
+    assert aging.look(now_ns) == ([FIRST], [])
 
 
-def test_the_oldest_by_arrival_go_where_there_is_too_much(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
-) -> None:
+def test_the_oldest_by_arrival_go_where_there_is_too_much(aging: AgingStore, now_ns: int) -> None:
     """Of days that arrived together the first go; the last day stays, whatever the limit."""
-    arrive(tmp_path, monkeypatch, now_ns - 2 * DAY_NS, LAST)
-    arrive(tmp_path, monkeypatch, now_ns, "2026-03-05", FIRST)
-    assert look(tmp_path, now_ns, bytes_max=1) == ([LAST, FIRST], [])
-    assert look(tmp_path, now_ns + DAY_NS, bytes_max=1) == ([], [LAST, FIRST])
-    assert stored_days(tmp_path) == {"2026-03-05"}
-    assert read_retention(tmp_path).deleted == {LAST: "size", FIRST: "size"}
-    with reader.open_gates(tmp_path) as gates:
+    aging.arrive(now_ns - 2 * DAY_NS, LAST)
+    aging.arrive(now_ns, "2026-03-05", FIRST)
+    assert aging.look(now_ns, bytes_max=1) == ([LAST, FIRST], [])
+    assert aging.look(now_ns + DAY_NS, bytes_max=1) == ([], [LAST, FIRST])
+    assert stored_days(aging.folder) == {"2026-03-05"}
+    assert read_retention(aging.folder).deleted == {LAST: "size", FIRST: "size"}
+    with reader.open_gates(aging.folder) as gates:
         assert len(gates.gates()) == 3
 
 
-def test_arrival_outlives_merges_new_rules_and_copies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
-) -> None:
+def test_arrival_outlives_merges_new_rules_and_copies(aging: AgingStore, now_ns: int) -> None:
     """The note is in the files, which are written again, and whose times a copy loses."""
-    monkeypatch.setattr(replacement, "ROWS_MIN", 1)
-    monkeypatch.setattr(replacement, "FILES_ALIKE", 3)
-    folder, copy = tmp_path / "store", tmp_path / "copy"
+    aging.patch.setattr(replacement, "ROWS_MIN", 1)
+    aging.patch.setattr(replacement, "FILES_ALIKE", 3)
+    folder, at_copy = aging.folder, replace(aging, folder=aging.folder.with_name("copy"))
     for number in range(7):
-        arrive(folder, monkeypatch, now_ns + number, FIRST, name=f"s{number % 2}-{number}")
-    arrive(folder, monkeypatch, now_ns + 40 * DAY_NS, LAST)
+        aging.arrive(now_ns + number, FIRST, name=f"s{number % 2}-{number}")
+    aging.arrive(now_ns + 40 * DAY_NS, LAST)
     for bucket in range(file_names.BUCKETS):  # Rows that go leave the others as they were.
         rows = parquet.read_bucket(folder, "spans", bucket)
         some = rows.join(rows[:1], on="trace_id", how="semi")
         which = Having("trace_id", some["trace_id"].unique())
         new = NewRows(which, some[1:], some["start_ns"][1:])
         replace_rows(folder, "spans", {bucket: new})
-    shutil.copytree(folder, copy, copy_function=shutil.copy)
+    copy = shutil.copytree(folder, at_copy.folder, copy_function=shutil.copy)
     (copy / "looptrace-store.rules").unlink()  # All of it is evaluated again.
     writer.ingest(pl.DataFrame(schema=spans_of(looping("none")).schema), copy)
-    assert look(copy, now_ns + (LIMIT_DAYS + 1) * DAY_NS) == ([FIRST], [])
-    assert look(copy, now_ns + LIMIT_DAYS * DAY_NS) == ([], [])
+    assert at_copy.look(now_ns + (LIMIT_DAYS + 1) * DAY_NS) == ([FIRST], [])
+    assert at_copy.look(now_ns + LIMIT_DAYS * DAY_NS) == ([], [])
 
 
 def test_files_without_the_note_arrived_when_they_were_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
+    aging: AgingStore, now_ns: int
 ) -> None:
     """A store of an earlier version keeps its days until their files are old."""
-    with monkeypatch.context() as patched:
+    with aging.patch.context() as patched:
         patched.setattr("looptrace.collector.store.tables.writing.ARRIVED", "something else")
-        arrive(tmp_path, monkeypatch, now_ns, FIRST, LAST)
-    for path in tmp_path.rglob("*.parquet"):
+        aging.arrive(now_ns, FIRST, LAST)
+    for path in aging.folder.rglob("*.parquet"):
         file_contents.forget(path)
     written_ns = time.time_ns()
-    assert look(tmp_path, written_ns + LIMIT_DAYS * DAY_NS) == ([], [])
-    assert look(tmp_path, written_ns + (LIMIT_DAYS + 1) * DAY_NS) == ([FIRST], [])
-    for path in (tmp_path / "spans").glob(f"day={FIRST}/*/*.parquet"):
+    assert aging.look(written_ns + LIMIT_DAYS * DAY_NS) == ([], [])
+    assert aging.look(written_ns + (LIMIT_DAYS + 1) * DAY_NS) == ([FIRST], [])
+    for path in (aging.folder / "spans").glob(f"day={FIRST}/*/*.parquet"):
         os.utime(path, ns=(now_ns, written_ns + 9 * DAY_NS))
-    assert look(tmp_path, written_ns + (LIMIT_DAYS + 1) * DAY_NS) == ([LAST], [])
+    assert aging.look(written_ns + (LIMIT_DAYS + 1) * DAY_NS) == ([LAST], [])
 
 
-def test_spans_of_a_clock_that_was_not_set_go_like_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spans_of_a_clock_that_was_not_set_go_like_others(aging: AgingStore) -> None:
     """Their day is 1970, and the tables of a store may lose all of their rows of a day."""
     names = [f"1970 {number}" for number in range(8)]  # in several buckets
     spans = spans_of(*(looping(name, at="1970-01-01T09:00:00+00:00") for name in names))
-    writer.ingest(spans, tmp_path)
-    arrive(tmp_path, monkeypatch, time.time_ns() + DAY_NS, LAST)
+    writer.ingest(spans, aging.folder)
+    aging.arrive(time.time_ns() + DAY_NS, LAST)
     late_ns = time.time_ns() + 90 * DAY_NS
-    assert look(tmp_path, late_ns)[0] == ["1970-01-01"]
-    assert look(tmp_path, late_ns + DAY_NS) == ([], ["1970-01-01"])
-    assert look(tmp_path, late_ns + DAY_NS) == ([], [])
-    assert set(pl.concat(reader.read_turns(tmp_path))["task"]) == {LAST}
-    with ask_typed(tmp_path, "SELECT count(*) FROM spans WHERE start_ns < 1e15") as answer:
+    assert aging.look(late_ns)[0] == ["1970-01-01"]
+    assert aging.look(late_ns + DAY_NS) == ([], ["1970-01-01"])
+    assert aging.look(late_ns + DAY_NS) == ([], [])
+    assert set(pl.concat(reader.read_turns(aging.folder))["task"]) == {LAST}
+    with ask_typed(aging.folder, "SELECT count(*) FROM spans WHERE start_ns < 1e15") as answer:
         assert [row for batch in answer.batches for row in batch] == [(0,)]
 
 
-def test_it_says_what_goes_and_how_much(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
-) -> None:
+def test_it_says_what_goes_and_how_much(aging: AgingStore, now_ns: int) -> None:
     """In one sentence for each cause, with the range of days."""
-    arrive(tmp_path, monkeypatch, now_ns - 60 * DAY_NS, FIRST, "2026-03-05")
-    arrive(tmp_path, monkeypatch, now_ns, LAST)
-    with writing(tmp_path) as store:
+    aging.arrive(now_ns - 60 * DAY_NS, FIRST, "2026-03-05")
+    aging.arrive(now_ns, LAST)
+    with writing(aging.folder) as store:
         state, _ = store.expire(KeptTimes(LIMIT_DAYS), MUCH, now_ns)
     (text,) = retention.texts_of(state.announced)
     size = sum(each.bytes for each in state.announced)
@@ -243,48 +238,39 @@ def services_of(folder: Path) -> dict[str, set[str | None]]:
     return found
 
 
-def test_services_have_times_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
-) -> None:
+def test_services_have_times_of_their_own(aging: AgingStore, now_ns: int) -> None:
     """What a test environment sends goes first, and what an audit needs stays in the same files."""
     names = ("dev", "shop", "billing")
     at = f"{FIRST}T09:00:00+00:00"
     traces = [looping(f"{name} {n}", at=at, service=name) for name in names for n in range(4)]
-    with monkeypatch.context() as patched:
-        patched.setattr(time, "time_ns", lambda: now_ns)
-        writer.ingest(spans_of(*traces), tmp_path)
-    arrive(tmp_path, monkeypatch, now_ns + 1_000 * DAY_NS, LAST)
-    everything = {*names, *services_of(tmp_path)["spans"]}
-    assert look(tmp_path, now_ns + 5 * DAY_NS, by_service=OWN) == ([], [])
+    aging.ingest(now_ns, *traces)
+    aging.arrive(now_ns + 1_000 * DAY_NS, LAST)
+    everything = {*names, *services_of(aging.folder)["spans"]}
+    assert aging.look(now_ns + 5 * DAY_NS, by_service=OWN) == ([], [])
     for after, going, staying in (
         (6, "dev", everything - {"dev"}),
         (31, "shop", everything - {"dev", "shop"}),
         (366, "billing", everything - {*names}),
     ):
         at_ns = now_ns + after * DAY_NS
-        assert look(tmp_path, at_ns, by_service=OWN) == ([FIRST], [])
-        assert going in services_of(tmp_path)["findings"]
-        assert look(tmp_path, at_ns + DAY_NS, by_service=OWN) == ([], [FIRST])
-        assert look(tmp_path, at_ns + 2 * DAY_NS, by_service=OWN) == ([], [])
-        left = services_of(tmp_path)
+        assert aging.look(at_ns, by_service=OWN) == ([FIRST], [])
+        assert going in services_of(aging.folder)["findings"]
+        assert aging.look(at_ns + DAY_NS, by_service=OWN) == ([], [FIRST])
+        assert aging.look(at_ns + 2 * DAY_NS, by_service=OWN) == ([], [])
+        left = services_of(aging.folder)
         assert left["spans"] == left["turns"] == staying
         assert going not in left["findings"]
-        writer.ingest(spans_of(), tmp_path)  # It finds the store as it left it.
-        assert services_of(tmp_path) == left
-    assert FIRST not in stored_days(tmp_path)
+        writer.ingest(spans_of(), aging.folder)  # It finds the store as it left it.
+        assert services_of(aging.folder) == left
+    assert FIRST not in stored_days(aging.folder)
 
 
-def test_what_goes_of_a_day_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
-) -> None:
+def test_what_goes_of_a_day_is_counted(aging: AgingStore, now_ns: int) -> None:
     """The announcement names the part of the day that goes."""
     at = f"{FIRST}T09:00:00+00:00"
-    with monkeypatch.context() as patched:
-        patched.setattr(time, "time_ns", lambda: now_ns)
-        traces = [looping(name, at=at, service=name) for name in ("dev", "shop")]
-        writer.ingest(spans_of(*traces), tmp_path)
-    arrive(tmp_path, monkeypatch, now_ns + 9 * DAY_NS, LAST)
-    with writing(tmp_path) as store:
+    aging.ingest(now_ns, *(looping(name, at=at, service=name) for name in ("dev", "shop")))
+    aging.arrive(now_ns + 9 * DAY_NS, LAST)
+    with writing(aging.folder) as store:
         state, _ = store.expire(KeptTimes(LIMIT_DAYS, OWN), MUCH, now_ns + 9 * DAY_NS)
     (day,) = state.announced
     assert (day.only, day.but) == (("dev",), ())
@@ -293,22 +279,20 @@ def test_what_goes_of_a_day_is_counted(
     assert text.endswith("because some services have another time (`[[retention]]`)")
 
 
-def test_an_empty_file_of_an_earlier_version_is_no_day(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_ns: int
-) -> None:
+def test_an_empty_file_of_an_earlier_version_is_no_day(aging: AgingStore, now_ns: int) -> None:
     """Earlier versions had one in each table, for its columns, which is read like others."""
     for table, schema in parquet.TABLES.items():
-        path = parquet.folder_of(tmp_path, table, "1970-01-01", 0) / "data.parquet"
-        write_files(tmp_path, {path: TableContent(schema.to_frame())})
-    arrive(tmp_path, monkeypatch, now_ns, FIRST, LAST)
-    assert look(tmp_path, time.time_ns() + 90 * DAY_NS)[0] == [FIRST]
-    with ask_typed(tmp_path, "SELECT DISTINCT day::VARCHAR FROM spans ORDER BY ALL") as answer:
+        path = parquet.folder_of(aging.folder, table, "1970-01-01", 0) / "data.parquet"
+        write_files(aging.folder, {path: TableContent(schema.to_frame())})
+    aging.arrive(now_ns, FIRST, LAST)
+    assert aging.look(time.time_ns() + 90 * DAY_NS)[0] == [FIRST]
+    with ask_typed(aging.folder, "SELECT DISTINCT day::VARCHAR FROM spans ORDER BY ALL") as answer:
         assert next(answer.batches) == [(FIRST,), (LAST,)]
-    noted = {parquet.bucket_made_with(tmp_path, "turns", n) for n in range(file_names.BUCKETS)}
+    noted = {parquet.bucket_made_with(aging.folder, "turns", n) for n in range(file_names.BUCKETS)}
     assert len(noted - {None}) == 1
     late = spans_of(looping("late", at="1970-01-01T09:00:00+00:00"))
-    writer.ingest(late, tmp_path)
-    assert pl.concat(reader.read_spans(tmp_path))["end_ns"].lt(DAY_NS).sum() == late.height
+    writer.ingest(late, aging.folder)
+    assert pl.concat(reader.read_spans(aging.folder))["end_ns"].lt(DAY_NS).sum() == late.height
 
 
 def write_old(folder: Path, now_ns: int) -> None:
@@ -331,7 +315,9 @@ def test_a_server_announces_and_deletes_and_says_which(tmp_path: Path) -> None:
         assert 'looptrace_storing_expired_parts_total{cause="age"} 0.0' in server.page("/metrics")
     assert stored_days(store) == {FIRST, LAST}
     note = read_retention(store)
-    earlier = [replace(each, announced_ns=now_ns - DAY_NS - 1) for each in note.announced]
+    earlier = [
+        msgspec.structs.replace(each, announced_ns=now_ns - DAY_NS - 1) for each in note.announced
+    ]
     (store / RETENTION_FILE).write_bytes(msgspec.json.encode(Retention(earlier)))
     with served(store, "--no-grpc") as server:
         until(lambda: 'expired_parts_total{cause="age"} 1.0' in server.page("/metrics"))
