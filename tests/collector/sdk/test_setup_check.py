@@ -1,13 +1,14 @@
 """A set-up that watches nothing says so, once and with what to do."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanLimits, TracerProvider
+from opentelemetry.trace import Tracer
 from opentelemetry.util._once import Once
 
 import looptrace
@@ -24,6 +25,7 @@ from tests.producers.recorder import TRACES
 from tests.reliability.test_live_is_batch import sdk_span
 
 WARNED = "looptrace.collector.sdk.setup_check"
+Warned = Callable[[], list[str]]
 
 
 @pytest.fixture
@@ -41,64 +43,65 @@ def steps(processor: LoopSpanProcessor, task: str, count: int = 5) -> None:
         gate.raise_if_open()
 
 
-def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what was warned of."""
-    return [record.getMessage() for record in caplog.records if record.name == WARNED]
+@pytest.fixture
+def warned(caplog: pytest.LogCaptureFixture) -> Warned:
+    """Return a function that says what was warned of."""
+    return lambda: [record.getMessage() for record in caplog.records if record.name == WARNED]
 
 
-def test_a_processor_that_no_span_reaches(
-    processor: LoopSpanProcessor, caplog: pytest.LogCaptureFixture
-) -> None:
+def tracer_of(processor: LoopSpanProcessor, limits: SpanLimits | None = None) -> Tracer:
+    """Return a tracer of a new provider, which has the processor."""
+    provider = TracerProvider(span_limits=limits)
+    processor.use(provider)
+    return provider.get_tracer("acme")
+
+
+def test_a_processor_that_no_span_reaches(processor: LoopSpanProcessor, warned: Warned) -> None:
     """It was never added to a provider, as the author forgot; the first steps say nothing yet."""
     steps(processor, "ticket-42", 2)
-    assert warnings(caplog) == []
+    assert warned() == []
     steps(processor, "ticket-42")
     steps(processor, "ticket-43")
-    (warning,) = warnings(caplog)
+    (warning,) = warned()
     assert "has seen no span of this process" in warning
     assert "use(provider)" in warning
 
 
 def test_a_gate_that_is_not_called_as_the_spans_are(
-    processor: LoopSpanProcessor, caplog: pytest.LogCaptureFixture
+    processor: LoopSpanProcessor, warned: Warned
 ) -> None:
     """The spans are of another task, which is named; the gate of that one is right."""
-    tracer = processor.use(TracerProvider())._provider.get_tracer("agent")  # type: ignore[union-attr]
+    tracer = tracer_of(processor)
     with tracer.start_as_current_span("chat", attributes={"session.id": "ticket-42"}) as span:
         own = trace.format_trace_id(span.get_span_context().trace_id)
     steps(processor, "ticket-42")
     steps(processor, own)
-    assert warnings(caplog) == []
+    assert warned() == []
     steps(processor, "ticket 42")
-    (warning,) = warnings(caplog)
+    (warning,) = warned()
     assert "belongs to the task 'ticket 42'" in warning
     assert "name ticket-42:" in warning
 
 
-def test_a_task_that_only_an_open_span_names(
-    processor: LoopSpanProcessor, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_task_that_only_an_open_span_names(processor: LoopSpanProcessor, warned: Warned) -> None:
     """An agent asks within its own span, which names the task, perhaps late, and ends last."""
-    tracer = processor.use(TracerProvider())._provider.get_tracer("agent")  # type: ignore[union-attr]
+    tracer = tracer_of(processor)
     with tracer.start_as_current_span("invoke_agent") as agent:
         agent.set_attribute("session.id", "ticket-42")
         for _ in range(3):
             with tracer.start_as_current_span("execute_tool"):
                 pass
         steps(processor, "ticket-42")
-    assert warnings(caplog) == []
+    assert warned() == []
 
 
-def test_a_span_that_the_sdk_has_cut(
-    processor: LoopSpanProcessor, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_span_that_the_sdk_has_cut(processor: LoopSpanProcessor, warned: Warned) -> None:
     """A conversation in numbered keys is longer than what the SDK keeps; all such are counted."""
-    provider = TracerProvider(span_limits=SpanLimits(max_span_attributes=128))
-    tracer = processor.use(provider)._provider.get_tracer("agent")  # type: ignore[union-attr]
+    tracer = tracer_of(processor, SpanLimits(max_span_attributes=128))
     keys = {f"llm.input_messages.{n}.message.content": "Go on." for n in range(150)}
     for _ in range(3):
         tracer.start_span("chat", attributes=keys).end()
-    (warning,) = warnings(caplog)
+    (warning,) = warned()
     assert "lost 22 attributes" in warning
     assert "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT" in warning
     assert processor.counts.cut == 3
@@ -123,19 +126,15 @@ def test_instrument_lets_a_conversation_fit(
     assert len(span.attributes) == kept  # type: ignore[attr-defined]
 
 
-def test_a_set_up_that_works_is_silent(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_set_up_that_works_is_silent(
+    processor: LoopSpanProcessor, caplog: pytest.LogCaptureFixture
+) -> None:
     """A set-up that follows the page causes no warning."""
     with caplog.at_level(logging.WARNING):
-        processor = LoopSpanProcessor.local().use(TracerProvider())
-        gate = processor.gate("ticket-42")
-        provider = processor._provider
-        assert provider is not None
-        with provider.get_tracer("a").start_as_current_span(
-            "invoke_agent fixer", attributes={"gen_ai.conversation.id": "ticket-42"}
-        ):
-            gate.raise_if_open()
+        tracer, names = tracer_of(processor), {"gen_ai.conversation.id": "ticket-42"}
+        with tracer.start_as_current_span("invoke_agent fixer", attributes=names):
+            steps(processor, "ticket-42", 1)
         steps(processor, "ticket-42")
-        processor.shutdown()
     assert caplog.records == []
 
 
@@ -143,11 +142,8 @@ ACME = {"acme.tool": "dig", "acme.args": "garden"}
 CALL = tool_call("dig")
 
 
-def _run(calls: int, own: int, *, within: bool = False) -> None:
+def _run(tracer: Tracer, calls: int, own: int, *, within: bool = False) -> None:
     """End spans of calls, and spans that no dialect knows; they may be within calls."""
-    processor = LoopSpanProcessor.local().use(TracerProvider())
-    assert processor._provider is not None
-    tracer = processor._provider.get_tracer("acme")
     for _ in range(calls):
         # What lies around a call is structure.
         with (
@@ -158,23 +154,20 @@ def _run(calls: int, own: int, *, within: bool = False) -> None:
                 tracer.start_span("dig", attributes=ACME).end()
     for _ in range(own):
         tracer.start_span("acme.dig", attributes=ACME).end()
-    processor.shutdown()
 
 
 @pytest.mark.parametrize(
-    ("calls", "own", "within", "warnings"),
+    ("calls", "own", "within", "count"),
     [(0, 20, False, 1), (9, 11, False, 1), (10, 10, False, 0), (0, 19, False, 0), (30, 0, True, 0)],
 )
 def test_spans_that_are_not_understood_are_warned_of(
-    calls: int, own: int, within: bool, warnings: int, caplog: pytest.LogCaptureFixture
+    calls: int, own: int, within: bool, count: int, processor: LoopSpanProcessor, warned: Warned
 ) -> None:
     """A process whose spans mean nothing to looptrace says so once, with their keys."""
-    with caplog.at_level(logging.WARNING):
-        _run(calls, own, within=within)
-
-    said = [each.getMessage() for each in caplog.records]
-    assert len(said) == warnings
-    for text in said:
+    _run(tracer_of(processor), calls, own, within=within)
+    processor.shutdown()
+    assert len(warned()) == count
+    for text in warned():
         assert "acme.dig (scope acme; attributes acme.tool, acme.args)" in text
         assert "[attributes]" in text
 
@@ -184,18 +177,8 @@ FOLDERS = (framework_table.DIALECTS, framework_table.OWN, TRACES)
 # failure, a step lies around known spans, a call is the end of a run, or a span has an attempt's
 # status. None of it makes a span one that nobody understands.
 BY_FIELDS = (
-    "agenta",
-    "burr",
-    "claude_code",
-    "codex",
-    "docker_agent",
-    "honeyhive",
-    "looptrace-own",
-    "mirascope",
-    "monocle",
-    "smolagents",
-    "traceloop",
-    "trulens",
+    *("agenta", "burr", "claude_code", "codex", "docker_agent", "honeyhive", "looptrace-own"),
+    *("mirascope", "monocle", "smolagents", "traceloop", "trulens"),
 )
 _ENDS = (False, True)
 
@@ -242,7 +225,7 @@ def test_a_process_counts_as_a_report_does(path: Path) -> None:
 
 @pytest.mark.parametrize("given", [False, True])
 def test_a_process_that_forwards_knows_the_keys_of_its_server(
-    given: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    given: bool, tmp_path: Path, warned: Warned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its server may read what this process does not know, and is then no reason to warn."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")  # So long does the end wait for it.
@@ -250,12 +233,9 @@ def test_a_process_that_forwards_knows_the_keys_of_its_server(
     settings.write_text('[attributes]\ntool = "acme.tool"\narguments = ["acme.args"]\n', "utf-8")
     processor = LoopSpanProcessor.forward(
         "http://127.0.0.1:1", gates="", settings=settings if given else None
-    ).use(TracerProvider())
-    assert processor._provider is not None
-    with caplog.at_level(logging.WARNING):
-        for _ in range(20):
-            processor._provider.get_tracer("acme").start_span("acme.dig", attributes=ACME).end()
-    said = warnings(caplog)
+    )
+    _run(tracer_of(processor), 0, 20)
+    said = warned()
     processor.shutdown()
     assert len(said) == (0 if given else 1)
     assert all("unless the server has keys of its own" in text for text in said)
