@@ -4,8 +4,8 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,23 @@ class Told:
         self.changes.tell()
 
 
+@asynccontextmanager
+async def telling(folder: Path, chance: random.Random) -> AsyncIterator[tuple[EventFeed, Told]]:
+    """Open the feed of a new store, and what tells it."""
+    changes = Changes()
+    ingest(SPAN_SCHEMA.to_frame(), folder)
+    feed = EventFeed(folder, changes, OWN)
+    with open_gates(folder) as gates:
+        yield feed, Told(gates, changes, chance)
+    feed.close()
+
+
+def sent_in(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the number and the event of each part of a text; {} for a number alone."""
+    for number, data in events_in(iter(text.encode().splitlines(keepends=True))):
+        yield number, json.loads(data or "{}")
+
+
 class Client:
     """A process that asks for more and more, and restarts its stream after a cut."""
 
@@ -112,12 +129,12 @@ class Client:
             self.texts += text if count else text[: self.chance.randrange(len(text))]
             whole, _, _ = self.texts.rpartition("\n\n")
             self.texts = self.texts.removeprefix(whole + "\n\n") if whole else self.texts
-            for number, data in events_in(iter(f"{whole}\n\n".encode().splitlines(keepends=True))):
+            for number, notice in sent_in(f"{whole}\n\n"):
                 if number:
                     assert int(number) >= (self.last_id or 0)
                     self.last_id = int(number)
-                if data:
-                    self.take(json.loads(data))
+                if notice:
+                    self.take(notice)
             if ": here" in text and not self.is_known.is_set():
                 self.is_known.set()
                 new = Asked(
@@ -169,11 +186,7 @@ def test_no_event_is_lost_whenever_names_are_added_and_streams_are_cut(
     chance = random.Random(seed)
 
     async def go() -> None:
-        changes = Changes()
-        ingest(SPAN_SCHEMA.to_frame(), tmp_path)
-        feed = EventFeed(tmp_path, changes, OWN)
-        with open_gates(tmp_path) as gates:
-            told = Told(gates, changes, chance)
+        async with telling(tmp_path, chance) as (feed, told):
             clients = [Client(f"stream-{number}", feed, chance) for number in range(3)]
             following = [asyncio.create_task(client.follow()) for client in clients]
             for _ in range(STEPS):
@@ -196,7 +209,6 @@ def test_no_event_is_lost_whenever_names_are_added_and_streams_are_cut(
                 task.cancel()
             results = await asyncio.gather(*following, return_exceptions=True)
             assert [r for r in results if not isinstance(r, asyncio.CancelledError)] == []
-        feed.close()
 
     asyncio.run(go())
 
@@ -207,11 +219,7 @@ def test_a_gate_that_ends_while_a_stream_begins_is_told_in_order(
     """A loaded server can pass on the end of a gate before it has told that the gate is open."""
 
     async def go() -> list[str]:
-        changes = Changes()
-        ingest(SPAN_SCHEMA.to_frame(), tmp_path)
-        feed = EventFeed(tmp_path, changes, OWN)
-        with open_gates(tmp_path) as gates:
-            told = Told(gates, changes, random.Random(1))
+        async with telling(tmp_path, random.Random(1)) as (feed, told):
             while "task-0" not in told.open:
                 told.tell("task-0", TRACES[0])
             since = len(told.events)
@@ -232,12 +240,7 @@ def test_a_gate_that_ends_while_a_stream_begins_is_told_in_order(
                 async for text in texts:
                     if ": here" in text:
                         break
-                    kinds += [
-                        json.loads(data)["type"]
-                        for _, data in events_in(iter(text.encode().splitlines(keepends=True)))
-                        if data
-                    ]
-        feed.close()
+                    kinds += [notice["type"] for _, notice in sent_in(text) if notice]
         return [kind for kind in kinds if kind != "loop_detected"]
 
     assert asyncio.run(go()) == ["gate_opened", "gate_resolved"]
@@ -247,11 +250,7 @@ def test_what_is_left_alone_is_told_to_nobody_and_hides_nothing(tmp_path: Path) 
     """A task that is left alone for comparison hears nothing, and its trace keeps its past."""
 
     async def go() -> list[str]:
-        changes = Changes()
-        ingest(SPAN_SCHEMA.to_frame(), tmp_path)
-        feed = EventFeed(tmp_path, changes, OWN)
-        with open_gates(tmp_path) as gates:
-            told = Told(gates, changes, random.Random(1))
+        async with telling(tmp_path, random.Random(1)) as (feed, told):
             while len(told.events) < 3:  # The second one is left alone.
                 action: Action | None = None if len(told.events) == 1 else "warn"
                 told.tell("task-0", TRACES[0], "loop_detected", action)
@@ -262,9 +261,7 @@ def test_what_is_left_alone_is_told_to_nobody_and_hides_nothing(tmp_path: Path) 
             ):
                 assert ": here" in [text async for text in _begin_of(first)][-1]
                 async for text in _begin_of(second):
-                    lines = iter(text.encode().splitlines(keepends=True))
-                    ids += [json.loads(data)["id"] for _, data in events_in(lines) if data]
-        feed.close()
+                    ids += [notice["id"] for _, notice in sent_in(text) if notice]
         return ids
 
     assert asyncio.run(go()) == ["e1", "e3"]

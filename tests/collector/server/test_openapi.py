@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from looptrace.analyzer.settings.sections import default
 from looptrace.collector.erasure import erasures_api
+from looptrace.collector.page.site import Site
 from looptrace.collector.server.access import Access
 from looptrace.collector.server.openapi import document
 from looptrace.collector.server.service import Options, Service
@@ -31,15 +32,14 @@ def problems(value: Any, schema: str) -> list[str]:
     return [error.message for error in validator.iter_errors(value)] + unknown
 
 
-def routes(store_dir: Path) -> list[Route]:
-    """Return the routes of a server."""
+def routes(store_dir: Path, *, with_page: bool = False) -> list[Route]:
+    """Return the routes of a server, without its page or with them."""
 
     async def made() -> list[Route]:
-        service = Service(
-            Options(store_dir, default(), Access(), 0, None, erasures=erasures_api.routes)
-        )
+        options = Options(store_dir, default(), Access(), 0, None, erasures=erasures_api.routes)
+        service = Service(options)
         try:
-            return service.routes()
+            return [*service.routes(), *(Site(service, options).routes if with_page else ())]
         finally:
             service.close()
 

@@ -1,6 +1,5 @@
 """A token for some services, at a real server whose store is full of the words of another."""
 
-import asyncio
 import json
 import re
 import time
@@ -12,15 +11,10 @@ from urllib.parse import quote, unquote
 
 import httpx
 import pytest
-from starlette.routing import Route
 
-from looptrace.analyzer.settings.sections import default
-from looptrace.collector.erasure import erasures_api
-from looptrace.collector.page.site import Site
-from looptrace.collector.server.access import Access
-from looptrace.collector.server.service import Options, Service
 from looptrace.collector.server.tokens.seen_routes import SEEN, RouteScope
 from looptrace.collector.server.tokens.token_file import AccessError, Holder, add_token, read_tokens
+from tests.collector.server.test_openapi import routes
 from tests.otlp import Trace, tool_call
 from tests.reliability.serving import NO_TLS, OK, Served, served, until
 
@@ -167,20 +161,6 @@ def _soon_ns() -> int:
     return time.time_ns() + 3_600 * 10**9
 
 
-def routes(store_dir: Path) -> list[Route]:
-    """Return all routes of a server with its page."""
-
-    async def made() -> list[Route]:
-        options = Options(store_dir, default(), Access(), 0, None, erasures=erasures_api.routes)
-        service = Service(options)
-        try:
-            return [*service.routes(), *Site(service, options).routes]
-        finally:
-            service.close()
-
-    return asyncio.run(made())
-
-
 def test_the_file_of_tokens_has_their_services(tmp_path: Path) -> None:
     """A name with a blank would be read as two words, one of them a part of the holder's name."""
     holder = Holder("Ada Lovelace", "viewer", services=("the shop", "ü=1"))
@@ -195,7 +175,7 @@ def test_every_route_is_in_the_table(tmp_path: Path) -> None:
     """A route that nobody thought of would be refused, and one that is gone would mislead."""
     real = {
         (method, route.path)
-        for route in routes(tmp_path)
+        for route in routes(tmp_path, with_page=True)
         for method in set(route.methods or {"POST"}) - {"HEAD"}
     }
     assert real == SEEN.keys() - {("POST", route) for route in _FORWARDED}
