@@ -80,7 +80,7 @@ class Receiver:
 def intake(limits: Limits | None = None) -> Iterator[Receiver]:
     """Return the pipeline of requests, without a server."""
     sink = Memory()
-    one = Pipeline(sink, limits or Limits(), ReceiverCounts())
+    one = Pipeline(sink.accept, limits or Limits(), ReceiverCounts())
     try:
         yield Receiver(one, sink)
     finally:

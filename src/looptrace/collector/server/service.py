@@ -161,7 +161,8 @@ class Service:
         dialects = settings.policy.dialects
         reduced = partial(with_content, content=options.content, key=key, dialects=dialects)
         self.shards = self._shards(options, key)
-        self.pipeline = Pipeline(self.shards or self.log, settings.server, self.counts, reduced)
+        sink = (self.shards or self.log).accept
+        self.pipeline = Pipeline(sink, settings.server, self.counts, reduced)
         shown = (self.detector.counts, self.detector.shown)
         self.loops = LoopMetrics(store, self.log, *shown, answers, settings.prices)
         self.metrics = Metrics(self.instruments(), os.environ)

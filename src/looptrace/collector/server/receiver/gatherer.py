@@ -96,7 +96,7 @@ class Gatherer:
         loop = asyncio.get_running_loop()
         try:
             spans = await loop.run_in_executor(self._threads, self._table, block)
-            await self._sink.accept(spans)
+            await self._sink(spans)
         except Exception as error:
             return error.with_traceback(None)
         return None

@@ -21,7 +21,7 @@ from looptrace.collector.server.receiver.decoding import (
     WireFormat,
 )
 from looptrace.collector.server.receiver.otlp_responses import response, retry_info, status, written
-from looptrace.collector.server.receiver.pipeline import Claim, Pipeline
+from looptrace.collector.server.receiver.pipeline import Claim, Pipeline, no_room
 from looptrace.collector.server.receiver.receiver_metrics import Reason
 
 _SERVICES = {
@@ -138,7 +138,7 @@ async def _slot(reads: asyncio.Semaphore, limits: Limits, claim: Claim) -> Async
         async with asyncio.timeout(limits.body_s):
             await reads.acquire()
     except TimeoutError as error:
-        raise _no_room(limits) from error
+        raise no_room(limits) from error
     loop = asyncio.get_running_loop()
     letting_go = loop.call_later(_ALONE_S, reads.release)
     try:
@@ -153,15 +153,13 @@ async def _slot(reads: asyncio.Semaphore, limits: Limits, claim: Claim) -> Async
 async def _claim(claim: Claim, size: int, limits: Limits) -> None:
     """Wait until there is room for so many bytes, and claim it; raises RefusalError."""
     deadline_s = time.monotonic() + limits.body_s
-    while not claim.try_add(size):
-        if time.monotonic() > deadline_s:
-            raise _no_room(limits)
+    while True:
+        try:
+            return claim.add(size)
+        except RefusalError as refusal:
+            if refusal.reason is not Reason.IN_FLIGHT or time.monotonic() > deadline_s:
+                raise
         await asyncio.sleep(_LOOK_S)
-
-
-def _no_room(limits: Limits) -> RefusalError:
-    why = "too much is being received at once; try again later"
-    return RefusalError(Reason.IN_FLIGHT, why, limits.retry_after_s)
 
 
 async def _message(context: grpc.aio.ServicerContext[bytes, bytes], limits: Limits) -> bytes:

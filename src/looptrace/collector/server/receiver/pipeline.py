@@ -43,8 +43,8 @@ class InFlight:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._lock = Lock()  # Bodies are read on the event loop, and unpacked on threads.
+        self.limits = limits
+        self.lock = Lock()  # Bodies are read on the event loop, and unpacked on threads.
         self.bytes_held = 0
 
     @contextmanager
@@ -54,27 +54,10 @@ class InFlight:
         try:
             yield claim
         finally:
-            with self._lock:
+            with self.lock:
                 self.bytes_held -= claim.bytes_held
                 claim.is_over = True
                 claim.body = BytesIO()
-
-    def give_back(self, claim: Claim, size: int) -> None:
-        """Return a part of what a claim has reserved."""
-        with self._lock:
-            self.bytes_held -= size
-            claim.bytes_held -= size
-
-    def take(self, claim: Claim, size: int) -> None:
-        """Reserve bytes; raises RefusalError where there is no room for them."""
-        with self._lock:
-            if claim.is_over:  # The client went away while a thread unpacks.
-                raise RefusalError(Reason.CLIENT_GONE, "the client went away")
-            if self.bytes_held + size > self._limits.in_flight_bytes_max:
-                why = "too much is being received at once; try again later"
-                raise RefusalError(Reason.IN_FLIGHT, why, self._limits.retry_after_s)
-            self.bytes_held += size
-            claim.bytes_held += size
 
 
 class Claim:
@@ -88,21 +71,26 @@ class Claim:
 
     def add(self, size: int) -> None:
         """Reserve more; raises RefusalError where all requests together hold too much."""
-        self._in_flight.take(self, size)
-
-    def try_add(self, size: int) -> bool:
-        """Reserve more if there is room for it; return whether there was."""
-        try:
-            self.add(size)
-        except RefusalError as refusal:
-            if refusal.reason is not Reason.IN_FLIGHT:
-                raise
-            return False
-        return True
+        every = self._in_flight
+        with every.lock:
+            if self.is_over:  # The client went away while a thread unpacks.
+                raise RefusalError(Reason.CLIENT_GONE, "the client went away")
+            if every.bytes_held + size > every.limits.in_flight_bytes_max:
+                raise no_room(every.limits)
+            every.bytes_held += size
+            self.bytes_held += size
 
     def give_back(self, size: int) -> None:
         """Give back reserved bytes that are not needed."""
-        self._in_flight.give_back(self, size)
+        with self._in_flight.lock:
+            self._in_flight.bytes_held -= size
+            self.bytes_held -= size
+
+
+def no_room(limits: Limits) -> RefusalError:
+    """Return the refusal of a request while others hold too much."""
+    why = "too much is being received at once; try again later"
+    return RefusalError(Reason.IN_FLIGHT, why, limits.retry_after_s)
 
 
 class Pipeline:

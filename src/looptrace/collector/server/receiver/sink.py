@@ -1,10 +1,15 @@
 """The destination of received spans."""
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 import polars as pl
 
 from looptrace.errors import UnavailableError
+
+# Commits spans (`SPAN_SCHEMA`); returns when they are on disk. Raises SinkFull if there is no room
+# now, and StoreError if they cannot be written.
+Sink: TypeAlias = Callable[[pl.DataFrame], Awaitable[None]]
 
 
 class SinkFull(UnavailableError):  # noqa: N818 - it says that a sink is full
@@ -13,15 +18,3 @@ class SinkFull(UnavailableError):  # noqa: N818 - it says that a sink is full
     def __init__(self, retry_after_s: int) -> None:
         super().__init__(f"no room now, try again in {retry_after_s} s")
         self.retry_after_s = retry_after_s
-
-
-class Sink(Protocol):
-    """Accepts spans, and keeps them."""
-
-    async def accept(self, spans: pl.DataFrame) -> None:
-        """Commit spans (`SPAN_SCHEMA`); returns when they are on disk.
-
-        Raises:
-            SinkFull: if there is no room now.
-            StoreError: if they cannot be written.
-        """

@@ -110,8 +110,8 @@ class Shards:
         # The logs for servers that are gone: their spans are delivered to the current owners.
         self._left = [open_log(p) for p in store_dir.glob(_FILES) if p not in paths.values()]
         self._counts = ReceiverCounts()
-        self._pipeline = Pipeline(log, limits, self._counts)
-        self._asked = Pipeline(_Asked(self), limits, self._counts)
+        self._pipeline = Pipeline(log.accept, limits, self._counts)
+        self._asked = Pipeline(self._accept_forwarded, limits, self._counts)
 
     def routes(self) -> list[Route]:
         """Return the route by which other servers forward spans to this one."""
@@ -164,8 +164,8 @@ class Shards:
         """Commit spans to the logs of their owners; see `Sink`."""
         await self._commit(spans, self._owners.of)
 
-    async def accept_forwarded(self, spans: pl.DataFrame) -> None:
-        """Commit spans of sessions that may be here; see `Sink`."""
+    async def _accept_forwarded(self, spans: pl.DataFrame) -> None:
+        """Commit spans of sessions that may be here, and send the rest on."""
         await self._commit(spans, self._owners.of_forwarded)
 
     async def _commit(self, spans: pl.DataFrame, owner_of: Callable[[str], Owner]) -> None:
@@ -244,17 +244,6 @@ def shards_of(
     held = held_names(store_dir, log, policy) if settings.shards.former_urls else ()
     own = (settings.server, reduced, held, policy.dialects, news if policy.budgets.limits else None)
     return Shards(store_dir, settings.shards, url, token, log, *own)
-
-
-class _Asked:
-    """The sink of spans of sessions that may be at this former server."""
-
-    def __init__(self, shards: Shards) -> None:
-        self._shards = shards
-
-    async def accept(self, spans: pl.DataFrame) -> None:
-        """Keep the spans that stay here, and send the rest on; see `Sink`."""
-        await self._shards.accept_forwarded(spans)
 
 
 class _OfOthers:
