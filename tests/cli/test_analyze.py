@@ -431,10 +431,7 @@ def test_spans_that_lost_attributes_are_named(tmp_path: Path) -> None:
     path.write_text(json.dumps(request))
     said = "warning: attributes lost to a limit of the SDK: 3, of 2 of the spans, perhaps their"
 
-    for found in (
-        run("analyze", path),
-        run("ingest", path, "--store", tmp_path / "store"),
-    ):
+    for found in (run("analyze", path), run("ingest", path, "--store", tmp_path / "store")):
         assert found.stderr.startswith(said)
         assert "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=4096" in found.stderr
         assert found.exit_code == 0

@@ -35,15 +35,8 @@ WARNS = "".join(
 )
 # What a process that has to start within milliseconds does not import.
 HEAVY = {
-    "looptrace",
-    "typing",
-    "site",
-    "http",
-    "urllib",
-    "hashlib",
-    "ssl",
-    "dataclasses",
-    "pathlib",
+    *("looptrace", "typing", "site", "http", "urllib", "hashlib", "ssl"),
+    *("dataclasses", "pathlib"),
 }
 
 

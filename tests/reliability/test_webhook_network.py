@@ -108,8 +108,7 @@ def answering(status: int, **headers: str) -> Callable[[QuietHandler], None]:
 
 @contextmanager
 def serving(
-    answer: Callable[[QuietHandler], None] | None = None,
-    tls: ssl.SSLContext | None = None,
+    answer: Callable[[QuietHandler], None] | None = None, tls: ssl.SSLContext | None = None
 ) -> Iterator[Server]:
     """Run a server."""
     server = Server(answer or answering(204))

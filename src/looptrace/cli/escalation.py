@@ -28,8 +28,7 @@ _GATES_SHOWN_MAX = 10
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--task", help="Id of the task or its session; the last gate of the task is used.")
 @click.option(
-    "--gate",
-    help="Id of a gate or its first characters, as in `looptrace analyze --format json`.",
+    "--gate", help="Id of a gate or its first characters, as in `looptrace analyze --format json`."
 )
 @click.option(
     "--format",

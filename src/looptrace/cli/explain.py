@@ -22,11 +22,7 @@ from looptrace.cli.shared.options import format_option
 @config_option
 @click.pass_context
 def explain(
-    context: click.Context,
-    paths: tuple[str, ...],
-    task: str | None,
-    form: str,
-    settings: Settings,
+    context: click.Context, paths: tuple[str, ...], task: str | None, form: str, settings: Settings
 ) -> None:
     """Print the turns of a task in PATHS, how far each rule got, and the actions.
 

@@ -9,12 +9,7 @@ from looptrace.analyzer.gates.decisions import DECISIONS
 from looptrace.analyzer.gates.notes import Likeness, ResolutionNote
 from looptrace.analyzer.gates.notice import GateNotice
 from looptrace.analyzer.report.pages import stdout_console
-from looptrace.analyzer.report.tables import (
-    number_text,
-    print_numbers,
-    print_pairs,
-    print_section,
-)
+from looptrace.analyzer.report.tables import number_text, print_numbers, print_pairs, print_section
 from looptrace.analyzer.report.wording import reached_text
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain

@@ -34,8 +34,7 @@ from looptrace.engines import uncollected
 @click.command()
 @click.argument("paths", nargs=-1)
 @store_option(
-    "written",
-    "Folder of the store, or s3://BUCKET/PREFIX; it is created if it does not exist.",
+    "written", "Folder of the store, or s3://BUCKET/PREFIX; it is created if it does not exist."
 )
 @click.option(
     "--events",

@@ -141,12 +141,7 @@ def send(store: Path | str, settings: Settings) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each attempt.")
 def log(
-    endpoint: str | None,
-    store: Path,
-    event: str | None,
-    failed: bool,
-    limit: int,
-    as_json: bool,
+    endpoint: str | None, store: Path, event: str | None, failed: bool, limit: int, as_json: bool
 ) -> None:
     """List the latest attempts to deliver, the newest first: to all endpoints, or to NAME.
 

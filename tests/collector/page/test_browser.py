@@ -32,15 +32,8 @@ SCHEMES = ("light", "dark")
 GATE_S, DECISION_S = 2.0, 1.0
 TRIES = 5
 PATHS = [
-    "/",
-    "/incidents",
-    "/tasks",
-    "/task?id=pair",
-    "/overview",
-    "/rules",
-    "/webhooks",
-    "/settings",
-    "/health",
+    *("/", "/incidents", "/tasks", "/task?id=pair", "/overview"),
+    *("/rules", "/webhooks", "/settings", "/health"),
 ]
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: `apt install chromium`")

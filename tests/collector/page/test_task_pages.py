@@ -337,15 +337,9 @@ def test_a_task_that_is_none_is_said(browser: Browser) -> None:
 
 
 FIELDS = (
-    "gen_ai.tool.name",
-    "gen_ai.tool.call.arguments",
-    "gen_ai.tool.call.result",
-    "gen_ai.agent.name",
-    "error.type",
-    "error.message",
-    "looptrace.phase",
-    "looptrace.blockers",
-    "gen_ai.conversation.id",
+    *("gen_ai.tool.name", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"),
+    *("gen_ai.agent.name", "gen_ai.conversation.id", "error.type", "error.message"),
+    *("looptrace.phase", "looptrace.blockers"),
 )
 # Each of these alone, within quotes, and after a tag that is closed.
 PAYLOADS = [

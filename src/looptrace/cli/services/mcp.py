@@ -63,11 +63,7 @@ def _serve(app: Starlette, port: int, token_file: Path | None) -> None:
     """Serve over HTTP to those who may, by the rules of `looptrace serve`."""
     import uvicorn  # noqa: PLC0415 - an extra
 
-    from looptrace.collector.server.access import (  # noqa: PLC0415 - an extra
-        Access,
-        AccessMiddleware,
-        check_access,
-    )
+    from looptrace.collector.server.access import Access, AccessMiddleware, check_access  # noqa: PLC0415 - an extra
     from looptrace.collector.server.tokens.token_file import read_tokens  # noqa: PLC0415 - an extra
 
     tokens = read_tokens(token_file, os.environ)

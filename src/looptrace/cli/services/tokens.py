@@ -42,9 +42,7 @@ def tokens() -> None:
 @_file_option
 @click.option("--role", type=click.Choice(ROLES), required=True, help="What it allows.")
 @click.option(
-    "--until",
-    type=click.DateTime(["%Y-%m-%d"]),
-    help="The last day on which it is valid (UTC).",
+    "--until", type=click.DateTime(["%Y-%m-%d"]), help="The last day on which it is valid (UTC)."
 )
 @click.option(
     "--service",

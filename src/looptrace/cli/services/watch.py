@@ -61,10 +61,7 @@ def _watch_screen(source: GateSource, where: str, console: Console) -> None:
     def draw() -> None:
         live.update(screen.render(where, time.time_ns(), console), refresh=True)
 
-    with (
-        keyboard() as keys,
-        Live(console=console, screen=True, auto_refresh=False) as live,
-    ):
+    with keyboard() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         draw()
         while True:
             for key in keys(_TICK_S):

@@ -27,10 +27,7 @@ select_option = click.option(
     help="Use only this rule, even if it is off; may be repeated.",
 )
 ignore_option = click.option(
-    "--ignore",
-    multiple=True,
-    metavar="RULE",
-    help="Leave this rule out; may be repeated.",
+    "--ignore", multiple=True, metavar="RULE", help="Leave this rule out; may be repeated."
 )
 
 

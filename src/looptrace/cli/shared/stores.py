@@ -54,10 +54,7 @@ class StorePath(click.Path):
         self._use = use
 
     def convert(
-        self,
-        value: str | PathLike[str],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
+        self, value: str | PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
         """Return the folder, or the address."""
         if not is_object_url(value):

@@ -52,12 +52,7 @@ _LOOK_S, _ANSWER_S, _ERASING_S_MAX = 0.5, 30.0, 3_600.0
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @config_option
 def forget(
-    store: Path | None,
-    server: str | None,
-    settings: Settings,
-    *,
-    yes: bool,
-    **named: str | None,
+    store: Path | None, server: str | None, settings: Settings, *, yes: bool, **named: str | None
 ) -> None:
     """Erase what a store has of a session, a task, a user or a service, for good.
 

@@ -254,10 +254,7 @@ def _known_runs(
 
 
 def _read_runs(
-    paths: Sequence[str],
-    settings: Settings,
-    work: Callable[[pl.DataFrame], _Known],
-    engine: Engine,
+    paths: Sequence[str], settings: Settings, work: Callable[[pl.DataFrame], _Known], engine: Engine
 ) -> tuple[list[Run], Mapping[str, RunSigns], Sequence[Skipped]]:
     """Return the runs of the input whose outcome is known, their signs, and what was skipped."""
     found, skipped = traces.work_on(paths, settings, work, engine)

@@ -10,13 +10,7 @@ from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.times import time_ns_of
-from looptrace.collector.coding_agents.session_spans import (
-    INTERRUPTED,
-    Agent,
-    Thread,
-    Usage,
-    Word,
-)
+from looptrace.collector.coding_agents.session_spans import INTERRUPTED, Agent, Thread, Usage, Word
 
 PRODUCT = "copilot-cli"
 

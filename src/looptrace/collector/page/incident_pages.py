@@ -186,7 +186,4 @@ def _exception(details: IncidentDetails, rule_set: RuleSet) -> str:
     return exception_lines(exceptions, details.incident.signature, ()) if exceptions else ""
 
 
-_SHARED: dict[str, Any] = {
-    "state_names": STATE_NAMES,
-    "versions_text": versions_text,
-}
+_SHARED: dict[str, Any] = {"state_names": STATE_NAMES, "versions_text": versions_text}

@@ -36,15 +36,8 @@ Protocol = Literal["http", "grpc"]
 INHERITED = {
     field: [key for key in SHIPPED.keys_of(field) if "#" not in key]
     for field in (
-        "task",
-        "task_parent",
-        "task_kind",
-        "phase",
-        "iteration",
-        "session",
-        "payer",
-        "user_id",
-        "agent",
+        *("task", "task_parent", "task_kind", "phase", "iteration"),
+        *("session", "payer", "user_id", "agent"),
     )
 }
 MS_PER_S = 1_000

@@ -159,11 +159,7 @@ class attempt(Recording):  # noqa: N801
         kind: str | None = None,
     ) -> None:
         super().__init__(
-            **{
-                semconv.TASK_ID: task,
-                semconv.TASK_PARENT_ID: parent,
-                semconv.TASK_KIND: kind,
-            }
+            **{semconv.TASK_ID: task, semconv.TASK_PARENT_ID: parent, semconv.TASK_KIND: kind}
         )
         self.status = status
         self.blockers = tuple(blockers)

@@ -138,11 +138,7 @@ class Service:
         hears = (self._on_events, self.on_store_error)
         self.detector = LiveDetector(store, settings, self.log, *hears)
         self.archiver = Archiver(
-            store,
-            settings,
-            self.log,
-            lambda: self.detector.counts.seq,
-            self.detector.start,
+            store, settings, self.log, lambda: self.detector.counts.seq, self.detector.start
         )
         self.feed = EventFeed(store, self.changes, settings.directives)
         self.dispatcher = self._dispatcher(options)
@@ -302,10 +298,7 @@ async def serve(options: Options, ready: Callable[[Addresses], None]) -> bool:
 
 
 async def _serve(
-    options: Options,
-    service: Service,
-    listener: socket.socket,
-    ready: Callable[[Addresses], None],
+    options: Options, service: Service, listener: socket.socket, ready: Callable[[Addresses], None]
 ) -> bool:
     access = options.access
     page = options.page(service, options) if options.page else None

@@ -133,12 +133,7 @@ class _Vetted(httpcore.AnyIOBackend):
         self._public = public
 
     async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        *others: Any,
-        **named: Any,
+        self, host: str, port: int, timeout: float | None = None, *others: Any, **named: Any
     ) -> httpcore.AsyncNetworkStream:
         """Connect to the first address that may be reached and answers."""
         try:

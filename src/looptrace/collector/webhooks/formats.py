@@ -11,20 +11,12 @@ from typing import Any
 
 import msgspec
 
-from looptrace.analyzer.gates.event_names import (
-    NAMES,
-    NAMES_BEFORE,
-    WEBHOOK_TEXTS,
-    WEBHOOK_VALUES,
-)
+from looptrace.analyzer.gates.event_names import NAMES, NAMES_BEFORE, WEBHOOK_TEXTS, WEBHOOK_VALUES
 from looptrace.analyzer.gates.events import GateEvent
 from looptrace.analyzer.settings.webhook import Format
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.times import utc_ms
-from looptrace.collector.store.gate_file.endpoint_events import (
-    PromiseEvent,
-    ServerEvent,
-)
+from looptrace.collector.store.gate_file.endpoint_events import PromiseEvent, ServerEvent
 from looptrace.collector.store.outbox import GateBackground
 from looptrace.collector.webhooks import chat_formats
 from looptrace.collector.webhooks.gate_texts import (

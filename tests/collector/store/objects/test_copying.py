@@ -17,13 +17,7 @@ from looptrace.collector.store.publishing.publisher import publish
 from looptrace.collector.store.tables import replacement
 from looptrace.errors import UnavailableError
 from tests.collector.erasure.test_forgetting import texts_in
-from tests.collector.store.objects.test_objects import (
-    UNDERSTOOD,
-    ingest,
-    sessions_at,
-    tables,
-    told,
-)
+from tests.collector.store.objects.test_objects import UNDERSTOOD, ingest, sessions_at, tables, told
 from tests.collector.store.stored import looping, spans_of
 from tests.commands import run
 from tests.reliability.serving import OK, served, until

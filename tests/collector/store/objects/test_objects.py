@@ -27,11 +27,7 @@ from looptrace.collector.store import reader, writer
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.objects import client
 from looptrace.collector.store.objects.client import Objects
-from looptrace.collector.store.objects.manifest import (
-    MANIFEST,
-    Manifest,
-    read_manifest,
-)
+from looptrace.collector.store.objects.manifest import MANIFEST, Manifest, read_manifest
 from looptrace.collector.store.objects.snapshot import folder_of, snapshot_at, stored_at
 from looptrace.collector.store.publishing import publisher
 from looptrace.collector.store.publishing.publisher import (

@@ -31,8 +31,7 @@ class DetectorCounts:
     traces_dropped: int = number("Traces dropped because there were too many.")
     events_alone: int = number("Events of log records whose spans did not come in time.")
     backlog_spans: int = number(
-        "Spans from before the start on which the rules have not run yet.",
-        "gauge",
+        "Spans from before the start on which the rules have not run yet.", "gauge"
     )
     is_current: int = number(
         "1 when the rules have run on the spans from before the start.", "gauge"

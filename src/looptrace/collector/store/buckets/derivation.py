@@ -206,8 +206,7 @@ class Derivation:
         for at, read in enumerate(buckets):
             bucket, had = read.bucket.number, before[at]
             after = had._replace(
-                turns=had.turns + turns_more[bucket],
-                findings=had.findings + findings_more[bucket],
+                turns=had.turns + turns_more[bucket], findings=had.findings + findings_more[bucket]
             )
             noted = self.evaluated.get(bucket)  # The new spans are there already.
             is_known = after.turns == made[at].height or (

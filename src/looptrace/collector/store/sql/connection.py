@@ -194,10 +194,7 @@ def _reading_all(stores: Iterable[Path]) -> Iterator[None]:
 
 @contextmanager
 def ask(
-    stores: Path | Sequence[Path],
-    sql: str,
-    values: Mapping[str, str],
-    prices: Prices | None = None,
+    stores: Path | Sequence[Path], sql: str, values: Mapping[str, str], prices: Prices | None = None
 ) -> Iterator[QueryResult]:
     """Run one of looptrace's own queries on a store, or several, with values of its parameters.
 
