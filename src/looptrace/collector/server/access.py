@@ -116,10 +116,8 @@ class Access:
             AccessError: if the server may not run with them; then the earlier ones stay.
         """
         check_access(replace(self, tokens=tuple(tokens), holders=tokens))
-        self.holders = {
-            **self.holders,
-            **tokens,
-        }  # A request that is being checked finds its holder.
+        # A request that is being checked finds its holder.
+        self.holders = {**self.holders, **tokens}
         self.tokens, self.holders = tuple(tokens), tokens
 
 

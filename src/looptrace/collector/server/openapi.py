@@ -128,9 +128,8 @@ def _schemas(operations: Iterable[Operation]) -> tuple[dict[Any, Any], dict[str,
             component["required"] = list(component["properties"])
             for field in component["properties"].values():
                 field.pop("default", None)
-    if notice := components.get(
-        GateNotice.__name__
-    ):  # The types are not installed in an agent's process.
+    # The types are not installed in an agent's process.
+    if notice := components.get(GateNotice.__name__):
         event = components[GateEvent.__name__]["properties"]
         notice["properties"] |= {key: event[key] for key in ("type", "action")}
     return dict(zip(types, schemas, strict=True)), components

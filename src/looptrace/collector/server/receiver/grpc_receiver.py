@@ -169,9 +169,8 @@ async def _message(context: grpc.aio.ServicerContext[bytes, bytes], limits: Limi
             message = await context.read()
     except TimeoutError as error:
         raise RefusalError(Reason.SLOW, f"the message took over {limits.body_s} s") from error
-    if not isinstance(
-        message, bytes
-    ):  # The call ended without a message, or with one that is too large.
+    # Without one, or with one that is too large, the call has ended.
+    if not isinstance(message, bytes):
         raise RefusalError(Reason.CLIENT_GONE, "the request has no message")
     return message
 

@@ -171,10 +171,9 @@ class Shards:
     async def _commit(self, spans: pl.DataFrame, owner_of: Callable[[str], Owner]) -> None:
         shared = await asyncio.to_thread(lambda: list(self._shared(spans, owner_of)))
         logs = [(self._log_of(owner.server), part) for owner, part in shared]
+        # Checked before some spans are accepted and others are not.
         if any(log.bytes > log.bytes_max for log, _ in logs):
-            raise SinkFull(
-                RETRY_AFTER_S
-            )  # Checked before some spans are accepted and others are not.
+            raise SinkFull(RETRY_AFTER_S)
         await asyncio.gather(*(log.accept(part) for log, part in logs))
         self._stayed += sum(part.height for owner, part in shared if owner.why is Why.STAYED)
 

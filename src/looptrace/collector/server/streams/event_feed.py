@@ -219,10 +219,8 @@ class EventFeed:
         self.hearing.waits(stream_id, waits)
         self._forget(follower, follower.keys & {*dropped})
         texts = await self._add(follower, asked, None)
-        follower.waiting += [
-            *texts,
-            _STILL_HERE,
-        ]  # The list is read here, because it is another one by now.
+        # The list is read here, because it is another one by now.
+        follower.waiting += [*texts, _STILL_HERE]
         follower.is_over |= len(follower.keys) > STREAM_KEYS_MAX
         follower.news.set()
         return True
