@@ -22,20 +22,18 @@ class Killed(BaseException):
     """Ends an ingest as a kill does: nothing catches it."""
 
 
-def killed_stores(
-    before: Path, write: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Path]:
+def killed_stores(before: Path, write: Callable[[Path], object]) -> Iterator[Path]:
     """Yield copies of a store, each killed at another write of the day, and one that was not."""
     whole, written = before.with_name("not-killed"), list[int]()
     shutil.copytree(before, whole)
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", written.append)
         write(whole)
     assert len(written) > 5
     for writes in seeds(len(written)):
         folder, left = before.with_name(f"killed-{writes}"), iter(range(writes))
         shutil.copytree(before, folder)
-        with monkeypatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "fsync", lambda _, left=left: _kill(left))
             with pytest.raises(Killed):
                 write(folder)

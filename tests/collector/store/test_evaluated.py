@@ -39,7 +39,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def whole(examples: Path) -> tuple[Analysis, int]:
     """Return what is found where all of it is evaluated, and of how many turns."""
-    return evaluated(examples, pytest.MonkeyPatch(), code="another")
+    return evaluated(examples, code="another")
 
 
 @pytest.fixture
@@ -48,9 +48,7 @@ def store(examples: Path, tmp_path: Path) -> Path:
     return shutil.copytree(examples, tmp_path / "store")
 
 
-def evaluated(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *, code: str | None = None
-) -> tuple[Analysis, int]:
+def evaluated(folder: Path, *, code: str | None = None) -> tuple[Analysis, int]:
     """Analyse a store; return the findings, and the number of evaluated turns."""
     heights: list[int] = []
 
@@ -58,7 +56,7 @@ def evaluated(
         heights.append(turns.height)
         return batch.analysis_of(turns, *given, **named)  # type: ignore[arg-type]
 
-    with monkeypatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched:
         patched.setattr(store_analysis, "analysis_of", noted)
         if code is not None:
             patched.setattr(detection_source, "_code", lambda: code)
@@ -77,13 +75,13 @@ def test_only_tasks_with_findings_are_evaluated_again(
 ) -> None:
     """What is reported is what evaluating all would report, also where parts are small."""
     expected, every = whole
-    found, some = evaluated(store, monkeypatch)
+    found, some = evaluated(store)
     assert found.findings
     assert_same(found, expected)
     assert found.turns.height == some < every == sum(map(len, reader.read_turns(store)))
     monkeypatch.setattr(task_parts, "PART_TURNS", 1)
     for code in (None, "another"):
-        assert_same(evaluated(store, monkeypatch, code=code)[0], expected)
+        assert_same(evaluated(store, code=code)[0], expected)
 
 
 def test_a_report_reads_the_turns_that_it_shows(
@@ -120,17 +118,13 @@ def _lose_the_note(store: Path) -> None:
     ("change", "is_all"), [(_touch_unfinished, True), (_lose_a_file, False), (_lose_the_note, True)]
 )
 def test_what_is_not_surely_evaluated_is_evaluated(
-    store: Path,
-    whole: tuple[Analysis, int],
-    change: Callable[[Path], None],
-    is_all: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    store: Path, whole: tuple[Analysis, int], change: Callable[[Path], None], is_all: bool
 ) -> None:
     """An ingest that was killed, a file that went, and no note at all leave no loop out."""
     expected, every = whole
-    least = 0 if is_all else evaluated(store, monkeypatch)[1]
+    least = 0 if is_all else evaluated(store)[1]
     change(store)
-    found, some = evaluated(store, monkeypatch)
+    found, some = evaluated(store)
     assert_same(found, expected)
     assert some == every if is_all else least <= some <= every
 
@@ -142,9 +136,7 @@ def test_a_damaged_note_is_named(store: Path) -> None:
         store_analysis.analyse_store(store, default())
 
 
-def test_a_task_whose_oldest_days_went_is_evaluated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_whose_oldest_days_went_is_evaluated(tmp_path: Path) -> None:
     """The rest of it may be another loop, without a finding in the store."""
     spans = read_spans(TRACES).spans
     folder = tmp_path / "days"
@@ -152,14 +144,14 @@ def test_a_task_whose_oldest_days_went_is_evaluated(
         pl.col("start_ns", "end_ns") - pl.col("start_ns").min().over("trace_id") + _midnight_ns()
     )
     writer.ingest(shifted, folder, POLICY)
-    before, _ = evaluated(folder, monkeypatch)
+    before, _ = evaluated(folder)
     with writer.writing(folder, POLICY) as open_store:
         open_store.expire(KeptTimes(1), 1, time.time_ns())
         _, gone = open_store.expire(KeptTimes(1), 1, time.time_ns() + NOTICE_NS)
     assert [each.day for each in gone] == ["2026-03-02"]
     assert read_evaluated(folder)
-    whole, every = evaluated(folder, monkeypatch, code="another")
-    found, some = evaluated(folder, monkeypatch)
+    whole, every = evaluated(folder, code="another")
+    found, some = evaluated(folder)
     assert before.findings != whole.findings != ()
     assert_same(found, whole)
     assert some <= every
@@ -181,9 +173,7 @@ def test_a_server_notes_what_it_adds(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with writer.writing(tmp_path, POLICY) as open_store:
         for part in spans.filter(~some).iter_slices(40):
             open_store.add(part)
-    assert_same(
-        evaluated(tmp_path, monkeypatch)[0], evaluated(tmp_path, monkeypatch, code="other")[0]
-    )
+    assert_same(evaluated(tmp_path)[0], evaluated(tmp_path, code="other")[0])
     source = detection_source.detection_source(POLICY)
     own = {number for number, noted in read_evaluated(tmp_path).items() if noted.source == source}
     earlier = set(spans.filter(some)["trace_id"])

@@ -1,4 +1,4 @@
-"""Gate stores of other versions, damaged, busy and full ones."""
+"""Gate stores of newer versions, damaged, busy and full ones."""
 
 import os
 import sqlite3
@@ -11,30 +11,12 @@ import pytest
 from looptrace.collector.store import sqlite_file
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.locks import StoreError
-from tests.collector.store.recorded_gates import CALL, HOOKS, assert_sound, content, recorded
+from tests.collector.store.recorded_gates import CALL, assert_sound, content, recorded
 
 
 def _foreign(path: Path) -> None:
     with closing(sqlite3.connect(path)) as sql:
         sql.execute("CREATE TABLE recipes (name TEXT)")
-
-
-def test_a_store_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
-    """What was recorded and decided stays; its outbox, of events without a receiver, goes."""
-    path = tmp_path / "gates.db"
-    with closing(sqlite3.connect(path)) as sql:
-        sql.executescript((Path(__file__).parent / "data/gates_1.sql").read_text(encoding="utf-8"))
-    with GateStore.open(path, HOOKS) as gates:
-        assert [gate.status for gate in gates.gates()] == ["open", "resolved"]
-        assert gates.gates("resolved")[0].note == "The key is in the vault."
-        assert len(list(gates.events())) == len(content(path)["events"])
-        assert content(path)["outbox"] == []
-        assert {gates.finding(gate.id) for gate in gates.gates()} == {None}
-        recorded(gates, f"{CALL} x9", "t3")
-        assert gates.finding(gates.gates(task="t3")[0].id) is not None
-    assert len(content(path)["outbox"]) == 2 * len(HOOKS)
-    assert content(path)["events"][-1][2] == "t3"
-    GateStore.open(path).close()
 
 
 def _newer(path: Path) -> None:

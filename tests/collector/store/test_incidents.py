@@ -1,9 +1,7 @@
 """Incidents in a store: one for all sessions, whatever becomes of its gates."""
 
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,29 +11,12 @@ from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.incidents import IncidentWord, NoIncidentError
 from looptrace.collector.store import writer
 from looptrace.collector.store.gates import GateStore
-from looptrace.collector.store.layout import GATES_FILE
 from looptrace.collector.store.reader import open_gates
 from tests.collector.store.recorded_gates import CALL, recorded
 from tests.collector.store.stored import call, looping, spans_of
 from tests.otlp import Trace
 
 SESSIONS = 100
-# What brings a file of schema 13 back to schema 10.
-UNDO_11 = (
-    "DROP TABLE spent_elsewhere",
-    "ALTER TABLE resolutions DROP COLUMN added_ns",
-    "ALTER TABLE resolutions DROP COLUMN added",
-    "DROP TABLE attempts",
-    "DROP TABLE chat_messages",
-    "ALTER TABLE outbox DROP COLUMN is_resent",
-    "DROP TABLE incident_words",
-    "DROP INDEX gates_of_incident",
-    "ALTER TABLE gates DROP COLUMN incident",
-    "DROP TABLE silences",
-    "DROP INDEX outbox_silenced",
-    "ALTER TABLE outbox DROP COLUMN silence",
-    "DROP TABLE pages",
-)
 OTHER = "look(b)->same"
 LATE_NS = 10**19 // 2  # after every turn of the notation
 
@@ -138,20 +119,6 @@ def test_a_gate_that_gets_its_agent_late_goes_to_that_agents_incident(gates: Gat
     gates.add_agents([replace(event, agent="scout")], event.at_ns)
     by_agent = {(each.agent, each.gates) for each in gates.incidents() if each.tool == "run"}
     assert by_agent == {("", 2), ("scout", 1)}
-
-
-def test_gates_of_an_earlier_schema_get_their_incidents(tmp_path: Path) -> None:
-    """The migration computes what an opening would have got."""
-    writer.ingest(spans_of(looping("s1"), looping("s2", "2026-03-03T09:00:00Z")), tmp_path)
-    with open_gates(tmp_path) as gates:
-        before = gates.incidents(now_ns=0)
-    assert len(before) == 1
-    with closing(sqlite3.connect(tmp_path / GATES_FILE)) as sql, sql:
-        for statement in UNDO_11:
-            sql.execute(statement)
-        sql.execute("PRAGMA user_version = 10")
-    with open_gates(tmp_path) as gates:
-        assert gates.incidents(now_ns=0) == before
 
 
 def test_an_incident_is_back_in_another_version(tmp_path: Path) -> None:

@@ -50,9 +50,7 @@ while True:
 """
 
 
-def test_a_kill_at_any_write_loses_nothing_and_is_repaired(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_at_any_write_loses_nothing_and_is_repaired(tmp_path: Path) -> None:
     """What was stored stays, also while traces move, and the next ingest puts all right."""
     spans = late_ties()
     late = spans["attributes"].str.contains("shopping") | (spans["name"] == "resume")
@@ -60,7 +58,7 @@ def test_a_kill_at_any_write_loses_nothing_and_is_repaired(
     ids = set(spans.filter(~late).select("trace_id", "span_id").rows())
     expected = fresh(tmp_path / "fresh", spans)
     for folder in killed_stores(
-        tmp_path / "before", lambda store: writer.ingest(spans.filter(late), store), monkeypatch
+        tmp_path / "before", lambda store: writer.ingest(spans.filter(late), store)
     ):
         stored = pl.concat(
             parquet.read_bucket(folder, "spans", bucket) for bucket in range(file_names.BUCKETS)
@@ -75,9 +73,7 @@ def test_a_kill_at_any_write_loses_nothing_and_is_repaired(
         assert content(folder) == expected
 
 
-def test_a_kill_at_any_write_of_a_server_is_repaired(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_at_any_write_of_a_server_is_repaired(tmp_path: Path) -> None:
     """Its next start adds the same spans again; sessions that moved leave nothing behind."""
     first, then = (
         spans_of(*(looping(f"s{n}", name=name, at=at) for n in range(3)))
@@ -92,7 +88,7 @@ def test_a_kill_at_any_write_of_a_server_is_repaired(
         with writing(store) as killed:
             killed.add(then)
 
-    for folder in killed_stores(tmp_path / "before", add, monkeypatch):
+    for folder in killed_stores(tmp_path / "before", add):
         with writing(folder) as started:
             started.finish_add()
             known = pl.concat(reader.read_spans(folder))

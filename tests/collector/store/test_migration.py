@@ -57,11 +57,11 @@ def test_the_next_ingest_migrates_a_store_of_the_version_before(
 
 
 def test_a_migration_that_is_killed_goes_on_with_the_next_ingest(
-    tmp_path: Path, store_1: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store_1: Path
 ) -> None:
     """A partly migrated store is read like any other."""
     expected = fresh(tmp_path / "fresh", late_ties())
-    for folder in killed_stores(store_1, writer.prepare, monkeypatch):
+    for folder in killed_stores(store_1, writer.prepare):
         assert_readable(folder)
         writer.ingest(late_ties().clear(), folder)
         assert content(folder) == expected

@@ -172,7 +172,7 @@ def test_a_session_stays_together_although_its_traces_declare_different_tasks(
     assert stored.filter(task="t1")["result"].to_list() == ["late"]
 
 
-def fingerprinted(folder: Path, sameness: Sameness, monkeypatch: pytest.MonkeyPatch) -> int:
+def fingerprinted(folder: Path, sameness: Sameness) -> int:
     """Read all buckets, compared by this; return the number of fingerprinted turns."""
     made: list[int] = []
 
@@ -181,7 +181,7 @@ def fingerprinted(folder: Path, sameness: Sameness, monkeypatch: pytest.MonkeyPa
         return add_fingerprints(turns, by)
 
     work = reader.BucketWork(sameness, pl.DataFrame.clone)
-    with monkeypatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched:
         patched.setattr(fingerprints, "add_fingerprints", noted)
         parts = [part for of_bucket in map(work, reader.buckets(folder)) for part in of_bucket]
     turns, _ = turns_of(pl.concat(reader.read_spans(folder)), sameness)
@@ -196,10 +196,10 @@ def test_turns_are_fingerprinted_anew_only_where_the_store_has_other_fingerprint
     folder = tmp_path / "store"
     stored = writer.ingest(spans_of(looping("a"), working("b")), folder)
 
-    assert fingerprinted(folder, NOTHING, monkeypatch) == 0
-    assert fingerprinted(folder, MASKED.sameness, monkeypatch) >= stored.turns > 0
+    assert fingerprinted(folder, NOTHING) == 0
+    assert fingerprinted(folder, MASKED.sameness) >= stored.turns > 0
     monkeypatch.setattr(fingerprints, "SOURCE", "another")
-    assert fingerprinted(folder, NOTHING, monkeypatch) >= stored.turns
+    assert fingerprinted(folder, NOTHING) >= stored.turns
 
 
 def test_a_bucket_with_fingerprints_of_two_kinds_is_fingerprinted_anew(
@@ -220,10 +220,10 @@ def test_a_bucket_with_fingerprints_of_two_kinds_is_fingerprinted_anew(
         for height, made in zip(turns, noted, strict=True)
         if made != fingerprints.fingerprint_source(NOTHING)
     )
-    assert fingerprinted(folder, NOTHING, monkeypatch) == other > 0
+    assert fingerprinted(folder, NOTHING) == other > 0
 
     writer.ingest(SPAN_SCHEMA.to_frame(), folder, MASKED)
-    assert fingerprinted(folder, MASKED.sameness, monkeypatch) == 0
+    assert fingerprinted(folder, MASKED.sameness) == 0
 
 
 def test_rows_lie_on_the_day_of_their_start(tmp_path: Path) -> None:
