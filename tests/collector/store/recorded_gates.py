@@ -50,12 +50,12 @@ def turns_of(text: str, task: str = "t") -> pl.DataFrame:
     return tasks_in({task: text})
 
 
-def recorded(gates: GateStore, text: str, task: str = "t") -> Detection:
+def recorded(gates: GateStore, text: str, task: str = "t", now_ns: int = NOW_NS) -> Detection:
     """Judge turns in the notation and what was decided on them, and record it."""
     turns = turns_of(text, task)
     turns = numbered(pl.concat([turns, resolution_turns(gates.resolutions(), NOTHING)]))
     judged = detect(turns)
-    gates.record(judged.events, judged.states or [TaskState(task)], NOW_NS, judged.openings)
+    gates.record(judged.events, judged.states or [TaskState(task)], now_ns, judged.openings)
     return judged
 
 

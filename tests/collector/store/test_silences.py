@@ -4,20 +4,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from looptrace.analyzer.engine.batch import detect
-from looptrace.analyzer.fingerprint.equivalence import NOTHING
 from looptrace.analyzer.gates.decisions import GateError
 from looptrace.analyzer.gates.incidents import IncidentWord
-from looptrace.analyzer.gates.resolutions import resolution_turns
 from looptrace.analyzer.gates.silences import HOURS_MAX, Inhibition, Matchers, NoSilenceError
-from looptrace.analyzer.schema.turns import numbered
 from looptrace.collector.store.gates import GateStore
 from looptrace.collector.store.outbox import Outbox
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.collector.store.recorded_gates import CALL, HOOKS, turns_of
+from tests.collector.store.recorded_gates import CALL, HOOKS, recorded, turns_of
 
 HOUR_NS = 3_600 * NS_PER_S
 (SIGNATURE,) = {each.signature for each in detect(turns_of(f"{CALL} x9")).events if each.gate}
@@ -32,8 +28,7 @@ def gates(tmp_path: Path) -> Iterator[GateStore]:
 
 def opened(store: GateStore, task: str) -> str:
     """Let a task loop; return its gate."""
-    judged = detect(turns_of(f"{CALL} x9", task))
-    store.record(judged.events, judged.states, time.time_ns(), judged.openings)
+    recorded(store, f"{CALL} x9", task, time.time_ns())
     return next(gate.id for gate in store.gates("open") if gate.task == task)
 
 
@@ -41,11 +36,7 @@ def decided(store: GateStore, task: str) -> None:
     """Decide on the gate of a task, which takes effect."""
     (gate,) = store.gates("open", task)
     store.resolve(gate.id, "reviewed", None)
-    turns = numbered(
-        pl.concat([turns_of(f"{CALL} x9", task), resolution_turns(store.resolutions(), NOTHING)])
-    ).filter(task=task)
-    judged = detect(turns)
-    store.record(judged.events, judged.states, time.time_ns(), judged.openings)
+    recorded(store, f"{CALL} x9", task, time.time_ns())
 
 
 def due(store: GateStore, at_ns: int | None = None) -> set[tuple[str, str]]:
