@@ -40,16 +40,24 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 SERVE = [sys.executable, "-m", "looptrace", "serve"]
 EARLY = [sys.executable, "-m", "tests.reliability.serving", "early"]
 STUCK = [sys.executable, "-m", "tests.reliability.serving", "stuck"]
+OPTIONS = {"config": "--config", "tokens": "--token-file"}
 _ADDRESSES = re.compile(r"https?://([^\s,]+)(?:.* gRPC at (\S+))?")
 
 
 class Served:
     """A server that runs."""
 
-    def __init__(self, store_dir: Path, *options: str, command: list[str] = SERVE) -> None:
+    def __init__(
+        self, store_dir: Path, *options: str, command: list[str] = SERVE, **files: str
+    ) -> None:
+        """Start it; files of `config` and `tokens` are written beside the store."""
         self.store_dir = store_dir
         ports = ["--http-port", "0", "--grpc-port", "0"]
         arguments = ["--store", str(store_dir), *ports, *options]
+        for name, text in files.items():
+            path = store_dir.with_suffix(f".{name}")
+            path.write_text(text, encoding="utf-8")
+            arguments += [OPTIONS[name], str(path)]
         self.process: Popen[str] | Forked
         if command == SERVE:
             self.process = Forked(["serve", *arguments])
@@ -157,9 +165,9 @@ class Served:
 
 
 @contextmanager
-def served(store_dir: Path, *options: str) -> Iterator[Served]:
+def served(store_dir: Path, *options: str, **files: str) -> Iterator[Served]:
     """Serve a store, and stop in the end."""
-    server = Served(store_dir, *options)
+    server = Served(store_dir, *options, **files)
     try:
         yield server
     finally:

@@ -83,8 +83,7 @@ def test_strangers_make_room_for_agents(
 ) -> None:
     """P29: who shows no token is closed first and counted; agents keep their connections."""
     monkeypatch.setenv("LOOPTRACE_TOKENS", TOKEN)
-    config = tmp_path / "looptrace.toml"
-    config.write_text(f"[server]\nconnections_max = {ROOM}\nretry_after_s = 9\n", "utf-8")
+    config = f"[server]\nconnections_max = {ROOM}\nretry_after_s = 9\n"
 
     async def go(server: Served) -> None:
         friend, half = request(server, TOKEN), ROOM // 2
@@ -102,7 +101,7 @@ def test_strangers_make_room_for_agents(
         assert await statuses(again, friend) == {"200": half}
         close(silent + late + too_many + again)
 
-    with served(tmp_path / "store", "--no-grpc", "--config", str(config)) as server:
+    with served(tmp_path / "store", "--no-grpc", config=config) as server:
         until(server.is_ready)
         asyncio.run(go(server))
         until(server.is_ready)

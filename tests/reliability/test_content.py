@@ -179,11 +179,11 @@ def test_no_secret_of_a_person_is_kept_or_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P17: the note and the name of a decision are redacted where they enter, by whatever way."""
-    store, config = tmp_path / "store", tmp_path / "looptrace.toml"
+    store = tmp_path / "store"
     monkeypatch.setenv("SECRET", "whsec_" + secret(0))
     with serving() as receiver:
-        config.write_text(hook_toml(receiver.url, 'secrets = ["env:SECRET"]'))
-        with served(store, "--no-grpc", "--config", str(config)) as server:
+        config = hook_toml(receiver.url, 'secrets = ["env:SECRET"]')
+        with served(store, "--no-grpc", config=config) as server:
             for name in ("one", "two", "three"):
                 # No call comes after the gate: of an agent that has ended, webhooks get none.
                 assert server.send(looping(name, 3).request()) == OK

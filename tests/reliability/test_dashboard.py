@@ -56,7 +56,8 @@ def test_a_gate_is_in_the_numbers_until_it_is_resolved(tmp_path: Path) -> None:
 
 def test_what_is_open_and_how_large_and_slow_it_is_are_numbers(tmp_path: Path) -> None:
     """Who runs a server sees it before it is full: connections, streams, sizes, detection."""
-    with served(tmp_path / "store", "--config", str(_stores_each_second(tmp_path))) as server:
+    config = "[server]\nretention_days = 36500\nstore_every_s = 1\n"
+    with served(tmp_path / "store", config=config) as server:
         before = server.number("looptrace_receiver_connections")
         # What comes before is caught up with, and not counted.
         until(lambda: server.number("looptrace_detection_is_current") == 1)
@@ -76,12 +77,6 @@ def test_what_is_open_and_how_large_and_slow_it_is_are_numbers(tmp_path: Path) -
         assert server.number('looptrace_store_bytes{table="other"}') > 0
     with served(tmp_path / "store") as server:  # Sizes are looked at again after a while.
         assert server.number('looptrace_store_bytes{table="spans"}') > 0
-
-
-def _stores_each_second(folder: Path) -> Path:
-    path = folder / "looptrace.toml"
-    path.write_text("[server]\nretention_days = 36500\nstore_every_s = 1\n")
-    return path
 
 
 @needs_promtool

@@ -162,9 +162,7 @@ def test_a_warning_is_told_once_and_the_call_is_made(
     program: str, event: str, tmp_path: Path
 ) -> None:
     """Gemini CLI has room for it only after a call."""
-    config = tmp_path / "looptrace.toml"
-    config.write_text(WARNS, encoding="utf-8")
-    with served(tmp_path / "store", "--config", str(config)) as server:
+    with served(tmp_path / "store", config=WARNS) as server:
         session = Session(program, f"http://{server.address}", tmp_path)
         assert session.ask("start") == {}
         told: list[dict[str, Any]] = []

@@ -98,9 +98,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) 
 
 def test_nothing_that_waits_to_be_stored_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
     """P1: of long sessions; their turns fit their spans again."""
-    settings = tmp_path / "looptrace.toml"
-    settings.write_text("[server]\nstore_every_s = 1\n", encoding="utf-8")
-    senders = Senders()
+    senders, config = Senders(), "[server]\nstore_every_s = 1\n"
 
     def kill(server: Served) -> None:
         until(lambda: server.number("looptrace_storing_spans_postponed"), 10 * DEADLINE_S)
@@ -109,7 +107,7 @@ def test_nothing_that_waits_to_be_stored_is_lost_when_the_server_is_killed(tmp_p
     for number in range(KILLS // 2):
         # Each start makes all turns of the session anew, and storing pauses for four times as long.
         senders.session = f"long {number // KILLS_A_SESSION}"
-        server = Served(tmp_path / "store", "--config", str(settings), command=SERVE)
+        server = Served(tmp_path / "store", config=config)
         senders.run(server, kill, 0.0)
     assert lost_and_torn(tmp_path / "store", senders) == (0, 0)
     turns = pl.concat(reader.read_turns(tmp_path / "store"))

@@ -117,16 +117,14 @@ def test_what_is_stored_is_read_when_more_of_it_comes(tmp_path: Path) -> None:
     store_dir, now = tmp_path / "store", datetime.now(UTC) - timedelta(seconds=60)
     sessions = [looping(f"s{n}", 9, at=now.isoformat()).requests() for n in range(4)]
     sent: list[bytes] = []
-    settings = tmp_path / "looptrace.toml"
-    settings.write_text("[server]\nstore_every_s = 1\n", encoding="utf-8")
-    options = ("--no-grpc", "--config", str(settings))
-    with served(store_dir, *options) as server:
+    config = "[server]\nstore_every_s = 1\n"
+    with served(store_dir, "--no-grpc", config=config) as server:
         for requests_of_session in sessions:
             for request in requests_of_session[:2]:
                 assert server.send(request) == OK
                 sent.append(json.dumps(request).encode())
         until(lambda: server.number("looptrace_storing_spans_total") == 8)
-    with served(store_dir, *options) as server:
+    with served(store_dir, "--no-grpc", config=config) as server:
         until(server.is_ready)
         assert server.number("looptrace_detection_tasks") == 0
         assert server.number("looptrace_detection_traces") == 0

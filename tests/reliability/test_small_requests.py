@@ -27,9 +27,7 @@ def requests_of(spans_each: int) -> list[bytes]:
 
 def cost_s(store_dir: Path, spans_each: int) -> tuple[float, int]:
     """Return the processor time for receiving, judging and storing, and the rows of the log."""
-    settings = store_dir.with_suffix(".toml")
-    settings.write_text("[server]\nstore_every_s = 2\n", encoding="utf-8")
-    with served(store_dir, "--no-grpc", "--config", str(settings)) as server:
+    with served(store_dir, "--no-grpc", config="[server]\nstore_every_s = 2\n") as server:
         until(lambda: server.number("looptrace_detection_is_current") == 1)
         before_s = server.cpu_s
         server.send_all(requests_of(spans_each))

@@ -18,10 +18,9 @@ def test_a_gate_and_its_end_reach_a_receiver(
 ) -> None:
     """P11 and P13: signed, in order of the decisions, while the server runs."""
     monkeypatch.setenv("SECRET", SECRET)
-    config = tmp_path / "looptrace.toml"
     with serving() as receiver:
-        config.write_text(hook_toml(receiver.url, 'secrets = ["env:SECRET"]'))
-        with served(tmp_path / "store", "--config", str(config)) as server:
+        config = hook_toml(receiver.url, 'secrets = ["env:SECRET"]')
+        with served(tmp_path / "store", config=config) as server:
             assert server.send(looping("s1", 3).request()) == OK
             until(lambda: len(receiver.hits) == 1)
             gate = json.loads(receiver.requests[0][0])["data"]["gate"]
@@ -36,10 +35,9 @@ def test_a_gate_and_its_end_reach_a_receiver(
 
 def test_a_channel_of_teams_gets_a_card_for_each_end(tmp_path: Path) -> None:
     """A workflow of Teams takes cards over HTTP; it edits none, so that the end is a second one."""
-    config = tmp_path / "looptrace.toml"
     with serving() as receiver:
-        config.write_text(hook_toml(receiver.url, '[page]\nurl = "http://p"', form="teams"))
-        with served(tmp_path / "store", "--config", str(config)) as server:
+        config = hook_toml(receiver.url, '[page]\nurl = "http://p"', form="teams")
+        with served(tmp_path / "store", config=config) as server:
             assert server.send(looping("s1", 3).request()) == OK
             until(lambda: len(receiver.hits) == 1)
             (gate,) = server.gates("status=open")

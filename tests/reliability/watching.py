@@ -95,11 +95,10 @@ def watched(
 ) -> Iterator[Watched]:
     """Serve with webhooks of these formats, all to one receiver."""
     monkeypatch.setenv("SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-    config = folder / "looptrace.toml"
     with serving() as receiver:
         hooks = [HOOK.format(form=form, url=receiver.url, more=more) for form in forms]
-        config.write_text(f"[server]\nstore_every_s = 1\n{''.join(hooks)}")
-        with served(folder / "store", "--config", str(config)) as server:
+        config = f"[server]\nstore_every_s = 1\n{''.join(hooks)}"
+        with served(folder / "store", config=config) as server:
             exporter = OTLPSpanExporter(f"http://{server.address}/v1/traces")
             yield Watched(server, receiver, tracer_with(SimpleSpanProcessor(exporter)))
 

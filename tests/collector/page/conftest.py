@@ -37,12 +37,22 @@ class Browser(httpx.Client):
 
     def submit(self, page: str, action: str, **fields: str) -> httpx.Response:
         """Open a page and send a form of it."""
-        shown = self.get(page).text
-        assert f'action="{action}"' in shown
-        (sign,) = set(re.findall(r'name="sign" value="([0-9a-f]+)"', shown))
-        origin = str(self.base_url).rstrip("/")
-        headers = {"origin": origin, "sec-fetch-site": "same-origin"}
-        return self.post(action, data={"sign": sign, **fields}, headers=headers)
+        assert f'action="{action}"' in self.get(page).text
+        return self.send_form(action, sign=self.sign(page), **fields)
+
+    def decide(self, gate: str, **fields: str) -> httpx.Response:
+        """Send the form of a gate."""
+        return self.submit(f"/gates/{gate}", f"/gates/{gate}/resolve", **fields)
+
+    def sign(self, page: str) -> str:
+        """Return the sign that each form of a page has."""
+        (sign,) = set(re.findall(r'name="sign" value="([0-9a-f]+)"', self.get(page).text))
+        return str(sign)
+
+    def send_form(self, action: str, **fields: str) -> httpx.Response:
+        """Send a form as one of this site, whether a page has it or not."""
+        headers = {"origin": str(self.base_url).rstrip("/"), "sec-fetch-site": "same-origin"}
+        return self.post(action, data=fields, headers=headers)
 
 
 @contextmanager
@@ -56,10 +66,7 @@ def signed_in(address: str, token: str = TOKEN) -> Iterator[Browser]:
 @contextmanager
 def served_by(folder: Path, tokens: str) -> Iterator[Served]:
     """Serve a store in a folder to the holders of tokens."""
-    (folder / "tokens").write_text(tokens)
-    (folder / "looptrace.toml").write_text(SETTINGS)
-    files = ("--token-file", str(folder / "tokens"), "--config", str(folder / "looptrace.toml"))
-    with served(folder / "store", *files) as found:
+    with served(folder / "store", config=SETTINGS, tokens=tokens) as found:
         yield found
 
 

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from looptrace.collector import LoopSpanProcessor
 from looptrace.collector.sdk.agent_gate import AgentGate
-from tests.collector.page.conftest import TOKEN, send, served_by
+from tests.collector.page.conftest import SETTINGS, TOKEN, send, served_by
 from tests.collector.page.test_task_pages import PAYLOADS, hostile, two_agents
 from tests.otlp import Trace, tool_call
 from tests.paths import ROOT
@@ -247,15 +247,13 @@ def test_a_task_grows_as_its_agent_works(visit: Visit, server: Served) -> None:
 
 def test_open_pages_keep_their_figures_up_to_date(chromium: Any, tmp_path: Path) -> None:
     """A gate opens while pages stand open; nobody reloads, and each page counts it."""
-    config = tmp_path / "looptrace.toml"
-    config.write_text("[server]\nretention_days = 36500\nstore_every_s = 1\n")
     shown = {
         "/overview": ("gate opened; 1 open now", "repeated_failure"),
         "/tasks": ("1 task", "waits for a person", "failed the same way 6 times"),
         "/health": ("Open gates.1", "however many rules see it.1"),
         "/": ("1 gate open", "failed the same way 6 times"),
     }
-    with served(tmp_path / "store", "--config", str(config)) as server:
+    with served(tmp_path / "store", config=SETTINGS) as server:
         context = chromium.new_context()
         pages = {path: context.new_page() for path in shown}
         for path, page in pages.items():

@@ -43,14 +43,13 @@ def test_a_link_asks_and_then_decides(server: Served, stranger: Browser) -> None
     assert "run_tests(tests/test_cart.py)" in shown.text
     with signed_in(server.address) as browser:
         assert "Open for" in browser.get(f"/gates/{gate}").text  # Looking decides nothing.
-        headers = {"origin": str(stranger.base_url).rstrip("/")}
         form = hidden(shown.text) | {"note": "Use the other key.", "who": "Ada"}
-        answer = stranger.post(f"/decide/{gate}", data=form, headers=headers)
+        answer = stranger.send_form(f"/decide/{gate}", **form)
         assert answer.status_code == 303
         assert "Resolved: Cancel the task." in stranger.get(answer.headers["location"]).text
         text = until(lambda: (t := browser.get(f"/gates/{gate}").text) and "By Ada" in t and t)
         assert "Use the other key." in text
-        again = stranger.post(f"/decide/{gate}", data=form, headers=headers)
+        again = stranger.send_form(f"/decide/{gate}", **form)
         assert again.status_code == 303
         text = stranger.get(again.headers["location"]).text
         assert "“Cancel the task” was not carried out: Ada had decided" in text
@@ -70,10 +69,8 @@ def test_a_link_that_was_changed_shows_nothing(
     assert answer.status_code == 403
     assert "run_tests" not in answer.text
     query = dict(pair.split("=") for pair in path.partition("?")[2].split("&"))
-    sign = hidden(stranger.get("/sign-in").text)["sign"]
-    form = {**query, "link_sign": query["sign"], "sign": sign}
-    headers = {"origin": str(stranger.base_url).rstrip("/")}
-    assert stranger.post(f"/decide/{gate}", data=form, headers=headers).status_code == 403
+    form = {**query, "link_sign": query["sign"], "sign": stranger.sign("/sign-in")}
+    assert stranger.send_form(f"/decide/{gate}", **form).status_code == 403
     with signed_in(server.address) as browser:
         assert "Open for" in browser.get(f"/gates/{gate}").text
 
@@ -82,7 +79,5 @@ def test_another_site_cannot_send_the_form(server: Served, stranger: Browser) ->
     """A link works in the browser of its holder, and not from another site."""
     gate = opened(server, "foreign")
     form = hidden(stranger.get(path_of(server, gate)).text)
-    headers = {"origin": str(stranger.base_url).rstrip("/")}
     stranger.cookies.delete(FORM_COOKIE)
-
-    assert stranger.post(f"/decide/{gate}", data=form, headers=headers).status_code == 403
+    assert stranger.send_form(f"/decide/{gate}", **form).status_code == 403

@@ -76,11 +76,10 @@ def test_a_decision_counts_at_once(browser: Browser, server: Served, decision: s
     send(server, looping(task, 6).request())
     gate = gate_of(browser, task)
     path = f"/gates/{gate}"
-    form = browser.get(path).text
-    sign = form.partition('name="sign" value="')[2][:64]
+    sign = browser.sign(path)
     note = f"Use <b>the other</b> key.\r\nNot {decision}."
 
-    answer = browser.submit(path, f"{path}/resolve", decision=decision, note=note)
+    answer = browser.decide(gate, decision=decision, note=note)
 
     assert (answer.status_code, answer.headers["location"]) == (303, path)
     assert f"Resolved: {decision_text(decision)}." in words(browser, path)
@@ -89,9 +88,8 @@ def test_a_decision_counts_at_once(browser: Browser, server: Served, decision: s
     told = until(lambda: re.search("The agent receives these words: (.*)", words(browser, path)))[1]
     assert told.startswith(("A person has", "It says"))
     assert f"They say: Use <b>the other</b> key. Not {decision}." in told
-    headers = {"origin": str(browser.base_url).rstrip("/")}
-    fields = {"sign": sign, "decision": "continue", "note": "too late"}
-    again = browser.post(f"{path}/resolve", data=fields, headers=headers)
+    late = {"decision": "continue", "note": "too late"}
+    again = browser.send_form(f"{path}/resolve", sign=sign, **late)
     assert again.status_code == 303
     text = words(browser, again.headers["location"])
     assert "Your decision “Go on” was not carried out: Somebody who gave no name had" in text
@@ -122,7 +120,7 @@ def test_who_decided_is_the_name_of_the_token_or_of_the_form(
         (gate,) = until(lambda: ask().json()["gates"])
         path = f"/gates/{gate['id']}"
         assert ('name="who"' in browser.get(path).text) == asks
-        browser.submit(path, f"{path}/resolve", decision="reviewed", who=typed)
+        browser.decide(gate["id"], decision="reviewed", who=typed)
         assert shown in words(browser, path)
         assert ("By " in words(browser, path)) == shown.startswith("By")
         (gate,) = until(lambda: [g for g in ask().json()["gates"] if g["status"] == "resolved"])
@@ -136,7 +134,6 @@ def test_who_decided_is_the_name_of_the_token_or_of_the_form(
 def test_what_cannot_be_decided_is_said_and_the_note_kept(browser: Browser) -> None:
     """A long note written at night must not be written again."""
     gate = gate_ids(browser)[0]
-    path = f"/gates/{gate}"
     for fields, why in (
         ({"decision": "banana", "note": "kept & safe"}, "there is no decision &#39;banana&#39;"),
         ({"note": "kept & safe"}, "there is no decision"),
@@ -146,7 +143,7 @@ def test_what_cannot_be_decided_is_said_and_the_note_kept(browser: Browser) -> N
             "Nothing was decided: without",
         ),
     ):
-        answer = browser.submit(path, f"{path}/resolve", **fields)
+        answer = browser.decide(gate, **fields)
         assert answer.status_code == 303
         shown = browser.get(answer.headers["location"]).text
         assert why in shown
@@ -167,7 +164,7 @@ def test_what_resolved_the_like_is_shown(browser: Browser, server: Served) -> No
     send(server, looping("first-time", 6).request())
     first = gate_of(browser, "first-time")
     note = "The fixture is stale: run make fixtures."
-    browser.submit(f"/gates/{first}", f"/gates/{first}/resolve", decision="continue", note=note)
+    browser.decide(first, decision="continue", note=note)
     until(lambda: first in gate_ids(browser, "resolved"))
 
     assert note in words(browser, "/")
@@ -181,7 +178,7 @@ def test_what_came_after_a_decision_is_shown(browser: Browser, server: Served) -
     send(server, looping("goes-on", 4).request())
     gate = gate_of(browser, "goes-on")
     path = f"/gates/{gate}"
-    browser.submit(path, f"{path}/resolve", decision="continue", note="Once more.")
+    browser.decide(gate, decision="continue", note="Once more.")
     until(lambda: "No turn has come since then." in words(browser, path))
 
     send(server, looping("goes-on", 4, name="later", at=datetime.now(UTC).isoformat()).request())
@@ -205,10 +202,10 @@ def test_an_agent_goes_on_without_a_note_where_somebody_says_so(
     send(server, looping("no-note", 4).request())
     gate = gate_of(browser, "no-note")
     path = f"/gates/{gate}"
-    refused = browser.submit(path, f"{path}/resolve", decision="continue")
+    refused = browser.decide(gate, decision="continue")
     assert "?refused=" in refused.headers["location"]
     assert "Open for" in words(browser, path)
 
-    browser.submit(path, f"{path}/resolve", decision="continue", without_note="yes")
+    browser.decide(gate, decision="continue", without_note="yes")
     until(lambda: gate in gate_ids(browser, "resolved"))
     assert "Use another approach than before." in words(browser, path)

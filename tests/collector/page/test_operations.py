@@ -20,7 +20,7 @@ from looptrace.collector.page.rendering import block, since
 from looptrace.collector.server.access import Access
 from looptrace.collector.server.service import Options, Service
 from looptrace.rules.vocabulary import NS_PER_S
-from tests.collector.page.conftest import Browser, words
+from tests.collector.page.conftest import SETTINGS, Browser, words
 from tests.otlp import Trace, tool_call
 from tests.reliability.serving import OK, Served, looping, served, until
 from tests.reliability.test_webhook_network import serving
@@ -32,15 +32,14 @@ HOOK = "on call <b>pager</b>"
 @pytest.fixture(scope="module")
 def hooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Serve a store with a webhook to a receiver that accepts."""
-    folder = tmp_path_factory.mktemp("hooked")
     with serving() as receiver:
-        (folder / "looptrace.toml").write_text(
+        config = (
             f'[[webhooks]]\nname = "{HOOK}"\nurl = "{receiver.url}{SECRET_PATH}"\n'
             'format = "slack"\nallow_private = ["127.0.0.1"]\nactions = ["gate"]\n'
             "[rules.cycle]\nenabled = false\n[server]\nretention_days = 36500\nstore_every_s = 1\n"
             '[page]\ntrace_url = "https://traces.example/{trace_id}?api_key=hunter22"\n'
         )
-        with served(folder / "store", "--config", str(folder / "looptrace.toml")) as found:
+        with served(tmp_path_factory.mktemp("hooked") / "store", config=config) as found:
             assert found.send(looping("s1", 3).request()) == 200
             yield found
 
@@ -62,7 +61,7 @@ def test_the_overview_says_what_the_queries_say(operator: Browser) -> None:
     assert "Nothing was decided yet." in text
     assert set(QUERIES) <= set(queries.names())
     (gate,) = [each["id"] for each in operator.get("/v1/gates").json()["gates"]]
-    operator.submit(f"/gates/{gate}", f"/gates/{gate}/resolve", decision="not_a_loop", note="")
+    operator.decide(gate, decision="not_a_loop", note="")
     until(lambda: "100.0 % of resolved gates were called no loop" in flat(operator, "/overview"))
     until(lambda: "This is not a loop 1 1 100 %" in words(operator, "/overview"))
     text = words(operator, "/health")
@@ -72,12 +71,8 @@ def test_the_overview_says_what_the_queries_say(operator: Browser) -> None:
 
 def test_figures_are_as_of_now_from_the_first_visit_on(tmp_path: Path) -> None:
     """A gate that is listed is counted: one visit before it opened is enough to be told of it."""
-    config = tmp_path / "looptrace.toml"
-    config.write_text("[server]\nretention_days = 36500\nstore_every_s = 1\n")
-    with (
-        served(tmp_path / "store", "--config", str(config)) as server,
-        Browser(server.address) as browser,
-    ):
+    started = served(tmp_path / "store", config=SETTINGS)
+    with started as server, Browser(server.address) as browser:
         assert "0 gates opened; 0 open now" in flat(browser, "/overview")
         assert "Stored loops, each once, however many rules see it. 0" in words(browser, "/health")
         for count in (1, 2):
@@ -209,13 +204,9 @@ def test_webhooks_show_what_was_sent_and_send_a_sample(operator: Browser) -> Non
 
     assert answer.status_code == 200
     assert "Sample: accepted, with status 204." in re.sub(r"<[^>]+>", "", answer.text)
-    sign = re.findall(r'name="sign" value="([0-9a-f]+)"', html)[0]
-    headers = {"origin": str(operator.base_url).rstrip("/")}
-    assert (
-        operator.post("/webhooks/none/test", data={"sign": sign}, headers=headers).status_code
-        == 404
-    )
-    assert operator.post(action, data={"sign": "0"}, headers=headers).status_code == 403
+    sign = operator.sign("/webhooks")
+    assert operator.send_form("/webhooks/none/test", sign=sign).status_code == 404
+    assert operator.send_form(action, sign="0").status_code == 403
 
 
 def test_an_event_is_sent_again_from_the_page(operator: Browser) -> None:
@@ -223,13 +214,10 @@ def test_an_event_is_sent_again_from_the_page(operator: Browser) -> None:
     until(lambda: "accepted (204)" in words(operator, "/webhooks"))
     html = operator.get("/webhooks").text
     action = re.findall(r'action="(/webhooks/[^"]+/replay)"', html)[0]
-    sign = re.findall(r'name="sign" value="([0-9a-f]+)"', html)[0]
-    headers = {"origin": str(operator.base_url).rstrip("/")}
     event = re.findall(r'name="event" value="([0-9a-f]+)"', html)[0]
     attempts = html.count('name="event"')
 
-    def sends(**form: str) -> httpx.Response:
-        return operator.post(action, data={"sign": sign, **form}, headers=headers)
+    sends = partial(operator.submit, "/webhooks", action)
 
     assert "1 to be sent again" in sends(event=event).text
     until(lambda: operator.get("/webhooks").text.count('name="event"') == attempts + 1)
@@ -237,10 +225,8 @@ def test_an_event_is_sent_again_from_the_page(operator: Browser) -> None:
     told = re.findall(r'name="event" value="([0-9a-f]+)"', operator.get("/webhooks").text)
     assert f"{len({*told})} to be sent again" in sends(hours="1").text
     assert sends(hours="2").status_code == 400
-    enabled = operator.post(
-        action.replace("/replay", "/enable"), data={"sign": sign}, headers=headers
-    )
-    assert "Enabled" in enabled.text
+    enable = action.replace("/replay", "/enable")
+    assert "Enabled" in operator.send_form(enable, sign=operator.sign("/webhooks")).text
 
 
 def test_webhooks_say_why_a_gate_was_not_sent(hooked: Served, operator: Browser) -> None:

@@ -111,12 +111,8 @@ def test_an_empty_store_has_an_overview(tmp_path: Path) -> None:
 
 def test_the_page_shows_the_trend_and_links_that_hold(tmp_path: Path) -> None:
     """Each bar and row leads to a list with as many tasks."""
-    config = tmp_path / "looptrace.toml"
-    config.write_text("[server]\nstore_every_s = 1\n")
-    with (
-        served(tmp_path / "store", "--config", str(config)) as server,
-        Browser(server.address) as browser,
-    ):
+    started = served(tmp_path / "store", config="[server]\nstore_every_s = 1\n")
+    with started as server, Browser(server.address) as browser:
         for n, ago_s in enumerate((60, 120, 26 * HOUR_S)):
             at = datetime.fromtimestamp(time.time() - ago_s, UTC).isoformat()
             assert server.send(looping(f"now-{n}", at=at).request()) == 200

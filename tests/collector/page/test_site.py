@@ -1,7 +1,6 @@
 """Access to the page, and the headers of its answers for browsers."""
 
 import asyncio
-import re
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -194,8 +193,7 @@ def test_who_may_only_look_is_shown_no_form_and_told_so(server: Served, browser:
         shown = visitor.get(f"/gates/{gate}").text
         assert 'class="looks"' in shown
         assert "Your token lets you look." in shown
-        path = f"/gates/{gate}/resolve"
-        refused = visitor.submit(f"/gates/{gate}", path, decision="cancel", note="")
+        refused = visitor.decide(gate, decision="cancel", note="")
         assert refused.status_code == 403
         assert "this token is that of a viewer" in refused.text
         assert visitor.submit("/", "/sign-out").status_code == 303
@@ -205,8 +203,7 @@ def test_another_site_sends_no_form(browser: Browser) -> None:
     """Without the sign of the page that this browser was given nothing is changed."""
     (gate,) = gate_ids(browser)[:1]
     path, origin = f"/gates/{gate}/resolve", str(browser.base_url).rstrip("/")
-    signs = re.findall(r'name="sign" value="([0-9a-f]+)"', browser.get("/").text)
-    fields = {"decision": "cancel", "sign": signs[0]}
+    fields = {"decision": "cancel", "sign": browser.sign("/")}
     own = {"origin": origin}
     for headers, form, status in (
         (own, {"decision": "cancel"}, 403),
@@ -222,12 +219,9 @@ def test_another_site_sends_no_form(browser: Browser) -> None:
     with signed_in(browser.base_url.netloc.decode()) as other:
         assert other.post(path, data=fields, headers=own).status_code == 403
     for content in (b'{"decision": "cancel"}', b"\xff", b"a=b&" * 30_000):
-        kind = (
-            {"content-type": "application/json"}
-            if content[:1] == b"{"
-            else {"content-type": "application/x-www-form-urlencoded"}
-        )
-        assert browser.post(path, content=content, headers=own | kind).status_code in (400, 403)
+        kind = "json" if content[:1] == b"{" else "x-www-form-urlencoded"
+        headers = own | {"content-type": f"application/{kind}"}
+        assert browser.post(path, content=content, headers=headers).status_code in (400, 403)
     assert gate in gate_ids(browser)
 
 
@@ -279,11 +273,8 @@ def test_a_server_of_one_machine_asks_for_nothing(tmp_path: Path) -> None:
             assert "Sign out" not in browser.get("/").text
             assert browser.get("/sign-in").headers["location"] == "/"
             assert browser.cookies[FORM_COOKIE]
-            path = "/gates/nope/resolve"
-            headers = {"origin": f"http://{alone.address}"}
-            assert (
-                browser.post(path, data={"decision": "cancel"}, headers=headers).status_code == 403
-            )
+            refused = browser.send_form("/gates/nope/resolve", decision="cancel")
+            assert refused.status_code == 403
             assert browser.get("/", headers={"host": "evil.example"}).status_code == 403
 
 

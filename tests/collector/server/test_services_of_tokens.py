@@ -92,10 +92,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         f"Admin role=admin {ADMIN}\nOlga role=admin service={OUR_SERVICE} {OURS}\n"
         f"robot role=agent service={OUR_SERVICE} {OUR_AGENT}\n"
     )
-    (folder / "tokens").write_text(tokens)
-    (folder / "looptrace.toml").write_text(SETTINGS)
-    files = ("--token-file", str(folder / "tokens"), "--config", str(folder / "looptrace.toml"))
-    with served(folder / "store", *files) as server:
+    with served(folder / "store", config=SETTINGS, tokens=tokens) as server:
         made = Store(server)
         for session, service, word in (("7", OUR_SERVICE, OWN), ("8", THEIR_SERVICE, SECRET)):
             for number in ("", "9"):  # The first gate is decided, and the second waits.

@@ -52,26 +52,15 @@ def test_a_server_goes_on_from_a_copy_after_a_kill(
     """What was acknowledged before the copy is there: spans, gates, decisions, the outbox."""
     random.seed(11)
     folder, again = tmp_path / "store", tmp_path / "restored"
-    config = tmp_path / "looptrace.toml"
-    config.write_text(WEBHOOKS)
     monkeypatch.setenv("AWAY_SECRET", "whsec_" + "bG9vcHRyYWNl" * 3)
-    options = ("--no-grpc", "--config", str(config))
-    with served(folder, *options) as server:
+    with served(folder, "--no-grpc", config=WEBHOOKS) as server:
         before = send(server, range(SESSIONS))
         until(lambda: server.number("looptrace_gates_open") == SESSIONS)
         with reader.open_gates(folder) as gates:
             decided = gates.gates("open")[0].id
-        resolved = run(
-            "gates",
-            "resolve",
-            decided,
-            "--decision",
-            "reviewed",
-            "--note",
-            "seen",
-            "--server",
-            f"http://{server.address}",
-        )
+        at = ("--server", f"http://{server.address}")
+        given = ("--decision", "reviewed", "--note", "seen")
+        resolved = run("gates", "resolve", decided, *given, *at)
         assert resolved.exit_code == 0, resolved.output
         load = threading.Thread(target=send, args=(server, range(SESSIONS, 4 * SESSIONS)))
         load.start()
@@ -91,7 +80,7 @@ def test_a_server_goes_on_from_a_copy_after_a_kill(
     assert waiting.stdout.count("away") >= 1, waiting.stdout
     spans = stored(again)
     assert before <= {*spans["trace_id"]}
-    with served(again, *options) as server:
+    with served(again, "--no-grpc", config=WEBHOOKS) as server:
         until(server.is_ready)
         until(lambda: server.number("looptrace_gates_open") >= SESSIONS - 1)
         assert send(server, range(99, 100))
