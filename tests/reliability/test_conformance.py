@@ -7,6 +7,7 @@ import socket
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
@@ -110,36 +111,31 @@ LOGS = json_format.ParseDict(
 ).SerializeToString()
 BAD_ID = json_span("bad", traceId="12")
 NEW: dict[str, Any] = {"isNew": {"deep": [1, {"x": None}]}}
+taken = partial(Statement, names=("call",))
 STATEMENTS = [
-    Statement("protobuf is taken", PROTO_BODY, PROTO, names=("call",)),
-    Statement("JSON is taken at the same port and path", JSON_BODY, names=("call",)),
-    Statement("a charset changes nothing", JSON_BODY, f"{JSON}; charset=utf-8", names=("call",)),
-    Statement("media types have no case", JSON_BODY, "Application/JSON", names=("call",)),
-    Statement("gzip", gzip.compress(PROTO_BODY), PROTO, packing="gzip", names=("call",)),
-    Statement("gzip of JSON", gzip.compress(JSON_BODY), packing="GZIP", names=("call",)),
-    Statement("deflate", zlib.compress(PROTO_BODY), PROTO, packing="deflate", names=("call",)),
-    Statement(
+    taken("protobuf is taken", PROTO_BODY, PROTO),
+    taken("JSON is taken at the same port and path", JSON_BODY),
+    taken("a charset changes nothing", JSON_BODY, f"{JSON}; charset=utf-8"),
+    taken("media types have no case", JSON_BODY, "Application/JSON"),
+    taken("gzip", gzip.compress(PROTO_BODY), PROTO, packing="gzip"),
+    taken("gzip of JSON", gzip.compress(JSON_BODY), packing="GZIP"),
+    taken("deflate", zlib.compress(PROTO_BODY), PROTO, packing="deflate"),
+    taken(
         "deflate without its head, as some send it",
         zlib.compress(JSON_BODY, wbits=-15),
         packing="deflate",
-        names=("call",),
     ),
-    Statement("zstd", pack_zstd(PROTO_BODY), PROTO, packing="zstd", names=("call",)),
-    Statement("identity is no packing", JSON_BODY, packing="identity", names=("call",)),
+    taken("zstd", pack_zstd(PROTO_BODY), PROTO, packing="zstd"),
+    taken("identity is no packing", JSON_BODY, packing="identity"),
     Statement("an empty request succeeds", b"", PROTO),
     Statement("an empty request succeeds in JSON", b"{}"),
     Statement("an empty list of spans succeeds", b'{"resourceSpans": []}'),
     Statement("null is as if it were not there", b'{"resourceSpans": null}'),
-    Statement(
-        "unknown fields are ignored at every level",
-        json_request(json_span(**NEW), **NEW),
-        names=("call",),
-    ),
-    Statement("ids have no case", json_request(json_span(traceId=TRACE.upper())), names=("call",)),
-    Statement(
+    taken("unknown fields are ignored at every level", json_request(json_span(**NEW), **NEW)),
+    taken("ids have no case", json_request(json_span(traceId=TRACE.upper()))),
+    taken(
         "64-bit integers may be numbers",
         json_request(json_span(startTimeUnixNano=1000, endTimeUnixNano=2000)),
-        names=("call",),
     ),
     Statement(
         "enums are numbers; names are put up with",
@@ -158,7 +154,7 @@ STATEMENTS = [
         rb'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"\ud83d"}}]}]}]}',
         path="/v1/logs",
     ),
-    Statement(
+    taken(
         "values may be empty, bytes, and maps within lists",
         json_request(
             json_span(
@@ -170,9 +166,8 @@ STATEMENTS = [
                 ]
             )
         ),
-        names=("call",),
     ),
-    Statement("a bad span among good ones", json_request(json_span(), BAD_ID), names=("call",)),
+    taken("a bad span among good ones", json_request(json_span(), BAD_ID)),
     Statement("nothing but bad spans is bad data", json_request(BAD_ID), status=400),
     Statement("so it is in protobuf", bad_spans("a", "b"), PROTO, 400),
     Statement("logs are no spans", LOGS, PROTO, 400),

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -20,10 +19,11 @@ from looptrace.cli.main import main
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.otlp.frames import Frame
 from looptrace.collector.otlp.json import decode_document
+from looptrace.collector.otlp.json_request import json_request
 from looptrace.collector.otlp.sdk_spans import sdk_spans
 from looptrace.collector.sdk.local_engine import LocalEngine
 from tests.analyzer.engine.test_arrivals import EARLY, FILES
-from tests.otlp import decoded_rows, key_values
+from tests.otlp import decoded_rows
 from tests.reliability.serving import OK, served, until
 from tests.reliability.test_restart import events_of
 from tests.seeds import seeds, turn_of
@@ -37,37 +37,6 @@ def spans_of_all(paths: list[str]) -> pl.DataFrame:
     return distinct_spans(read_spans(paths).spans)[0].sort("end_ns", maintain_order=True)
 
 
-def request_of(spans: pl.DataFrame) -> dict[str, Any]:
-    """Return spans as an export request in OTLP/JSON."""
-    return {"resourceSpans": [_resource_spans(*row) for row in span_rows(spans)]}
-
-
-def _resource_spans(*row: Any) -> dict[str, Any]:
-    trace_id, span_id, parent, name, start_ns, end_ns, status, message, service, scope = row[:10]
-    attributes, events, links = map(json.loads, row[10:])
-    span = {
-        "traceId": trace_id,
-        "spanId": span_id,
-        "parentSpanId": parent or "",
-        "name": name,
-        "startTimeUnixNano": start_ns,
-        "endTimeUnixNano": end_ns,
-        "status": {"code": status, "message": message or ""},
-        "attributes": key_values(attributes),
-        "events": [
-            {
-                "name": event["name"],
-                "timeUnixNano": event["time_ns"],
-                "attributes": key_values(event["attributes"]),
-            }
-            for event in events
-        ],
-        "links": [{"traceId": link["trace_id"], "spanId": link["span_id"]} for link in links],
-    }
-    resource = {"attributes": key_values({"service.name": service} if service else {})}
-    return {"resource": resource, "scopeSpans": [{"scope": {"name": scope or ""}, "spans": [span]}]}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [1, *turn_of(0, [7, 512])])
 def test_a_server_says_of_every_trace_what_batch_says(
@@ -78,9 +47,8 @@ def test_a_server_says_of_every_trace_what_batch_says(
     One span a request takes a minute for all files, so that each day has other files then.
     """
     spans = spans_of_all(PATHS if size > 1 else [PATHS[number] for number in seeds(len(PATHS))])
-    sent = [request_of(part) for part in spans.iter_slices(size)]
-    document = {"resourceSpans": [each for one in sent for each in one["resourceSpans"]]}
-    rows = decoded_rows(decode_document("sent", Frame(1, json.dumps(document).encode())))
+    sent = [json_request(part) for part in spans.iter_slices(size)]
+    rows = [row for each in sent for row in decoded_rows(decode_document("", Frame(1, each)))]
     whole = detect(turns_of(pl.DataFrame(rows, spans.schema, orient="row"))[0])
     assert whole.events
     store = tmp_path / "store"

@@ -81,26 +81,14 @@ def test_messages_calls_and_results_become_turns(write: Write) -> None:
 
 def test_a_response_in_several_lines_is_one_turn_whose_tokens_count_once(write: Write) -> None:
     """Each line repeats the usage so far, and a result may come in between."""
-    one = {"id": "msg_1", "model": "claude-example"}
+    one: Line = {"id": "msg_1", "model": "claude-example"}
+    usage = {"cache_read_input_tokens": 30, "cache_creation_input_tokens": 500}
+    usage |= {"input_tokens": 2, "output_tokens": 21}
     log = [
-        said(1, "assistant", [{"type": "text", "text": "Two looks."}])
-        | {"message": one | {"content": [{"type": "text", "text": "Two looks."}]}},
+        said(1, "assistant", [{"type": "text", "text": "Two looks."}], message=one),
         call(2, "Read", {"file_path": "a"}, message=one | {"usage": {"output_tokens": 8}}),
         result(3, 2, "alpha"),
-        call(
-            4,
-            "Read",
-            {"file_path": "b"},
-            message=one
-            | {
-                "usage": {
-                    "input_tokens": 2,
-                    "cache_read_input_tokens": 30,
-                    "cache_creation_input_tokens": 500,
-                    "output_tokens": 21,
-                }
-            },
-        ),
+        call(4, "Read", {"file_path": "b"}, message=one | {"usage": usage}),
         result(5, 4, [{"type": "text", "text": "beta"}]),
     ]
     thought = {"usage": {"input_tokens": 9_999, "output_tokens": 9_999}}
@@ -112,10 +100,8 @@ def test_a_response_in_several_lines_is_one_turn_whose_tokens_count_once(write: 
         "tool claude-code Read alpha",
         "tool claude-code Read beta",
     ]
-    assert table.row(0, named=True)["input_tokens"] == 532
-    assert table.row(0, named=True)["output_tokens"] == 21
-    assert table.row(0, named=True)["cached_tokens"] == 30
-    assert table.row(0, named=True)["cache_write_tokens"] == 500
+    tokens = table.select("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
+    assert tokens.row(0) == (532, 21, 30, 500)
     assert table["step"].n_unique() == 2  # The calls are one step, the response is none.
 
 
@@ -146,6 +132,12 @@ def test_a_response_that_was_cut_off_says_so(write: Write) -> None:
     assert table["finish_reason"].to_list() == ["length", None]
 
 
+def attached(**about: str) -> Line:
+    """Return the line of an attachment."""
+    return {**said(5, "user", ""), "type": "attachment", "attachment": about}
+
+
+NOTED = {"type": "queued_command", "commandMode": "task-notification", "prompt": "done"}
 PEOPLE: dict[str, tuple[Line, str | None]] = {
     "prompt": (said(5, "user", "Try the other file."), "Try the other file."),
     "parts": (
@@ -160,39 +152,14 @@ PEOPLE: dict[str, tuple[Line, str | None]] = {
         said(5, "user", [{"type": "text", "text": "[Request interrupted by user]"}]),
         "interrupted",
     ),
-    "queued": (
-        {
-            **said(5, "user", ""),
-            "type": "attachment",
-            "attachment": {"type": "queued_command", "prompt": "And the docs."},
-        },
-        "And the docs.",
-    ),
+    "queued": (attached(type="queued_command", prompt="And the docs."), "And the docs."),
     "meta": (said(5, "user", "Stop hook feedback: go on", isMeta=True), None),
     "summary": (said(5, "user", "This session is continued", isCompactSummary=True), None),
     "output": (said(5, "user", "<local-command-stdout>ok</local-command-stdout>"), None),
     "notification": (said(5, "user", "<task-notification>done</task-notification>"), None),
     "origin": (said(5, "user", "Done.", origin={"kind": "task-notification"}), None),
-    "queued notification": (
-        {
-            **said(5, "user", ""),
-            "type": "attachment",
-            "attachment": {
-                "type": "queued_command",
-                "commandMode": "task-notification",
-                "prompt": "done",
-            },
-        },
-        None,
-    ),
-    "other attachment": (
-        {
-            **said(5, "user", ""),
-            "type": "attachment",
-            "attachment": {"type": "file", "prompt": "x"},
-        },
-        None,
-    ),
+    "queued notification": (attached(**NOTED), None),
+    "other attachment": (attached(type="file", prompt="x"), None),
 }
 
 
@@ -207,24 +174,18 @@ def test_a_persons_words_are_told_from_the_programs_own(case: str, write: Write)
     assert heard == ([] if expected is None else [expected])
 
 
+REFUSED = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected. To tell you "
+    "how to proceed, the user said:\nuse the other one"
+)
+STOPPED = "The user doesn't want to take this action right now. STOP."
+
+
 @pytest.mark.parametrize(
     ("content", "is_error", "tool", "decision", "note"),
     [
-        (
-            "The user doesn't want to proceed with this tool use. The tool use was rejected. To "
-            "tell you how to proceed, the user said:\nuse the other one",
-            True,
-            "Bash",
-            "rejected",
-            "use the other one",
-        ),
-        (
-            "The user doesn't want to take this action right now. STOP.",
-            True,
-            "Bash",
-            "rejected",
-            None,
-        ),
+        (REFUSED, True, "Bash", "rejected", "use the other one"),
+        (STOPPED, True, "Bash", "rejected", None),
         ("User has answered: tabs", None, "AskUserQuestion", "answered", "User has answered: tabs"),
     ],
 )

@@ -73,11 +73,8 @@ def claude(spans: list[Span]) -> Iterator[Record]:
         common["event__sequence"] = number
         if span["name"] == "claude_code.interaction":
             begun = {**span, "endTimeUnixNano": span["startTimeUnixNano"]}
-            prompt: dict[str, Any] = {
-                "event__name": "claude_code.user_prompt",
-                "prompt": said["user_prompt"],
-            }
-            yield record(begun, run, 85, **common, **prompt)
+            told = {"event__name": "claude_code.user_prompt", "prompt": said["user_prompt"]}
+            yield record(begun, run, 85, **common, **told)
         elif span["name"] == "claude_code.llm_request":
             keys = "input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens"
             tokens = {key: int(said[key]) for key in keys}
@@ -86,65 +83,39 @@ def claude(spans: list[Span]) -> Iterator[Record]:
         elif span["name"] == "claude_code.tool":
             parts = [said_by(each) for each in spans if each["parentSpanId"] == span["spanId"]]
             ended = next(part for part in parts if "success" in part)
-            yield record(
-                span,
-                run,
-                1,
-                **common,
-                event__name="claude_code.tool_result",
-                tool_name=said["tool_name"],
-                tool_use_id=said["tool_use_id"],
-                success=str(ended["success"]).lower(),
-                error=ended.get("error"),
-                duration_ms=str(lasted_ms(span) - 100),
-                tool_input=json.dumps(
-                    {"command": said.get("full_command", "x"), "description": "Do it"}
-                ),
-            )
+            given = {"command": said.get("full_command", "x"), "description": "Do it"}
+            told = {name: said[name] for name in ("tool_name", "tool_use_id")}
+            told |= {"success": str(ended["success"]).lower(), "error": ended.get("error")}
+            told |= {"duration_ms": str(lasted_ms(span) - 100), "tool_input": json.dumps(given)}
+            yield record(span, run, 1, **common, event__name="claude_code.tool_result", **told)
 
 
 def codex(spans: list[Span]) -> Iterator[Record]:
     """Write what Codex does: only calls name a span, and only they show arguments and results."""
-    common: dict[str, Any] = {
-        "conversation__id": session_of(spans),
-        "model": "model-s",
-        "app__version": "0.171.0",
-    }
+    common: dict[str, Any] = {"conversation__id": session_of(spans), "model": "model-s"}
+    common["app__version"] = "0.171.0"
     for span in spans:
         said = said_by(span)
         if "gen_ai.usage.output_tokens" in said:
-            tokens: dict[str, Any] = {
+            told: dict[str, Any] = {
+                "event__name": "codex.sse_event",
+                "event__kind": "response.completed",
                 "input_token_count": str(said["gen_ai.usage.input_tokens"]),
                 "output_token_count": str(said["gen_ai.usage.output_tokens"]),
                 "cached_token_count": str(said["gen_ai.usage.cache_read.input_tokens"]),
             }
-            named: dict[str, Any] = {
-                "event__name": "codex.sse_event",
-                "event__kind": "response.completed",
-            }
-            yield record(span, None, -7, **common, **named, **tokens)
+            yield record(span, None, -7, **common, **told)
         elif "aborted" in said:
             inner = next(each for each in spans if each["parentSpanId"] == span["spanId"])
             has_failed = any(
                 {"key": "success", "value": {"stringValue": "false"}} in event["attributes"]
                 for event in inner["events"]
             )
-            output = (
-                f"Exit code: {int(has_failed)}\nWall time: 0.2 seconds\nOutput:\n{said['call_id']}"
-            )
-            yield record(
-                span,
-                inner,
-                -4,
-                **common,
-                event__name="codex.tool_result",
-                tool_name=said["tool_name"],
-                call_id=said["call_id"],
-                arguments='{"order":"A17"}',
-                duration_ms=str(lasted_ms(span) - 10),
-                success="true",
-                output=output,
-            )
+            head = f"Exit code: {int(has_failed)}\nWall time: 0.2 seconds\nOutput:\n"
+            told = {name: said[name] for name in ("tool_name", "call_id")}
+            told |= {"arguments": '{"order":"A17"}', "output": head + said["call_id"]}
+            told |= {"duration_ms": str(lasted_ms(span) - 10), "success": "true"}
+            yield record(span, inner, -4, **common, event__name="codex.tool_result", **told)
 
 
 def gemini(spans: list[Span]) -> Iterator[Record]:
@@ -167,18 +138,10 @@ def gemini(spans: list[Span]) -> Iterator[Record]:
         elif span["name"] == "tool_call":
             around = next(each for each in spans if each["spanId"] == span["parentSpanId"])
             request = json.loads(said["gen_ai.input.messages"])
-            yield record(
-                span,
-                around,
-                1,
-                **common,
-                event__name="gemini_cli.tool_call",
-                function_name=said["gen_ai.tool.name"],
-                function_args=json.dumps(request["args"], indent=2),
-                duration_ms=lasted_ms(span) + 5,
-                success=True,
-                decision="accept",
-            )
+            told: dict[str, Any] = {"function_name": said["gen_ai.tool.name"], "success": True}
+            told |= {"function_args": json.dumps(request["args"], indent=2), "decision": "accept"}
+            told |= {"event__name": "gemini_cli.tool_call", "duration_ms": lasted_ms(span) + 5}
+            yield record(span, around, 1, **common, **told)
 
 
 AGENTS: dict[str, Callable[[list[Span]], Iterator[Record]]] = {

@@ -46,23 +46,26 @@ def gemini(at_ms: int, name: str, **said: Any) -> Event:
     return at_ms, {"event.name": f"gemini_cli.{name}", "session.id": "s-gemini", **said}
 
 
+# What a failed call, the tokens of a response and a refusal are in the words of each agent.
+CLAUDE_TOKENS = {"input_tokens": 5, "cache_read_tokens": 90, "output_tokens": 8}
+CLAUDE_CALL = {"tool_name": "Bash", "success": "false", "duration_ms": "1500"}
+CLAUDE_CALL |= {"tool_use_id": "toolu_1", "tool_parameters": '{"full_command":"make"}'}
+CODEX_TOKENS = {"input_token_count": "95", "output_token_count": "8", "cached_token_count": "90"}
+CODEX_TOKENS |= {"reasoning_token_count": "3", "event.kind": "response.completed"}
+CODEX_CALL = {"tool_name": "shell", "success": "false", "duration_ms": "1500"}
+CODEX_CALL |= {"call_id": "call_1", "arguments": '{"command":"make"}'}
+CODEX_CALL["output"] = "Exit code: 2\nWall time: 1.5 seconds\nOutput:\nmake: no rule"
+CODEX_ERROR = {"http.response.status_code": 529, "error.message": "Overloaded"}
+GEMINI_TOKENS = {"input_token_count": 95, "cached_content_token_count": 90}
+GEMINI_TOKENS |= {"output_token_count": 5, "thoughts_token_count": 3}
+GEMINI_CALL: dict[str, Any] = {"success": False, "duration_ms": 1500, "prompt_id": "p1"}
+GEMINI_CALL |= {"function_name": "run_shell_command", "function_args": '{"command":"make"}'}
+GEMINI_REFUSED = {"function_name": "edit", "function_args": "{}", "decision": "reject"}
 EVENTS: dict[str, list[Event]] = {
     "claude_code": [
         claude(0, "user_prompt", 1, prompt="Build it.", prompt_length=9),
-        claude(
-            4000, "api_request", 2, model="m", input_tokens=5, cache_read_tokens=90, output_tokens=8
-        ),
-        claude(
-            6000,
-            "tool_result",
-            3,
-            tool_name="Bash",
-            success="false",
-            duration_ms="1500",
-            error="make: no rule",
-            tool_use_id="toolu_1",
-            tool_parameters='{"full_command":"make"}',
-        ),
+        claude(4000, "api_request", 2, model="m", **CLAUDE_TOKENS),
+        claude(6000, "tool_result", 3, error="make: no rule", **CLAUDE_CALL),
         claude(8000, "api_error", 4, model="m", error="Overloaded", status_code="529"),
         claude(9000, "tool_decision", 5, tool_name="Bash", decision="accept", source="config"),
         claude(9100, "tool_decision", 6, tool_name="Bash", decision="reject", source="hook"),
@@ -73,67 +76,20 @@ EVENTS: dict[str, list[Event]] = {
         codex(0, "conversation_starts"),
         codex(0, "user_prompt", prompt="Build it.", prompt_length="9"),
         codex(3000, "sse_event", **{"event.kind": "response.output_item.done"}),
-        codex(
-            4000,
-            "sse_event",
-            model="m",
-            **{
-                "input_token_count": "95",
-                "output_token_count": "8",
-                "cached_token_count": "90",
-                "reasoning_token_count": "3",
-                "event.kind": "response.completed",
-            },
-        ),
-        codex(
-            6000,
-            "tool_result",
-            tool_name="shell",
-            call_id="call_1",
-            arguments='{"command":"make"}',
-            duration_ms="1500",
-            success="false",
-            output="Exit code: 2\nWall time: 1.5 seconds\nOutput:\nmake: no rule",
-        ),
+        codex(4000, "sse_event", model="m", **CODEX_TOKENS),
+        codex(6000, "tool_result", **CODEX_CALL),
         codex(7000, "api_request", **{"http.response.status_code": 200}),
-        codex(
-            8000, "api_request", **{"http.response.status_code": 529, "error.message": "Overloaded"}
-        ),
+        codex(8000, "api_request", **CODEX_ERROR),
         codex(9000, "tool_decision", decision="approved", source="Config"),
         codex(9500, "tool_decision", decision="denied", source="User"),
     ],
     "gemini_cli": [
         gemini(0, "config", model="m"),
         gemini(0, "user_prompt", prompt="Build it.", prompt_id="p1"),
-        gemini(
-            4000,
-            "api_response",
-            model="m",
-            input_token_count=95,
-            cached_content_token_count=90,
-            output_token_count=5,
-            thoughts_token_count=3,
-        ),
-        gemini(
-            6000,
-            "tool_call",
-            function_name="run_shell_command",
-            function_args='{"command":"make"}',
-            duration_ms=1500,
-            success=False,
-            error="make: no rule",
-            prompt_id="p1",
-        ),
+        gemini(4000, "api_response", model="m", **GEMINI_TOKENS),
+        gemini(6000, "tool_call", error="make: no rule", **GEMINI_CALL),
         gemini(8000, "api_error", model="m", error="Overloaded", status_code=529),
-        gemini(
-            9500,
-            "tool_call",
-            function_name="edit",
-            function_args="{}",
-            decision="reject",
-            success=False,
-            duration_ms=0,
-        ),
+        gemini(9500, "tool_call", **GEMINI_REFUSED, success=False, duration_ms=0),
     ],
 }
 
@@ -312,11 +268,8 @@ def test_what_is_wrong_is_told_and_the_rest_is_read() -> None:
 def test_absurd_numbers_are_unknown() -> None:
     """Python refuses to read thousands of digits, and no number of an agent has so many."""
     absurd = "9" * 5000
-    said = {
-        "event.sequence": absurd,
-        "duration_ms": absurd,
-        "output": f"Exit code: {absurd}\nOutput:\n",
-    }
+    said = {"event.sequence": absurd, "duration_ms": absurd}
+    said["output"] = f"Exit code: {absurd}\nOutput:\n"
     events = [
         codex(0, "tool_result", tool_name="shell", **said),
         claude(0, "tool_result", 1, tool_name="Bash", duration_ms="1" * 19),
