@@ -1,6 +1,8 @@
 """The command line, as somebody who pipes its output runs it."""
 
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
@@ -15,6 +17,12 @@ def run(*arguments: object, stdin: str | bytes | None = None, **environment: str
     if not isinstance(found.exception, SystemExit | None):
         raise found.exception
     return found
+
+
+def ended(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, within a minute unless said otherwise; what it wrote is text."""
+    how = {"timeout": 60, **options}
+    return subprocess.run(command, capture_output=True, text=True, check=False, **how)
 
 
 def printed(*arguments: object) -> str:

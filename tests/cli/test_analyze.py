@@ -287,14 +287,8 @@ ladder = [{ attempts = 4, action = "gate" }]
 @pytest.fixture
 def judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Install judges, and settings by which talk alone opens a gate; returns what was asked."""
-    install_judges(
-        tmp_path / "strict_judges",
-        monkeypatch,
-        JUDGE,
-        strict="Strict",
-        lost="Lost",
-        broken="broken",
-    )
+    named = {"strict": "Strict", "lost": "Lost", "broken": "broken"}
+    install_judges(tmp_path / "strict_judges", monkeypatch, JUDGE, **named)
     asked = tmp_path / "asked"
     asked.touch()
     monkeypatch.setenv("ASKED", str(asked))

@@ -19,6 +19,12 @@ from tests.paths import ROOT
 from tests.reliability.serving import DEADLINE_S, OK, served, until
 
 SETTINGS = 'prices = "genai-prices"\n[budgets]\nsession_money = 0.05\n'
+RESPONSE: dict[str, Any] = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.request.model": "gpt-4o",
+    "gen_ai.usage.input_tokens": 2_000,
+    "gen_ai.usage.output_tokens": 100,
+}
 NOTE = "Of the money of session s1 0.02 more may be spent by all tasks together."
 
 
@@ -28,17 +34,8 @@ def spending(
     """Return requests of two tasks that spend 0.006 dollars with each response, in turn."""
     traces = [Trace("s1", name=f"{task}{name}", service="api", at=at) for task in "ab"]
     for number in range(responses):
-        traces[number % 2].span(
-            "chat gpt-4o",
-            start_s=number * 2.0,
-            attributes={
-                "gen_ai.operation.name": "chat",
-                "gen_ai.request.model": "gpt-4o",
-                "gen_ai.usage.input_tokens": 2_000,
-                "gen_ai.usage.output_tokens": 100,
-                "looptrace.task.id": f"task-{'ab'[number % 2]}",
-            },
-        )
+        task = {"looptrace.task.id": f"task-{'ab'[number % 2]}"}
+        traces[number % 2].span("chat gpt-4o", None, RESPONSE | task, start_s=number * 2.0)
     requests = [request for trace in traces for request in trace.requests()]
     return sorted(requests, key=_end)
 

@@ -41,17 +41,8 @@ def test_a_person_finds_reads_and_resolves_a_gate(folder: Path) -> None:
     assert "LADDER" in shown
     assert "notes that worked" not in shown
 
-    resolved = printed(
-        "gates",
-        "resolve",
-        "--store",
-        folder,
-        gate["id"],
-        "--decision",
-        "continue",
-        "--note",
-        "Ask Ada.",
-    )
+    said = ("--decision", "continue", "--note", "Ask Ada.")
+    resolved = printed("gates", "resolve", "--store", folder, gate["id"], *said)
     assert "next `looptrace ingest`" in resolved
     assert "No gate is open" in run("gates", "list", "--store", folder).stdout
     assert listed(folder) == []

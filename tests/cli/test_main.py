@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -17,7 +18,7 @@ from click.testing import CliRunner
 
 from looptrace.cli.main import _GROUPS, COMMANDS, EXAMPLES, main, run
 from looptrace.cli.shared.stores import StorePath
-from tests.commands import refused
+from tests.commands import ended, refused
 from tests.paths import ROOT
 
 COMMAND = [sys.executable, "-m", "looptrace"]
@@ -25,16 +26,23 @@ TRACES = str(ROOT / "examples/traces")
 HEAVY = "polars", "duckdb", "numpy", "msgspec"
 
 
+def printed_beside(names: Sequence[str], call: str, **environment: str) -> list[str]:
+    """Return the lines that a call of the command line prints, and which modules it imported."""
+    code = (
+        "import sys; from looptrace.cli.main import main\n"
+        f"try: main({call})\n"
+        f"finally: print([name for name in {names} if name in sys.modules])"
+    )
+    # The library readline gives children the width of a terminal, for which rich would wrap.
+    kept = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    done = ended(sys.executable, "-c", code, env={**kept, **environment})
+    return done.stdout.splitlines()
+
+
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"]])
 def test_nothing_heavy_is_imported_before_a_command(arguments: list[str]) -> None:
     """Help and completion come at once."""
-    code = (
-        "import sys; from looptrace.cli.main import main; "
-        f"main({arguments}, standalone_mode=False); "
-        f"print([name for name in {HEAVY} if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert printed_beside(HEAVY, f"{arguments}, standalone_mode=False")[-1] == "[]"
 
 
 # What the report of files at a terminal does not need.
@@ -54,32 +62,15 @@ def test_files_are_analysed_without_what_they_do_not_need(tmp_path: Path) -> Non
     span = {"traceId": "a" * 32, "spanId": "b" * 16, "name": "chat", "startTimeUnixNano": "1"}
     file = tmp_path / "one.json"
     file.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}))
-    code = (
-        "import sys; from looptrace.cli.main import main; "
-        f"main(['analyze', {str(file)!r}], standalone_mode=False); "
-        f"print([name for name in {NEEDLESS} if name in sys.modules])"
-    )
-    # The library readline gives children the width of a terminal, for which rich would wrap.
-    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
+    analysing = f"['analyze', {str(file)!r}], standalone_mode=False"
+    assert printed_beside(NEEDLESS, analysing)[-1] == "[]"
 
 
 def test_completion_imports_no_command_either() -> None:
     """A name is completed with its sentence."""
     variables = {"COMP_WORDS": "looptrace ex", "COMP_CWORD": "1"}
-    environment = {**os.environ, **variables, "_LOOPTRACE_COMPLETE": "zsh_complete"}
-    code = (
-        "import sys; from looptrace.cli.main import main\n"
-        "try: main(prog_name='looptrace')\n"
-        f"finally: print([name for name in {HEAVY} if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    )
-    *completed, heavy = done.stdout.splitlines()
+    variables["_LOOPTRACE_COMPLETE"] = "zsh_complete"
+    *completed, heavy = printed_beside(HEAVY, "prog_name='looptrace'", **variables)
     names = completed[1::3]
     assert names == ["explain", "export"]
     assert completed[2] == COMMANDS["explain"]

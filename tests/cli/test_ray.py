@@ -22,6 +22,7 @@ from looptrace.cli.main import main
 from looptrace.collector.files.reader import read_spans
 from looptrace.collector.store import reader, writer
 from looptrace.installation import how_to_install
+from tests.commands import ended
 from tests.otlp import Trace, tool_call
 from tests.paths import ROOT
 from tests.reliability.serving import DEADLINE_S
@@ -55,9 +56,7 @@ def _why_not() -> str | None:
         return f"Ray is not installed: {how_to_install('ray')}"
     if not all(map(shutil.which, ("unshare", "nsenter", "ip", "ss"))):
         return "a network of Ray's own needs unshare, nsenter, ip and ss"
-    tried = subprocess.run(
-        [*UNSHARE, "ip", "link", "set", "lo", "up"], capture_output=True, text=True, check=False
-    )
+    tried = ended(*UNSHARE, "ip", "link", "set", "lo", "up")
     return f"a network of Ray's own is refused: {tried.stderr}" if tried.returncode else None
 
 
@@ -107,24 +106,10 @@ def run() -> Iterator[Run]:
             inner = Path(f"/proc/{cluster.pid}/task/{cluster.pid}/children").read_text().split()[0]
 
             def running(*command: str, **more: str) -> subprocess.CompletedProcess[str]:
-                done = subprocess.run(
-                    [
-                        "nsenter",
-                        "--target",
-                        inner,
-                        *SPACES[:1],
-                        *SPACES[2:],
-                        "--preserve-credentials",
-                        f"--wdns={ROOT}",
-                        "python",
-                        *command,
-                    ],
-                    env={**environment, **more},
-                    capture_output=True,
-                    text=True,
-                    timeout=3 * DEADLINE_S,
-                    check=False,
-                )
+                spaces = ("--target", inner, *SPACES[:1], *SPACES[2:], "--preserve-credentials")
+                within = ("nsenter", *spaces, f"--wdns={ROOT}", "python")
+                env = {**environment, **more}
+                done = ended(*within, *command, env=env, timeout=3 * DEADLINE_S)
                 done.stderr = OF_RAY.sub("", done.stderr)
                 return done
 
@@ -248,14 +233,10 @@ def test_a_damaged_file_is_named_as_on_one_machine(run: Run, store: Path, tmp_pa
 
 def test_without_a_cluster_the_command_says_so(store: Path) -> None:
     """Looptrace starts no cluster of its own; here it looks where none of the test's is seen."""
-    done = subprocess.run(
-        [*UNSHARE, sys.executable, "-m", "looptrace", "analyze", str(store), "--engine", "ray"],
-        env={**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)},
-        capture_output=True,
-        text=True,
-        timeout=3 * DEADLINE_S,
-        check=False,
-    )
+    analyse = ("-m", "looptrace", "analyze", str(store), "--engine", "ray")
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    command, env = (*UNSHARE, sys.executable, *analyse), {**os.environ, **token}
+    done = ended(*command, env=env, timeout=3 * DEADLINE_S)
 
     assert done.returncode == 2
     assert "Error: no Ray cluster answers at auto" in done.stderr

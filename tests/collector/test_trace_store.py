@@ -1,7 +1,6 @@
 import gc
 import json
 import re
-import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -16,6 +15,7 @@ from looptrace.collector.files import read_spans
 from looptrace.collector.store import writer
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from looptrace.errors import InputError
+from tests.commands import ended
 from tests.paths import ROOT, TRACES
 
 LOOP = TRACES / "flaky_import_loop.jsonl"
@@ -25,10 +25,7 @@ NOTEBOOK = ROOT / "examples/notebook.ipynb"
 def test_the_import_is_light() -> None:
     """An agent's process that imports looptrace must not load Polars for names it never uses."""
     code = "import sys, looptrace; print({'polars', 'duckdb', 'opentelemetry'} & set(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, encoding="utf-8"
-    )
-    assert done.stdout == "set()\n"
+    assert ended(sys.executable, "-c", code).stdout == "set()\n"
 
 
 def test_a_turn_has_every_column() -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -95,13 +95,7 @@ def _below(call: Call, folder: str) -> Call | None:
     path = f"{call.path}/" if call.path == folder[:-1] else call.path
     if not path.startswith(folder):
         return None
-    return Call(
-        call.name,
-        path.removeprefix(folder),
-        call.data,
-        call.offset,
-        call.other.removeprefix(folder),
-    )
+    return replace(call, path=path.removeprefix(folder), other=call.other.removeprefix(folder))
 
 
 @dataclass(slots=True)

@@ -40,7 +40,6 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 SERVE = [sys.executable, "-m", "looptrace", "serve"]
 EARLY = [sys.executable, "-m", "tests.reliability.serving", "early"]
 STUCK = [sys.executable, "-m", "tests.reliability.serving", "stuck"]
-OPTIONS = {"config": "--config", "tokens": "--token-file"}
 _ADDRESSES = re.compile(r"https?://([^\s,]+)(?:.* gRPC at (\S+))?")
 
 
@@ -48,16 +47,22 @@ class Served:
     """A server that runs."""
 
     def __init__(
-        self, store_dir: Path, *options: str, command: list[str] = SERVE, **files: str
+        self,
+        store_dir: Path,
+        *options: str,
+        command: list[str] = SERVE,
+        config: str = "",
+        tokens: str = "",
     ) -> None:
-        """Start it; files of `config` and `tokens` are written beside the store."""
+        """Start it; the files of its settings and tokens are written beside the store."""
         self.store_dir = store_dir
         ports = ["--http-port", "0", "--grpc-port", "0"]
         arguments = ["--store", str(store_dir), *ports, *options]
-        for name, text in files.items():
-            path = store_dir.with_suffix(f".{name}")
-            path.write_text(text, encoding="utf-8")
-            arguments += [OPTIONS[name], str(path)]
+        for option, text in (("--config", config), ("--token-file", tokens)):
+            if text:
+                path = store_dir.with_suffix(option.replace("--", "."))
+                path.write_text(text, encoding="utf-8")
+                arguments += [option, str(path)]
         self.process: Popen[str] | Forked
         if command == SERVE:
             self.process = Forked(["serve", *arguments])
@@ -165,9 +170,9 @@ class Served:
 
 
 @contextmanager
-def served(store_dir: Path, *options: str, **files: str) -> Iterator[Served]:
+def served(store_dir: Path, *options: str, config: str = "", tokens: str = "") -> Iterator[Served]:
     """Serve a store, and stop in the end."""
-    server = Served(store_dir, *options, **files)
+    server = Served(store_dir, *options, config=config, tokens=tokens)
     try:
         yield server
     finally:
@@ -194,17 +199,10 @@ def looping(
 ) -> Trace:
     """Return a trace of an agent that makes the same failing call again and again."""
     trace = Trace(session, name=name, at=at, version=version)
+    failed = {"result": "Error: 1 failed", "error": "TestError"}
+    attributes = tool_call("run_tests", '{"path": "tests/test_cart.py"}', **failed)
     for _ in range(calls):
-        trace.span(
-            "execute_tool run_tests",
-            attributes=tool_call(
-                "run_tests",
-                '{"path": "tests/test_cart.py"}',
-                result="Error: 1 failed",
-                error="TestError",
-            ),
-            status="error",
-        )
+        trace.span("execute_tool run_tests", None, attributes, status="error")
     return trace
 
 

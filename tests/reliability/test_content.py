@@ -22,7 +22,7 @@ from looptrace.collector.store.reader import open_gates
 from looptrace.collector.store.writer import ingest
 from tests.collector.store.stored import spans_of
 from tests.commands import run
-from tests.otlp import Event, Trace, Value, tool_call
+from tests.otlp import Event, Trace, Value, exception, tool_call
 from tests.reliability.serving import OK, looping, served, until
 from tests.reliability.test_webhook_network import hook_toml, serving
 
@@ -255,12 +255,8 @@ def test_findings_are_the_same(path: Path, content: Any) -> None:
 
 
 def _tool(trace: Trace, arguments: Value, result: str, error: str = "") -> None:
-    trace.span(
-        "run",
-        attributes=tool_call("run", json.dumps(arguments), result=result),
-        status="error" if error else None,
-        message=error,
-    )
+    attributes = tool_call("run", json.dumps(arguments), result=result)
+    trace.span("run", None, attributes, status="error" if error else None, message=error)
 
 
 @pytest.mark.parametrize(
@@ -313,12 +309,9 @@ def test_what_reads_words_is_lost(rule: str) -> None:
         answer = {"gen_ai.output.messages": json.dumps(said)}
         trace.span("chat", attributes={"gen_ai.operation.name": "chat", **answer})
     else:  # The same failing test, by its name.
+        result = "FAILED tests/test_a.py::test_b - x\n1 failed, 9 passed in 1.2s"
         for number in range(8):
-            _tool(
-                trace,
-                {"n": number},
-                "FAILED tests/test_a.py::test_b - x\n1 failed, 9 passed in 1.2s",
-            )
+            _tool(trace, {"n": number}, result)
     spans = spans_of(trace)
 
     full, redact_texts, hashes = (
@@ -332,19 +325,14 @@ def test_hashes_hold_no_words() -> None:
     """P17: a policy of hashes keeps no word of arguments, results, messages and errors."""
     trace = Trace(session_key="session.id")
     said = ["Ada Lovelace", "the secret plan", "what she said", "boom went it"]
-    trace.span(
-        "mail",
-        attributes={
-            "openinference.span.kind": "TOOL",
-            "tool.name": "send_mail",
-            "input.value": json.dumps({"to": said[0], "ssn": 123456789}),
-            "output.value": said[1],
-            "unknown.attribute": said[2],
-        },
-        events=[("exception", {"exception.type": "E", "exception.message": said[3]})],
-        status="error",
-        message=said[3],
-    )
+    attributes: dict[str, Value] = {
+        "openinference.span.kind": "TOOL",
+        "tool.name": "send_mail",
+        "input.value": json.dumps({"to": said[0], "ssn": 123456789}),
+        "output.value": said[1],
+        "unknown.attribute": said[2],
+    }
+    trace.span("mail", None, attributes, [exception("E", said[3])], status="error", message=said[3])
     spans = spans_of(trace)
 
     told = with_content(spans, "hashes", KEY).write_json()

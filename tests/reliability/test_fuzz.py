@@ -36,7 +36,7 @@ LIMITS = Limits(unpacked_bytes_max=1 << 20, spans_max=8, span_bytes_max=4096)
 SMALL = sample("call")
 SEVERAL = sample("a", "b", "c")
 # What any of the log records of agents may have, and their names.
-SAID = {
+SAID: dict[str, Any] = {
     "output": '{"output":"x","metadata":{"exit_code":1}}',
     "status_code": 500,
     "session.id": "s",
@@ -52,16 +52,16 @@ EVENTS = (
     *("claude_code.user_prompt", "claude_code.api_request", "claude_code.tool_result"),
     *("codex.tool_result", "gemini_cli.api_error", "else"),
 )
-RECORDS = [
-    {
-        "timeUnixNano": str(1_700_000_000_000_000_000 + number),
-        "body": any_value(name),
-        "attributes": key_values(
-            SAID | {"event.name": name.partition(".")[2], "event.sequence": number}
-        ),
-    }
-    for number, name in enumerate(EVENTS)
-]
+
+
+def record_of(number: int, name: str) -> dict[str, Any]:
+    """Return a log record of an agent."""
+    said = SAID | {"event.name": name.partition(".")[2], "event.sequence": number}
+    time_ns = str(1_700_000_000_000_000_000 + number)
+    return {"timeUnixNano": time_ns, "body": any_value(name), "attributes": key_values(said)}
+
+
+RECORDS = [record_of(number, name) for number, name in enumerate(EVENTS)]
 RESOURCE = {"attributes": key_values({"service.name": "claude-code"})}
 LOGS = json_format.ParseDict(
     {"resourceLogs": [{"resource": RESOURCE, "scopeLogs": [{"logRecords": RECORDS}]}]},

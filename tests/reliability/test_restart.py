@@ -33,14 +33,9 @@ def requests() -> list[bytes]:
         trace = Trace(f"session-{session}", at=now.isoformat())
         for call in range(4 * SPANS_EACH):
             number = 0 if session % 20 == 0 else call
-            trace.span(
-                "execute_tool read",
-                attributes=tool_call(
-                    "read",
-                    json.dumps({"path": f"{number}.py"}),
-                    result=f"text {number} of session {session}",
-                ),
-            )
+            given, result = {"path": f"{number}.py"}, f"text {number} of session {session}"
+            attributes = tool_call("read", json.dumps(given), result=result)
+            trace.span("execute_tool read", None, attributes)
         parts = trace.requests()
         for at in range(0, len(parts), SPANS_EACH):
             resources = [part["resourceSpans"][0] for part in parts[at : at + SPANS_EACH]]

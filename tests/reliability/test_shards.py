@@ -49,24 +49,13 @@ def traces() -> list[tuple[int, Trace]]:
     """
     made = []
     for number, part in ((n, p) for n in range(SESSIONS) for p in range(TRACES)):
-        trace = Trace(
-            f"session-{number}",
-            name=str(part),
-            service=f"agent-{number % 2}",
-            at=(START + timedelta(minutes=part)).isoformat(),
-        )
+        at = (START + timedelta(minutes=part)).isoformat()
+        trace = Trace(f"session-{number}", name=str(part), service=f"agent-{number % 2}", at=at)
         for step in range(CALLS):
             path = "a.py" if number % 3 else f"{part}-{step}.py"
-            trace.span(
-                "execute_tool read",
-                attributes=tool_call(
-                    "read",
-                    json.dumps({"path": path}),
-                    result=f"Error: no {path}",
-                    error="FileNotFoundError",
-                ),
-                status="error",
-            )
+            failed = {"result": f"Error: no {path}", "error": "FileNotFoundError"}
+            attributes = tool_call("read", json.dumps({"path": path}), **failed)
+            trace.span("execute_tool read", None, attributes, status="error")
         made.append((number, trace))
     return made
 

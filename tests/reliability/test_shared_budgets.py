@@ -39,14 +39,9 @@ class Spenders:
         """Let one respond, each time in another second; the other servers hear of it."""
         for _ in range(responses):
             self.last_s = until(lambda: int(time.time()) > self.last_s and int(time.time()))
-            at = time.gmtime(self.last_s)
-            trace = Trace(
-                self.sessions[number],
-                session_key="gen_ai.conversation.id",
-                name=f"response-{sum(self.spent)}",
-                service="api",
-                at=time.strftime("%Y-%m-%dT%H:%M:%S+00:00", at),
-            )
+            at = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(self.last_s))
+            name = f"response-{sum(self.spent)}"
+            trace = Trace(self.sessions[number], name=name, service="api", at=at)
             trace.span("chat m", attributes=RESPONSE, seconds=0.01)
             self.spent[number] += 1
             self.sent.append(trace.request())

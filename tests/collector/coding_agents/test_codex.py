@@ -62,11 +62,7 @@ def test_messages_calls_and_results_become_turns(write: Write) -> None:
     items = [
         meta(),
         at(1, "response_item", message("developer", "<permissions>all</permissions>")),
-        at(
-            1,
-            "response_item",
-            message("user", "# AGENTS.md instructions for /home/ada\n\nBe brief."),
-        ),
+        at(1, "response_item", message("user", "# AGENTS.md instructions for /home\n\nBe brief.")),
         at(1, "turn_context", {"model": "gpt-example"}),
         at(2, "response_item", message("user", "Build it.")),
         at(2, "event_msg", {"type": "user_message", "message": "Build it."}),
@@ -131,19 +127,15 @@ def test_other_kinds_of_calls_are_calls(write: Write) -> None:
     """A patch, a shell of the older models, and a search, which never shows what it found."""
     patch = {"type": "custom_tool_call", "call_id": "call_1", "name": "apply_patch"}
     patch["input"] = "*** Begin Patch"
-    table = turns(
-        write(
-            "rollout.jsonl",
-            log(
-                patch,
-                output(1, "Success.", "custom_tool_call_output"),
-                {"type": "local_shell_call", "call_id": "call_2", "action": {"command": ["ls"]}},
-                output(2, "a.py"),
-                {"type": "web_search_call", "action": {"type": "search", "query": "libpq"}},
-                message("assistant", "Found."),
-            ),
-        )
-    ).filter(kind="tool")
+    items: list[Line] = [
+        patch,
+        output(1, "Success.", "custom_tool_call_output"),
+        {"type": "local_shell_call", "call_id": "call_2", "action": {"command": ["ls"]}},
+        output(2, "a.py"),
+        {"type": "web_search_call", "action": {"type": "search", "query": "libpq"}},
+        message("assistant", "Found."),
+    ]
+    table = turns(write("rollout.jsonl", log(*items))).filter(kind="tool")
 
     assert table["name"].to_list() == ["apply_patch", "local_shell", "web_search"]
     assert table["arguments"].to_list()[0] == "*** Begin Patch"
@@ -252,14 +244,9 @@ def test_a_failure_that_a_stream_writes_twice_is_one(write: Write) -> None:
 def test_a_stream_without_times_shows_none(form: str, write: Write) -> None:
     """Items are placed one after the other from 1970 on, which nobody should read."""
     item = {"type": "command_execution", "command": "make", "aggregated_output": "no rule"}
-    stream: list[Line] = [
-        {"type": "thread.started", "thread_id": SESSION},
-        *(
-            {"type": "item.completed", "item": {**item, "id": f"{n}", "exit_code": 2}}
-            for n in range(6)
-        ),
-    ]
-    path = write("exec.jsonl", lines(stream))
+    failed = [{**item, "id": f"{n}", "exit_code": 2} for n in range(6)]
+    stream: list[Line] = [{"type": "item.completed", "item": each} for each in failed]
+    path = write("exec.jsonl", lines([{"type": "thread.started", "thread_id": SESSION}, *stream]))
 
     report = run("analyze", path, "--format", form).output
     escalation = run("escalation", path).output
@@ -273,21 +260,13 @@ CODEX_STREAM: list[Line] = [
     {"type": "thread.started", "thread_id": "{session}"},
     {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "Done."}},
 ]
-CURSOR_STREAM: list[Line] = [
-    {
-        "type": "system",
-        "subtype": "init",
-        "session_id": "{session}",
-        "model": "m",
-        "permissionMode": "default",
-    },
-    {
-        "type": "assistant",
-        "message": {"role": "assistant", "content": [{"type": "text", "text": "Done."}]},
-        "session_id": "{session}",
-        "timestamp_ms": 1767865803494,
-    },
-]
+FIRST = {"type": "system", "subtype": "init", "model": "m", "permissionMode": "default"}
+LAST = {
+    "type": "assistant",
+    "message": message("assistant", "Done."),
+    "timestamp_ms": 1767865803494,
+}
+CURSOR_STREAM: list[Line] = [{**each, "session_id": "{session}"} for each in (FIRST, LAST)]
 
 
 @pytest.mark.parametrize("stream", [CODEX_STREAM, CURSOR_STREAM], ids=["codex", "cursor"])

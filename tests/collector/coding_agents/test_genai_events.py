@@ -431,14 +431,9 @@ def test_a_tool_of_agentcore_is_hashed_too() -> None:
     given, gave = {"role": "user", "content": '{"target":"zebra"}'}, {"content": "2 zebras"}
     body = {"input": {"messages": [given]}, "output": {"messages": [gave]}}
     raised = {"exception.type": "OSError", "exception.message": "zebra is full"}
-    records = [
-        each
-        for number in range(6)
-        for each in (
-            record("t", number, SCOPE, body, named=True),
-            record("t", number, "gen_ai.execute_tool.exception", None, raised),
-        )
-    ]
+    records = [record("t", n, SCOPE, body, named=True) for n in range(6)]
+    failed = "gen_ai.execute_tool.exception"
+    records += [record("t", n, failed, None, raised) for n in range(6)]
     tools = [span("t", n, "execute_tool", **{"gen_ai.tool.name": "build"}) for n in range(6)]
     for each in tools:
         each["status"] = {"code": 2}

@@ -63,14 +63,8 @@ def test_three_equal_loops_are_one_line(browser: Browser) -> None:
 def test_what_people_say_is_shown(browser: Browser) -> None:
     """A state, an owner and a reason; what cannot be said is refused, and changes nothing."""
     path = path_of(browser)
-    given = {
-        "state": "muted-8",
-        "owner": "Ada",
-        "owner_before": "",
-        "why": "known <b>",
-        "who": "Bo",
-    }
-    assert moved(browser.submit(path, path, **given)) == path
+    given = {"state": "muted-8", "owner": "Ada", "owner_before": ""}
+    assert moved(browser.submit(path, path, **given, why="known <b>", who="Bo")) == path
     text = words(browser, path)
     for part in ("muted until 20", "Owner Ada", "by Bo known <b>", "owner Ada by Bo"):
         assert part in text, part

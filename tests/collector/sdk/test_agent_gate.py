@@ -1,5 +1,7 @@
 """The state of a task's gate after several events."""
 
+from dataclasses import replace
+
 import pytest
 
 from looptrace.analyzer.gates.notice import GateNotice
@@ -11,15 +13,8 @@ requirement = pytest.mark.requirement
 def told(gates: Gates, number: int, kind: str = "loop_detected", action: str | None = None) -> None:
     """Apply an event of a turn of the task."""
     decision = "cancel" if kind == "gate_resolved" else None
-    words = action or decision
-    gates.update(
-        GateNotice(
-            *(f"e{number}", kind, "task", "t" * 32, f"{number:016}"),
-            action=action,
-            directive=words,
-            decision=decision,
-        )
-    )
+    notice = GateNotice(f"e{number}", kind, "task", "t" * 32, f"{number:016}", action=action)
+    gates.update(replace(notice, directive=action or decision, decision=decision))
 
 
 @requirement("F4")

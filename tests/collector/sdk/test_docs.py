@@ -1,11 +1,12 @@
 """The code on the page for agents' authors works as written."""
 
 import re
-import subprocess
 import sys
+from functools import partial
 
 import pytest
 
+from tests.commands import ended
 from tests.paths import ROOT
 
 PAGE = ROOT / "docs" / "agent.md"
@@ -50,11 +51,7 @@ def blocks() -> list[str]:
     return re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
-def run(script: str) -> subprocess.CompletedProcess[str]:
-    """Run a script in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
-    )
+run = partial(ended, sys.executable, "-c")
 
 
 def test_the_agent_of_the_page_stops() -> None:

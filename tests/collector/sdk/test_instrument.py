@@ -1,12 +1,12 @@
 """One call watches the agents of a process, as the environment says."""
 
 import os
-import subprocess
 import sys
 
 import pytest
 
 from tests.collector.sdk.test_forward import Fake, fake
+from tests.commands import ended
 
 __all__ = ["fake"]  # a fixture
 
@@ -38,14 +38,7 @@ for wrong in (protocol, {"LOOPTRACE_ENDPOINT": "host"}):
 def run(script: str, **environment: str) -> str:
     """Run a script in a process of its own; returns what it printed."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**kept, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = ended(sys.executable, "-c", script, env={**kept, **environment})
     return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
 
 

@@ -3,7 +3,6 @@
 import gc
 import json
 import os
-import subprocess
 import sys
 import threading
 import weakref
@@ -32,6 +31,7 @@ from looptrace.collector.sdk import span_events
 from looptrace.collector.sdk.agent_gate import GateOpenError, GateState, TaskCancelled
 from looptrace.collector.sdk.processor import QueueLimits
 from looptrace.collector.sdk.span_events import EVENTS_PER_TASK_AND_RULE_MAX
+from tests.commands import ended
 from tests.otlp import tool_call
 
 requirement = pytest.mark.requirement
@@ -464,14 +464,8 @@ for _ in range(20_000):
 )
 def test_forks_and_ends(script: str) -> None:
     """A forked process judges on its own, or says that it cannot; a full queue ends in time."""
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=60,
-        check=False,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = ended(sys.executable, "-c", script, env=env)
 
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
@@ -487,9 +481,7 @@ import sys
 from looptrace.collector import LoopSpanProcessor
 sys.exit(", ".join(name for name in {heavy} if name in sys.modules) or 0)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
+    done = ended(sys.executable, "-c", script)
 
     assert (done.stderr.strip(), done.returncode) == ("", 0)
 
@@ -502,8 +494,6 @@ sys.modules["polars"] = None
 from looptrace.collector import LoopSpanProcessor
 LoopSpanProcessor.local()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
+    done = ended(sys.executable, "-c", script)
 
     assert "needs polars, which is not installed; install" in done.stderr.splitlines()[-1]

@@ -33,14 +33,8 @@ def api_of(store_dir: Path) -> GatesApi:
 def shown(store_dir: Path, gate_id: str, media_type: str = "application/json") -> tuple[int, bytes]:
     """Ask for a gate as a request does; returns status and body."""
     api = api_of(store_dir)
-    request = Request(
-        {
-            "type": "http",
-            "headers": [(b"accept", media_type.encode())],
-            "path_params": {"id": gate_id},
-            SIGHT: EVERYTHING,
-        }
-    )
+    asked = {"headers": [(b"accept", media_type.encode())], "path_params": {"id": gate_id}}
+    request = Request({"type": "http", **asked, SIGHT: EVERYTHING})
     answer = asyncio.run(api.gate(request))
     return answer.status_code, bytes(answer.body)
 

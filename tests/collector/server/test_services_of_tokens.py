@@ -45,18 +45,14 @@ def failing(
 ) -> Trace:
     """Return a loop with a word in each text; the tools of both services fail alike."""
     trace = Trace(session, service=service)
-    attributes = tool_call(
-        "fetch", json.dumps({"of": f"{word}-argument"}), error="TimeoutError"
-    ) | {"gen_ai.agent.name": f"{word}-agent", "enduser.note": f"{word}-attribute"}
+    given = json.dumps({"of": f"{word}-argument"})
+    attributes = tool_call("fetch", given, error="TimeoutError")
+    attributes |= {"gen_ai.agent.name": f"{word}-agent", "enduser.note": f"{word}-attribute"}
+    events = [("exception", {"exception.message": f"{word} timed out"})]
+    message = f"{word} did not answer"
     for number in range(calls):
-        trace.span(
-            f"{word} fetch",
-            parent if number else None,  # The first may have its id.
-            attributes=attributes,
-            status="error",
-            message=f"{word} did not answer",
-            events=[("exception", {"exception.message": f"{word} timed out"})],
-        )
+        above = parent if number else None  # The first may have its id.
+        trace.span(f"{word} fetch", above, attributes, events, status="error", message=message)
     return trace
 
 
@@ -67,20 +63,23 @@ class Store:
     server: Served
     ids: dict[str, dict[str, str]] = field(default_factory=dict)  # of a service, by kind
 
+    def client(self, token: str) -> httpx.Client:
+        """Return a client with a token."""
+        url, headers = f"http://{self.server.address}", {"authorization": f"Bearer {token}"}
+        return httpx.Client(
+            base_url=url, trust_env=False, verify=NO_TLS, timeout=60, headers=headers
+        )
+
     def ask(
         self, token: str, method: str, path: str, body: object | None = None, **form: str
     ) -> httpx.Response:
         """Ask as a program does, or send a form as a browser does."""
-        headers = {"authorization": f"Bearer {token}"}
-        url = f"http://{self.server.address}"
-        with httpx.Client(
-            base_url=url, trust_env=False, verify=NO_TLS, timeout=60, headers=headers
-        ) as client:
+        with self.client(token) as client:
             if not form:
                 return client.request(method, path, json=body)
             shown = client.get("/rules").text + client.get("/sign-in").text
             sign = re.findall(r'name="sign" value="([0-9a-f]+)"', shown)
-            own = {"origin": url, "sec-fetch-site": "same-origin"}
+            own = {"origin": f"http://{self.server.address}", "sec-fetch-site": "same-origin"}
             return client.request(method, path, data={"sign": sign[0], **form}, headers=own)
 
 
@@ -145,13 +144,8 @@ def _people_speak(store: Store, service: str, word: str) -> None:
         assert store.ask(ADMIN, "POST", path, body).status_code == OK, path
     silences = store.ask(ADMIN, "GET", "/v1/silences").json()["silences"]
     own = next(each for each in silences if each["matchers"]["service"] == service)
-    store.ids[service] |= {
-        "gate": waiting["id"],
-        "decided": first["id"],
-        "incident": waiting["incident"],
-        "silence": own["id"],
-        "task": waiting["task"],
-    }
+    store.ids[service] |= {name: waiting[name] for name in ("incident", "task")}
+    store.ids[service] |= {"gate": waiting["id"], "decided": first["id"], "silence": own["id"]}
 
 
 def _soon_ns() -> int:
@@ -229,26 +223,16 @@ def answer(store: Store, token: str, method: str, route: str, path: str) -> tupl
         return begun(store, token, method, path)
     body = BODIES.get((method, route), {} if method == "POST" else None)
     is_form = method == "POST" and not route.startswith("/v1/")
-    form = (
-        {"decision": "continue", "state": "open", "hours": "1 hour", "why": "x"} if is_form else {}
-    )
-    answered = store.ask(token, method, path, body, **form)
+    form = {"decision": "continue", "state": "open", "hours": "1 hour", "why": "x"}
+    answered = store.ask(token, method, path, body, **(form if is_form else {}))
     return answered.status_code, answered.text
 
 
 def begun(store: Store, token: str, method: str, path: str) -> tuple[int, str]:
     """Return the beginning of a stream, up to its first comment."""
-    headers, text = {"authorization": f"Bearer {token}"}, ""
     body = {"tasks": ["s8", "s89"], "traces": [store.ids[THEIR_SERVICE]["trace"]]}
-    with httpx.stream(
-        method,
-        f"http://{store.server.address}{path}",
-        headers=headers,
-        json=body if method == "POST" else None,
-        trust_env=False,
-        verify=NO_TLS,
-        timeout=60,
-    ) as events:
+    sent, text = body if method == "POST" else None, ""
+    with store.client(token) as client, client.stream(method, path, json=sent) as events:
         for piece in events.iter_text():
             text += piece
             if ": here" in text or "event: begun" in text or not events.is_success:

@@ -49,13 +49,9 @@ def call(
     parent: str | None = None,
 ) -> str:
     """Add a tool's span that failed, with the same words each time."""
-    return trace.span(
-        f"execute_tool {tool}",
-        parent,
-        tool_call(tool, json.dumps({"path": "tests/test_cart.py", "n": n}))
-        | {"error.message": "AssertionError: total is 3", **(attributes or {})},
-        status="error",
-    )
+    said = tool_call(tool, json.dumps({"path": "tests/test_cart.py", "n": n}))
+    said |= {"error.message": "AssertionError: total is 3", **(attributes or {})}
+    return trace.span(f"execute_tool {tool}", parent, said, status="error")
 
 
 def looping(session: str, at: str = "2026-03-02T09:00:00+00:00", **kwargs: Any) -> Trace:
@@ -101,15 +97,8 @@ def late_ties() -> pl.DataFrame:
         call(trace, {"looptrace.task.id": "job"})
     sessions = [looping(f"s{n}", name=str(n % 2), service="agent") for n in range(4)]
     midnight = looping("midnight", at="2026-03-02T23:59:58+00:00", service="agent")
-    return spans_of(
-        first,
-        second,
-        third,
-        *job,
-        *sessions,
-        midnight,
-        working("s1", name="again", service="agent"),
-    )
+    again = working("s1", name="again", service="agent")
+    return spans_of(first, second, third, *job, *sessions, midnight, again)
 
 
 def files_of(folder: Path) -> Iterator[Path]:

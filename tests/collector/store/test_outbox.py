@@ -19,20 +19,9 @@ HOOK = Webhook("all", "https://hooks.example/", "slack")
 
 def event(number: int = 1, **about: object) -> GateEvent:
     """Return an event; `about` replaces fields."""
-    base = GateEvent(
-        id=f"{number:016x}",
-        type="loop_detected",
-        task="t",
-        at_ns=number,
-        turn=number,
-        status="active",
-        status_before="active",
-        agent="planner",
-        service="shop",
-        action="warn",
-        rule="cycle",
-        signature=f"s{number}",
-    )
+    names = (f"{number:016x}", "loop_detected", "t", number, number, "active", "active")
+    found = {"agent": "planner", "service": "shop", "action": "warn", "rule": "cycle"}
+    base = GateEvent(*names, signature=f"s{number}", **found)  # type: ignore[arg-type]
     return replace(base, **about)  # type: ignore[arg-type]
 
 

@@ -66,23 +66,25 @@ def test_a_second_ingest_changes_nothing(tmp_path: Path) -> None:
     assert stamps(tmp_path / "s") == before
 
 
+def evaluated(folder: Path, spans: pl.DataFrame) -> list[tuple[int, int]]:
+    """Return the buckets that are done and all buckets, as an ingest tells them."""
+    told: list[tuple[int, int]] = []
+    with SpanSpool() as spool, writing(folder) as writer:
+        spool.add(spans)
+        writer.ingest(spool, on_evaluated=lambda *counts: told.append(counts))
+    return told
+
+
 def test_an_ingest_tells_how_far_it_is(tmp_path: Path) -> None:
     """A person who waits sees each bucket, up to the last of those that there are."""
-    told: list[tuple[int, int]] = []
-    with SpanSpool() as spool, writing(tmp_path / "s") as writer:
-        spool.add(late_ties())
-        writer.ingest(spool, on_evaluated=lambda *counts: told.append(counts))
+    told = evaluated(tmp_path / "s", late_ties())
     assert [done for done, _ in told] == list(range(1, len(told) + 1))
     assert {count for _, count in told} == {len(told)} != {0}
 
 
 def test_only_buckets_with_files_are_derived(tmp_path: Path) -> None:
     """A small file took as long as sixteen buckets do."""
-    told: list[tuple[int, int]] = []
-    with SpanSpool() as spool, writing(tmp_path / "s") as writer:
-        spool.add(spans_of(looping("alone")))
-        writer.ingest(spool, on_evaluated=lambda *counts: told.append(counts))
-    assert told == [(1, 1)]
+    assert evaluated(tmp_path / "s", spans_of(looping("alone"))) == [(1, 1)]
 
 
 @pytest.mark.parametrize("seed", seeds(2))
@@ -149,11 +151,8 @@ def test_a_session_stays_together_although_its_traces_declare_different_tasks(
 ) -> None:
     """A result that a later trace of the session reports is the answer to an earlier call."""
     asked, told = Trace("s", name="asked"), Trace("s", name="told", at="2026-03-02T10:00:00+00:00")
-    asked.span(
-        "execute_tool find",
-        None,
-        tool_call("find", "{}", call_id="c1") | {"looptrace.task.id": "t1"},
-    )
+    call = tool_call("find", "{}", call_id="c1") | {"looptrace.task.id": "t1"}
+    asked.span("execute_tool find", None, call)
     asking = {"type": "tool_call", "id": "c1", "name": "find", "arguments": {}}
     telling = {"type": "tool_call_response", "id": "c1", "response": "late"}
     messages = [{"role": "assistant", "parts": [asking]}, {"role": "tool", "parts": [telling]}]

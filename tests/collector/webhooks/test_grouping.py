@@ -46,15 +46,8 @@ class Desk:
         self.outbox = Outbox.open(path)
         clocks = (lambda: self.now_ns, lambda: self.now_ns)
         receiver = Receiver(hook, hook.url, (b"k" * 32,), "key")
-        self.worker = EndpointWorker(
-            receiver,
-            self.outbox,
-            self,
-            *clocks,
-            Random(1),
-            Counter[tuple[str, str]](),
-            self.agent_of,
-        )
+        of = (receiver, self.outbox, self, *clocks, Random(1), Counter[tuple[str, str]]())
+        self.worker = EndpointWorker(*of, self.agent_of)
 
     async def agent_of(self, _gate: str) -> AgentState:
         """Return what the agents of all gates do."""
@@ -81,16 +74,19 @@ class Desk:
         self.gates.resolve(gate.id, "reviewed", None, self.now_ns)
         self.loops(task)
 
-    def hears(self, minutes: int = 0) -> list[tuple[str, int]]:
-        """Return what is sent until some minutes later: the action, and the gates that wait."""
+    def told(self, minutes: int = 0) -> list[str]:
+        """Return the actions that are sent until some minutes later."""
         self.now_ns += minutes * MINUTE_NS
         self.sent.clear()
         while not run(self.worker.step()):
             pass
-        return [
-            (each["event_action"], each["payload"]["custom_details"]["incident"]["gates_open"])
-            for each in self.sent
-        ]
+        return [each["event_action"] for each in self.sent]
+
+    def hears(self, minutes: int = 0) -> list[tuple[str, int]]:
+        """Return the same, each with the gates that wait."""
+        actions = self.told(minutes)
+        about = [each["payload"]["custom_details"]["incident"] for each in self.sent]
+        return [(action, of["gates_open"]) for action, of in zip(actions, about, strict=True)]
 
 
 @pytest.fixture
@@ -237,10 +233,10 @@ def test_a_gate_at_which_nobody_waits_is_only_listed(
     desk.loops("t1")
     (gate,) = desk.gates.gates("open")
     desk.gates.tell_unanswered(gate.id, 1, (), desk.now_ns)
-    assert bool(told(desk)) is is_told
+    assert bool(desk.told()) is is_told
     assert desk.outbox.endpoint("pager").pending == 0
     desk.decides("t1")
-    assert told(desk) == (["resolve"] if is_told else [])
+    assert desk.told() == (["resolve"] if is_told else [])
 
 
 def test_an_agent_that_comes_back_to_its_gate_is_told_of(tmp_path: Path) -> None:
@@ -248,19 +244,10 @@ def test_an_agent_that_comes_back_to_its_gate_is_told_of(tmp_path: Path) -> None
     desk = Desk(tmp_path / "gates.db", ALONE)
     desk.agent = AgentState("ended")
     desk.loops("t1")
-    assert told(desk) == []
-    assert told(desk, minutes=60 * 24 * 40) == []  # Not too old to be sent.
+    assert desk.told() == []
+    assert desk.told(60 * 24 * 40) == []  # Not too old to be sent.
     desk.outbox.sweep(desk.now_ns)
     desk.agent = AgentState("waits")
-    assert told(desk, minutes=2) == ["trigger"]
+    assert desk.told(2) == ["trigger"]
     desk.decides("t1")
-    assert told(desk) == ["resolve"]
-
-
-def told(desk: Desk, minutes: int = 0) -> list[str]:
-    """Return the actions that are sent until some minutes later."""
-    desk.now_ns += minutes * MINUTE_NS
-    desk.sent.clear()
-    while not run(desk.worker.step()):
-        pass
-    return [each["event_action"] for each in desk.sent]
+    assert desk.told() == ["resolve"]
