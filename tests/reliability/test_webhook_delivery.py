@@ -180,10 +180,10 @@ class MarksFirst(EndpointWorker):
 
     async def step(self) -> float:
         """Mark, then send."""
-        delivery = self._outbox.next(self._name)
+        delivery = self.outbox.next(self._name)
         if delivery is not None:
-            self._outbox.delivered(delivery, Tried(0))
-            await self._net.send(self._receiver.request(delivery.event, self._now_ns()))
+            self.outbox.delivered(delivery, Tried(0))
+            await self.net.send(self.receiver.request(delivery.event, self.now_ns()))
         return 0.0
 
 

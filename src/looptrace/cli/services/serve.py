@@ -140,7 +140,6 @@ def serve(settings: Settings, store: Path, judge: str | None, **options: Any) ->
 
 
 def _access(options: Mapping[str, Any], tokens: Mapping[str, Holder]) -> Access:
-    """Return who may do what, by the options of the command."""
     from looptrace.collector.server.access import Access  # noqa: PLC0415 - an extra
     from looptrace.collector.server.tokens.proxy import signing_proxy  # noqa: PLC0415 - an extra
 

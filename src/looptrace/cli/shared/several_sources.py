@@ -147,7 +147,6 @@ class GatesOfSeveral:
         self._having(lambda source: source.end_silence(silence))
 
     def _all(self, ask: Callable[[OneSource], T]) -> list[T]:
-        """Return what each source answers."""
         try:
             return [ask(source) for source in self._sources]
         except StoreError as error:

@@ -21,6 +21,7 @@ from looptrace.collector.coding_agents.session_spans import (
     Thread,
     Usage,
     Word,
+    texts_of,
 )
 
 PRODUCT = "claude-code"
@@ -209,9 +210,7 @@ def _word(line: dict[str, Any], text: str) -> Word | None:
 
 def _result(part: dict[str, Any]) -> str | None:
     content = part.get("content")
-    if content is None or isinstance(content, str):
-        return content
-    return _text(content) if isinstance(content, list) else str(content)
+    return content if content is None or isinstance(content, str) else _text(content)
 
 
 def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -222,7 +221,5 @@ def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
 
 
-def _text(parts: list[Any]) -> str:
-    """Join the texts of parts; a picture or a file is represented by its kind."""
-    dicts = (part for part in parts if isinstance(part, dict))
-    return "\n".join(str(part.get("text", f"<{part.get('type')}>")) for part in dicts).strip()
+def _text(content: object) -> str:
+    return texts_of(content, shows_kinds=True).strip()

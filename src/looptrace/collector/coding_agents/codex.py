@@ -6,6 +6,7 @@ interruptions and the tokens are read. Before, a line was the bare item, without
 """
 
 import re
+from functools import partial
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
@@ -19,9 +20,11 @@ from looptrace.collector.coding_agents.session_spans import (
     Thread,
     Usage,
     Word,
+    texts_of,
 )
 
 PRODUCT = "codex"
+_text = partial(texts_of, shows_kinds=True)
 # The distance between lines in a log without times.
 STEP_NS = 1_000_000
 
@@ -203,11 +206,3 @@ def outcome_of(output: Any) -> tuple[str | None, bool | None]:
     text = text[header.end() :]
     # A process that runs on and has printed nothing since tells nothing new.
     return text if text or _RUNS_ON not in header[0] else None, failed
-
-
-def _text(content: Any) -> str:
-    """Join the texts of a content; a picture is represented by its kind."""
-    if not isinstance(content, list):
-        return "" if content is None else str(content)
-    parts = (part for part in content if isinstance(part, dict))
-    return "\n".join(str(part.get("text", f"<{part.get('type')}>")) for part in parts)

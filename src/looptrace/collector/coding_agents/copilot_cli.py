@@ -16,6 +16,11 @@ PRODUCT = "copilot-cli"
 
 _STARTS, _ENDS = "session.start", "result"
 _ABORTED_BY_LIMIT = "autopilot_credit_limit"
+# In the order of `Usage`.
+_COUNTS = (
+    *("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "reasoningTokens"),
+    "finishReason",
+)
 
 
 class CopilotSession:
@@ -62,7 +67,7 @@ class CopilotSession:
         if kind == "assistant.message":
             self._message(thread, at_ns, data)
         elif kind == "assistant.usage":
-            thread.uses(self._response(thread), _usage_of(data))
+            thread.uses(self._response(thread), Usage(*map(data.get, _COUNTS)))
         elif kind == "tool.execution_start":
             call_id = str(data["toolCallId"])
             if thread.tool_of(call_id) is None:  # A person may ask for a call.
@@ -104,14 +109,3 @@ class CopilotSession:
             thread.sees(text)
         else:
             thread.hears(key, at_ns, Word(text=text))
-
-
-def _usage_of(data: dict[str, Any]) -> Usage:
-    return Usage(
-        input_tokens=data.get("inputTokens"),
-        output_tokens=data.get("outputTokens"),
-        cached_tokens=data.get("cacheReadTokens"),
-        cache_write_tokens=data.get("cacheWriteTokens"),
-        reasoning_tokens=data.get("reasoningTokens"),
-        finish_reason=data.get("finishReason"),
-    )

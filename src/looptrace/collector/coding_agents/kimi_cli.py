@@ -48,7 +48,6 @@ class _Step:
     arguments: str = ""
 
     def close(self, at_ns: int) -> None:
-        """End the text and the call."""
         if self.text:
             self.thread.says(self.key, at_ns, self.text, None)
         if self.call is not None:

@@ -61,11 +61,16 @@ class Agent:
     span: tuple[str, str] = ("", "")  # ids of trace and span
 
 
-def texts_of(content: object) -> str:
-    """Return the texts of a message's parts, which may be one text."""
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return "" if content is None else str(content)
+def texts_of(content: object, *, shows_kinds: bool = False) -> str:
+    """Return the texts of a message's parts, which may be one text.
+
+    A part without a text, such as a picture, is left out, or represented by its kind.
+    """
+    if not isinstance(content, list):
+        return "" if content is None else str(content)
+    dicts = (part for part in content if isinstance(part, dict))
+    texts = (part.get("text", f"<{part.get('type')}>" if shows_kinds else "") for part in dicts)
+    return "\n".join(map(str, texts))
 
 
 def times_in_order(times: Sequence[int | None], step_ns: int) -> list[int]:

@@ -273,7 +273,6 @@ class _HeldSpans:
         self._size = 0  # of columns in bytes, of rows in characters, nearly all in attributes
 
     def add(self, decoded: DecodedSpans) -> None:
-        """Take spans, in their order."""
         if decoded.spans is not None:
             self._blocks.append(decoded.spans)
             self._size += decoded.spans.size

@@ -265,7 +265,6 @@ class _CountedReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Read into `buffer`, and count."""
         view = memoryview(buffer).cast("B")
         taken = self._stream.read(len(view))
         view[: len(taken)] = taken

@@ -75,7 +75,6 @@ class _Document:
         return self._is_indented or is_in_request or not is_value_due
 
     def add(self, text: bytes) -> None:
-        """Take the next block."""
         self._bytes += len(text)
         self._depth += _depth(text)
         self._is_indented = self._is_indented or _INDENTED.search(text) is not None
@@ -88,7 +87,6 @@ class _Document:
         return self._depth <= 0 or (self._is_indented and text[:1] in (b"}", b"]"))
 
     def frame(self, problem: str | None) -> Frame:
-        """Return the document as one frame."""
         if self._bytes > FRAME_BYTES_MAX:
             return Frame(self._number, b"", too_long("document"))
         return Frame(self._number, b"\n".join(self._blocks), problem)

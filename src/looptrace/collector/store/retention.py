@@ -112,8 +112,6 @@ class Retention(msgspec.Struct, frozen=True):
 
 
 class _Day:
-    """What the files of a day have."""
-
     def __init__(self) -> None:
         self.rows = Counter[str]()  # by table
         self.bytes = 0

@@ -78,7 +78,6 @@ class SqliteFile:
             return self._sql.execute(sql, values).fetchall()
 
     def _read(self, body: str, kind: type[T]) -> T:
-        """Decode the JSON of a column."""
         try:
             return decoded(body, kind)
         except msgspec.DecodeError as error:

@@ -175,14 +175,12 @@ def receivers_of(
     return [receiver_of(webhook, environment, page, decisions) for webhook in chosen]
 
 
-def deliver_due(
-    path: Path, receivers: Sequence[Receiver], net: Net | None = None
-) -> dict[tuple[str, str], int]:
+def deliver_due(path: Path, receivers: Sequence[Receiver]) -> dict[tuple[str, str], int]:
     """Send what is due now, each endpoint beside the others; return results as `Dispatcher`."""
     results: Counter[tuple[str, str]] = Counter()
 
     async def emptied(receiver: Receiver, outbox: Outbox) -> None:
-        courier = _worker(receiver, outbox, net or Http(), results, _others(receiver, receivers))
+        courier = _worker(receiver, outbox, Http(), results, _others(receiver, receivers))
         while not await courier.step():
             pass
 

@@ -127,6 +127,7 @@ def receiver_of(
         raise SecretError(f"webhook {webhook.name!r}: {error}") from error
 
 
+@dataclass(slots=True)
 class EndpointWorker:
     """Sends the due events of one endpoint, and records the results.
 
@@ -134,33 +135,24 @@ class EndpointWorker:
     hear when the endpoint is disabled.
     """
 
-    def __init__(
-        self,
-        receiver: Receiver,
-        outbox: Outbox,
-        net: Net,
-        now_ns: Callable[[], int],
-        steady_ns: Callable[[], int],
-        chance: Random,
-        results: Counter[tuple[str, str]],
-        agent_of: AgentOf | None = None,
-        others: Sequence[Webhook] = (),
-    ) -> None:
-        self._receiver = receiver
-        self._name = receiver.webhook.name
-        self._outbox = outbox
-        self._net = net
-        self._now_ns = now_ns
-        self._steady_ns = steady_ns
-        self._ahead_ns: int | None = None  # of the clock, before the steady one
-        self._chance = chance
-        self._results = results
-        self._agent_of = agent_of
-        self._others = others
-        self._rest_until_ns = 0
-        self._failures = 0  # one after the other
-        # Accepted and not yet noted.
-        self._accepted: tuple[Delivery, Tried, str | None] | None = None
+    receiver: Receiver
+    outbox: Outbox
+    net: Net
+    now_ns: Callable[[], int]
+    steady_ns: Callable[[], int]
+    chance: Random
+    results: Counter[tuple[str, str]]
+    agent_of: AgentOf | None = None
+    others: Sequence[Webhook] = ()
+    _ahead_ns: int | None = None  # of the clock, before the steady one
+    _rest_until_ns: int = 0
+    _failures: int = 0  # one after the other
+    # Accepted and not yet noted.
+    _accepted: tuple[Delivery, Tried, str | None] | None = None
+
+    @property
+    def _name(self) -> str:
+        return self.receiver.webhook.name
 
     async def step(self) -> float:
         """Send the next due event, if there is one; returns the seconds until the next step.
@@ -170,109 +162,109 @@ class EndpointWorker:
         """
         self._note_accepted()
         self._follow_clock()
-        if self._outbox.is_disabled(self._name):
+        if self.outbox.is_disabled(self._name):
             return POLL_S
-        delivery = self._outbox.next(self._name)
+        delivery = self.outbox.next(self._name)
         if delivery is None:
             return POLL_S
-        now_ns = self._now_ns()
+        now_ns = self.now_ns()
         wait_ns = max(delivery.next_try_ns, self._rest_until_ns, self._allowed_ns(now_ns)) - now_ns
         if wait_ns > 0:
             return min(wait_ns / NS_PER_S, POLL_S)
-        hook = self._receiver.webhook
+        hook = self.receiver.webhook
         if hook.group_by == "incident":
             repeat_ns = hook.repeat_minutes * NS_PER_MINUTE
-            delivery = self._outbox.grouped(delivery, repeat_ns, now_ns)
+            delivery = self.outbox.grouped(delivery, repeat_ns, now_ns)
             if delivery is None:
                 return 0.0
         gate = await self._gate_of(delivery)
         if self._is_left(delivery, gate):
-            self._outbox.leave(delivery, now_ns + round(LOOK_AGAIN_S * NS_PER_S))
+            self.outbox.leave(delivery, now_ns + round(LOOK_AGAIN_S * NS_PER_S))
             return 0.0
         await self._try(delivery, gate)
         return 0.0
 
     def _allowed_ns(self, now_ns: int) -> int:
-        per_minute = self._receiver.webhook.rate_per_minute
-        return self._outbox.allowed_ns(self._name, per_minute, now_ns) if per_minute else 0
+        per_minute = self.receiver.webhook.rate_per_minute
+        return self.outbox.allowed_ns(self._name, per_minute, now_ns) if per_minute else 0
 
     async def _try(self, delivery: Delivery, gate: GateBackground | None) -> None:
-        hook, message = self._receiver.webhook, None
+        hook, message = self.receiver.webhook, None
         if keeps_messages(hook):
-            message = self._outbox.message(self._name, delivery.key)
-        event, now_ns = delivery.event, self._now_ns()
-        request = self._receiver.request(event, now_ns, gate, delivery.group, message)
-        began_ns = self._steady_ns()
-        it = answered(hook, await self._net.send(request))
-        ms = (self._steady_ns() - began_ns) // _NS_PER_MS
+            message = self.outbox.message(self._name, delivery.key)
+        event, now_ns = delivery.event, self.now_ns()
+        request = self.receiver.request(event, now_ns, gate, delivery.group, message)
+        began_ns = self.steady_ns()
+        it = answered(hook, await self.net.send(request))
+        ms = (self.steady_ns() - began_ns) // _NS_PER_MS
         if it.answer.error:
             if message and it.is_gone:
-                self._outbox.forget_message(self._name, delivery.key)
+                self.outbox.forget_message(self._name, delivery.key)
             self._failed(delivery, it, ms)
         else:
-            tried = Tried(self._now_ns(), it.answer.status, ms)
+            tried = Tried(self.now_ns(), it.answer.status, ms)
             self._accepted = delivery, tried, it.message
             self._note_accepted()
 
     async def _gate_of(self, delivery: Delivery) -> GateBackground | None:
         """Return the store's facts about a gate, with what its agent does now."""
         event = delivery.event
-        if delivery.gate is None or self._agent_of is None or isinstance(event, ServerEvent):
+        if delivery.gate is None or self.agent_of is None or isinstance(event, ServerEvent):
             return delivery.gate
-        return replace(delivery.gate, agent=await self._agent_of(event.gate))
+        return replace(delivery.gate, agent=await self.agent_of(event.gate))
 
     def _is_left(self, delivery: Delivery, gate: GateBackground | None) -> bool:
         """Return whether nobody waits at a gate of which the endpoint would be told."""
         is_telling = delivery.event.type in ("gate_opened", "gate_unanswered")
         agent = gate.agent if gate else None
         return (
-            is_telling and agent is not None and agent.state in self._receiver.webhook.unless_agent
+            is_telling and agent is not None and agent.state in self.receiver.webhook.unless_agent
         )
 
     def _follow_clock(self) -> None:
         """Keep the planned length of waits when the clock is set."""
-        now_ns = self._now_ns()
-        ahead_ns = now_ns - self._steady_ns()
+        now_ns = self.now_ns()
+        ahead_ns = now_ns - self.steady_ns()
         jump_ns = 0 if self._ahead_ns is None else ahead_ns - self._ahead_ns
         if self._ahead_ns is None or abs(jump_ns) >= _JUMP_MIN_NS:
-            self._outbox.reschedule(self._name, now_ns, jump_ns, round(WAIT_MAX_S * NS_PER_S))
+            self.outbox.reschedule(self._name, now_ns, jump_ns, round(WAIT_MAX_S * NS_PER_S))
             self._rest_until_ns += jump_ns
             self._ahead_ns = ahead_ns
 
     def _note_accepted(self) -> None:
         if self._accepted is None:
             return
-        self._outbox.delivered(*self._accepted)
+        self.outbox.delivered(*self._accepted)
         self._accepted = None
         self._failures = 0
-        self._results[self._name, "delivered"] += 1
+        self.results[self._name, "delivered"] += 1
 
     def _failed(self, delivery: Delivery, it: Answered, ms: int) -> None:
         self._follow_clock()
-        now_ns, answer = self._now_ns(), it.answer
+        now_ns, answer = self.now_ns(), it.answer
         self._failures += 1
         found = self._verdict(delivery, answer, now_ns)
         self._rest_until_ns = now_ns + round(found.rest_s * NS_PER_S)
         next_ns = None if found.wait_s is None else now_ns + round(found.wait_s * NS_PER_S)
-        self._outbox.failed(
+        self.outbox.failed(
             delivery,
             Tried(now_ns, answer.status, ms, answer.error),
             next_try_ns=next_ns,
             disabled_why=found.disabled_why,
-            others=self._others,
+            others=self.others,
         )
         if found.disabled_why:
             _logger.error("webhook %r is disabled: %s", self._name, found.disabled_why)
-        self._results[self._name, "failed"] += 1
-        self._results[self._name, "dead"] += next_ns is None
-        self._results[self._name, "disabled"] += found.disabled_why is not None
+        self.results[self._name, "failed"] += 1
+        self.results[self._name, "dead"] += next_ns is None
+        self.results[self._name, "disabled"] += found.disabled_why is not None
 
     def _verdict(self, delivery: Delivery, answer: EndpointResponse, now_ns: int) -> RetryDecision:
-        since_ns = self._outbox.failing_ns(self._name)
+        since_ns = self.outbox.failing_ns(self._name)
         return retry_decision(
             answer,
             tries=delivery.tries + 1,
             failures=self._failures,
             failing_s=(now_ns - (now_ns if since_ns is None else since_ns)) / NS_PER_S,
-            chance=self._chance.random(),
+            chance=self.chance.random(),
         )

@@ -209,7 +209,6 @@ def _take(
 
 
 def _send(server: str, span: dict[str, Any]) -> None:
-    """Send a span, as OTLP/JSON."""
     body = json.dumps({"resourceSpans": [span]}).encode()
     _request(server, "POST", "/v1/traces", {"Content-Type": "application/json"}, body)
 

@@ -138,7 +138,6 @@ def spared_runs(store_dir: Path, settings: Settings) -> list[Run]:
 
 
 def _outcomes(store_dir: Path, settings: Settings, traces: Sequence[str]) -> Iterator[Outcome]:
-    """Yield what the spans of these traces say of them."""
     evaluation, attribute = settings.outcomes.by_evaluation, settings.outcomes.by_attribute
     says = pl.lit(value=False)
     if evaluation:

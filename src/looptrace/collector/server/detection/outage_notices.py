@@ -62,7 +62,6 @@ class OutageNotices:
         self._logged = {o: at for o, at in self._logged.items() if at > since_ns}
 
     def _inhibitions(self) -> list[Inhibition]:
-        """Return the outages that go on."""
         lasts_ns = (self._watch.settings.within_s + LATENESS_S) * NS_PER_S
         return [
             Inhibition(

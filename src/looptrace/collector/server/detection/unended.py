@@ -34,8 +34,6 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 @dataclass(slots=True)
 class _Trace:
-    """What is known of a trace."""
-
     seen_s: float = 0.0  # when its last span came
     last_ns: int = 0  # the last end of its spans
     call: SpanRow | None = None  # its last call, with nothing but ties among the attributes

@@ -83,7 +83,6 @@ class _News:
 
     @property
     def text(self) -> str:
-        """Return the event as it is sent."""
         return f"id: {self.seq}\n{self.body}"
 
 

@@ -272,7 +272,6 @@ def _of_tasks(detection: Detection, tasks: set[str]) -> Detection:
 
 
 def _with_versions(detection: Detection, spans: pl.DataFrame) -> Detection:
-    """Add the versions of services to gates."""
     traces = {event.trace_id for event in detection.events if event.type == "gate_opened"}
     if not traces:
         return detection

@@ -26,8 +26,8 @@ _LOG = """
         attempts.status, ms, error
     FROM attempts JOIN events ON events.id = attempts.event
     WHERE (?1 IS NULL OR endpoint = ?1) AND (?2 IS NULL OR attempts.event = ?2)
-        AND (NOT ?3 OR error <> '') AND attempts.at_ns >= ?4
-    ORDER BY attempts.at_ns DESC, attempts.seq DESC LIMIT ?5
+        AND (NOT ?3 OR error <> '')
+    ORDER BY attempts.at_ns DESC, attempts.seq DESC LIMIT ?4
 """
 # The latest attempts of an endpoint, without those of a clock that was ahead.
 _NTH = """
@@ -81,11 +81,10 @@ class Attempts(GateFile):
         event: str | None = None,
         *,
         failed: bool = False,
-        since_ns: int = 0,
         limit: int = ATTEMPTS_MAX,
     ) -> list[Attempt]:
         """Return the latest attempts, the newest first: all, or those that `failed`."""
-        rows = self._rows(_LOG, endpoint, event, failed, since_ns, limit)
+        rows = self._rows(_LOG, endpoint, event, failed, limit)
         return [Attempt(*row) for row in rows]
 
     def allowed_ns(self, endpoint: str, per_minute: int, now_ns: int) -> int:

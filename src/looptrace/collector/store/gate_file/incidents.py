@@ -183,11 +183,9 @@ class _Counted(NamedTuple):
 class Incidents(Silences):
     """The incidents of a gate store."""
 
-    def incidents(
-        self, state: IncidentState | None = None, limit: int = -1, now_ns: int | None = None
-    ) -> list[Incident]:
+    def incidents(self, state: IncidentState | None = None, limit: int = -1) -> list[Incident]:
         """Return incidents: those that need somebody first, then those with the newest gates."""
-        now_ns = time.time_ns() if now_ns is None else now_ns
+        now_ns = time.time_ns()
         words, counted = self._words(), self._counted()
         states = {
             each.id: state_of(_stated(words.get(each.id, [])), each.times, now_ns)

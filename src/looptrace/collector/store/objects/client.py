@@ -210,7 +210,6 @@ class Objects:
 
 
 def _client_options(cloud: _Cloud) -> ClientConfig:
-    """Return how to connect."""
     addresses = {name: os.environ[name] for name in cloud.endpoints if os.environ.get(name)}
     for name, address in addresses.items():
         parts = urlsplit(address)
