@@ -112,6 +112,10 @@ LOGS = json_format.ParseDict(
 BAD_ID = json_span("bad", traceId="12")
 NEW: dict[str, Any] = {"isNew": {"deep": [1, {"x": None}]}}
 taken = partial(Statement, names=("call",))
+bad = partial(Statement, status=400)
+BOMB = gzip.compress(b" " * ((16 << 20) + 1))
+NO_LOGS = ExportLogsServiceRequest().SerializeToString()
+NO_METRICS = ExportMetricsServiceRequest().SerializeToString()
 STATEMENTS = [
     taken("protobuf is taken", PROTO_BODY, PROTO),
     taken("JSON is taken at the same port and path", JSON_BODY),
@@ -168,46 +172,29 @@ STATEMENTS = [
         ),
     ),
     taken("a bad span among good ones", json_request(json_span(), BAD_ID)),
-    Statement("nothing but bad spans is bad data", json_request(BAD_ID), status=400),
-    Statement("so it is in protobuf", bad_spans("a", "b"), PROTO, 400),
-    Statement("logs are no spans", LOGS, PROTO, 400),
-    Statement("bytes that are no protobuf are bad data", b"\x07", PROTO, 400),
-    Statement("protobuf that is cut off is bad data", PROTO_BODY[:-1], PROTO, 400),
-    Statement("JSON that is cut off is bad data", JSON_BODY[:-1], status=400),
-    Statement("JSON as protobuf is bad data", JSON_BODY, PROTO, 400),
-    Statement("protobuf as JSON is bad data", PROTO_BODY, status=400),
-    Statement("an empty body is no JSON", b"", status=400),
-    Statement("a list is no request", b"[]", status=400),
-    Statement("a wrong type is bad data", b'{"resourceSpans": {}}', status=400),
-    Statement("damaged gzip is bad data", b"\x1f\x8b" + JSON_BODY, status=400, packing="gzip"),
-    Statement(
-        "gzip that is cut off is bad data",
-        gzip.compress(JSON_BODY)[:-9],
-        status=400,
-        packing="gzip",
-    ),
-    Statement("plain bytes said to be zstd are bad data", JSON_BODY, status=400, packing="zstd"),
+    bad("nothing but bad spans is bad data", json_request(BAD_ID)),
+    bad("so it is in protobuf", bad_spans("a", "b"), PROTO),
+    bad("logs are no spans", LOGS, PROTO),
+    bad("bytes that are no protobuf are bad data", b"\x07", PROTO),
+    bad("protobuf that is cut off is bad data", PROTO_BODY[:-1], PROTO),
+    bad("JSON that is cut off is bad data", JSON_BODY[:-1]),
+    bad("JSON as protobuf is bad data", JSON_BODY, PROTO),
+    bad("protobuf as JSON is bad data", PROTO_BODY),
+    bad("an empty body is no JSON", b""),
+    bad("a list is no request", b"[]"),
+    bad("a wrong type is bad data", b'{"resourceSpans": {}}'),
+    bad("damaged gzip is bad data", b"\x1f\x8b" + JSON_BODY, packing="gzip"),
+    bad("gzip that is cut off is bad data", gzip.compress(JSON_BODY)[:-9], packing="gzip"),
+    bad("plain bytes said to be zstd are bad data", JSON_BODY, packing="zstd"),
     Statement("other media types are refused", JSON_BODY, "text/plain", 415),
     Statement("so is none", JSON_BODY, "", 415),
     Statement("other packings are refused", JSON_BODY, status=415, packing="br"),
     Statement("so are two at once", JSON_BODY, status=415, packing="gzip, gzip"),
     Statement("a body above the limit", b" " * ((4 << 20) + 1), status=413),
-    Statement(
-        "a body above the limit once unpacked",
-        gzip.compress(b" " * ((16 << 20) + 1)),
-        status=413,
-        packing="gzip",
-    ),
-    Statement(
-        "logs are taken", ExportLogsServiceRequest().SerializeToString(), PROTO, path="/v1/logs"
-    ),
+    Statement("a body above the limit once unpacked", BOMB, status=413, packing="gzip"),
+    Statement("logs are taken", NO_LOGS, PROTO, path="/v1/logs"),
     Statement("logs in JSON are taken", b'{"resourceLogs": []}', path="/v1/logs"),
-    Statement(
-        "metrics are taken",
-        ExportMetricsServiceRequest().SerializeToString(),
-        PROTO,
-        path="/v1/metrics",
-    ),
+    Statement("metrics are taken", NO_METRICS, PROTO, path="/v1/metrics"),
     Statement("metrics in JSON are taken", b'{"resourceMetrics": []}', path="/v1/metrics"),
 ]
 

@@ -4,13 +4,13 @@ import http.client
 import json
 import re
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from looptrace.collector.api_paths import STREAM_PATH
+from tests.commands import ended
 from tests.paths import ROOT
 from tests.reliability.serving import OK, looping, served, until
 
@@ -88,12 +88,7 @@ def test_promtool_takes_the_alerts_and_the_queries(tmp_path: Path) -> None:
     )
     (tmp_path / "dashboard.yml").write_text(rules.replace("$__rate_interval", "5m"))
     for path in (ALERTS, tmp_path / "dashboard.yml"):
-        done = subprocess.run(
-            [PROMTOOL or "", "check", "rules", str(path)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = ended(PROMTOOL or "", "check", "rules", path)
         assert done.returncode == 0, done.stderr
 
 
@@ -102,11 +97,5 @@ def test_promtool_takes_the_numbers(tmp_path: Path) -> None:
     """The page of a server is one that Prometheus reads, with the histogram in it."""
     with served(tmp_path / "store") as server:
         page = server.page("/metrics")
-    done = subprocess.run(
-        [PROMTOOL or "", "check", "metrics"],
-        input=page,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ended(PROMTOOL or "", "check", "metrics", input=page)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -12,6 +12,8 @@ from tests.collector.conftest import TRACE_ID, Json, attributes, request, span
 from tests.otlp import decoded_rows
 
 AGAIN = span(9)
+NO_TRACE_ID = "traceId must be 32 hex digits, not all of them 0"
+NO_TIME = "its times must be nanoseconds since 1970, before 2262"
 DEEP = 50_000  # Deeper than any interpreter's stack.
 
 
@@ -218,17 +220,12 @@ def test_underscored_names_are_read() -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"traceId": None}, "traceId must be 32 hex digits, not all of them 0"),
-        ({"traceId": "0" * 32}, "traceId must be 32 hex digits, not all of them 0"),
-        ({"traceId": "W47/95gDgQM="}, "traceId must be 32 hex digits, not all of them 0"),
-        ({"traceId": TRACE_ID + "\n"}, "traceId must be 32 hex digits, not all of them 0"),
+        *(({"traceId": trace_id}, NO_TRACE_ID) for trace_id in (None, "0" * 32, TRACE_ID + "\n")),
+        ({"traceId": "W47/95gDgQM="}, NO_TRACE_ID),
         ({"spanId": "abc"}, "spanId must be 16 hex digits, not all of them 0"),
         ({"spanId": 5}, "expected a string, found a number at spanId"),
-        (
-            {"endTimeUnixNano": str(1 << 63)},
-            "its times must be nanoseconds since 1970, before 2262",
-        ),
-        ({"startTimeUnixNano": -1}, "its times must be nanoseconds since 1970, before 2262"),
+        ({"endTimeUnixNano": str(1 << 63)}, NO_TIME),
+        ({"startTimeUnixNano": -1}, NO_TIME),
         ({"startTimeUnixNano": "soon"}, "expected a whole number, found 'soon'"),
         (
             {"startTimeUnixNano": 1.5},
