@@ -451,6 +451,20 @@ def test_a_server_that_is_away_is_not_felt() -> None:
     assert not processor.gate("talk").raise_if_open().open
 
 
+@pytest.fixture(autouse=True)
+def _few_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
+
+
+def unsent(url: str, **options: Any) -> tuple[ReadableSpan, ...]:
+    """Return the spans of a process that could not send them."""
+    setup = Setup(LoopSpanProcessor.forward(url, limits=SOON, **options))
+    setup.call()
+    until(lambda: setup.processor.counts.dropped)
+    setup.provider.shutdown()
+    return setup.memory.get_finished_spans()
+
+
 def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return what an agent's log shows by default; a traceback would be part of a record."""
     shown = [record for record in caplog.records if record.levelno >= logging.WARNING]
@@ -459,10 +473,9 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_server_that_is_away_is_one_line_and_one_when_it_is_back(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The log names the server, since when, and that nothing is watched; no tries."""
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     setup = Setup(LoopSpanProcessor.forward(f"http://127.0.0.1:{port}", limits=SOON))
@@ -488,37 +501,20 @@ def test_a_server_that_is_away_is_one_line_and_one_when_it_is_back(
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 @pytest.mark.parametrize("gates", ["", None])
 def test_an_agent_that_fails_closed_says_that_it_waits(
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    protocol: Protocol,
-    gates: str | None,
+    caplog: pytest.LogCaptureFixture, protocol: Protocol, gates: str | None
 ) -> None:
     """A step that is not allowed has its reason in the log, by either exporter."""
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
-    processor = LoopSpanProcessor.forward(
-        "http://127.0.0.1:9", protocol=protocol, gates=gates, fail_closed=True, limits=SOON
-    )
-    setup = Setup(processor)
-    setup.call()
-    until(lambda: processor.counts.dropped)
-    setup.provider.shutdown()
+    unsent("http://127.0.0.1:9", protocol=protocol, gates=gates, fail_closed=True)
 
     (line,) = warnings_in(caplog)
     assert "efused" in line
     assert line.endswith("no step of this agent may begin until it is back (fail_closed)")
 
 
-def test_exporters_of_others_log_as_they_do(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exporters_of_others_log_as_they_do(caplog: pytest.LogCaptureFixture) -> None:
     """What the agent's author exports elsewhere is the author's to see."""
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
-    processor = LoopSpanProcessor.forward("http://127.0.0.1:9", gates="", limits=SOON)
-    setup = Setup(processor)
-    setup.call()
-    until(lambda: processor.counts.dropped)
-    exporter_to("http://127.0.0.1:9", "http", None).export(setup.memory.get_finished_spans())
-    setup.provider.shutdown()
+    spans = unsent("http://127.0.0.1:9", gates="")
+    exporter_to("http://127.0.0.1:9", "http", None).export(spans)
 
     own, *others = warnings_in(caplog)
     assert "this agent runs unwatched" in own
@@ -530,14 +526,9 @@ def test_the_reason_is_what_the_server_answers(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     """A wrong port, a wrong token and a full disk need different hands."""
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
     with answering(ThreadingHTTPServer(("127.0.0.1", 0), Refusing)) as server:
         monkeypatch.setattr(Refusing, "status", status)
-        url = f"http://127.0.0.1:{server.server_port}"
-        setup = Setup(LoopSpanProcessor.forward(url, gates="", limits=SOON))
-        setup.call()
-        until(lambda: setup.processor.counts.dropped)
-        setup.provider.shutdown()
+        unsent(f"http://127.0.0.1:{server.server_port}", gates="")
     (line,) = warnings_in(caplog)
     assert str(status) in line or "Service Unavailable" in line
     assert ("LOOPTRACE_TOKEN" in line) == (status == 401)
