@@ -18,6 +18,7 @@ from looptrace.collector.store.gate_file.stored_gates import StoredGate
 ErasureKind = Literal["session", "task", "user", "service"]
 ERASURE_KINDS: tuple[ErasureKind, ...] = get_args(ErasureKind)
 ErasureState = Literal["asked", "erased", "failed"]
+_OR_NAME = "; if the token has a name, that one is recorded."
 
 
 class ApiError(msgspec.Struct):
@@ -61,13 +62,9 @@ class IncidentDecisionBody(msgspec.Struct, forbid_unknown_fields=True):
     # The store has the list of decisions; its error names the nearest one.
     decision: Annotated[str, Meta(extra_json_schema={"enum": list(get_args(Decision))})]
     note: Annotated[
-        str | None,
-        Meta(description="Note for the agent, and for people who get this loop again."),
+        str | None, Meta(description="Note for the agent, and for people who get this loop again.")
     ] = None
-    who: Annotated[
-        str | None,
-        Meta(description="Who decides; if the token has a name, that one is recorded."),
-    ] = None
+    who: Annotated[str | None, Meta(description=f"Who decides{_OR_NAME}")] = None
 
 
 class DecisionBody(IncidentDecisionBody):
@@ -102,10 +99,7 @@ class WordBody(msgspec.Struct, forbid_unknown_fields=True):
     until_ns: Annotated[int | None, Meta(description="End of a mute.")] = None
     owner: Annotated[str | None, Meta(description="Its owner; empty for nobody.")] = None
     why: Annotated[str | None, Meta(description="The reason, for people.")] = None
-    who: Annotated[
-        str | None,
-        Meta(description="Who sets it; if the token has a name, that one is recorded."),
-    ] = None
+    who: Annotated[str | None, Meta(description=f"Who sets it{_OR_NAME}")] = None
 
 
 class DecidedGates(msgspec.Struct):
@@ -136,10 +130,7 @@ class SilenceBody(msgspec.Struct, forbid_unknown_fields=True):
     agent: Annotated[str, Meta(description="Only gates of this agent.")] = ""
     service: Annotated[str, Meta(description="Only gates of this service (service.name).")] = ""
     incident: Annotated[str, Meta(description="Only gates of the incident with this id.")] = ""
-    who: Annotated[
-        str | None,
-        Meta(description="Who makes it; if the token has a name, that one is recorded."),
-    ] = None
+    who: Annotated[str | None, Meta(description=f"Who makes it{_OR_NAME}")] = None
 
 
 _NAMES = Meta(max_length=STREAM_NAMES_MAX)
