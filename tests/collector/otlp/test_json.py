@@ -309,47 +309,32 @@ def test_array_holds_requests() -> None:
     assert all(problem.foreign for problem in out.problems)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            '{"session": 1, "step": 2}',
-            "JSON, but not OTLP: it has no resourceSpans but session, step;",
-        ),
-        (
-            json.dumps({"x" * 500: 1}),
-            f"JSON, but not OTLP: it has no resourceSpans but {'x' * 60};",
-        ),
-        ("5", "neither OTLP/JSON nor OTLP/protobuf;"),
-        ("trace_id,span_id", "neither OTLP/JSON nor OTLP/protobuf;"),
-        (b"{\x00\xff", "neither OTLP/JSON nor OTLP/protobuf;"),
-    ],
-)
-def test_foreign_text_is_named(text: str | bytes, expected: str) -> None:
-    """A user who passes the wrong file must see which one."""
-    (problem,) = decoded(text).problems
-
-    assert problem.foreign
-    assert problem.why.startswith(expected)
+OTHER_JSON = "JSON, but not OTLP: it has no resourceSpans but"
+NEITHER = "neither OTLP/JSON nor OTLP/protobuf;"
+CORRECT_IT = "; correct it or export it again"
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "foreign", "expected"),
     [
-        (
-            '{"a": 1,}',
-            "not valid JSON at byte 8: trailing comma in object; correct it or export it again",
-        ),
-        ('{"a": ' + "[" * DEEP + "]" * DEEP + "}", "nested too deep"),
-        ('{"resourceSpans": 5}', "expected an array, found a number at resourceSpans;"),
-        ('{"resourceSpans": [', "the JSON is cut off; correct it or export it again"),
+        ('{"session": 1, "step": 2}', True, f"{OTHER_JSON} session, step;"),
+        (json.dumps({"x" * 500: 1}), True, f"{OTHER_JSON} {'x' * 60};"),
+        ("5", True, NEITHER),
+        ("trace_id,span_id", True, NEITHER),
+        (b"{\x00\xff", True, NEITHER),
+        ('{"a": 1,}', False, f"not valid JSON at byte 8: trailing comma in object{CORRECT_IT}"),
+        ('{"a": ' + "[" * DEEP + "]" * DEEP + "}", False, "nested too deep"),
+        ('{"resourceSpans": 5}', False, "expected an array, found a number at resourceSpans;"),
+        ('{"resourceSpans": [', False, f"the JSON is cut off{CORRECT_IT}"),
     ],
 )
-def test_broken_json_is_explained(text: str, expected: str) -> None:
-    """The decoder's own words name types of Python."""
+def test_what_cannot_be_read_is_explained(
+    text: str | bytes, expected: str, *, foreign: bool
+) -> None:
+    """A user who passes the wrong file sees which one; no word is of the decoder or of Python."""
     (problem,) = decoded(text).problems
 
-    assert problem.where == "t.json:7"
+    assert (problem.where, problem.foreign) == ("t.json:7", foreign)
     assert problem.why.startswith(expected)
 
 
