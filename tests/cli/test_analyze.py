@@ -12,7 +12,7 @@ import pytest
 
 from tests.commands import json_of, printed, refused, run
 from tests.otlp import Trace, tool_call
-from tests.paths import HEALTHY, LOOPING, ROOT, TALK, TRACES
+from tests.paths import HEALTHY, LOOPING, ROOT, TALK, TRACES, written
 from tests.plugins import install_judges
 from tests.schemas import conflicts
 
@@ -50,8 +50,7 @@ def test_exit_code_is_for_pipelines(path: str, fail_on: str, code: int) -> None:
 
 def test_gate_asks_for_more_than_a_warning(tmp_path: Path) -> None:
     """Three equal calls are a finding that warns, and no gate yet."""
-    path = tmp_path / "three.jsonl"
-    path.write_text(calls("earth", 3).lines())
+    path = written(tmp_path / "three.jsonl", calls("earth", 3).lines())
 
     assert run("analyze", path, "--fail-on", "finding").exit_code == 1
     assert run("analyze", path, "--fail-on", "gate").exit_code == 0
@@ -78,11 +77,10 @@ def test_a_gate_that_was_resolved_was_a_gate(tmp_path: Path) -> None:
 
 def test_a_finding_whose_ladder_ends_in_a_gate_is_no_gate(tmp_path: Path) -> None:
     """`--fail-on gate` asks for what was decided: an order to move on cleared the count."""
-    path = tmp_path / "five.jsonl"
-    path.write_text(calls("earth", 5).lines())
-    forced = tmp_path / "forced.toml"
-    forced.write_text(
-        "[rules.signature_repeat]\nladder = [{ attempts = 3, action = 'force_next' }]\n"
+    path = written(tmp_path / "five.jsonl", calls("earth", 5).lines())
+    forced = written(
+        tmp_path / "forced.toml",
+        "[rules.signature_repeat]\nladder = [{ attempts = 3, action = 'force_next' }]\n",
     )
     found = run("analyze", path, "--fail-on", "gate", "--config", forced)
 
@@ -94,8 +92,7 @@ def test_a_finding_whose_ladder_ends_in_a_gate_is_no_gate(tmp_path: Path) -> Non
 
 def test_unreadable_parts_win_over_findings(tmp_path: Path) -> None:
     """Code 2 says that the answer is incomplete, and the rest is analysed all the same."""
-    path = tmp_path / "cut.jsonl"
-    path.write_text(calls("earth", 5).lines() + '{"resourceSpans": [{"sc')
+    path = written(tmp_path / "cut.jsonl", calls("earth", 5).lines() + '{"resourceSpans": [{"sc')
     found = run("analyze", path, "--fail-on", "finding")
 
     assert found.exit_code == 2
@@ -189,8 +186,7 @@ def test_explain_says_what_was_decided_and_what_would_change_it() -> None:
 @pytest.mark.requirement("C7")
 def test_explain_names_the_setting_of_a_silent_rule(tmp_path: Path) -> None:
     """The named value, written into a file, makes the rule fire."""
-    path = tmp_path / "two.jsonl"
-    path.write_text(calls("earth", 2).lines())
+    path = written(tmp_path / "two.jsonl", calls("earth", 2).lines())
     told = run("explain", path).stdout
     assert "repeated_call: silent, got to 2 of 3\n  would fire with rules.repeated_call." in told
 
@@ -348,8 +344,7 @@ def test_judge_that_cannot_be_had_stops_the_command(command: str) -> None:
 
 def test_text_from_traces_is_never_markup(tmp_path: Path) -> None:
     """A result may hold what the terminal library would obey."""
-    path = tmp_path / "markup.jsonl"
-    path.write_text(calls("[red]x[/red] \x1b[31m", 4).lines())
+    path = written(tmp_path / "markup.jsonl", calls("[red]x[/red] \x1b[31m", 4).lines())
     told = run("explain", path).stdout
 
     assert "[red]x[/red]" in told

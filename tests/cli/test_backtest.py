@@ -13,7 +13,7 @@ from looptrace.rules.contract import ACTIONS
 from tests.analyzer.report.contents import HOSTILE
 from tests.commands import json_of, run
 from tests.otlp import Trace, tool_call
-from tests.paths import HEALTHY, LOOPING, ROOT, TRACES
+from tests.paths import HEALTHY, LOOPING, ROOT, TRACES, written
 
 PRICES = str(ROOT / "examples" / "prices.toml")
 
@@ -80,8 +80,7 @@ def test_a_is_what_is_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_file_is_as_good_as_a_profile(tmp_path: Path) -> None:
     """A team compares the file that it would like to have."""
-    path = tmp_path / "strict.toml"
-    path.write_text('profile = "conservative"\n', encoding="utf-8")
+    path = written(tmp_path / "strict.toml", 'profile = "conservative"\n')
 
     by_file = as_json(LOOPING, "--a", str(path), "--b", "balanced")
     by_name = as_json(LOOPING, "--a", "conservative", "--b", "balanced")
@@ -123,8 +122,7 @@ def test_nothing_to_judge_is_said(tmp_path: Path) -> None:
     """Spans that show no turn are no healthy agent."""
     trace = Trace("session")
     trace.span("GET /health")
-    path = tmp_path / "health.jsonl"
-    path.write_text(trace.lines(), encoding="utf-8")
+    path = written(tmp_path / "health.jsonl", trace.lines())
 
     assert backtest(str(path), "--b", "balanced").stdout.strip() == "No turns to analyse."
     report = as_json(str(path), "--b", "balanced")
@@ -133,8 +131,7 @@ def test_nothing_to_judge_is_said(tmp_path: Path) -> None:
 
 def test_unreadable_parts_end_with_2(tmp_path: Path) -> None:
     """The answer is incomplete, and the rest of it is there."""
-    path = tmp_path / "cut.jsonl"
-    path.write_text(looping("t").lines() + '{"resourceSpans": [{"sc', encoding="utf-8")
+    path = written(tmp_path / "cut.jsonl", looping("t").lines() + '{"resourceSpans": [{"sc')
     found = backtest(str(path), "--b", "balanced")
 
     assert found.exit_code == 2
@@ -161,8 +158,7 @@ def test_what_cannot_be_compared_is_one_line(arguments: list[str], said: str) ->
 
 def test_what_is_wrong_in_a_file_is_said_with_its_line(tmp_path: Path) -> None:
     """Both kinds of files speak alike."""
-    path = tmp_path / "x.toml"
-    path.write_text('profile = "balanced"\nprofil = 1\n', encoding="utf-8")
+    path = written(tmp_path / "x.toml", 'profile = "balanced"\nprofil = 1\n')
 
     assert f"Error: {path}:2: there is no 'profil'." in backtest(LOOPING, "--b", str(path)).stderr
     said = backtest(LOOPING, "--b", "balanced", "--prices", str(path)).stderr
@@ -171,10 +167,9 @@ def test_what_is_wrong_in_a_file_is_said_with_its_line(tmp_path: Path) -> None:
 
 def test_what_has_no_price_is_named(tmp_path: Path) -> None:
     """A sum that leaves something out says what."""
-    path = tmp_path / "prices.toml"
-    path.write_text(
+    path = written(
+        tmp_path / "prices.toml",
         'currency = "EUR"\n[models.other]\ninput_per_million = 1\noutput_per_million = 1\n',
-        encoding="utf-8",
     )
     told = backtest(LOOPING, "--b", "balanced", "--prices", path, COLUMNS=None).stdout
 
@@ -186,8 +181,7 @@ def test_what_has_no_price_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("hostile", [text for text in HOSTILE if "\ud800" not in text])
 def test_the_report_obeys_no_trace(hostile: str, tmp_path: Path) -> None:
     """Names and reasons of a trace are shown, and act on nothing."""
-    path = tmp_path / "hostile.jsonl"
-    path.write_text(looping(hostile[:1000], hostile[:1000]).lines(), encoding="utf-8")
+    path = written(tmp_path / "hostile.jsonl", looping(hostile[:1000], hostile[:1000]).lines())
     text = backtest(str(path), "--b", "balanced").stdout
 
     assert "gate at turn 3" in text
@@ -204,8 +198,7 @@ def test_a_reason_obeys_no_trace(tmp_path: Path) -> None:
             "looptrace.phase": ("\x1b[31mred\u202e", "test")[number % 2]
         }
         trace.span("execute_tool work", None, call, status="ok")
-    path = tmp_path / "phases.jsonl"
-    path.write_text(trace.lines(), encoding="utf-8")
+    path = written(tmp_path / "phases.jsonl", trace.lines())
     text = backtest(str(path), "--b", "balanced").stdout
 
     assert "gate at turn" in text
@@ -224,8 +217,7 @@ def keys(value: Any, name: str = "") -> set[str]:
 
 def test_the_page_describes_every_field(tmp_path: Path) -> None:
     """The page has each field of the JSON, and no other."""
-    path = tmp_path / "cut.jsonl"
-    path.write_text(looping("t").lines() + "{", encoding="utf-8")
+    path = written(tmp_path / "cut.jsonl", looping("t").lines() + "{")
     report = as_json(str(path), "--a", "aggressive", "--b", "balanced", "--prices", PRICES)
     page = (ROOT / "docs" / "backtest.md").read_text(encoding="utf-8").partition("## JSON")[2]
     described = {

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -10,7 +11,7 @@ import pytest
 
 from looptrace.rules.registry import RULES
 from tests.commands import printed, refused, run
-from tests.paths import LOOPING, ROOT, TRACES
+from tests.paths import LOOPING, ROOT, TRACES, written
 from tests.pipeline_schemas import JENKINS_XSD, jenkins_conflicts, junit_conflicts, sarif_conflicts
 
 OTHER = str(TRACES / "research_two_agents_loop.json")
@@ -48,15 +49,13 @@ def test_sarif() -> None:
 @pytest.fixture(params=["nightly_migration_loop.jsonl", ".", "a broken one"])
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return a path whose report has one loop, all loops of the examples, or an unread file."""
-    broken = tmp_path / "a broken one"
-    broken.write_text('{"resourceSpans": [')
+    broken = written(tmp_path / "a broken one", '{"resourceSpans": [')
     return str(broken if request.param == broken.name else TRACES / request.param)
 
 
 def test_sarif_fits_its_schema(path: str, tmp_path: Path) -> None:
     """With a baseline as without; the address of a file with a blank is still one."""
-    baseline = tmp_path / "known.json"
-    baseline.write_text(analyze(LOOPING, "--format", "json").stdout)
+    baseline = written(tmp_path / "known.json", analyze(LOOPING, "--format", "json").stdout)
     plain = json.loads(analyze(path, "--format", "sarif").stdout)
     known = json.loads(analyze(path, "--format", "sarif", "--baseline", str(baseline)).stdout)
     assert (sarif_conflicts(plain), sarif_conflicts(known)) == ([], [])
@@ -65,19 +64,19 @@ def test_sarif_fits_its_schema(path: str, tmp_path: Path) -> None:
     assert len(sarif_conflicts(plain)) == 3
 
 
-def test_junit_is_what_its_readers_take(path: str) -> None:
-    """Attributes and elements that one of them does not know make it refuse the file."""
-    report = analyze(path, "--format", "junit").stdout
-    assert junit_conflicts(report) == []
-    assert len(junit_conflicts(report.replace(' name="looptrace"', ' called="looptrace"'))) == 2
+needs_jenkins = pytest.mark.skipif(
+    not JENKINS_XSD.exists(), reason="needs Jenkins' schema: make npm-exporters"
+)
 
 
-@pytest.mark.skipif(not JENKINS_XSD.exists(), reason="needs Jenkins' schema: make npm-exporters")
-def test_junit_fits_the_schema_of_jenkins(path: str) -> None:
-    """The schema by which the JUnit team tests its own reports."""
+@pytest.mark.parametrize(
+    "conflicts", [junit_conflicts, pytest.param(jenkins_conflicts, marks=needs_jenkins)]
+)
+def test_junit_is_what_its_readers_take(path: str, conflicts: Callable[[str], list[str]]) -> None:
+    """What one of them does not know makes it refuse the file; JUnit's team has Jenkins' schema."""
     report = analyze(path, "--format", "junit").stdout
-    assert jenkins_conflicts(report) == []
-    assert len(jenkins_conflicts(report.replace(' name="looptrace"', ' called="looptrace"'))) == 2
+    assert conflicts(report) == []
+    assert len(conflicts(report.replace(' name="looptrace"', ' called="looptrace"'))) == 2
 
 
 @pytest.mark.parametrize("stored", [False, True])
@@ -112,8 +111,7 @@ def test_each_format_fails_on_the_loop_and_passes_without(form: str) -> None:
 
 def test_what_was_not_read_is_an_error(tmp_path: Path) -> None:
     """In every form, and on stderr; a pipeline must not take it for a healthy run."""
-    broken = tmp_path / "broken.jsonl"
-    broken.write_text('{"resourceSpans": [')
+    broken = written(tmp_path / "broken.jsonl", '{"resourceSpans": [')
     assert junit_of(str(broken)).get("errors") == "1"
     assert analyze(str(broken), "--format", "junit").exit_code == 2
     log = json.loads(analyze(str(broken), "--format", "sarif").stdout)
@@ -185,8 +183,7 @@ def test_many_loops_fit_where_people_read(tmp_path: Path) -> None:
 
 def test_a_baseline_that_is_none(tmp_path: Path) -> None:
     """It is named, with the way to write one."""
-    wrong = tmp_path / "known.json"
-    wrong.write_text("{}")
+    wrong = written(tmp_path / "known.json", "{}")
     assert "--format json" in refused("analyze", LOOPING, "--baseline", str(wrong))
     assert analyze(LOOPING, "--baseline", str(tmp_path / "none")).exit_code == 2
 
@@ -202,10 +199,10 @@ def test_rules_are_selected_and_ignored(tmp_path: Path) -> None:
     every = rules_of()
     assert rules_of("--select", "repeated_call") == {"repeated_call"}
     assert rules_of("--ignore", "repeated_call") == every - {"repeated_call"}
-    file = tmp_path / "off.toml"
-    file.write_text(
-        "[rules.repeated_call]\nenabled = false\n"
-        '[[overrides]]\nagent = "db-keeper"\n[overrides.rules.signature_repeat]\nattempts_min = 2\n'
+    file = written(
+        tmp_path / "off.toml",
+        "[rules.repeated_call]\nenabled = false\n[[overrides]]\nagent = 'db-keeper'\n"
+        "[overrides.rules.signature_repeat]\nattempts_min = 2\n",
     )
     assert rules_of("--config", str(file), "--select", "repeated_call") == {"repeated_call"}
 

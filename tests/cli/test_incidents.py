@@ -12,7 +12,7 @@ from looptrace.analyzer.settings.sections import load
 from looptrace.collector.store import writer
 from tests.collector.store.stored import looping, spans_of
 from tests.commands import json_of, run
-from tests.paths import ROOT
+from tests.paths import ROOT, written
 from tests.reliability.serving import looping as served_looping
 from tests.reliability.serving import served, until
 
@@ -158,8 +158,7 @@ def test_a_loop_that_is_none_is_offered_as_an_exception(folder: Path, tmp_path: 
     shown = " ".join(run("incidents", "show", incident["id"], *at).stdout.split())
     assert "2 gates called no loop; `looptrace incidents exception" in shown
     lines = run("incidents", "exception", incident["id"], *at).stdout
-    settings = tmp_path / "looptrace.toml"
-    settings.write_text(lines, encoding="utf-8")
+    settings = written(tmp_path / "looptrace.toml", lines)
     assert run("config", "check", settings).exit_code == 0
     overrides = load(settings).policy.rule_set.overrides
     rules = {gate["rule"] for gate in json.loads(gates_of(folder))}
@@ -176,8 +175,7 @@ def test_a_loop_that_is_none_is_offered_as_an_exception(folder: Path, tmp_path: 
 def test_an_incident_has_money_where_there_are_prices(tmp_path: Path) -> None:
     """It is what the report says of the loop up to the gate, in stores, servers and SQL."""
     (tmp_path / "prices.toml").write_text(PRICES, encoding="utf-8")
-    settings = tmp_path / "looptrace.toml"
-    settings.write_text('prices = "prices.toml"\n', encoding="utf-8")
+    settings = written(tmp_path / "looptrace.toml", 'prices = "prices.toml"\n')
     run("ingest", LOOPING, "--store", tmp_path / "free")
     assert listed("--store", tmp_path / "free")[0]["money"] is None
     run("ingest", LOOPING, "--store", tmp_path / "s", "--config", settings)
@@ -205,9 +203,7 @@ def gates_of(store: Path) -> str:
 
 def traced(folder: Path) -> Path:
     """Write the trace of the incident's first session."""
-    path = folder / "trace.json"
-    path.write_text(json.dumps(looping("s1").request()), encoding="utf-8")
-    return path
+    return written(folder / "trace.json", json.dumps(looping("s1").request()))
 
 
 def test_a_trial_tells_which_other_gates_would_not_open(tmp_path: Path) -> None:

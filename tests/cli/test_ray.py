@@ -218,8 +218,7 @@ def test_a_part_that_always_ends_its_worker_is_an_error(
 
 def test_a_damaged_file_is_named_as_on_one_machine(run: Run, store: Path, tmp_path: Path) -> None:
     """An error of a worker is that of the command, and is not tried again."""
-    copy = tmp_path / "copy"
-    shutil.copytree(store, copy)
+    copy = shutil.copytree(store, tmp_path / "copy")
     bucket = next(bucket for bucket in reader.buckets(copy) if bucket.number == SKEWED)
     bucket.files[0].write_bytes(b"no Parquet")
     here = local("analyze", str(copy))

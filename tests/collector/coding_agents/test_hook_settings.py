@@ -14,6 +14,7 @@ from looptrace.collector.coding_agents.hook.settings_text import (
     without_entries,
 )
 from tests.commands import printed, run
+from tests.paths import written
 from tests.seeds import seed_count
 
 OWN = '"echo own"'
@@ -68,8 +69,7 @@ def test_what_was_there_is_there_byte_for_byte_after_a_removal(
 
 def test_entries_come_last_in_the_lists_that_programs_read(home: Path) -> None:
     """Each event has one, in the program's form."""
-    path = home / "settings.json"
-    path.write_text(WRITTEN["plain"], encoding="utf-8")
+    path = written(home / "settings.json", WRITTEN["plain"])
     install(PROGRAMS["claude-code"], path, "http://127.0.0.1:4318", "closed")
     hooks = json.loads(path.read_text(encoding="utf-8"))["hooks"]
     assert hooks["PreToolUse"][0] == HOOK
@@ -120,8 +120,7 @@ def test_a_file_is_made_and_goes_again(program: str, scope: str, home: Path) -> 
 )
 def test_a_file_that_is_not_understood_is_left(text: str, home: Path) -> None:
     """A person corrects it first."""
-    path = home / "settings.json"
-    path.write_text(text, encoding="utf-8")
+    path = written(home / "settings.json", text)
     with pytest.raises(HookError, match="is unchanged"):
         install(PROGRAMS["claude-code"], path, "http://127.0.0.1:4318", "open")
     assert path.read_text(encoding="utf-8") == text

@@ -229,6 +229,12 @@ def two_agents(task: str) -> Trace:
     return trace
 
 
+def lanes_of(page: Page) -> list[str]:
+    """Return the lane of each turn."""
+    turns = [each["class"] for each in page.all("li") if "lane-" in each.get("class", "")]
+    return [turn.split()[0] for turn in turns]
+
+
 def test_a_task_shows_its_turns_in_lanes(browser: Browser, server: Served) -> None:
     """The agents side by side, with the loops, the decisions, and a link to the trace."""
     send(server, two_agents("pair").request())
@@ -236,10 +242,7 @@ def test_a_task_shows_its_turns_in_lanes(browser: Browser, server: Served) -> No
     until(lambda: (html := browser.get("/task?id=pair").text) and all(s in html for s in shown))
     page = Page(browser.get("/task?id=pair").text)
 
-    lanes = [
-        item["class"].split()[0] for item in page.all("li") if "lane-" in item.get("class", "")
-    ]
-    assert lanes == ["lane-1", "lane-2"] * 6
+    assert lanes_of(page) == ["lane-1", "lane-2"] * 6
     assert [item["class"] for item in page.all("ol") if "turns" in item["class"]] == [
         "turns lanes-2"
     ]
@@ -280,9 +283,7 @@ def test_more_agents_than_lanes_share_the_last(browser: Browser, server: Served)
     until(lambda: "agent-6" in browser.get("/task?id=crowd").text)
     page = Page(browser.get("/task?id=crowd").text)
 
-    lanes = [
-        item["class"].split()[0] for item in page.all("li") if "lane-" in item.get("class", "")
-    ]
+    lanes = lanes_of(page)
     assert lanes[-3:] == [f"lane-{LANES_MAX}"] * 3
     assert set(lanes) == {f"lane-{lane}" for lane in range(1, LANES_MAX + 1)}
 
@@ -382,15 +383,10 @@ def test_hostile_payloads_are_shown_as_text(browser: Browser, server: Served) ->
     )
     pages = ["/", "/tasks", "/tasks?page=2", "/overview"]
     for gate in [gate for gate in listed if gate["task"].startswith("h")]:
-        pages += [
-            f"/gates/{gate['id']}",
-            str(browser.base_url.copy_with(path="/task", params={"id": gate["task"]})),
-        ]
-        pages += [
-            str(
-                browser.base_url.copy_with(path="/task/turn", params={"id": gate["task"], "row": 1})
-            )
-        ]
+        at, task = browser.base_url, gate["task"]
+        turn = at.copy_with(path="/task/turn", params={"id": task, "row": 1})
+        shown = at.copy_with(path="/task", params={"id": task})
+        pages += [f"/gates/{gate['id']}", str(shown), str(turn)]
     for path in pages:
         until(partial(is_there, browser, path))
         inert(browser.get(path).text)

@@ -117,8 +117,7 @@ def test_what_is_lost_is_found_again_or_the_advice_brings_it_back(
     whole: Path, traces: Path, tmp_path: Path, name: str, damage: str
 ) -> None:
     """Gates, decisions, turns and findings are those before, after what the error says to do."""
-    store = tmp_path / "store"
-    shutil.copytree(whole, store)
+    store = shutil.copytree(whole, tmp_path / "store")
     DAMAGES[damage](hit(store, name))
     for reading in (["gates", "list", "--store", store], ["query", "gates", "--store", store]):
         read = run(*reading)
@@ -142,8 +141,7 @@ def test_the_line_says_what_of_the_gates_is_not_found_again(
     whole: Path, tmp_path: Path, damage: str
 ) -> None:
     """A person must know which decisions to make again, and where names are missing."""
-    store = tmp_path / "store"
-    shutil.copytree(whole, store)
+    store = shutil.copytree(whole, tmp_path / "store")
     with reader.open_gates(store) as gates:
         gates.resolve(gates.gates("open")[0].id, "cancel", None)
     undecided = [gate[0] for gate in gates_of(whole) if gate[1] == "open"]
@@ -169,8 +167,7 @@ def rows_waiting(store: Path) -> list[str]:
 
 def test_openings_of_open_gates_are_sent_once_more(whole: Path, tmp_path: Path) -> None:
     """The outbox is lost with the gates, and an open gate that nobody hears of stays open."""
-    store = tmp_path / "store"
-    shutil.copytree(whole, store)
+    store = shutil.copytree(whole, tmp_path / "store")
     (store / GATES_FILE).unlink()
     writer.ingest(spans_of().clear(), store, DEFAULT, HOOKS)
     assert rows_waiting(store) == ["gate_opened"] * (SESSIONS - 1) * len(HOOKS)
@@ -194,8 +191,7 @@ def test_a_kill_while_gates_are_found_again_loses_no_decision(
     """The decisions are in the turns until the gates have them."""
     record = GateStore.record
     for moment in range(1, 6):
-        store = tmp_path / str(moment)
-        shutil.copytree(whole, store)
+        store = shutil.copytree(whole, tmp_path / str(moment))
         (store / GATES_FILE).unlink()
         left = iter(range(moment))
 

@@ -261,8 +261,7 @@ def test_a_finding_that_an_earlier_version_left_goes_with_the_next_evaluation(
     tmp_path: Path, stored: Path
 ) -> None:
     """A server that ended while it stored could leave findings of a session that had moved."""
-    folder = tmp_path / "s"
-    shutil.copytree(stored, folder)
+    folder = shutil.copytree(stored, tmp_path / "s")
     one, other = sorted(folder.glob("findings/day=2026*/*/data.parquet"))[:2]
     rows = [pl.read_parquet(path, glob=False, hive_partitioning=False) for path in (one, other)]
     pl.concat(rows).write_parquet(other)

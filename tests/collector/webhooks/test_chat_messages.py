@@ -22,13 +22,19 @@ def answer(status: int, said: dict[str, Any]) -> EndpointResponse:
     return EndpointResponse(status, error, body=json.dumps(said).encode())
 
 
+def paged(path: Path, chat: Webhook, answered: EndpointResponse) -> Endpoint:
+    """Send the opening of a gate to a chat that answers so; its end waits to be sent."""
+    recorded(path, opened(1), hooks=(chat,))
+    endpoint = Endpoint(path, chat)
+    endpoint.answer = answered
+    endpoint.sends()
+    recorded(path, resolved(2), hooks=(chat,))
+    return endpoint
+
+
 def test_discord_edits_the_message_of_a_gate(path: Path) -> None:
     """Who reads the channel later sees that somebody has decided, and nobody is paged twice."""
-    recorded(path, opened(1), hooks=(DISCORD,))
-    endpoint = Endpoint(path, DISCORD)
-    endpoint.answer = answer(200, {"id": "777", "content": "x"})
-    endpoint.sends()
-    recorded(path, resolved(2), hooks=(DISCORD,))
+    endpoint = paged(path, DISCORD, answer(200, {"id": "777", "content": "x"}))
     endpoint.sends()
     first, second = endpoint.sent
     base = "https://discord.com/api/webhooks/1/secret"
@@ -42,11 +48,7 @@ def test_discord_edits_the_message_of_a_gate(path: Path) -> None:
 
 def test_a_deleted_message_is_written_anew(path: Path) -> None:
     """A person may tidy up the channel before the gate ends."""
-    recorded(path, opened(1), hooks=(DISCORD,))
-    endpoint = Endpoint(path, DISCORD)
-    endpoint.answer = answer(200, {"id": "777"})
-    endpoint.sends()
-    recorded(path, resolved(2), hooks=(DISCORD,))
+    endpoint = paged(path, DISCORD, answer(200, {"id": "777"}))
     endpoint.answer = answer(404, {"message": "Unknown Message"})
     endpoint.sends()
     endpoint.answer = answer(200, {"id": "778"})
@@ -58,22 +60,15 @@ def test_a_deleted_message_is_written_anew(path: Path) -> None:
 
 def test_an_answer_without_an_id_leads_to_a_new_message(path: Path) -> None:
     """A proxy between may cut the body; the end is told all the same."""
-    recorded(path, opened(1), hooks=(DISCORD,))
-    endpoint = Endpoint(path, DISCORD)
-    endpoint.answer = EndpointResponse(200, body=b'{"id": "7')
-    endpoint.sends()
-    recorded(path, resolved(2), hooks=(DISCORD,))
+    endpoint = paged(path, DISCORD, EndpointResponse(200, body=b'{"id": "7'))
     endpoint.sends()
     assert [each.method for each in endpoint.sent] == ["POST", "POST"]
 
 
 def test_a_bot_of_slack_edits_its_message(path: Path) -> None:
     """A bot gets the time of its message, which names it; the token is in no body."""
-    recorded(path, opened(1), hooks=(SLACK,))
-    endpoint = Endpoint(path, SLACK)
-    endpoint.answer = answer(200, {"ok": True, "channel": "C9", "ts": "1503435956.000247"})
-    endpoint.sends()
-    recorded(path, resolved(2), hooks=(SLACK,))
+    said = {"ok": True, "channel": "C9", "ts": "1503435956.000247"}
+    endpoint = paged(path, SLACK, answer(200, said))
     endpoint.sends()
     first, second = endpoint.sent
     assert (first.url, second.url) == (SLACK.url, "https://slack.com/api/chat.update")
