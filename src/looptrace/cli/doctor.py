@@ -43,9 +43,8 @@ _CONNECT_S = 2.0
 _FREE_BYTES_MIN = 1 << 30  # `serve` needs room for its ingest log and the files of a day
 _CLOCK_OFF_S_MAX = 60  # the time within which events of loops are expected
 _LIMIT_VARIABLES = ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "OTEL_ATTRIBUTE_COUNT_LIMIT")
-_ATTRIBUTES_MIN = (
-    1_000  # a message takes some seven attributes, and a conversation has many messages
-)
+# A message takes some seven attributes, and a conversation has many messages.
+_ATTRIBUTES_MIN = 1_000
 _SAMPLER_VARIABLE = "OTEL_TRACES_SAMPLER"
 _TEXT_CHARS_MAX = 300
 _LEFT_SHOWN_MAX = 3

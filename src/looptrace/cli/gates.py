@@ -156,13 +156,10 @@ def _print_details(details: GateDetails) -> None:
         ("why", f"{gate.why}; when it opened: {gate.reason}"),
         ("rule", gate.rule),
         ("signature", gate.signature),
+        *([("resolved", utc_s(gate.resolved_ns))] if gate.resolved_ns is not None else []),
+        *([("resolved by", gate.resolved_by)] if gate.resolved_by else []),
+        *([("note", gate.note)] if gate.note else []),
     ]
-    if gate.resolved_ns is not None:
-        about.append(("resolved", utc_s(gate.resolved_ns)))
-    if gate.resolved_by:
-        about.append(("resolved by", gate.resolved_by))
-    if gate.note:
-        about.append(("note", gate.note))
     failures = [
         f"turn {past.turn}: {past.agent} {past.label}: {past.error or past.signature}"
         for past in details.event.history

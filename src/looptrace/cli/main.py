@@ -130,14 +130,9 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         try:
             return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            from difflib import get_close_matches  # noqa: PLC0415 - as in `invoke`
-
-            close = get_close_matches(args[0], self.list_commands(ctx), n=1)
-            if not close or args[0].startswith("-"):
-                raise
-            text = f"{error.message} Did you mean {close[0]!r}?"
-            raise click.UsageError(text, ctx) from error
+        except click.NoSuchCommand as error:  # click knows no name whose module is not imported.
+            names = self.list_commands(ctx)
+            raise click.NoSuchCommand(error.command_name, possibilities=names, ctx=ctx) from error
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, COMMANDS))

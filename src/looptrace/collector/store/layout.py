@@ -13,32 +13,18 @@ from looptrace.typed_json import decoded
 
 T = TypeVar("T")
 
-UNFINISHED_FILE = (
-    f"{NAME}.unfinished"  # This file exists while turns and findings may lag behind the spans.
-)
-
-
+# This file exists while turns and findings may lag behind the spans.
+UNFINISHED_FILE = f"{NAME}.unfinished"
 RULES_FILE = f"{NAME}.rules"  # `Evaluated`, as JSON.
-
-
 EVALUATED_FILE = f"{NAME}.judged"  # The source of each bucket's findings, and its number of rows.
-
-
 RETENTION_FILE = f"{NAME}.retention"  # The days that are to be deleted, and those that were.
-
-
 GATES_FILE = f"{NAME}.gates.db"
-
-
 AUDIT_FILE = f"{NAME}.audit.jsonl"
-
-
 # What a server was asked to erase, until the next start has done it, and then its result.
 ERASURE_FILE = f"{NAME}.erasure"
 # The promises of learned limits that a server withdrew.
 PROMISES_FILE = f"{NAME}.promises"
 LOG_FILE = f"{NAME}.log.db"  # Spans that a server acknowledged and has not stored yet.
-
 
 SCHEMA_VERSION = 8
 COLUMNS_VERSION = 8  # The first version with the columns of now.
