@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from looptrace.collector.server.ingest.ingest_log import IngestLog
-from looptrace.collector.server.ingest.reserve import Reserve
+from looptrace.collector.server.ingest.reserve import FILE_NAME, Reserve
 from looptrace.collector.store.layout import LOG_FILE
 from looptrace.collector.store.locks import StoreError
 from looptrace.collector.store.reader import read_spans
@@ -172,6 +172,19 @@ def test_a_server_starts_on_a_full_file_system(disk: Path, *, is_killed: bool) -
         until(server.is_ready)
         assert server.send(looping("s2", 6).request()) == OK
         until(lambda: server.gates("task=s2"))
+
+
+def test_a_look_for_room_takes_none(disk: Path, tmp_path: Path) -> None:
+    """P24: what the reserve gave up is for decisions, also while the server looks for room."""
+    reserve = Reserve(disk)
+    fill(disk)
+    with pytest.raises(OSError, match="No space left"):
+        reserve.hold()
+    # There would be room for what it writes, if it wrote anything.
+    (disk / f"{FILE_NAME}.tmp").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="No space left"):
+        reserve.hold()
+    assert not (tmp_path / "elsewhere").exists()
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,11 @@ kept while there is room, and given up when the disk is full: gates can be read 
 and no span is accepted until the reserve is there again.
 """
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
+from shutil import disk_usage
 
 from looptrace.collector.store.locks import NAME
 
@@ -34,6 +36,9 @@ class Reserve:
         bytes_more = BYTES if self._path.exists() else 2 * BYTES
         aside = self._path.with_name(f"{FILE_NAME}.tmp")
         try:
+            # A look for room must not take, even for a moment, what is left for a decision.
+            if disk_usage(self._path.parent).free < bytes_more:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             with aside.open("wb") as file:
                 file.write(bytes(bytes_more))
                 file.flush()
