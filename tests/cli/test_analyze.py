@@ -242,9 +242,9 @@ def test_escalation_hands_a_gate_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([str(TRACES)], "name one by --task or --gate; the input has 4, among them: aec0b05"),
-        ([str(TRACES), "--task", "nobody"], "there is no such gate; the input has 4"),
-        ([LOOPING, "--gate", "abc"], "there is no such gate; the input has 1"),
+        ([str(TRACES)], "name one by --task or --gate; there are 4: aec0b05"),
+        ([str(TRACES), "--task", "nobody"], "there is no gate of task 'nobody'; there are 4: aec"),
+        ([LOOPING, "--gate", "abc"], "there is no gate 'abc'; there is one: 4c7c4a5"),
         ([HEALTHY], "no gate was opened in the input"),
     ],
 )

@@ -110,7 +110,7 @@ def test_incidents_of_a_server(tmp_path: Path) -> None:
         silenced_and_not(*at)
         assert [e["said_by"] for e in listed(*at, "--state", "acknowledged")] == ["Ada"]
         done = run("incidents", "decide", incident["id"], *at, "--decision", "reviewed")
-        assert done.stdout == "2 gates resolved: reviewed. The agents receive it now.\n"
+        assert done.stdout == "2 gates resolved: reviewed. Agents that wait receive it now.\n"
         until(lambda: len(server.gates("status=resolved")) == 2)
         assert [each["state"] for each in listed(*at)] == ["resolved"]
         gates = server.gates()

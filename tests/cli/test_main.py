@@ -8,11 +8,13 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import duckdb
 import pytest
 from click.testing import CliRunner
 
@@ -214,6 +216,30 @@ def test_ctrl_c_is_130(tmp_path: Path) -> None:
             assert process.wait(30) == 130
         assert process.stderr is not None
         assert process.stderr.read().strip() == "Interrupted."
+
+
+def test_ctrl_c_in_a_query_is_no_crash(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DuckDB has an error of its own for Ctrl-C, in which Python's is lost."""
+
+    @click.command()
+    def counting() -> None:
+        with duckdb.connect() as database:
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+            database.execute("SELECT count(*) FROM range(1_000_000_000_000) WHERE range % 7 = 3")
+
+    monkeypatch.setitem(main.commands, "counting", counting)
+    monkeypatch.setattr(sys, "argv", ["looptrace", "counting"])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            run()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "Interrupted.\n"
 
 
 @pytest.mark.parametrize("arguments", [["analyze", TRACES], ["analyze", TRACES, "--format=json"]])

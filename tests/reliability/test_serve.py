@@ -53,7 +53,7 @@ def test_a_loop_opens_a_gate_that_a_person_resolves(server: Served) -> None:
 
     words = ("--decision", "reviewed", "--note", "Go on.", "--by", "Ada")
     decided = printed("gates", "resolve", "--server", url, gate["id"][:6], *words)
-    assert "The agent receives it now." in decided
+    assert "An agent that waits receives it now." in decided
     (resolved,) = until(lambda: server.gates("status=resolved"))
     assert (resolved["decision"], resolved["note"]) == ("reviewed", "Go on.")
     assert resolved["resolved_by"] == "Ada"

@@ -13,6 +13,7 @@ from looptrace.analyzer.report.escalation_markdown import escalation_json, escal
 from looptrace.analyzer.settings.sections import Settings
 from looptrace.analyzer.text.display import plain
 from looptrace.analyzer.text.session_names import session_task
+from looptrace.analyzer.text.task_lookup import some_shown
 from looptrace.cli import EXIT_UNREADABLE
 from looptrace.cli.config import config_option
 from looptrace.cli.shared import traces
@@ -93,7 +94,9 @@ def _chosen(analysis: Analysis, task: str | None, gate: str | None) -> GateEvent
     """Find the gate that is meant, or end the command and list the gates."""
     gates = [event for event in analysis.events if event.type == "gate_opened"]
     if not gates:
-        raise click.UsageError("no gate was opened in the input.")
+        raise click.UsageError(
+            "no gate was opened in the input; `looptrace analyze` shows its loops."
+        )
     of_id = [e for e in gates if e.gate == gate] or [
         e for e in gates if gate is None or (gate and str(e.gate).startswith(gate))
     ]
@@ -102,9 +105,12 @@ def _chosen(analysis: Analysis, task: str | None, gate: str | None) -> GateEvent
     # The last gate of a task is meant, unless ids begin alike.
     if len({event.gate if gate else event.task for event in meant}) == 1:
         return meant[-1]
-    shown = ", ".join(
+    some = meant or gates
+    shown = [
         f"{event.gate} (task {plain(event.task, _NAME_LENGTH_MAX)}, turn {event.turn})"
-        for event in (meant or gates)[:_GATES_SHOWN_MAX]
-    )
-    advice = "name one by --task or --gate" if meant else "there is no such gate"
-    raise click.UsageError(f"{advice}; the input has {len(gates)}, among them: {shown}.")
+        for event in some[:_GATES_SHOWN_MAX]
+    ]
+    asked = f" {plain(gate, _NAME_LENGTH_MAX)!r}" if gate else ""
+    asked += f" of task {plain(task, _NAME_LENGTH_MAX)!r}" if task else ""
+    advice = "name one by --task or --gate" if meant else f"there is no gate{asked}"
+    raise click.UsageError(f"{advice}; {some_shown(shown, len(some))}.")

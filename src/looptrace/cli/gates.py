@@ -110,7 +110,7 @@ def resolve(
     """
     source = source_of(stores, servers)
     gate = source.resolve(gate_id, decision, note, who=who, add=add)
-    effect = effect_text(stores, "The agent receives it now.")
+    effect = effect_text(stores, "An agent that waits receives it now.")
     task = plain(gate.task, _CELL_LENGTH_MAX)
     click.echo(f"Gate {gate.id} of task {task} is resolved: {decision}. {effect}")
 
@@ -150,7 +150,7 @@ def _print_details(details: GateDetails) -> None:
         ("task", gate.task),
         ("agent", gate.agent or "-"),
         ("status", _status(gate)),
-        *([("its agent", gate.agent_state.text)] if gate.agent_state else []),
+        *([("agent's state", gate.agent_state.text)] if gate.agent_state else []),
         *([("undecided", gate.unless_decided)] if gate.unless_decided else []),
         ("opened", f"{utc_s(gate.opened_ns)}, {reached_text(details.event)}"),
         ("why", f"{gate.why}; when it opened: {gate.reason}"),

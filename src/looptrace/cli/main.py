@@ -100,6 +100,8 @@ _FOLDERS: Mapping[str, str] = MappingProxyType(
 )
 
 _ERROR_CHARS_MAX = 500
+# DuckDB's error where Ctrl-C ends a query of the main thread (Python's own is lost in it).
+_QUERY_INTERRUPTED = "Query interrupted"
 # Errors that whoever runs the command can mend: looptrace has no part in them.
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 _REPORT = (
@@ -168,6 +170,12 @@ def _refuse(context: click.Context, text: str) -> NoReturn:
     context.exit(EXIT_UNREADABLE)
 
 
+def _end_interrupted() -> NoReturn:
+    """End as after Ctrl-C, with a line instead of a traceback."""
+    click.echo("Interrupted.", err=True)
+    sys.exit(EXIT_INTERRUPTED)
+
+
 def _end_without_reader() -> NoReturn:
     """End silently, like other programs whose reader is gone."""
     # The buffered output has no reader, and would cause an error at the end of the process.
@@ -197,15 +205,16 @@ def run() -> NoReturn:
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:
-        click.echo("Interrupted.", err=True)
-        sys.exit(EXIT_INTERRUPTED)
+        _end_interrupted()
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # Rich ends with 1 then.
             _end_without_reader()
         raise
     except BrokenPipeError:
         _end_without_reader()
-    except Exception:
+    except Exception as error:
+        if isinstance(error, RuntimeError) and str(error) == _QUERY_INTERRUPTED:
+            _end_interrupted()
         click.echo(f"{traceback.format_exc()}{_REPORT}", err=True)
         sys.exit(EXIT_CRASHED)
     sys.exit(code if isinstance(code, int) else 0)

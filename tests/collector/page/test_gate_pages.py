@@ -85,7 +85,7 @@ def test_a_decision_counts_at_once(browser: Browser, server: Served, decision: s
     assert f"Resolved: {decision_text(decision)}." in words(browser, path)
     assert "Use &lt;b&gt;the other&lt;/b&gt; key.\nNot" in browser.get(path).text
     until(lambda: gate in gate_ids(browser, "resolved"))
-    told = until(lambda: re.search("The agent receives these words: (.*)", words(browser, path)))[1]
+    told = until(lambda: re.search("The words for the agent: (.*)", words(browser, path)))[1]
     assert told.startswith(("A person has", "It says"))
     assert f"They say: Use <b>the other</b> key. Not {decision}." in told
     late = {"decision": "continue", "note": "too late"}

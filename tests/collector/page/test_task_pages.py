@@ -148,6 +148,22 @@ def test_work_ends_with_the_root_span_or_when_it_is_done(
     assert found(tmp_path, state=other) == []
 
 
+def test_a_decision_is_no_work_of_an_agent_that_has_ended(tmp_path: Path) -> None:
+    """Whoever decides on the gate of an ended agent must not read that it is at work again."""
+    trace = Trace("s1")
+    root = trace.span("invoke_agent", attributes={"gen_ai.operation.name": "invoke_agent"})
+    for _ in range(4):
+        call(trace, parent=root)
+    writer.ingest(spans_of(trace), tmp_path)
+    with reader.open_gates(tmp_path) as gates:
+        (gate,) = gates.gates("open")
+        gates.resolve(gate.id, "continue", "Mind the fixture.", NOW_NS - NS_PER_S)
+    writer.ingest(spans_of(), tmp_path)  # It takes effect.
+
+    assert found(tmp_path, state="past") == ["s1"]
+    assert found(tmp_path, state="live") == []
+
+
 def test_a_task_that_waits_is_listed_without_its_turns(
     store_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,6 @@
 """The task that a person means by a name: its own, or that of its session."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
 from looptrace.analyzer.text.display import plain
@@ -32,7 +32,20 @@ def task_named(name: str, tasks: Collection[str]) -> str:
 
 
 def some_of(tasks: Collection[str], name: str = "") -> str:
-    """Write `there are 12, among them: …`, the tasks that are near the name or the first ones."""
+    """Write `there are 12, such as …`, the tasks that are near the name or the first ones."""
     near = get_close_matches(name, tasks, n=_TASKS_SHOWN_MAX) or sorted(tasks)[:_TASKS_SHOWN_MAX]
-    shown = ", ".join(plain(each, _NAME_LENGTH_MAX) for each in near)
-    return f"there are {len(tasks)}, among them: {shown}" if shown else "there is none"
+    return some_shown([plain(each, _NAME_LENGTH_MAX) for each in near], len(tasks))
+
+
+def some_shown(shown: Sequence[str], total: int) -> str:
+    """Write how many there are, and those that are shown.
+
+    >>> some_shown([], 0), some_shown(["a"], 1), some_shown(["a", "b"], 2), some_shown(["a"], 9)
+    ('there is none', 'there is one: a', 'there are 2: a, b', 'there are 9, such as a')
+    """
+    if not shown:
+        return "there is none"
+    names = ", ".join(shown)
+    if total == 1:
+        return f"there is one: {names}"
+    return f"there are {total}{':' if len(shown) == total else ', such as'} {names}"

@@ -127,7 +127,7 @@ def decide(
     Each gate is resolved as by `looptrace gates resolve`. A gate that opens later waits again.
     """
     gates = source_of(stores, servers).resolve_incident(incident_id, decision, note, who)
-    effect = effect_text(stores, "The agents receive it now.")
+    effect = effect_text(stores, "Agents that wait receive it now.")
     click.echo(f"{counted(len(gates), 'gate')} resolved: {decision}. {effect}")
 
 

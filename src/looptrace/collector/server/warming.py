@@ -19,6 +19,8 @@ _END_COLUMNS = ["task", "trace_id", "span_id", "kind", "name", "subtask", "end_n
 # Few calls of a model or a tool take longer; a task that is quiet for longer is at rest.
 QUIET_S = 900
 _COLUMNS = ["task", "agent", "service", "end_ns"]
+# A person may decide on the gate of an agent that has ended; the decision is no work.
+_IS_DECISION = (pl.col("kind") == "user") & pl.col("name").is_not_null()
 
 
 def warming_tasks(store_dir: Path, rules: RuleSet, now_ns: int | None = None) -> list[WarmingTask]:
@@ -57,7 +59,7 @@ def read_ended(store_dir: Path, since_ns: int) -> set[str]:
     ended. A span that is the last turn itself says nothing: others may follow in other traces.
     """
     is_recent = pl.col("end_ns") > since_ns
-    turns = reader.read_rows(store_dir, "turns", is_recent, _END_COLUMNS)
+    turns = reader.read_rows(store_dir, "turns", is_recent, _END_COLUMNS).filter(~_IS_DECISION)
     last = turns.sort("end_ns", maintain_order=True).group_by("task", maintain_order=True).last()
     is_root = pl.col("parent_span_id").is_null()
     roots = reader.read_rows(
