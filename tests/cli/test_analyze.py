@@ -84,7 +84,7 @@ def test_a_finding_whose_ladder_ends_in_a_gate_is_no_gate(tmp_path: Path) -> Non
     )
     found = run("analyze", path, "--fail-on", "gate", "--config", forced)
 
-    assert "gate by repeated_call\n" in found.stdout
+    assert "gate, found by repeated_call\n" in found.stdout
     assert "turn 3: force_next by signature_repeat" in found.stdout
     assert found.exit_code == 0
     assert run("analyze", path, "--fail-on", "gate").exit_code == 1

@@ -44,7 +44,7 @@ def test_spans_of_the_sdk_are_taken_as_they_are() -> None:
     message = str(failed.value)
     assert "1 loop in 1 of 1 task; 1 gate open." in message
     assert "run_tests(tests/test_cart.py) gave the same result 5 times, turns 1" in message
-    assert "gate by repeated_call" in message
+    assert "gate, found by repeated_call" in message
     assert_no_loops(spans_of(1))
 
 

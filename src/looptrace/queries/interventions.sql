@@ -85,7 +85,7 @@ SELECT
     times,
     recovered,
     round(p, 3) AS share,
-    round(greatest(middle - reach, 0), 3) AS share_min,
+    CASE WHEN n > 0 THEN round(greatest(middle - reach, 0), 3) END AS share_min,
     round(middle + reach, 3) AS share_max,
     stopped
 FROM bounded

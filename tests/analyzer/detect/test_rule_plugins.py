@@ -101,7 +101,7 @@ def test_a_rule_that_fails_is_named_and_can_be_left_out(tmp_path: Path) -> None:
     assert failed.returncode == 2
     assert "the rule 'broken' of own_rules failed (AttributeError: " in failed.stderr
     assert "set enabled = false in [rules.broken]." in failed.stderr
-    assert "gate by repeated_call" in rest.stdout
+    assert "gate, found by repeated_call" in rest.stdout
 
 
 def test_a_server_goes_on_without_a_rule_that_fails(tmp_path: Path) -> None:

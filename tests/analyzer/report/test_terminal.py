@@ -78,7 +78,7 @@ def test_terminal_report_of_a_loop() -> None:
         "session session-1\n"
         "\n"
         f"  {REASON}\n"
-        "  gate by repeated_call, agent coder\n"
+        "  gate, found by repeated_call, agent coder\n"
         "  also: signature_repeat\n"
         "  in the loop: 46 s, 690 input + 100 output tokens\n"
         "\n"

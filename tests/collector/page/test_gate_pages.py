@@ -156,7 +156,7 @@ def test_a_gate_that_is_none_is_said(browser: Browser) -> None:
     answer = browser.get("/gates/0123456789abcdef")
 
     assert answer.status_code == 404
-    assert "there is no gate" in answer.text
+    assert "There is no gate" in answer.text
 
 
 def test_what_resolved_the_like_is_shown(browser: Browser, server: Served) -> None:

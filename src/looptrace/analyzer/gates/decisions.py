@@ -32,9 +32,16 @@ NOTE_CHARS_MAX = 4_000
 
 
 def decision_text(decision: str) -> str:
-    """Return the title of a decision; a decision that is not a person's stays as it is."""
-    known = next((name for name in DECISIONS if name == decision), None)
-    return DECISION_TEXTS[known][0] if known else decision
+    """Return the title of a decision; a decision that is not a person's stays as it is.
+
+    >>> decision_text("continue"), decision_text("continue + note"), decision_text("warn")
+    ('Go on', 'Go on, with a note', 'warn')
+    """
+    name, _, more = decision.partition(" + ")
+    known = next((each for each in DECISIONS if each == name), None)
+    if known is None:
+        return decision
+    return DECISION_TEXTS[known][0] + (f", with a {more}" if more else "")
 
 
 class GateError(InputError):

@@ -1,5 +1,6 @@
 """Incidents: the gates of loops that are the same across tasks and sessions."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +17,12 @@ STATES: tuple[IncidentState, ...] = get_args(IncidentState)
 SAID: tuple[IncidentState, ...] = STATES[1:]
 
 BETWEEN_TURNS = " → "  # of a round, in a signature
+
+# What a reason counts of one gate: its turns, the times outside of quoted texts and arguments, or
+# the number that it begins with.
+_TURNS_OF_ONE = re.compile(r", turns \d+–\d+$")
+_TIMES_OF_ONE = re.compile(r" \d+ times(?![^(]*\))(?![^“]*”)")
+_FIRST_COUNT = re.compile(r"^\d+ ")
 
 
 class NoIncidentError(NoGateError):
@@ -49,6 +56,22 @@ def identity_of(
         return Identity(rule, "", "", agent, service)
     names = ", ".join(sorted(set(tools)))
     return Identity(families().get(rule, rule), names, _turned(signature), agent, service)
+
+
+def title_of(reason: str) -> str:
+    """Return the reason of a gate as that of an incident, without the counts of the one gate.
+
+    >>> title_of("fetch(3 times) failed the same way 7 times, turns 4–16")
+    'fetch(3 times) failed the same way again and again'
+    >>> title_of("one response says the same words 12 times: “call 2 times”, turns 1–1")
+    'one response says the same words again and again: “call 2 times”'
+    >>> title_of("6 external failures in a row, first in fetch(a), turns 1–9")
+    'many external failures in a row, first in fetch(a)'
+    >>> title_of("the task exceeded max_iterations (1000) with 1001 turns, turns 1–1001")
+    'the task exceeded max_iterations (1000) with 1001 turns'
+    """
+    text = _TIMES_OF_ONE.sub(" again and again", _TURNS_OF_ONE.sub("", reason), count=1)
+    return _FIRST_COUNT.sub("many ", text)
 
 
 @cache

@@ -263,7 +263,7 @@ def _sentence(group: CountedLoop, analysis: Analysis) -> str:
     lead = group.lead
     task = plain(lead.task, NAME_LENGTH_MAX)
     cost = cost_text(lead.cost, loop_money_text(analysis, lead))
-    about = "; ".join(filter(None, (f"{lead.action} by {lead.rule}", cost)))
+    about = "; ".join(filter(None, (f"{lead.action}, found by {lead.rule}", cost)))
     return f"task {task}: {_message(lead)} ({about})"
 
 

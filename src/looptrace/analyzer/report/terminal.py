@@ -133,7 +133,7 @@ def _group_lines(group: CountedLoop, money: str) -> list[Line]:
     style = ACTION_STYLE[lead.action]
     lines: list[Line] = [
         line(plain(lead.reason, SENTENCE_LENGTH_MAX), "bold"),
-        ((lead.action, f"bold {style}"), (f" by {lead.rule}", ""), (_agent(lead), "")),
+        ((lead.action, f"bold {style}"), (f", found by {lead.rule}", ""), (_agent(lead), "")),
     ]
     if group.others:
         lines.append(line(f"also: {group.also}"))

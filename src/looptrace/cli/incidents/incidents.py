@@ -60,7 +60,7 @@ def list_incidents(
     elif listed:
         console = stdout_console()
         for each in listed:
-            print_section(f"{each.id}, {_state(each)}", [each.reason, _whose(each)], console)
+            print_section(f"{each.id}, {_state(each)}", [each.title, _whose(each)], console)
     else:
         click.echo("There is no incident." if every else "No incident is open; --all shows all.")
 
@@ -193,8 +193,8 @@ def _print_details(details: IncidentDetails) -> None:
         ("state", _state(incident)),
         *([("set by", incident.said_by)] if incident.said_by else []),
         *([("why", incident.why)] if incident.why else []),
-        ("repeats", incident.reason),
-        ("rules", incident.family),
+        ("repeats", incident.title),
+        ("gates by", ", ".join(sorted(details.loop.rules))),
         ("tool", incident.tool or "-"),
         ("signature", incident.signature or "-"),
         ("agent", incident.agent or "-"),

@@ -156,13 +156,13 @@ def block(text: str) -> str:
 
 
 def since(now_ns: int, at_ns: int) -> str:
-    """Return the time since a moment: `40 s`, `12 min`, `3 h 5 min`, `2 d 1 h`."""
+    """Return the time since a moment: `40 s`, `12 min`, `3 h 5 min`, `2 d`."""
     seconds = max(now_ns - at_ns, 0) // NS_PER_S
     minutes, hours, days = (seconds // each for each in (_MINUTE_S, _HOUR_S, _DAY_S))
     if days:
-        return f"{days} d {hours % 24} h"
+        return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
     if hours:
-        return f"{hours} h {minutes % 60} min"
+        return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
     return f"{minutes} min" if minutes else f"{seconds} s"
 
 

@@ -111,8 +111,8 @@
       const minutes = Math.floor(seconds / 60);
       const hours = Math.floor(minutes / 60);
       const days = Math.floor(hours / 24);
-      time.textContent = days ? `${days} d ${hours % 24} h`
-        : hours ? `${hours} h ${minutes % 60} min`
+      const parts = days ? [days, "d", hours % 24, "h"] : hours ? [hours, "h", minutes % 60, "min"] : [];
+      time.textContent = parts.length ? (parts[2] ? parts : parts.slice(0, 2)).join(" ")
         : minutes ? `${minutes} min` : `${Math.floor(seconds)} s`;
     }
   }
@@ -209,6 +209,7 @@
     const act = KEYS[event.key];
     const isTyping = event.target.closest(
       "textarea, select, input:not([type=radio], [type=checkbox])");
+    if (event.key === "Escape" && isTyping) event.target.blur();
     if (!act || isTyping || event.ctrlKey || event.metaKey || event.altKey || help?.open) return;
     if (act()) event.preventDefault();
   });
@@ -239,8 +240,8 @@
   });
   window.addEventListener("popstate", () => location.search !== here && location.reload());
   document.addEventListener("htmx:after:swap", () => {
-    const count = document.getElementById("count")?.textContent.match(/^\d+/);
-    const title = document.title.replace(/^\(\d+\) /, "");
+    const count = document.getElementById("count")?.textContent.match(/^[\d,]+/);
+    const title = document.title.replace(/^\([\d,]+\) /, "");
     document.title = count ? `(${count[0]}) ${title}` : title;
     dress();
     wind();

@@ -8,7 +8,7 @@ import polars as pl
 
 from looptrace.analyzer.detect.findings import Cost
 from looptrace.analyzer.gates.agent_states import by_agent
-from looptrace.analyzer.gates.incidents import IncidentState
+from looptrace.analyzer.gates.incidents import IncidentState, title_of
 from looptrace.collector.page.worklist.filters import ListFilter, choices_of
 from looptrace.collector.server.gates_api import GatesApi
 from looptrace.collector.server.tokens.sight import Sight
@@ -108,6 +108,11 @@ class GateGroup:
     count: int
     tokens: int  # that the loops of all of them have cost
     times: int
+
+    @property
+    def title(self) -> str:
+        """What repeats, in words that hold for all of its gates."""
+        return title_of(self.lines[0].reason)
 
 
 @dataclass(frozen=True, slots=True)

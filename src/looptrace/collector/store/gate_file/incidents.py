@@ -18,6 +18,7 @@ from looptrace.analyzer.gates.incidents import (
     check_word,
     identity_of,
     state_of,
+    title_of,
     versions_seen,
 )
 from looptrace.analyzer.gates.notes import ResolutionNote
@@ -135,6 +136,11 @@ class Incident:
     money: float | None = None  # None where no prices were set
     currency: str = ""
     has_unpriced: bool = False  # some responses had no price
+
+    @property
+    def title(self) -> str:
+        """What repeats, in words that hold for all of its gates."""
+        return title_of(self.reason)
 
     @property
     def tools(self) -> list[str]:
