@@ -49,6 +49,16 @@ def test_an_intervention_helped_where_something_new_came_of_it(tmp_path: Path) -
         assert (row["share_min"], row["share_max"]) == pytest.approx((0.0945, 0.9055), abs=0.001)
 
 
+def test_a_share_of_nothing_has_no_bounds(tmp_path: Path) -> None:
+    """Nobody knows whether a warning helped after which the run has no turn."""
+    ends: list[Tool] = [("read_file", "a.py", None)] * 3
+    store = add(tmp_path / "s", trace("ends", "2026-03-02T09:00:00+00:00", "coder", ends))
+    rows = rows_of(store, "interventions")
+    assert rows
+    bounds = {(row["share"], row["share_min"], row["share_max"]) for row in rows}
+    assert bounds == {(None, None, None)}
+
+
 def test_what_is_known_of_a_run_is_listed(tmp_path: Path, decided: Path) -> None:
     """Evaluations, the author's attribute and decisions stand side by side, by task."""
     made = trace("s", "2026-03-02T09:00:00+00:00", "coder", [("read_file", "a.py", None)])

@@ -50,7 +50,11 @@ def test_a_gate_says_where_its_agent_is(state: AgentState, text: str) -> None:
 
 def test_decisions_are_known_and_notes_are_short() -> None:
     """An unknown word would resolve a gate as if it were a decision."""
-    assert [decision_text(word) for word in ("continue", "progress")] == ["Go on", "progress"]
+    assert [decision_text(word) for word in ("continue", "continue + note", "progress")] == [
+        "Go on",
+        "Go on, with a note",
+        "progress",
+    ]
     check_decision("continue", "x" * NOTE_CHARS_MAX)
     with pytest.raises(GateError, match=r"there is no decision 'continu'\. Did you mean continue"):
         check_decision("continu", None)

@@ -11,6 +11,7 @@ from looptrace.analyzer.gates.incidents import (
     check_word,
     identity_of,
     state_of,
+    title_of,
     versions_seen,
 )
 
@@ -39,6 +40,32 @@ CYCLE = ("cycle", ["read", "edit"], "read#1 → edit#2 → check#3", "scout", "s
 def test_loops_that_are_the_same_are_one_incident(one: tuple, other: tuple, is_same: bool) -> None:  # type: ignore[type-arg]
     """Rules of a family and the turn at which a round was first seen make no difference."""
     assert (identity_of(*one).id == identity_of(*other).id) == is_same
+
+
+@pytest.mark.parametrize(
+    ("reason", "title"),
+    [
+        (
+            "fetch(3 times) failed the same way 7 times, turns 4–16",
+            "fetch(3 times) failed the same way again and again",
+        ),
+        (
+            "one response says the same words 12 times: “call 2 times”, turns 1–1",
+            "one response says the same words again and again: “call 2 times”",
+        ),
+        (
+            "6 external failures in a row, first in fetch(a), turns 1–9",
+            "many external failures in a row, first in fetch(a)",
+        ),
+        (
+            "the task exceeded max_iterations (1000) with 1001 turns, turns 1–1001",
+            "the task exceeded max_iterations (1000) with 1001 turns",
+        ),
+    ],
+)
+def test_a_title_holds_for_all_gates_of_an_incident(reason: str, title: str) -> None:
+    """How often one of its tasks repeated itself says nothing of the others."""
+    assert title_of(reason) == title
 
 
 def test_the_id_of_an_incident_stays() -> None:

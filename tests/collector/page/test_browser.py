@@ -369,7 +369,7 @@ def test_keys_walk_through_the_list_and_decide(chromium: Any, server: Served) ->
         page.locator(".beside textarea").fill("A draft.")
         page.keyboard.press("j")  # It is a letter of the note.
         assert page.locator(".beside textarea").input_value() == "A draft.j"
-        page.locator("#count").click()
+        page.keyboard.press("Escape")  # Letters are keys again.
         for key in "jjk":
             page.keyboard.press(key)
         page.keyboard.press("j")

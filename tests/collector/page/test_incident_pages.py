@@ -53,6 +53,7 @@ def test_three_equal_loops_are_one_line(browser: Browser) -> None:
     text = words(browser, "/incidents")
     for part in (
         "1 incident",
+        "run_tests(tests/test_cart.py) came again and again",
         "open unknown_service:agent 3 open 3 gates in all 3 tasks",
         "since 2026",
     ):

@@ -301,7 +301,7 @@ def test_a_store_that_is_gone_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_599, "59 min"), (3_900, "1 h 5 min"),
-     (86_400 * 2 + 3_600, "2 d 1 h"), (-5, "0 s")],
+     (7_200, "2 h"), (86_400 * 2 + 3_600, "2 d 1 h"), (86_400 + 59, "1 d"), (-5, "0 s")],
 )  # fmt: skip
 def test_ages_are_in_two_units(seconds: int, text: str) -> None:
     """A person at night reads no digits that do not matter."""

@@ -32,11 +32,7 @@ NOTE_CHARS_MAX = 4_000
 
 
 def decision_text(decision: str) -> str:
-    """Return the title of a decision; a decision that is not a person's stays as it is.
-
-    >>> decision_text("continue"), decision_text("continue + note"), decision_text("warn")
-    ('Go on', 'Go on, with a note', 'warn')
-    """
+    """Return the title of a decision, or of one + note; what is not a person's stays as it is."""
     name, _, more = decision.partition(" + ")
     known = next((each for each in DECISIONS if each == name), None)
     if known is None:

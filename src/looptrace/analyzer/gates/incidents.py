@@ -59,17 +59,7 @@ def identity_of(
 
 
 def title_of(reason: str) -> str:
-    """Return the reason of a gate as that of an incident, without the counts of the one gate.
-
-    >>> title_of("fetch(3 times) failed the same way 7 times, turns 4–16")
-    'fetch(3 times) failed the same way again and again'
-    >>> title_of("one response says the same words 12 times: “call 2 times”, turns 1–1")
-    'one response says the same words again and again: “call 2 times”'
-    >>> title_of("6 external failures in a row, first in fetch(a), turns 1–9")
-    'many external failures in a row, first in fetch(a)'
-    >>> title_of("the task exceeded max_iterations (1000) with 1001 turns, turns 1–1001")
-    'the task exceeded max_iterations (1000) with 1001 turns'
-    """
+    """Return the reason of a gate as that of an incident, without the counts of the one gate."""
     text = _TIMES_OF_ONE.sub(" again and again", _TURNS_OF_ONE.sub("", reason), count=1)
     return _FIRST_COUNT.sub("many ", text)
 

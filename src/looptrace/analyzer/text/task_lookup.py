@@ -38,11 +38,7 @@ def some_of(tasks: Collection[str], name: str = "") -> str:
 
 
 def some_shown(shown: Sequence[str], total: int) -> str:
-    """Write how many there are, and those that are shown.
-
-    >>> some_shown([], 0), some_shown(["a"], 1), some_shown(["a", "b"], 2), some_shown(["a"], 9)
-    ('there is none', 'there is one: a', 'there are 2: a, b', 'there are 9, such as a')
-    """
+    """Write how many there are, and those that are shown."""
     if not shown:
         return "there is none"
     names = ", ".join(shown)
