@@ -35,7 +35,7 @@ def test_a_gate_shows_what_is_needed_to_decide(browser: Browser, where: str) -> 
     text = words(browser, path)
 
     for part in (
-        "run_tests(tests/test_cart.py) failed the same way 6 times, turns 1–6",
+        "the failure of run_tests(tests/test_cart.py) came 6 times in the task, turns 1–6",
         "Task s1",
         "Service unknown_service:agent",
         "Open for",

@@ -132,6 +132,8 @@ def _card(
     # The stored loop, which may have grown since the gate opened.
     loop = loops.get(details.event.finding)
     finding = loop.lead if loop else store.finding(details.gate.id)
+    # In the words of its own rule, as in lists and alerts; the drawing is the strongest rule's.
+    own = {each.id: each.reason for each in loop.findings} if loop else {}
     is_drawn = finding is not None and not turns.is_empty()
     return GateCard(
         gate=details.gate,
@@ -143,7 +145,7 @@ def _card(
         cycle=cycle_of(finding, turns) if finding and is_drawn else (),
         is_whole=is_drawn and turns["turn"].to_list()[-1] >= details.event.turn,
         since=_since(store, gate, turns),
-        reason=finding.reason if finding else gate.reason,
+        reason=own.get(details.event.finding, gate.reason),
         also=loop.also if loop else "",
         calls_after=_calls_after(gate, details.event, turns),
         has_tokens=not turns.select(TOKENS_UNKNOWN.all()).item(),
