@@ -251,7 +251,7 @@ def test_open_pages_keep_their_figures_up_to_date(chromium: Any, tmp_path: Path)
         "/overview": ("gate opened; 1 open now", "repeated_failure"),
         "/tasks": ("1 task", "waits for a person", "failed the same way 6 times"),
         "/health": ("Open gates.1", "however many rules see it.1"),
-        "/": ("1 gate open", "failed the same way 6 times"),
+        "/": ("1 gate open", "came 6 times in the task"),
     }
     with served(tmp_path / "store", config=SETTINGS) as server:
         context = chromium.new_context()
