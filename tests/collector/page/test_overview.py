@@ -130,3 +130,8 @@ def test_the_page_shows_the_trend_and_links_that_hold(tmp_path: Path) -> None:
         until(lambda: "3 tasks" in words(browser, rule))  # The old one may be stored later.
         assert "With the last turn from 20" in words(browser, links[0])
         assert browser.get("/overview?hours=nonsense").status_code == 200
+        # A figure that this period lacks and the time before had is not "none before".
+        old = next(gate for gate in server.gates() if gate["task"] == "now-2")
+        server.resolve(old["id"], "not_a_loop")
+        were = "– of resolved gates were called no loop 100.0 % in the 24 hours before"
+        until(lambda: were in words(browser, "/overview?hours=24"))
