@@ -51,7 +51,7 @@ def test_a_person_finds_sets_and_decides_an_incident(folder: Path) -> None:
     refused = run("incidents", "set", one, *at, "--state", "muted")
     assert (refused.exit_code, "has an end" in refused.stderr) == (2, True)
     shown = run("incidents", "show", one, *at).stdout
-    for part in ("set by", "Ada", "run_tests", "gates, 2 of 2 open", "task s1", "calls"):
+    for part in ("set by", "Ada", "run_tests", "gates, 2 of 2 open", "task s1", "repeated_failure"):
         assert part in shown
     ends = ("--decision", "reviewed", "--note", "The fixture was old.", "--by", "Ada")
     decided = run("incidents", "decide", one, *at, *ends).stdout
