@@ -11,7 +11,7 @@ use super::turn::Turn;
 use super::waits;
 use super::waits::is_unfinished;
 use crate::patterns::Pattern;
-use crate::tables::FAILURES;
+use crate::tables::{CHECKS, FAILURES};
 
 // A longer result shows something, whatever its first words are.
 const REFUSAL_CHARS_MAX: usize = 300;
@@ -51,7 +51,9 @@ static KINDS: LazyLock<Vec<(&str, Pattern)>> = LazyLock::new(|| {
     rows.map(|row| (&*row.kind, Pattern::new(row.pattern.clone())))
         .collect()
 });
+static VERDICT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["verdict"]));
 static MODULE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["module"]));
+static OWN_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["own_file"]));
 static SERVER_STATUS: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::any(&FAILURES["server_status"]));
 static MODEL_SERVER: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["model_server"]));
@@ -163,12 +165,15 @@ fn is_failed_call(turn: &Turn, failed: Option<bool>) -> bool {
 
 /// Whether a result says that its call was refused, or was not answered in time.
 ///
-/// A wait that ends, and work that goes on, are no failures.
+/// A wait that ends, work that goes on, and a critic's verdict are no failures.
 fn is_refused(result: &str, tool: Option<&str>, arguments: Option<&str>) -> bool {
     if is_longer(result, REFUSAL_CHARS_MAX) || !REFUSED.is_match(result) || is_unfinished(result) {
         return false;
     }
     let purpose = purpose(tool);
+    if purpose.judges && VERDICT.is_match(result) {
+        return false;
+    }
     let waits = purpose.pauses || purpose.watches || arguments.is_some_and(waits::waits);
     !waits || REFUSAL.is_match(result)
 }
@@ -234,8 +239,12 @@ pub fn kind_of_type(error_type: &str) -> Option<&'static str> {
     named.or_else(|| kind_in(head(error_type, TYPE_CHARS_MAX)))
 }
 
-/// Whether a module is missing that the call itself names as a file or a folder.
+/// Whether a module is missing that is a file of the project, or that the call itself names as a
+/// file or a folder.
 fn is_own_module(turn: &Turn, error: &str) -> bool {
+    if turn.kind == "tool" && OWN_FILE.is_match(error) {
+        return true;
+    }
     let named = MODULE.captures(error).and_then(|found| found.get(1));
     let (Some(module), Some(asked)) = (named, turn.arguments) else {
         return false;
@@ -245,12 +254,14 @@ fn is_own_module(turn: &Turn, error: &str) -> bool {
     turn.kind == "tool" && [".py", ".js", ".ts", "/"].into_iter().any(at)
 }
 
-// Calls that edit, or look at stored text: their failures quote it, and are their own.
+// Calls that edit, or look at stored text: their failures quote it, and are their own. What carries
+// a file to or from a server does neither.
 // What begins with the status of a server is its answer.
 fn is_local(turn: &Turn, error: &str) -> bool {
     turn.kind == "tool"
         && !SERVER_STATUS.is_match(first_line(error))
-        && (purpose(turn.name).changes || turn.arguments.is_some_and(tools::looks_at_file))
+        && (purpose(turn.name).changes
+            || (!purpose(turn.name).carries && turn.arguments.is_some_and(tools::looks_at_file)))
 }
 
 fn first_line(text: &str) -> &str {

@@ -17,6 +17,8 @@ use crate::tables::ROUNDS;
 const ROUND_CHARS: usize = 2_000;
 const ROUND_WORDS_MIN: usize = 5;
 const ROUNDS_KEPT: usize = 1_000;
+// Scripts without spaces between words begin here.
+const WITHOUT_SPACES: char = '\u{2e80}';
 
 static FORMS: LazyLock<Vec<(Fancy, &'static str)>> = LazyLock::new(|| {
     let rows = ROUNDS["rounds"].iter();
@@ -30,6 +32,15 @@ thread_local! {
     static KEPT: RefCell<HashMap<String, Option<String>>> = RefCell::new(HashMap::new());
 }
 
+/// How many words a text has; in scripts without spaces two signs are some word.
+fn plain_words_in(text: &str) -> usize {
+    let is_dense = |sign: char| sign >= WITHOUT_SPACES && sign.is_alphanumeric();
+    let dense = text.chars().filter(|sign| is_dense(*sign)).count();
+    let parts = PLAIN_WORD.find_iter(text);
+    let spaced = parts.filter(|part| !part.as_str().contains(is_dense));
+    spaced.count() + dense.div_ceil(2)
+}
+
 /// A message without ids and numbers of rounds; `None` if it has few words.
 #[must_use]
 pub fn round_words(text: &str) -> Option<String> {
@@ -41,7 +52,7 @@ pub fn round_words(text: &str) -> Option<String> {
     for (form, name) in FORMS.iter() {
         words = form.replace_all(&words, *name).into_owned();
     }
-    let is_long = PLAIN_WORD.find_iter(&words).count() >= ROUND_WORDS_MIN;
+    let is_long = plain_words_in(&words) >= ROUND_WORDS_MIN;
     let words = is_long.then_some(words);
     KEPT.with_borrow_mut(|kept| {
         if kept.len() >= ROUNDS_KEPT {

@@ -9,8 +9,8 @@ use regex::Regex;
 
 use super::text::{line, words_in};
 use super::waits;
-use crate::patterns::{Forms, pattern};
-use crate::tables::{MADE, TOOL_KINDS, any_of};
+use crate::patterns::{Forms, Pattern, pattern};
+use crate::tables::{CHECKS, MADE, TOOL_KINDS, any_of};
 
 static CHANGES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["changes"]));
 static SEARCHES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["searches"]));
@@ -20,12 +20,14 @@ static REMOVES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["remov
 static READING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["reading_command"]));
 static LOOKS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["looks"]));
 static LOOK: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["file_look"]));
+static CARRIES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["carries"]));
 static INSTALLS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["installs"]));
 static THINKS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["thinks"]));
 static CLOCKS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["clocks"]));
 static HANDS_OVER: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["hands_over"]));
 static SPAWNS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["spawns"]));
 static ANSWERING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["answering_command"]));
+static JUDGES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["critic_name"]));
 static MAKING: LazyLock<Regex> = LazyLock::new(|| made("making"));
 static TAKING: LazyLock<Regex> = LazyLock::new(|| made("taking"));
 static SENT: LazyLock<Regex> = LazyLock::new(|| made("sent"));
@@ -69,6 +71,10 @@ pub struct Purpose {
     pub tests: bool,
     /// It removes something.
     pub removes: bool,
+    /// It carries something to or from a server.
+    pub carries: bool,
+    /// It judges a text that it is given.
+    pub judges: bool,
     /// It sends or makes something.
     pub makes: bool,
     /// It is asked for figures, which count there.
@@ -98,6 +104,8 @@ impl Purpose {
             reads: READS.found(line),
             tests: TESTS.found(name),
             removes: REMOVES.found(line),
+            carries: CARRIES.found(line),
+            judges: JUDGES.is_match(name),
             makes: makes_by_name(name),
             tells_figures: tells_figures(name),
             spawns: SPAWNS.found(line),

@@ -7,7 +7,7 @@ use regex::Regex;
 use crate::count::codes::code;
 use crate::patterns::{Pattern, around, pattern};
 use crate::same::text::{head, strip};
-use crate::same::tools::{looks_by_command, reads_by_command};
+use crate::same::tools::{looks_by_command, purpose, reads_by_command};
 use crate::same::waits::ends_of;
 use crate::tables::{CHECKS, any_of};
 
@@ -20,7 +20,6 @@ const STEM_CHARS: usize = 4;
 
 static CHECK: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["check_name"]));
 static TELLING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["telling_name"]));
-static CRITIC: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["critic_name"]));
 static SHELL: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["shell_name"]));
 static COMMAND_KEY: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["command_key"]));
 static PROGRAM: LazyLock<fancy_regex::Regex> = LazyLock::new(|| around(&CHECKS["program"]));
@@ -54,7 +53,7 @@ impl Checker {
     #[must_use]
     pub fn of(name: &str) -> Self {
         let shell = SHELL.is_match(name);
-        let critic = CRITIC.is_match(name);
+        let critic = purpose(Some(name)).judges;
         Self {
             critic,
             checks: shell || critic || CHECK.is_match(name),
