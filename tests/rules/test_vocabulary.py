@@ -78,7 +78,7 @@ def columns(rows: list[Row]) -> Turns:
         ("enters", call != outcome),
         ("twin", np.zeros(len(rows), dtype=np.bool_)),
         ("tests_total tests_failed coverage", call.astype(np.float64)),
-        ("polls relapses only_calls shown_before", call == 1),
+        ("polls relapses only_calls shown_before unfinished new_thought", call == 1),
         ("waits_seen changes_seen calls_seen works_seen", np.cumsum(outcome == 1)),
         ("works", outcome == 1),
         ("silent", call == 2),

@@ -220,7 +220,8 @@ impl Agent {
             self.guesses = 0;
             self.calls.clear();
         }
-        let is_call = row.is("tool") && !row.pauses;
+        // A thought between two looks is no call, as the words of a response are none.
+        let is_call = row.is("tool") && !(row.pauses || row.thinks);
         let asked_again = waits.idle_ns.is_some_and(|ns| ns >= ASKED_AGAIN_NS);
         if row.is("model") && self.spoke && asked_again {
             self.since_ns = None;

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod codes;
+pub mod drafts;
 pub mod epoch;
 pub mod how;
 pub mod marks;

@@ -161,16 +161,16 @@ columns! {
     figures { tests_failed tests_total coverage }
     flags {
         failed external untested enters twin twin_signature twin_failure twin_external twin_search
-        polls relapses works shows silent only_calls searches shown_before
+        polls relapses works shows silent only_calls searches shown_before unfinished new_thought
     }
     other_codes {
         turn speaker reset input_tokens_sum input_tokens_total output_tokens_sum
         output_tokens_total edit edit_back file
     }
     other_flags {
-        own tries changes only_reads missing unfinished watches pauses brief one_thing
+        own tries changes only_reads missing watches pauses brief one_thing
         unheard asks well awaits vague settles undoes guesses restates in_vain later makes removes
-        states faulty hands_over of_place rewrites deploys of_server delegates
+        states faulty hands_over of_place rewrites deploys of_server delegates thinks judges
     }
 }
 

@@ -56,6 +56,12 @@ pub struct Steps {
     /// Where the first turn of each parallel step stands, among turns that may move.
     #[serde(with = "super::pairs")]
     first_ns: BTreeMap<i64, i64>,
+    /// The last thought that a tool took down.
+    #[serde(default)]
+    thought: i64,
+    /// Whether the last call was no thought.
+    #[serde(default)]
+    acted: bool,
     /// When the last response of each agent began.
     responses_ns: BTreeMap<i64, i64>,
     /// The last failures, and the last requests to agents and to models.
@@ -73,6 +79,14 @@ impl Steps {
     pub fn mark(&mut self, one: &mut Marked) {
         self.mark_step(one);
         let (row, start_ns) = (&mut one.row, one.start_ns);
+        if row.thinks {
+            // A new thought changes nothing between two calls, as the words of a response do not.
+            row.new_thought = self.acted && self.thought != row.call;
+            self.thought = row.call;
+        }
+        if row.is("tool") {
+            self.acted = !row.thinks;
+        }
         if row.is("model") {
             self.responses_ns.insert(row.agent, start_ns);
         }

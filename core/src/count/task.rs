@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::agent::{Agent, Waits};
 use super::codes::UNKNOWN;
+use super::drafts::Drafts;
 use super::epoch::Epoch;
 use super::how::{Counting, Messages};
 use super::marks::{Marked, mark};
@@ -48,6 +49,8 @@ pub struct Task {
     steps: Steps,
     #[serde(default)]
     trials: Trials,
+    #[serde(default)]
+    drafts: Drafts,
     epoch: Epoch,
 }
 
@@ -70,6 +73,7 @@ impl Task {
         let agent = self.agents.entry(one.row.agent).or_default();
         agent.unmake(&mut one.row, &one.ids);
         self.number(&mut one);
+        self.drafts.judge(&mut one.row, &one.texts);
         self.trials.mark(&mut one.row);
         let idle_ns = self.idle_ns(one.start_ns);
         let agent = self.agents.entry(one.row.agent).or_default();

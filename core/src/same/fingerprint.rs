@@ -223,7 +223,10 @@ fn call(turn: &Turn<'_>, asked: Option<&str>, sameness: &Sameness) -> Option<Str
             .arguments
             .map(|text| masks::masked(text, &sameness.masks, false)),
         "user" => masks::prompt_words(turn.text?, &sameness.masks),
-        "tool" => Some(format!("{}({}", turn.name?, in_one_notation(asked?))),
+        "tool" => {
+            let told = turn.result.or(turn.error).unwrap_or_default();
+            Some(format!("{}({}", turn.name?, in_one_notation(asked?, told)))
+        }
         _ => Some(format!("{}({}", turn.name?, asked?)),
     }
 }

@@ -72,7 +72,7 @@ impl Gist {
                 gist.names.insert(word.to_owned());
             }
             let lower = word.to_lowercase();
-            if !JOINING.is_match(&lower) {
+            if !is_joining(&lower) {
                 gist.stems.insert(head(&lower, STEM_CHARS).to_owned());
             }
             gist.words.push(lower);
@@ -124,6 +124,12 @@ impl Gist {
 }
 
 const ENDS: [char; 6] = ['.', '!', '?', '\n', ':', ';'];
+
+/// Whether a word in lower case only joins others or puts a question.
+#[must_use]
+pub fn is_joining(word: &str) -> bool {
+    JOINING.is_match(word)
+}
 
 /// Whether a word within a sentence is a name.
 fn is_name(word: &str) -> bool {

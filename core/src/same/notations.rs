@@ -1,7 +1,8 @@
 //! One date, one number or one time of day in several notations, where it is all of an argument.
 //!
 //! Whoever writes the second of March as `02/03/2026`, `March 2, 2026` and `2026-03-02` asks the
-//! same. Of two small numbers after each other the first is the day, unless a year stands before them.
+//! same. Of two small numbers after each other the first is the day, unless a year stands before them,
+//! or the answer has the date with its month first, and not the other one.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -29,6 +30,10 @@ static TIME: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
+// Two small numbers and a year: the month may stand first.
+static SMALL_DATE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?-u)^([0-9]{1,2})[./-]([0-9]{1,2})[./-]([0-9]{4})$"));
+
 // The first letters of the months in English.
 const MONTHS: [&str; 12] = [
     "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
@@ -44,18 +49,30 @@ const YEAR_DIGITS: usize = 4;
 const COMPACT_DIGITS: usize = 8;
 const NOON: u32 = 12;
 
-/// Arguments in which each such value stands in one notation.
+/// Arguments in which each such value stands in one notation, by what the call was `told`.
 #[must_use]
-pub fn in_one_notation(arguments: &str) -> Cow<'_, str> {
+pub fn in_one_notation<'a>(arguments: &'a str, told: &str) -> Cow<'a, str> {
     if arguments.len() > ARGUMENTS_BYTES_MAX {
         return Cow::Borrowed(arguments);
     }
     VALUES.replace_all(arguments, |found: &Captures<'_>| {
-        plain(&found[2]).map_or_else(
+        let plain = other_way(&found[2], told).or_else(|| plain(&found[2]));
+        plain.map_or_else(
             || found[0].to_owned(),
             |plain| format!("{}{plain}", &found[1]),
         )
     })
+}
+
+/// A date whose month stands first, as the answer to it shows.
+fn other_way(text: &str, told: &str) -> Option<String> {
+    let found = SMALL_DATE.captures(text)?;
+    let [one, two, year] = [1, 2, 3].map(|group| found[group].parse::<u32>().unwrap_or_default());
+    let day = |month: u32, day: u32| format!("{year}-{month:02}-{day:02}");
+    let (usual, other) = (day(two, one), day(one, two));
+    let fits = (1..=MONTHS_MAX).contains(&one) && (1..=MONTHS_MAX).contains(&two);
+    let is_told = fits && told.contains(&other) && !told.contains(&usual);
+    is_told.then(|| format!("\"{other} date\""))
 }
 
 /// An error in which each such value that the call was given stands in one notation.
@@ -204,7 +221,7 @@ mod tests {
     use super::*;
 
     fn one(texts: &[&str]) -> String {
-        let read = |text: &&str| in_one_notation(&format!(r#"{{"a":"{text}"}}"#)).into_owned();
+        let read = |text: &&str| in_one_notation(&format!(r#"{{"a":"{text}"}}"#), "").into_owned();
         let all: Vec<String> = texts.iter().map(read).collect();
         assert!(all.iter().all(|text| *text == all[0]), "{all:?}");
         all[0].clone()
@@ -246,7 +263,21 @@ mod tests {
             "2026-13-40",
         ] {
             let given = format!(r#"{{"a":"{text}"}}"#);
-            assert_eq!(in_one_notation(&given), given);
+            assert_eq!(in_one_notation(&given, ""), given);
+        }
+    }
+
+    #[test]
+    fn the_answer_shows_which_number_is_the_month() {
+        let read = |told| in_one_notation(r#"{"a":"03/02/2026"}"#, told).into_owned();
+        let march = in_one_notation(r#"{"a":"2026-03-02"}"#, "").into_owned();
+        assert_eq!(read("No rooms on 2026-03-02."), march);
+        for told in [
+            "No rooms.",
+            "On 2026-02-03",
+            "From 2026-02-03 to 2026-03-02",
+        ] {
+            assert_ne!(read(told), march, "{told}");
         }
     }
 }

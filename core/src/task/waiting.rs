@@ -123,9 +123,11 @@ pub fn keep(one: &Marked, names: &mut Names, bytes: &mut Vec<u8>) {
     for word in read {
         put(bytes, word as u64);
     }
-    put(bytes, one.ids.len() as u64);
-    for word in &one.ids {
-        put(bytes, *word as u64);
+    for codes in [&one.ids, &one.texts] {
+        put(bytes, codes.len() as u64);
+        for code in codes {
+            put(bytes, *code as u64);
+        }
     }
 }
 
@@ -147,9 +149,11 @@ pub fn kept<'a>(at: &Waiting, mut rest: &'a [u8], names: &'a Names, how: &Counti
     let asked = (length > 0).then(|| Box::new(Asked::read(&rest[..length])));
     rest = &rest[length..];
     let read = Read::of_words([(); 3].map(|()| take(&mut rest) as i64));
-    let ids = (0..take(&mut rest))
-        .map(|_| take(&mut rest) as i64)
-        .collect();
+    let mut codes = || {
+        let count = take(&mut rest);
+        (0..count).map(|_| take(&mut rest) as i64).collect()
+    };
+    let (ids, texts) = (codes(), codes());
     Marked {
         start_ns: at.start_ns,
         order_ns: at.order_ns,
@@ -162,6 +166,7 @@ pub fn kept<'a>(at: &Waiting, mut rest: &'a [u8], names: &'a Names, how: &Counti
         asked,
         read,
         ids,
+        texts,
         input_tokens,
         output_tokens,
         tokens_spent,

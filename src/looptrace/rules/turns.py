@@ -63,7 +63,8 @@ class LaneSpec:
     `failures` keeps only known failures, `checks` only checks without a good answer, `entering`
     only turns that enter a phase, and `measured` only turns with figures. Of the calls of one
     response that are the same in the sense of `once` only the first is in the lane: they are one
-    try, because the model could not react in between.
+    try, because the model could not react in between. `between_thoughts` leaves out new thoughts:
+    they stand between two calls as words do.
 
     A lane ends where the counts of its task are reset: at a person's message, after a long pause,
     and, unless it is a lane of attempts or of `runs`, where the task was completed or a new run of
@@ -77,6 +78,7 @@ class LaneSpec:
     entering: bool = False
     measured: bool = False
     once: Twin = "twin"
+    between_thoughts: bool = False
     runs: bool = False
 
     @property
@@ -173,6 +175,8 @@ class Turns:
     works: Flags  # a call that did more than look, think or wait, and did not fail
     shows: Flags  # a call that only looked by its command, or thought, and did not fail
     shown_before: Flags  # a read of a file whose lines were all shown since the last change
+    unfinished: Flags  # its result says that something goes on, or is awaited
+    new_thought: Flags  # a thought after another call, and not the last thought again
     works_seen: Codes  # counts the calls of the task that worked, up to it
     improvements: Codes  # counts the turns of the epoch that brought progress, up to this one
     figures_compared: Codes  # counts the figures of the epoch that have earlier ones
@@ -215,6 +219,8 @@ class Turns:
         twins: Flags = getattr(self, spec.once)
         if twins.any():
             seen = seen & ~twins
+        if spec.between_thoughts and self.new_thought.any():
+            seen = seen & ~self.new_thought
         for column in spec.required:
             seen = seen & (getattr(self, column) != UNKNOWN)
         return seen

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::apologies::apologises;
 use super::asked_value::AskedValue;
 use super::notes::{notes_in_file, texts_in};
 use super::search::NOTHING_FOUND;
@@ -19,6 +20,8 @@ use crate::tables::MARKS;
 
 static PAGES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["page_keys"]));
 
+// The key of what was said before (CrewAI).
+const CONTEXT: &str = "context";
 // Searches with which a new one is compared.
 const SEARCHES_KEPT: usize = 8;
 
@@ -45,13 +48,15 @@ impl Asked {
         let name = turn.name.unwrap_or_default();
         let each = serde_json::from_str::<serde_json::Map<String, Value>>(arguments);
         let in_file = notes_in_file(name, arguments);
-        let is_note = tool.takes_notes || tool.thinks || in_file;
+        let is_note = in_file || tool.takes_notes || tool.thinks || says_again(tool, arguments);
         // Thoughts are numbered, and a file has places.
         let counts = |value: &Value| !(tool.thinks || in_file) || value.is_string();
         let values = match each {
             Ok(each) => each
                 .iter()
                 .filter(|(key, value)| !is_page(key, value) && counts(value))
+                // Beside a task that is given away stands whatever was said before.
+                .filter(|(key, _)| !(tool.gives_work && key.as_str() == CONTEXT))
                 .map(|(key, value)| match value {
                     Value::String(text) if is_note => AskedValue::noted(key, text),
                     // An address names a page after this sign.
@@ -125,7 +130,7 @@ impl Asked {
     fn says_again(&self, other: &Self) -> bool {
         let both = || self.values.iter().zip(&other.values);
         self.values.len() == other.values.len()
-            && both().any(|(one, _)| one.gist.is_some())
+            && both().any(|(one, _)| one.gist.is_some() || one.apology.is_some())
             && both().all(|(one, two)| one.key == two.key && one.says_again(two))
     }
 
@@ -204,9 +209,17 @@ impl Searches {
     }
 }
 
+/// Whether a call tells somebody something that it may have told before in other words: an apology,
+/// or work that it gives away.
+#[must_use]
+pub fn says_again(tool: Tool, arguments: &str) -> bool {
+    tool.gives_work || (tool.tells && apologises(arguments))
+}
+
 /// Whether a value says which part is shown, or how much: by its key, or as a cursor.
 fn is_page(key: &str, value: &Value) -> bool {
-    PAGES.is_match(key) || (value.is_string() && asks_page(&format!("\"{key}\":{value}")))
+    let is_plain = value.is_string() || value.is_number();
+    PAGES.is_match(key) || (is_plain && asks_page(&format!("\"{key}\":{value}")))
 }
 
 /// A value without what says which part is shown, where it is an object.

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
+use super::apologies::{Apology, pairs_of};
 use super::notes::gist_of;
 use super::statements::statement_of;
 use crate::count::codes::{UNKNOWN, code};
@@ -30,8 +31,6 @@ const NEAR_WORDS: usize = 12;
 const STEM_CHARS: usize = 4;
 // Shorter words stand in any sentence.
 const WORD_CHARS_MIN: usize = 3;
-// Scripts without spaces between words begin here.
-const WITHOUT_SPACES: char = '\u{2e80}';
 
 /// A word between spaces: its code, that of a file without its folders, and of each of its parts
 /// the code and the stems of its words.
@@ -56,6 +55,9 @@ pub struct AskedValue {
     /// What it says, if it is a sentence of a note.
     #[serde(default)]
     pub(super) gist: Option<Gist>,
+    /// What it says, if it is an apology.
+    #[serde(default)]
+    pub(super) apology: Option<Apology>,
     /// The codes of the words of a statement of SQL, without its aliases' places; empty for others.
     #[serde(default)]
     statement: BTreeSet<i64>,
@@ -82,6 +84,7 @@ impl AskedValue {
                 .collect(),
             words: words.map(word_of).collect(),
             gist: None,
+            apology: None,
             statement: statement_of(read),
         }
     }
@@ -90,6 +93,7 @@ impl AskedValue {
     pub fn noted(key: &str, text: &str) -> Self {
         Self {
             gist: gist_of(text),
+            apology: Apology::of(text),
             ..Self::of(key, text)
         }
     }
@@ -107,13 +111,11 @@ impl AskedValue {
 
     /// Whether two notes say the same.
     pub fn says_again(&self, other: &Self) -> bool {
-        let is_like = |(one, two): (&Gist, &Gist)| one.is_like(two);
+        let gists = self.gist.as_ref().zip(other.gist.as_ref());
+        let apologies = self.apology.as_ref().zip(other.apology.as_ref());
         self.code == other.code
-            || self
-                .gist
-                .as_ref()
-                .zip(other.gist.as_ref())
-                .is_some_and(is_like)
+            || gists.is_some_and(|(one, two)| one.is_like(two))
+            || apologies.is_some_and(|(one, two)| one.is_like(two))
     }
 
     /// Whether one has all words of the other, and more; of a long one, few may be others.
@@ -145,24 +147,6 @@ impl AskedValue {
         let mut words = self.words.iter();
         words.any(|one| other.words.iter().any(|two| is_like(one, two)))
     }
-}
-
-/// The codes of pairs of signs of a script without spaces between words; a sign alone is one, too.
-fn pairs_of(text: &str) -> Vec<i64> {
-    let is_dense = |sign: &char| *sign >= WITHOUT_SPACES && sign.is_alphanumeric();
-    let runs = text
-        .split(|sign| !is_dense(&sign))
-        .filter(|run| !run.is_empty());
-    let pairs = runs.flat_map(|run| {
-        let places: Vec<usize> = run.char_indices().map(|(at, _)| at).collect();
-        let ends = places.iter().skip(2).copied().chain([run.len()]);
-        let parts = places
-            .iter()
-            .zip(ends)
-            .map(|(from, to)| code(&run[*from..to]));
-        parts.collect::<Vec<_>>()
-    });
-    pairs.take(ASKED_WORDS_MAX).collect()
 }
 
 fn word_of(word: &str) -> Word {

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use super::asked::says_again;
 use super::failure::{guesses, is_gone, is_mendable, mark_failure, names_given};
 use super::faults::{fault_of, has_no_effect, lasts, thing_of, turned_down};
 use super::looks::{UNSHOWN, answers, is_one_thing, mark_look};
@@ -48,6 +49,8 @@ static LOG_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["log_f
 
 // A command begins within so much of the arguments of its call.
 const COMMAND_CHARS: usize = 500;
+// The kind of a failure that may be mended by other rights.
+const REFUSED: &str = "permission";
 // The kind of a failure of a server.
 const NETWORK: &str = "network";
 // Stands for the outcome of a question to which a person had no answer.
@@ -152,7 +155,8 @@ fn mark_use(row: &mut Row, call: &Call, failure: &Failure) -> bool {
     let failed = has_failed(row);
     let fine = !failed;
     // A thing of many has a name, or is given in parts, and no file is changed for it.
-    row.rewrites = failed && !failure.of_edit && changed_file(arguments).is_some();
+    let names_file = || tool.changes && changed_file(arguments).is_some();
+    row.rewrites = failed && !failure.of_edit && names_file();
     let is_thing = || !row.rewrites && (is_one_thing(arguments) || !WORDED.is_match(arguments));
     row.one_thing = failed && (failure.of_edit || !tool.checker.checks && is_thing());
     row.of_place = failure.of_place;
@@ -165,6 +169,7 @@ fn mark_use(row: &mut Row, call: &Call, failure: &Failure) -> bool {
     row.asks = tool.asks;
     row.hands_over = tool.hands_over;
     row.delegates = tool.delegates;
+    row.thinks = tool.thinks;
     row.removes = fine && tool.removes || (by_command && tools::removes(arguments));
     let made = || tool.makes || (by_command && makes(call.turn.name, call.turn.arguments));
     row.makes = fine && !row.removes && made();
@@ -180,8 +185,10 @@ fn mark_use(row: &mut Row, call: &Call, failure: &Failure) -> bool {
     let watches = call.watches(row);
     let looks = tool.searches || tool.reads || watches || row.unfinished || failure.helps;
     let acts = fine && !(looks || row.pauses);
-    row.shows = acts && (tool.idle || only_looks(arguments, tool));
-    row.works = acts && !row.shows;
+    let shows = acts && (tool.idle || only_looks(arguments, tool));
+    row.works = acts && !shows;
+    // That all is well is worth a look after each change.
+    row.shows = shows || (fine && row.well && !row.pauses && !row.works);
     looks
 }
 
@@ -317,8 +324,9 @@ fn mark_try(row: &mut Row, call: &Call, failure: &Failure) {
     let goes_on = call.is(RAN_OUT) && call.shows(|text| goes_on(text, arguments, tool));
     row.own = is_own && !REPORTS.is_match(arguments) && (row.guesses || !goes_on);
     // A look that fails, such as at a page that is not there, tries nothing that gets further.
-    let only_looks = tool.reads && (row.missing || !tool.checker.checks);
-    let is_look = only_looks || watches || failure.helps;
+    let by_tool = tool.reads && (row.missing || !tool.checker.checks);
+    let is_refused = call.is(REFUSED) && tool.checker.looks(arguments);
+    let is_look = by_tool || is_refused || watches || failure.helps;
     let shows_file = failure.of_file && DATA_FILE.is_match(arguments);
     row.tries = row.own && !(is_look || failure.own_limit || failure.lost || shows_file);
     let is_of_server = |text: &str| OF_SERVER.is_match(&waits::ends_of(text));
@@ -329,9 +337,10 @@ fn mark_try(row: &mut Row, call: &Call, failure: &Failure) {
     let still = row.pauses || watches || row.unfinished;
     let is_known = UNKNOWN != pair(row.call, row.outcome);
     let may_check = tool.checker.checks && !failed && !still && is_known;
+    let in_words = tool.checker.judges(arguments, call.within);
+    row.judges = may_check && tool.checker.critic && !in_words;
     if may_check && tool.checker.falls_short(arguments, call.within) {
-        let judges = tool.checker.judges(arguments, call.within);
-        let asked = if judges { row.name } else { row.call };
+        let asked = if in_words { row.name } else { row.call };
         row.check = pair(asked, tool.checker.said(call.within).unwrap_or(row.outcome));
     }
 }
@@ -346,6 +355,10 @@ fn mark_search(row: &mut Row, call: &Call) {
         row.search_result = pair(pair(row.name, row.outcome), done_steps(arguments) + 1);
     } else if !row.failed && (tool.takes_notes || tool.thinks || notes_in_file(name, arguments)) {
         // Whether it says the same is told by the note, whatever its tool answers.
+        row.search_result = row.name;
+    } else if !row.failed && tool.gives_work {
+        row.search_result = pair(row.name, row.outcome);
+    } else if !row.failed && says_again(tool, arguments) {
         row.search_result = row.name;
     } else if !row.failed && tool.updates {
         row.search_result = pair(pair(row.name, state_of(arguments)), row.outcome);

@@ -46,7 +46,9 @@ const NAMED_CHARS: usize = 500;
 /// Set how much a call shows, and tell apart what it shows of several machines or files.
 pub fn mark_look(row: &mut Row, arguments: &str, shown: &str, tool: Tool) {
     let is_of_many = !(row.failed || tool.shows_state || tool.checker.shell)
-        && (tool.assesses || is_one_thing(arguments) && !ADDRESSES.is_match(arguments));
+        && (tool.assesses
+            || tool.gives_work
+            || is_one_thing(arguments) && !ADDRESSES.is_match(arguments));
     row.look_chars = if tool.leads {
         ON_THE_WAY
     } else if is_of_many

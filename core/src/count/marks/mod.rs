@@ -1,5 +1,6 @@
 //! The codes and marks of a turn, which follow from its fields alone.
 
+mod apologies;
 pub mod asked;
 mod asked_value;
 mod call;
@@ -27,6 +28,7 @@ use search::is_common;
 use tool::tool;
 
 use super::codes::{UNKNOWN, code_of, pair};
+use super::drafts::texts_in;
 use super::how::{Counting, Metric};
 use super::reads::Read;
 use super::row::{KINDS, Row, place};
@@ -69,6 +71,8 @@ pub struct Marked {
     pub read: Option<Read>,
     /// The ids of what was made, or those of what is removed.
     pub ids: Vec<i64>,
+    /// The longer texts that a working call wrote, or a critic was given.
+    pub texts: Vec<i64>,
     pub phase: Option<Arc<str>>,
     /// The metric of its phase, and the author's own figure.
     pub metric: Option<Arc<Metric>>,
@@ -112,6 +116,7 @@ pub fn mark(turn: &Turn, how: &Counting) -> Marked {
         .then(|| Box::new(Asked::of(turn, tool))),
         read: read_of(&row, turn),
         ids,
+        texts: texts_of(&row, turn),
         phase: turn.phase.map(Arc::from),
         metric,
         own_figure,
@@ -140,6 +145,13 @@ fn ids_of(row: &Row, turn: &Turn) -> Vec<i64> {
         ids.extend(turn.result.map(long_ids_in).unwrap_or_default());
     }
     ids
+}
+
+fn texts_of(row: &Row, turn: &Turn) -> Vec<i64> {
+    let arguments = turn
+        .arguments
+        .filter(|_| row.is("tool") && (row.works || row.judges));
+    arguments.map(texts_in).unwrap_or_default()
 }
 
 /// The tokens that a turn spends: all but those read from a cache, which cost a tenth or less.

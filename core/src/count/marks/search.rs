@@ -9,7 +9,7 @@ use crate::count::turn::Turn;
 use crate::patterns::Pattern;
 use crate::same::errors::answers_no;
 use crate::same::made::makes;
-use crate::same::pages::page_of;
+use crate::same::pages::{asks_page, page_of, without_place};
 use crate::same::text::is_longer;
 use crate::same::tools::looks_by_command;
 use crate::tables::MARKS;
@@ -29,6 +29,8 @@ static ACKNOWLEDGES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["a
 const NOTHING_CHARS_MAX: usize = 500;
 // A longer answer is news at the first search alone, whatever was asked.
 const ANSWER_CHARS_MAX: usize = 100;
+// What stands between the place of a page and what it shows.
+const BETWEEN: [char; 6] = [' ', '\n', ':', '：', '-', '.'];
 /// The code of finding nothing, in whatever words and by whatever search.
 pub const NOTHING_FOUND: i64 = 1;
 
@@ -88,6 +90,10 @@ pub fn found(turn: &Turn, tool: Tool, row: &Row, answer: &str) -> i64 {
     let searches = (tool.searches && !(failed && tool.changes)) || by_command();
     let lists = tool.lists && !waits && !failed;
     if says_nothing(answer) && (searches || lists || by_look()) {
+        return NOTHING_FOUND;
+    }
+    let has_page = !(waits || failed || changes()) && asks_page(arguments);
+    if has_page && says_nothing(without_place(answer).trim_start_matches(BETWEEN)) {
         return NOTHING_FOUND;
     }
     let Some(name) = turn.name.filter(|_| !failed) else {

@@ -21,6 +21,7 @@ pub(super) static SETTLES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MA
 /// A tool or a command that puts a program into service anew.
 pub(super) static DEPLOYS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["deploys"]));
 static DELEGATES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["delegates"]));
+static TELLS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["tells"]));
 static LISTING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&MARKS["listing"]));
 static TAKES_NOTES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["takes_notes"]));
 static PROPOSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["proposes"]));
@@ -57,6 +58,10 @@ pub struct Tool {
     pub hands_over: bool,
     /// It only gives its work to another agent.
     pub delegates: bool,
+    /// It begins another agent with a task that is told in words, and returns its answer.
+    pub gives_work: bool,
+    /// It tells somebody something.
+    pub tells: bool,
     /// It shows the state of one thing, whatever it is given.
     pub shows_state: bool,
     /// It says of each thing in which class it is.
@@ -119,6 +124,8 @@ impl Tool {
             leads: moves || purpose.hands_over || purpose.thinks || purpose.tells_time,
             hands_over: purpose.hands_over,
             delegates: purpose.hands_over || (purpose.spawns && DELEGATES.is_match(name)),
+            gives_work: purpose.spawns && DELEGATES.is_match(name),
+            tells: TELLS.is_match(name),
             chance: CHANCE.is_match(name),
             notes: OWN_NOTES.is_match(name),
             takes_notes: TAKES_NOTES.is_match(name),

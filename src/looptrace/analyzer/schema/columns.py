@@ -74,6 +74,9 @@ COUNTED = (
     Column("overdue_ns", _INT, "ns", "how long a wait has lasted beyond what is usual, at a poll"),
     Column("relapses", _FLAG, "flag", "a failed call that went well last, or one of many"),
     Column("shown_before", _FLAG, "flag", "a read of lines that were shown since a change"),
+    Column(
+        "new_thought", _FLAG, "flag", "a thought after another call, and not the last thought again"
+    ),
     Column("changes_seen", _INT, "calls", "calls of the task that changed something, up to it"),
     Column("calls_seen", _INT, "calls", "calls that did not fail, wait or hand over, up to it"),
     Column("works_seen", _INT, "calls", "calls of the task that worked, up to it"),

@@ -16,9 +16,9 @@ class RepeatedCall(RowRule):
     r"""The same call gets the same result, again and again.
 
     The result must be the same, too: a status that changes, or a test that fails in fewer places,
-    is progress. The model's words between the calls do not matter. Times, ids and similar values in
-    a result are masked before it is compared. Looking again after a wait is polling. Recorded
-    progress resets the count.
+    is progress. The model's words and new thoughts between the calls do not matter. Times, ids and
+    similar values in a result are masked before it is compared. Looking again after a wait is
+    polling. Recorded progress resets the count.
 
     A search in other words is the same only if the settings say how
     [meaning](../near_sameness.md) is compared.
@@ -26,6 +26,7 @@ class RepeatedCall(RowRule):
     ## Looping
     - `run_tests(cart.py)->!"expected 42, got 41" x3`
     - `(say("Let me try again {n}.") search(refund policy)->none) x4`
+    - `(think(Part {n} may say it.)->ok read(page.md)->"# Notes") x3`
     - `query(orders)->"0 rows in 0.{n}2 s" x3`
     - `bash(make)->"5 errors\nProcess Group PGID: 80{n}" x3`: a new run of one command.
     - `read_file(a)->"# Notes\n<system-reminder>You have {n} todos.</system-reminder>" x3`
@@ -47,7 +48,7 @@ class RepeatedCall(RowRule):
     """
 
     name = "repeated_call"
-    lane = LaneSpec(by="agent", kinds=("tool",))
+    lane = LaneSpec(by="agent", kinds=("tool",), between_thoughts=True)
     needs = again("call", "outcome")
     compares_meaning = True
 

@@ -28,8 +28,9 @@ class SameResult(RowRule):
     they are given has no word in common but that of their form. A plan that is written again
     and again counts as a search, and so does an update that sets a state as it was, and only
     says something else of it. Notes and thoughts that say the same in other words, with no
-    other call between them, are one. A search may be made twice at once. Parallel searches of
-    one response count once. `repeated_call` finds the same search again, and sooner;
+    other call between them, are one; so are apologies that a tool sends, and tasks that are
+    given away and get the same answer. A search may be made twice at once. Parallel searches
+    of one response count once. `repeated_call` finds the same search again, and sooner;
     `repeated_failure` and `signature_repeat` find failures.
 
     ## Looping
@@ -45,6 +46,9 @@ class SameResult(RowRule):
     - `save_memory(The user prefers dark mode.)->a save_memory(User prefers dark mode)->b
       save_memory(The user prefers the dark mode.)->c save_memory(Preference of the user: dark
       mode)->d save_memory(The user prefers dark mode in this app)->e`
+    - `send_message(Sorry, I see no order.)->ok send_message(Apologies, the order is gone.)->ok
+      send_message(Unfortunately no such order exists.)->ok send_message(I am afraid the order is
+      lost.)->ok send_message(We regret: no order found.)->ok`
 
     ## Not looping
     - `search(refund {n})->"no results" x4`: there were other words to try.
@@ -56,6 +60,7 @@ class SameResult(RowRule):
     - `save_memory(The dog of the user is called Rex)->a save_memory(The user lives in Oslo now)->a
       save_memory(The user works on ships)->a save_memory(No nuts in any meal)->a save_memory(Plays
       chess every Monday)->a`: other facts.
+    - `send_message(Sorry, order {n} is late.)->sent x9`: many orders.
     - `run_query(select * from t{n} where id is null)->"[]" x9`: many tables.
     - `read_file(part{n}.md)->"# Notes" x9`: other files may begin alike.
     - `edit(part{n}.md)->ok x9`: work on many things.

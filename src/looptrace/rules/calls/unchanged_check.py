@@ -20,7 +20,8 @@ class UnchangedCheck(WindowRule):
     so: an error, a mismatch, “expected 42”, 2 of 5. An answer that says neither counts if a
     program was run for it. Good answers are an empty one, one that says that all is well, and
     any other of builds, linters and tests, which fail where something is wrong. A critic who says
-    the same of another draft has given the same answer.
+    the same of another draft has given the same answer; a word or two, such as “Rejected.”, are
+    one for texts that the task wrote itself, until the critic takes one.
 
     Looks at files and states do not count, nor do checks without work between them; `repeated_call`
     finds those in a row, and `persistent_failure` checks that fail.
@@ -29,6 +30,7 @@ class UnchangedCheck(WindowRule):
     - `(edit(cart.py, {n})->ok run_program(cart.py)->"total: 41") x4`
     - `(edit(cart.py, {n})->ok verify(cart)->"total is 41, expected 42") x4`
     - `(run(fix {n})->ok judge(sol.py)->"Wrong answer on test 3") x4`
+    - `(write({"text":"Bread {n}, warm"})->ok critic({"text":"Bread {n}, warm"})->"Rejected.") x4`
 
     ## Not looping
     - `(edit(cart.py, {n})->ok run_program(cart.py)->"total: 41") x3`: a few tries are work.
@@ -38,6 +40,8 @@ class UnchangedCheck(WindowRule):
     - `(edit(part{n}.py)->ok run_program(lint)->"") x9`: nothing is said, so nothing is wrong.
     - `(edit(part{n}.py)->ok read(goal.md)->"The expected total is 42.") x9`: a look at a text.
     - `(edit(part{n}.py)->ok check(7)->"status: running") x9`: it waits.
+    - `(next(comment {n})->"Buy it {n}" critic({"text":"Buy it {n}"})->"Rejected."
+      hide(comment {n})->ok) x5`: a verdict on each of many.
     - `verify(cart)->"total is 41, expected 42" x9`: no work in between.
     - `(user("Again.") edit(a, {n})->ok verify(a)->"41, expected 42") x9`: a person asked again.
     """

@@ -17,8 +17,8 @@ class SilentAgent(Rule):
 
     A guard: nothing repeats. The time counts from the end of the last turn of the task. An
     agent that answers without a call, or asked a person, is not silent. After an answer that
-    asked for a call an approval may be pending, so `asked_s` holds. The attempts of the ladder
-    are multiples of the limit.
+    asked for a call an approval may be pending, so `asked_s` holds, as it does where a request for
+    one says so. The attempts of the ladder are multiples of the limit.
 
     Live, a process reports its agents that have been open for a minute with nothing at work below
     (`LoopSpanProcessor`), as a request to the model `(silent)`. In files a silence is a pause
@@ -34,6 +34,7 @@ class SilentAgent(Rule):
     - `read(a)->"text" ~9000 user("Go on.") say("done")`: a person said something.
     - `ask_user(a)->? ~9000 say("done")`: it waited for a person.
     - `deploy(a)->? ~9000 say("done")`: a person may have approved the call.
+    - `request_approval(a)->"status: pending" ~9000 say("done")`: a person was to approve it.
     """
 
     name = "silent_agent"
@@ -85,9 +86,12 @@ class SilentAgent(Rule):
         turns = lane.turns
         if turns.kind[before].item() == _MODEL:
             return 0
+        asks_person = turns.times.asks_person[before].item()
+        if asks_person and turns.unfinished[before].item():
+            return self.asked_s * NS_PER_S
         if turns.outcome[before].item() != UNKNOWN or turns.failed[before].item():
             return self.limit_s * NS_PER_S
-        return 0 if turns.times.asks_person[before].item() else self.asked_s * NS_PER_S
+        return 0 if asks_person else self.asked_s * NS_PER_S
 
     def say(self, loop: Loop) -> str:
         """Say how many times the limit has passed."""
