@@ -85,6 +85,14 @@ def test_other_work_is_silent(dialect: Dialect) -> None:
     assert not analysis.findings
 
 
+def test_each_form_of_litellm_shows_each_call_once() -> None:
+    """The newer one writes an answer without its calls, and their ids in a span within alone."""
+    calls = analysis_of("litellm").turns.filter(pl.col("kind") == "tool")
+    forms = calls.group_by("trace_id").agg(pl.len(), pl.col("outcome").null_count())
+
+    assert forms.select("len", "outcome").rows() == [(6, 0), (6, 0)]
+
+
 def test_every_example_has_a_row() -> None:
     """No example is left behind, and none is missing."""
     names = {path.name.removesuffix(".json") for path in DIALECTS.glob("*.json")}

@@ -180,7 +180,7 @@ fn answered_by<'m>(item: &'m Map<'_>) -> Option<Cow<'m, str>> {
 }
 
 fn result_for(call_id: Cow<'_, str>, item: &Map<'_>) -> ToolResult {
-    let content = ["content", "text", "blocks"];
+    let content = ["content", "text", "parts", "blocks"];
     let content = content.iter().find_map(|key| item.get(key));
     let (text, failed) = content.map(result_of).unwrap_or_default();
     let says_failed = is_text(item, "status", "error").then_some(true);
@@ -343,6 +343,7 @@ mod tests {
             r#"[{"type": "function_call_output", "call_id": "c", "output": "no", "error": 1}]"#,
             r#"[{"role": "user", "content": [{"type": "tool_output", "id": "c", "result": {"error": "no"}}]}]"#,
             r#"[{"role": "tool", "additional_kwargs": {"tool_call_id": "c"}, "status": "error", "blocks": [{"block_type": "text", "text": "no"}]}]"#,
+            r#"[{"role": "tool", "tool_call_id": "c", "status": "error", "parts": [{"type": "text", "content": "no"}]}]"#,
         ] {
             let messages = read(text, "user");
             assert_eq!(messages.len(), 1, "{text}");

@@ -110,10 +110,14 @@ fn of_plain(map: &Map<'_>) -> Returned {
 /// The texts of a list of parts that are all texts.
 fn texts_of<'v>(items: &'v [Value<'_>]) -> Option<Vec<&'v str>> {
     let text = |part: &'v Value<'_>| match part {
-        Value::Map(map) => match map.get("text") {
-            Some(Value::Text(text)) => Some(&**text),
-            _ => None,
-        },
+        // The text of a part has the name `content` in the conventions.
+        Value::Map(map) => {
+            let is_text = is_text(map, "type", "text");
+            match map.get("text").or(map.get("content").filter(|_| is_text)) {
+                Some(Value::Text(text)) => Some(&**text),
+                _ => None,
+            }
+        }
         _ => None,
     };
     if items.is_empty() {
@@ -256,8 +260,8 @@ mod tests {
     fn wrappers_of_results_are_taken_off() {
         for (text, wanted, failed) in [
             (
-                r#"[{"text": "a"}, {"type": "text", "text": "b"}]"#,
-                "a\nb",
+                r#"[{"text": "a"}, {"type": "text", "text": "b"}, {"type": "text", "content": "c"}]"#,
+                "a\nb\nc",
                 None,
             ),
             (
@@ -295,6 +299,11 @@ mod tests {
             (r#"{"error": "no"}"#, "no", Some(true)),
             ("{'error': 'no'}", "no", Some(true)),
             ("[{'text': 'a'}, {'text': 'b'}]", "a\nb", None),
+            (
+                r#"[{"type": "note", "content": "a"}]"#,
+                r#"[{"content":"a","type":"note"}]"#,
+                None,
+            ),
             (
                 "{'success': True, 'n': 1}",
                 r#"{"n":1,"success":true}"#,

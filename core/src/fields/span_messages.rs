@@ -85,7 +85,10 @@ impl One<'_, '_> {
         let told = parsed(&held);
         let calls = typed_calls(&told);
         let found = Found::One(calls.map_or(Held::Given(&told), Held::Made));
-        match checked(&found, read(self.seen, &found, "assistant")) {
+        // The key may be one of whole messages, whose texts are those of the answer.
+        let asked = read(self.seen, &found, "assistant").into_iter();
+        let asked = asked.filter(|message| !message.calls.is_empty()).collect();
+        match checked(&found, asked) {
             Some(asked) => Some(
                 answer
                     .unwrap_or_default()

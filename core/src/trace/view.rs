@@ -3,6 +3,7 @@
 use super::span::{Place, Span, hash_of};
 use super::tree::Tree;
 use crate::fields::figures::Tokens;
+use crate::fields::made_ids::is_made;
 use crate::fields::message::ToolCall;
 use crate::fields::said::told;
 use crate::fields::span_fields::{Role, SpanFields};
@@ -113,13 +114,8 @@ impl<'a> View<'a> {
         if self.heard.fields.heard().is_empty() {
             self.heard = inner.heard;
         }
-        if self
-            .answered
-            .fields
-            .answer
-            .as_ref()
-            .is_none_or(Vec::is_empty)
-        {
+        let answer = self.answered.fields.answer.as_ref();
+        if answer.is_none_or(Vec::is_empty) || inner.has_ids() && !self.has_ids() {
             self.answered = inner.answered;
         }
         self.finish_reason = or(self.finish_reason, inner.finish_reason);
@@ -158,6 +154,12 @@ impl<'a> View<'a> {
     /// The calls that its answer asks for.
     pub fn calls(&self) -> impl Iterator<Item = &'a ToolCall> + use<'a> {
         self.answered.fields.calls()
+    }
+
+    /// Whether its answer asks for a call by an id; without one its result is hard to find.
+    fn has_ids(&self) -> bool {
+        let id = |call: &ToolCall| told(call.call_id.as_ref()).is_some_and(|id| !is_made(id));
+        self.calls().any(id)
     }
 
     /// Whether it is a turn of its own: a call, or a response; some spans only prepare one.
