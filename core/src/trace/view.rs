@@ -27,6 +27,8 @@ pub struct View<'a> {
     pub heard: &'a Span,
     /// The span with the answer.
     pub answered: &'a Span,
+    /// The span with the calls that the answer asks for.
+    asked: &'a Span,
     /// Whether it failed.
     pub failed: Option<bool>,
     /// The id of the call.
@@ -78,6 +80,7 @@ impl<'a> View<'a> {
             end_ns,
             heard: span,
             answered: span,
+            asked: span,
             failed: fields.failed,
             call_id: fields.call_id.as_deref(),
             arguments: fields.arguments.as_deref(),
@@ -115,8 +118,12 @@ impl<'a> View<'a> {
             self.heard = inner.heard;
         }
         let answer = self.answered.fields.answer.as_ref();
-        if answer.is_none_or(Vec::is_empty) || inner.has_ids() && !self.has_ids() {
+        let is_silent = answer.is_none_or(Vec::is_empty);
+        if is_silent {
             self.answered = inner.answered;
+        }
+        if is_silent || inner.has_ids() && !self.has_ids() {
+            self.asked = inner.asked;
         }
         self.finish_reason = or(self.finish_reason, inner.finish_reason);
         self.service_tier = or(self.service_tier, inner.service_tier);
@@ -153,7 +160,7 @@ impl<'a> View<'a> {
 
     /// The calls that its answer asks for.
     pub fn calls(&self) -> impl Iterator<Item = &'a ToolCall> + use<'a> {
-        self.answered.fields.calls()
+        self.asked.fields.calls()
     }
 
     /// Whether its answer asks for a call by an id; without one its result is hard to find.
