@@ -15,6 +15,23 @@ pub fn pattern(text: &str) -> Regex {
     Regex::new(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
+/// Statics of patterns or forms, each of the rows of one array or of several.
+macro_rules! rows {
+    ($(
+        $(#[$says:meta])*
+        $seen:vis $name:ident: $kind:ident = $($table:ident[$array:literal])|+;
+    )+) => {
+        $(
+            $(#[$says])*
+            $seen static $name: std::sync::LazyLock<$crate::patterns::$kind> =
+                std::sync::LazyLock::new(|| {
+                    $crate::patterns::$kind::any(&[$(&$table[$array][..]),+].concat())
+                });
+        )+
+    };
+}
+pub(crate) use rows;
+
 /// Compile rows that look around a match. A match that takes too many steps is none.
 #[must_use]
 pub fn around(rows: &[Row]) -> fancy_regex::Regex {
@@ -245,7 +262,7 @@ const NOT: &str = "not";
 impl Forms {
     /// The forms of these rows.
     #[must_use]
-    pub fn new(rows: &[Row]) -> Self {
+    pub fn any(rows: &[Row]) -> Self {
         let is_excepted = |row: &Row| row.pattern.contains("(?<not>");
         let (excepted, plain): (Vec<Row>, Vec<Row>) = rows.iter().cloned().partition(is_excepted);
         let alone = |rows: &[Row]| {
@@ -334,7 +351,7 @@ mod tests {
             pattern: "still (?<not>be|x)|being built".to_owned(),
             ..Row::default()
         };
-        let forms = Forms::new(&[row]);
+        let forms = Forms::any(&[row]);
         assert!(forms.found("still being built"));
         assert!(!forms.found("still being"));
     }

@@ -194,7 +194,7 @@ mod tests {
             let around = around(from_ref(row));
             return Box::new(move |text| around.is_match(text).unwrap_or(false));
         }
-        let form = Forms::new(from_ref(row));
+        let form = Forms::any(from_ref(row));
         Box::new(move |text| form.found(text))
     }
 

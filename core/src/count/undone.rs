@@ -5,17 +5,18 @@
 //! without a change is none of them, whatever is changed and put back to mend it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
 use super::codes::{UNKNOWN, code, pair};
 use super::row::Row;
-use crate::patterns::Pattern;
+use crate::patterns::rows;
 use crate::tables::MARKS;
 
-static UNDOES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["undoes"]));
-static UNDOING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["undoing_command"]));
+rows! {
+    UNDOES: Pattern = MARKS["undoes"];
+    UNDOING: Pattern = MARKS["undoing_command"];
+}
 
 // The words for what was there and what is put there, in keys of edits.
 const SWAPPED: [[&str; 2]; 5] = [

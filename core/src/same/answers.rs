@@ -1,14 +1,15 @@
 //! What a response says, without what a model puts around it: thoughts, tags, marks and labels.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 use super::json::{canonical, parsed};
 use super::text::{head, one_spaced};
-use crate::patterns::{Pattern, replaced};
+use crate::patterns::{replaced, rows};
 use crate::tables::MASKS;
 
-static WRAPPINGS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["wrappings"]));
+rows! {
+    WRAPPINGS: Pattern = MASKS["wrappings"];
+}
 
 // A label ends within so many characters.
 const LABEL_CHARS: usize = 40;

@@ -7,22 +7,23 @@ use regex::Regex;
 use super::frames::framed;
 use super::text::{is_longer, strip};
 use super::waits::ends_of;
-use crate::patterns::{Pattern, pattern};
+use crate::patterns::{pattern, rows};
 use crate::tables::FAILURES;
 
 // Longer errors have information.
 const SAYS_NOTHING_CHARS_MAX: usize = 500;
 
-static SAYS_NOTHING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["says_nothing"]));
-static VAGUE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["vague"]));
-static REDACTED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["redacted"]));
-static EXIT_WORDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exit_words"]));
-static COMMAND_EXITED: LazyLock<Pattern> =
-    LazyLock::new(|| Pattern::any(&FAILURES["command_exited"]));
-static EXIT_ONE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exit_one"]));
-static ERROR_COUNTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["error_counts"]));
-static SHOWN_COMMAND: LazyLock<Pattern> =
-    LazyLock::new(|| Pattern::any(&FAILURES["shown_command"]));
+rows! {
+    SAYS_NOTHING: Pattern = FAILURES["says_nothing"];
+    VAGUE: Pattern = FAILURES["vague"];
+    REDACTED: Pattern = FAILURES["redacted"];
+    EXIT_WORDS: Pattern = FAILURES["exit_words"];
+    COMMAND_EXITED: Pattern = FAILURES["command_exited"];
+    EXIT_ONE: Pattern = FAILURES["exit_one"];
+    ERROR_COUNTS: Pattern = FAILURES["error_counts"];
+    SHOWN_COMMAND: Pattern = FAILURES["shown_command"];
+}
+
 static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)(?:code|exit|status)\W{0,4}-?\d"));
 static WORDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"[^\W\d_]+"));
 

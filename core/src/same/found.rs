@@ -2,17 +2,18 @@
 //! find is to the words that were asked for moves with these words.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 use serde_json::Value;
 
 use super::json::{canonical, parsed};
-use crate::patterns::Pattern;
+use crate::patterns::rows;
 use crate::tables::MASKS;
 
-static NEARNESS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["nearness_keys"]));
-static OF_RUN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["search_run_keys"]));
-static NEAR: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["nearness"]));
+rows! {
+    NEARNESS: Pattern = MASKS["nearness_keys"];
+    OF_RUN: Pattern = MASKS["search_run_keys"];
+    NEAR: Pattern = MASKS["nearness"];
+}
 
 /// The lines of a result, or the items of its lists in JSON, in an order of their own.
 #[must_use]

@@ -1,18 +1,19 @@
 //! What a command wrote, without what a tool puts around it: lines, or an object.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 use serde_json::Value;
 
 use super::json::parsed;
 use super::masks::unsurrounded;
-use crate::patterns::Pattern;
+use crate::patterns::rows;
 use crate::tables::MARKS;
 
-static FRAME_LINES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["frame_lines"]));
-static OUTPUT_KEYS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["output_keys"]));
-static BESIDE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["run_keys_beside"]));
+rows! {
+    FRAME_LINES: Pattern = MARKS["frame_lines"];
+    OUTPUT_KEYS: Pattern = MARKS["output_keys"];
+    BESIDE: Pattern = MARKS["run_keys_beside"];
+}
 
 // A longer line is what a command wrote.
 const LINE_BYTES_MAX: usize = 300;

@@ -10,7 +10,7 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 use super::text::head;
-use crate::patterns::{Pattern, pattern};
+use crate::patterns::{pattern, rows};
 use crate::tables::ROUNDS;
 
 // A longer text says more than one thing.
@@ -26,7 +26,10 @@ const FILLED_MAX: usize = 2;
 
 const GISTS_KEPT: usize = 1_000;
 
-static JOINING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&ROUNDS["joining_words"]));
+rows! {
+    JOINING: Pattern = ROUNDS["joining_words"];
+}
+
 static WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w'’.:/@#-]*\w"));
 
 thread_local! {

@@ -10,7 +10,7 @@ use super::traces::raised;
 use super::turn::Turn;
 use super::waits;
 use super::waits::is_unfinished;
-use crate::patterns::Pattern;
+use crate::patterns::{Pattern, rows};
 use crate::tables::{CHECKS, FAILURES};
 
 // A longer result shows something, whatever its first words are.
@@ -35,28 +35,28 @@ const DROPPED: [&str; 2] = ["2>/dev/null", "2> /dev/null"];
 // The kind of a failure of one's own code.
 const OWN_MODULE: &str = "runtime";
 
-static HEAD: LazyLock<Pattern> =
-    LazyLock::new(|| Pattern::any(&[&FAILURES["failure_head"][..], &FAILURES["of_edit"]].concat()));
-static EXIT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["failure_exit"]));
-static EXITS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exits"]));
-static USAGE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["usage"]));
-static EXIT_TIMEOUT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exit_timeout"]));
-static FAILED_TEST: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["failed_test"]));
-static ERROR_TYPE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["error_type"]));
-static REFUSAL: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["refusals"]));
-static REFUSED: LazyLock<Pattern> =
-    LazyLock::new(|| Pattern::any(&[&FAILURES["refusals"][..], &FAILURES["timeouts"]].concat()));
+rows! {
+    HEAD: Pattern = FAILURES["failure_head"] | FAILURES["of_edit"];
+    EXIT: Pattern = FAILURES["failure_exit"];
+    EXITS: Pattern = FAILURES["exits"];
+    USAGE: Pattern = FAILURES["usage"];
+    EXIT_TIMEOUT: Pattern = FAILURES["exit_timeout"];
+    FAILED_TEST: Pattern = FAILURES["failed_test"];
+    ERROR_TYPE: Pattern = FAILURES["error_type"];
+    REFUSAL: Pattern = FAILURES["refusals"];
+    REFUSED: Pattern = FAILURES["refusals"] | FAILURES["timeouts"];
+    VERDICT: Pattern = CHECKS["verdict"];
+    MODULE: Pattern = FAILURES["module"];
+    OWN_FILE: Pattern = FAILURES["own_file"];
+    SERVER_STATUS: Pattern = FAILURES["server_status"];
+    MODEL_SERVER: Pattern = FAILURES["model_server"];
+}
+
 static KINDS: LazyLock<Vec<(&str, Pattern)>> = LazyLock::new(|| {
     let rows = FAILURES["error_kinds"].iter();
     rows.map(|row| (&*row.kind, Pattern::new(row.pattern.clone())))
         .collect()
 });
-static VERDICT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["verdict"]));
-static MODULE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["module"]));
-static OWN_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["own_file"]));
-static SERVER_STATUS: LazyLock<Pattern> =
-    LazyLock::new(|| Pattern::any(&FAILURES["server_status"]));
-static MODEL_SERVER: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["model_server"]));
 
 /// The recorded failure, else what the text says; failing tests make a run fail.
 ///

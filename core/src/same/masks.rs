@@ -29,24 +29,27 @@ use super::places::without_places;
 use super::policy::{Results, Sameness};
 use super::text::{Form, compared, one_spaced, words_in};
 use super::waits::is_unfinished;
-use crate::patterns::{Pattern, pattern, replaced};
+use crate::patterns::{Pattern, pattern, replaced, rows};
 use crate::tables::{MASKS, Row, any_of};
 
 /// What stands in the place of a value that is new with every result.
 pub const FRESH: &str = "<fresh>";
 
 static TEXTS: LazyLock<Vec<(Pattern, &str)>> = LazyLock::new(|| each("texts"));
-// Most texts have no volatile part, and looking for any of them is one way through a text.
-static ANY: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["texts"]));
+rows! {
+    // Most texts have no volatile part, and looking for any of them is one way through a text.
+    ANY: Pattern = MASKS["texts"];
+    COUNTERS: Pattern = MASKS["counters"];
+    ANY_ATTEMPT: Pattern = MASKS["attempts"];
+    FOOTERS: Pattern = MASKS["footers"];
+}
+
 static ATTEMPTS: LazyLock<Vec<(Pattern, &str)>> = LazyLock::new(|| each("attempts"));
 static TICKETS: LazyLock<Vec<(Pattern, &str)>> = LazyLock::new(|| each("tickets"));
 static PROMPTS: LazyLock<Vec<(Pattern, &str)>> = LazyLock::new(|| each("prompts"));
-static COUNTERS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["counters"]));
 static DIGESTS: LazyLock<Regex> = LazyLock::new(|| any("digests"));
 static MEASURES: LazyLock<Regex> = LazyLock::new(|| any("measures"));
-static ANY_ATTEMPT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["attempts"]));
 static SURROUNDINGS: LazyLock<Regex> = LazyLock::new(|| any("surroundings"));
-static FOOTERS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MASKS["footers"]));
 static COUNTER_KEYS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     let rows = MASKS["counter_keys"].iter();
     rows.map(|row| pattern(&format!(r"\A(?:{})\z", row.pattern)))

@@ -1,17 +1,18 @@
 //! Pages: which part of what is found a call asks for, and its answer shows.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 use super::text::is_longer;
-use crate::patterns::{Pattern, replaced};
+use crate::patterns::{replaced, rows};
 use crate::tables::PAGES;
 
 // A shorter answer without a list may rightly be that to each part, such as that it was saved.
 const WORDS_CHARS_MAX: usize = 100;
-static ASKED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&PAGES["asked"]));
-static LISTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&PAGES["lists"]));
-static TOLD: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&PAGES["told"]));
+rows! {
+    ASKED: Pattern = PAGES["asked"];
+    LISTS: Pattern = PAGES["lists"];
+    TOLD: Pattern = PAGES["told"];
+}
 
 /// Whether arguments ask for one page of many.
 #[must_use]

@@ -5,15 +5,18 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use crate::patterns::{Pattern, pattern, replaced};
+use crate::patterns::{Pattern, pattern, replaced, rows};
 use crate::tables::FAILURES;
 
 // Stands for a quote within a string until the ends of strings are known.
 const INNER: &str = "\x00";
 
-static FRAMES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["frames"]));
-static LINES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["lines"]));
-static PLACES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["places"]));
+rows! {
+    FRAMES: Pattern = FAILURES["frames"];
+    LINES: Pattern = FAILURES["lines"];
+    PLACES: Pattern = FAILURES["places"];
+}
+
 static COLOURS: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::new(r"(?:\x1b|\\u001b)\[[0-9;]*[A-Za-z]".into()));
 static LINE_ENDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::new("\r\n?".into()));

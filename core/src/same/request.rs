@@ -15,7 +15,7 @@ use super::masks::FRESH;
 use super::policy::{Sameness, Tool};
 use super::tools::purpose;
 use super::turn::Turn;
-use crate::patterns::{Pattern, pattern, replaced};
+use crate::patterns::{pattern, replaced, rows};
 use crate::tables::TOOL_KINDS;
 
 // Keys that exist to carry a new value with every call, without case, "_" and "-". A call without
@@ -72,9 +72,12 @@ const FINDING_WORDS_MIN: usize = 8;
 static PLAIN_WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"[^\W\d_]+"));
 // Without leading zeros, which codes have, and short enough that no JSON reader rounds them.
 const WHOLE_NUMBER_DIGITS_MAX: usize = 15;
-static VERSIONS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&TOOL_KINDS["versions"]));
-static LABELS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&TOOL_KINDS["labels"]));
-static REPLIES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&TOOL_KINDS["replies"]));
+rows! {
+    VERSIONS: Pattern = TOOL_KINDS["versions"];
+    LABELS: Pattern = TOOL_KINDS["labels"];
+    REPLIES: Pattern = TOOL_KINDS["replies"];
+}
+
 static MAY_BE_LOOSE: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#":\s*(?:null|""|\[\]|\{\}|"-?(?:0|[1-9][0-9]{0,14})")"#));
 

@@ -13,7 +13,7 @@ use super::masks;
 use super::text::{digest, head, is_longer, joined, slug};
 use super::tools::purpose;
 use super::turn::Turn;
-use crate::patterns::{Pattern, pattern};
+use crate::patterns::{pattern, rows};
 use crate::tables::FAILURES;
 
 /// What is known of a turn before its signature is written.
@@ -61,7 +61,10 @@ const READ_CHARS: usize = 200;
 // A longer answer shows what was done.
 const UNCHANGED_CHARS_MAX: usize = 300;
 
-static UNCHANGED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["unchanged"]));
+rows! {
+    UNCHANGED: Pattern = FAILURES["unchanged"];
+}
+
 // Arguments that say what was changed and where, and what was searched for.
 static CHANGED_FILE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(

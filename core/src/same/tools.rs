@@ -9,25 +9,28 @@ use regex::Regex;
 
 use super::text::{line, words_in};
 use super::waits;
-use crate::patterns::{Forms, Pattern, pattern};
+use crate::patterns::{pattern, rows};
 use crate::tables::{CHECKS, MADE, TOOL_KINDS, any_of};
 
-static CHANGES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["changes"]));
-static SEARCHES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["searches"]));
-static READS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["reads"]));
-static TESTS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["tests"]));
-static REMOVES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["removes"]));
-static READING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["reading_command"]));
-static LOOKS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["looks"]));
-static LOOK: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["file_look"]));
-static CARRIES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["carries"]));
-static INSTALLS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["installs"]));
-static THINKS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["thinks"]));
-static CLOCKS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["clocks"]));
-static HANDS_OVER: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["hands_over"]));
-static SPAWNS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["spawns"]));
-static ANSWERING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&TOOL_KINDS["answering_command"]));
-static JUDGES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["critic_name"]));
+rows! {
+    CHANGES: Forms = TOOL_KINDS["changes"];
+    SEARCHES: Forms = TOOL_KINDS["searches"];
+    READS: Forms = TOOL_KINDS["reads"];
+    TESTS: Forms = TOOL_KINDS["tests"];
+    REMOVES: Forms = TOOL_KINDS["removes"];
+    READING: Forms = TOOL_KINDS["reading_command"];
+    LOOKS: Forms = TOOL_KINDS["looks"];
+    LOOK: Forms = TOOL_KINDS["file_look"];
+    CARRIES: Forms = TOOL_KINDS["carries"];
+    INSTALLS: Forms = TOOL_KINDS["installs"];
+    THINKS: Forms = TOOL_KINDS["thinks"];
+    CLOCKS: Forms = TOOL_KINDS["clocks"];
+    HANDS_OVER: Forms = TOOL_KINDS["hands_over"];
+    SPAWNS: Forms = TOOL_KINDS["spawns"];
+    ANSWERING: Forms = TOOL_KINDS["answering_command"];
+    JUDGES: Pattern = CHECKS["critic_name"];
+}
+
 static MAKING: LazyLock<Regex> = LazyLock::new(|| made("making"));
 static TAKING: LazyLock<Regex> = LazyLock::new(|| made("taking"));
 static SENT: LazyLock<Regex> = LazyLock::new(|| made("sent"));

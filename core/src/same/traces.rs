@@ -11,22 +11,23 @@ use regex::{Captures, Regex};
 
 use super::masks::masked;
 use super::text::{digest, is_hex};
-use crate::patterns::{Pattern, pattern, replaced};
+use crate::patterns::{Pattern, pattern, replaced, rows};
 use crate::tables::FAILURES;
 
-static FRAMES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["trace_frames"]));
+rows! {
+    FRAMES: Pattern = FAILURES["trace_frames"];
+    FRAME_FUNCTIONS: Pattern = FAILURES["frame_functions"];
+    FOREIGN: Pattern = FAILURES["foreign"];
+    LINE_IN_TEXT: Pattern = FAILURES["line_in_text"];
+    FILE_IN_TEXT: Pattern = FAILURES["file_in_text"];
+    FUNCTION_IN_TEXT: Pattern = FAILURES["function_in_text"];
+}
+
 // The first is Python's; in its traces the last frame is the innermost.
 static FRAME_PLACES: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     let rows = FAILURES["frame_places"].iter();
     rows.map(|row| Pattern::new(row.pattern.clone())).collect()
 });
-static FRAME_FUNCTIONS: LazyLock<Pattern> =
-    LazyLock::new(|| Pattern::any(&FAILURES["frame_functions"]));
-static FOREIGN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["foreign"]));
-static LINE_IN_TEXT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["line_in_text"]));
-static FILE_IN_TEXT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["file_in_text"]));
-static FUNCTION_IN_TEXT: LazyLock<Pattern> =
-    LazyLock::new(|| Pattern::any(&FAILURES["function_in_text"]));
 // Line numbers and addresses, which are not compared.
 static LINES: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::new(r"(?-u):\d+(?::\d+)?\b|\bline \d+|\b0x[0-9a-f]+".into()));

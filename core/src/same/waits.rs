@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::text::{is_longer, line};
-use crate::patterns::{Forms, pattern};
+use crate::patterns::{pattern, rows};
 use crate::tables::{WAITING, any_of};
 
 // Only the beginning and the end of a result speak of the call itself.
@@ -17,28 +17,30 @@ const READ_CHARS: usize = 400;
 // A longer result shows more than a state.
 const STATE_CHARS: usize = 80;
 
-static PAUSES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["pauses"]));
-static WATCHES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["watches"]));
-static ARGUMENTS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["arguments"]));
-static AWAITED: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["awaited"]));
-static SILENCE: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["silence"]));
-static UNFINISHED: LazyLock<Forms> =
-    LazyLock::new(|| Forms::new(&[&WAITING["unfinished"][..], &WAITING["last_lines"]].concat()));
-static BEGUN: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["begun"]));
-static LOCKED: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["locked"]));
-static LATER: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["later"]));
-static TELLS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["tells"]));
-static STATES: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["states"]));
-static ENDED: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["ended"]));
-static SAYS_WAITS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["says_waits"]));
-static WELL: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["well"]));
+rows! {
+    PAUSES: Forms = WAITING["pauses"];
+    WATCHES: Forms = WAITING["watches"];
+    ARGUMENTS: Forms = WAITING["arguments"];
+    AWAITED: Forms = WAITING["awaited"];
+    SILENCE: Forms = WAITING["silence"];
+    UNFINISHED: Forms = WAITING["unfinished"] | WAITING["last_lines"];
+    BEGUN: Forms = WAITING["begun"];
+    LOCKED: Forms = WAITING["locked"];
+    LATER: Forms = WAITING["later"];
+    TELLS: Forms = WAITING["tells"];
+    STATES: Forms = WAITING["states"];
+    ENDED: Forms = WAITING["ended"];
+    SAYS_WAITS: Forms = WAITING["says_waits"];
+    WELL: Forms = WAITING["well"];
+    OPEN: Forms = WAITING["open"];
+}
+
 static COUNTS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["counts"])));
 static COUNTED: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["counted"])));
 static PROGRESS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     let rows = WAITING["progress"].iter().map(slice::from_ref);
     rows.map(|row| pattern(&any_of(row))).collect()
 });
-static OPEN: LazyLock<Forms> = LazyLock::new(|| Forms::new(&WAITING["open"]));
 
 /// Whether a tool does nothing but wait, by its name.
 pub(super) fn pauses(name: &str) -> bool {

@@ -7,13 +7,16 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 use crate::count::codes::code;
-use crate::patterns::{Pattern, pattern, replaced};
+use crate::patterns::{pattern, replaced, rows};
 use crate::same::gist::is_joining;
 use crate::same::text::head;
 use crate::tables::MARKS;
 
-static APOLOGIES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["apologies"]));
-static JOINING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["joining_elsewhere"]));
+rows! {
+    APOLOGIES: Pattern = MARKS["apologies"];
+    JOINING: Pattern = MARKS["joining_elsewhere"];
+}
+
 // A sign of a script without spaces between words, or a word of another one.
 static WORD: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"[\p{Han}\p{Hiragana}\p{Katakana}]|[\w--[\p{Han}\p{Hiragana}\p{Katakana}]]+")

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,11 +13,13 @@ use super::search::NOTHING_FOUND;
 use super::tool::Tool;
 use crate::count::codes::{code, pair};
 use crate::count::turn::Turn;
-use crate::patterns::Pattern;
+use crate::patterns::rows;
 use crate::same::pages::{asks_page, without_place};
 use crate::tables::MARKS;
 
-static PAGES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["page_keys"]));
+rows! {
+    PAGES: Pattern = MARKS["page_keys"];
+}
 
 // The key of what was said before (CrewAI).
 const CONTEXT: &str = "context";

@@ -10,14 +10,17 @@ use super::apologies::{Apology, pairs_of};
 use super::notes::gist_of;
 use super::statements::statement_of;
 use crate::count::codes::{UNKNOWN, code};
-use crate::patterns::{Pattern, pattern};
+use crate::patterns::{pattern, rows};
 use crate::same::gist::Gist;
 use crate::same::notations::digits_of_date;
 use crate::same::text::{head, words_in};
 use crate::tables::MARKS;
 
-static SEARCHED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["searched_keys"]));
-static RUN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["run_keys"]));
+rows! {
+    SEARCHED: Pattern = MARKS["searched_keys"];
+    RUN: Pattern = MARKS["run_keys"];
+}
+
 // What joins the parts of an address or a path, and the words of a name.
 static PARTS: LazyLock<Regex> = LazyLock::new(|| pattern(r#"[^@./:\\=,;#?&|<>${}()\s"'`]+"#));
 static WORDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"[A-Z]?[\p{L}--[A-Z]]+|[A-Z]+|[0-9]+"));

@@ -1,7 +1,5 @@
 //! The marks of calls.
 
-use std::sync::LazyLock;
-
 use super::asked::says_again;
 use super::failure::{guesses, is_gone, is_mendable, mark_failure, names_given};
 use super::faults::{fault_of, has_no_effect, lasts, thing_of, turned_down};
@@ -15,7 +13,7 @@ use crate::count::codes::{UNKNOWN, code, code_of, pair};
 use crate::count::row::Row;
 use crate::count::turn::Turn;
 use crate::count::undone::{edit_codes, undoes_by_command};
-use crate::patterns::Pattern;
+use crate::patterns::rows;
 use crate::same::errors::is_vague;
 use crate::same::frames::framed;
 use crate::same::made::makes;
@@ -24,28 +22,29 @@ use crate::same::text::head;
 use crate::same::{tools, waits};
 use crate::tables::{FAILURES, MARKS};
 
-static REPORTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["reports"]));
-static MOVE_ARGUMENTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["move_arguments"]));
-static MOVED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moved"]));
-static OF_CALL: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_call"]));
-static OF_EDIT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_edit"]));
-static OF_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_file"]));
-static WRITING_COMMANDS: LazyLock<Pattern> =
-    LazyLock::new(|| Pattern::any(&MARKS["writing_commands"]));
-static EDIT_COMMANDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["edit_commands"]));
-static DATA_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["data_file"]));
-static UNDECIDED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["undecided"]));
-static DRAINED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["drained"]));
-static WORDED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["worded_keys"]));
-static WAYS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["ways"]));
-static OF_SERVER: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_server"]));
-static TOO_MUCH: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["too_much"]));
-static STATE_COMMANDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["state_commands"]));
-static FILE_ADDRESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["file_addresses"]));
-static UNSEEN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["unseen"]));
-static LISTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["lists"]));
-static SLEEPS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["sleeps"]));
-static LOG_FILE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["log_file"]));
+rows! {
+    REPORTS: Pattern = MARKS["reports"];
+    MOVE_ARGUMENTS: Pattern = MARKS["move_arguments"];
+    MOVED: Pattern = MARKS["moved"];
+    OF_CALL: Pattern = FAILURES["of_call"];
+    OF_EDIT: Pattern = FAILURES["of_edit"];
+    OF_FILE: Pattern = FAILURES["of_file"];
+    WRITING_COMMANDS: Pattern = MARKS["writing_commands"];
+    EDIT_COMMANDS: Pattern = MARKS["edit_commands"];
+    DATA_FILE: Pattern = MARKS["data_file"];
+    UNDECIDED: Pattern = MARKS["undecided"];
+    DRAINED: Pattern = MARKS["drained"];
+    WORDED: Pattern = MARKS["worded_keys"];
+    WAYS: Pattern = MARKS["ways"];
+    OF_SERVER: Pattern = FAILURES["of_server"];
+    TOO_MUCH: Pattern = FAILURES["too_much"];
+    STATE_COMMANDS: Pattern = MARKS["state_commands"];
+    FILE_ADDRESSES: Pattern = MARKS["file_addresses"];
+    UNSEEN: Pattern = MARKS["unseen"];
+    LISTS: Pattern = MARKS["lists"];
+    SLEEPS: Pattern = MARKS["sleeps"];
+    LOG_FILE: Pattern = MARKS["log_file"];
+}
 
 // A command begins within so much of the arguments of its call.
 const COMMAND_CHARS: usize = 500;

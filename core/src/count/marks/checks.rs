@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use crate::count::codes::code;
-use crate::patterns::{Pattern, around, pattern};
+use crate::patterns::{around, pattern, rows};
 use crate::same::text::{head, strip};
 use crate::same::tools::{looks_by_command, purpose, reads_by_command};
 use crate::same::waits::ends_of;
@@ -18,10 +18,16 @@ const JUDGED_WORDS_MIN: usize = 5;
 // Words are alike by their first characters: "lacks", "lacking".
 const STEM_CHARS: usize = 4;
 
-static CHECK: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["check_name"]));
-static TELLING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["telling_name"]));
-static SHELL: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["shell_name"]));
-static COMMAND_KEY: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["command_key"]));
+rows! {
+    CHECK: Pattern = CHECKS["check_name"];
+    TELLING: Pattern = CHECKS["telling_name"];
+    SHELL: Pattern = CHECKS["shell_name"];
+    COMMAND_KEY: Pattern = CHECKS["command_key"];
+    FAULT: Pattern = CHECKS["fault"];
+    FINE: Pattern = CHECKS["fine"];
+    DONE: Pattern = CHECKS["done"];
+}
+
 static PROGRAM: LazyLock<fancy_regex::Regex> = LazyLock::new(|| around(&CHECKS["program"]));
 static WRAPPED: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&CHECKS["wrapped"])));
 static KEY: LazyLock<Regex> = LazyLock::new(|| pattern(r#"["']\w+["'] ?:"#));
@@ -29,11 +35,8 @@ static WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"\w"));
 static SAID: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w.%-]*\w"));
 static FILLER: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&CHECKS["filler"])));
 static NO_FAULT: LazyLock<fancy_regex::Regex> = LazyLock::new(|| around(&CHECKS["no_fault"]));
-static FAULT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["fault"]));
 static OF_MANY: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d ?(?:/|of|out of) ?\d"));
 static SHARE: LazyLock<fancy_regex::Regex> = LazyLock::new(|| around(&CHECKS["share"]));
-static FINE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["fine"]));
-static DONE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&CHECKS["done"]));
 
 /// What the name of a tool says about its checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

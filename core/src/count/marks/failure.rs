@@ -9,17 +9,20 @@ use super::{MISSING, RAN_OUT};
 use crate::count::codes::{UNKNOWN, code, pair};
 use crate::count::row::Row;
 use crate::count::turn::Turn;
-use crate::patterns::{Pattern, pattern};
+use crate::patterns::{pattern, rows};
 use crate::same::kinds::kind_in;
 use crate::same::made::makes;
 use crate::same::{tools, waits};
 use crate::tables::{FAILURES, MARKS};
 
-static EXISTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["exists"]));
-static GUESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["guesses"]));
+rows! {
+    EXISTS: Pattern = FAILURES["exists"];
+    GUESSES: Pattern = FAILURES["guesses"];
+    OWN_SERVER: Pattern = MARKS["own_server"];
+}
+
 static IDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?-u:[A-Za-z_-]*[0-9][\w-]*)"));
 static GIVEN: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w.-]{3,}"));
-static OWN_SERVER: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["own_server"]));
 
 // The kind of a failure of which a framework hides what went wrong.
 const UNTOLD: &str = "untold";

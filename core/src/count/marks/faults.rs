@@ -2,27 +2,28 @@
 //! loss that is no number, a pod that crashes.
 
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
 use crate::count::codes::{UNKNOWN, code, code_of, pair};
 use crate::count::row::Row;
 use crate::count::turn::Turn;
-use crate::patterns::Pattern;
+use crate::patterns::rows;
 use crate::same::masks::masked;
 use crate::same::text::is_longer;
 use crate::same::tools::looks_at_file;
 use crate::same::waits::ends_of;
 use crate::tables::MARKS;
 
-static KNOBS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["knobs"]));
-static NOT_TAKEN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["not_taken"]));
-static TURNED_DOWN: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["turned_down"]));
-static PLAN_WORDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["plan_words"]));
-static PROPOSED_KEYS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["proposed_keys"]));
-static NO_EFFECT: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["no_effects"]));
-static LASTING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["lasting_faults"]));
+rows! {
+    KNOBS: Pattern = MARKS["knobs"];
+    NOT_TAKEN: Pattern = MARKS["not_taken"];
+    TURNED_DOWN: Pattern = MARKS["turned_down"];
+    PLAN_WORDS: Pattern = MARKS["plan_words"];
+    PROPOSED_KEYS: Pattern = MARKS["proposed_keys"];
+    NO_EFFECT: Pattern = MARKS["no_effects"];
+    LASTING: Pattern = MARKS["lasting_faults"];
+}
 
 // A longer answer has more to say than no.
 const NOT_TAKEN_CHARS_MAX: usize = 300;

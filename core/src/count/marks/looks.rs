@@ -1,7 +1,6 @@
 //! What a call shows, as far as other calls may show the same.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 use super::failure::guesses;
 use super::search::{changes_found, is_empty};
@@ -9,23 +8,24 @@ use super::tool::Tool;
 use crate::count::codes::{UNKNOWN, code_of, pair};
 use crate::count::row::Row;
 use crate::count::turn::Turn;
-use crate::patterns::Pattern;
+use crate::patterns::rows;
 use crate::same::request::plain_path;
 use crate::same::signature::changed_file;
 use crate::same::text::{head, is_longer};
 use crate::same::waits;
 use crate::tables::{FAILURES, MARKS};
 
-static OUTPUTLESS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["outputless"]));
-static HOSTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["hosts"]));
-static ADDRESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["addresses"]));
-static OF_THING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_thing"]));
-static OF_REQUEST: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["of_request"]));
-static NAMES_THING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["names_thing"]));
-static SAYS_INVALID: LazyLock<Pattern> =
-    LazyLock::new(|| Pattern::any(&[&MARKS["says_invalid"][..], &FAILURES["refusals"]].concat()));
-static OF_CALLER: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["of_caller"]));
-static SAYS_NO: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&FAILURES["says_no"]));
+rows! {
+    OUTPUTLESS: Pattern = MARKS["outputless"];
+    HOSTS: Pattern = MARKS["hosts"];
+    ADDRESSES: Pattern = MARKS["addresses"];
+    OF_THING: Pattern = FAILURES["of_thing"];
+    OF_REQUEST: Pattern = FAILURES["of_request"];
+    NAMES_THING: Pattern = MARKS["names_thing"];
+    SAYS_INVALID: Pattern = MARKS["says_invalid"] | FAILURES["refusals"];
+    OF_CALLER: Pattern = MARKS["of_caller"];
+    SAYS_NO: Pattern = FAILURES["says_no"];
+}
 
 // The characters of what a step on the way somewhere shows, which is no news and need be none.
 const ON_THE_WAY: i64 = -1;

@@ -16,7 +16,7 @@ mod statements;
 mod states;
 mod tool;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use asked::Asked;
 use call::mark_call;
@@ -33,12 +33,14 @@ use super::how::{Counting, Metric};
 use super::reads::Read;
 use super::row::{KINDS, Row, place};
 use super::turn::{Price, Turn};
-use crate::patterns::Pattern;
+use crate::patterns::rows;
 use crate::same::kinds::EXTERNAL;
 use crate::tables::MARKS;
 
-static NARROWS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["narrows"]));
-static UNTESTED: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["untested"]));
+rows! {
+    NARROWS: Pattern = MARKS["narrows"];
+    UNTESTED: Pattern = MARKS["untested"];
+}
 
 // The kind of a wait that fails by it, which has only not ended yet.
 const RAN_OUT: &str = "timeout";

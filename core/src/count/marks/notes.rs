@@ -5,14 +5,16 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-use crate::patterns::{Pattern, pattern};
+use crate::patterns::{pattern, rows};
 use crate::same::gist::Gist;
 use crate::tables::{MARKS, any_of};
 
 static NOTE_COUNTS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&MARKS["note_counts"])));
-static NOTE_FILES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["note_files"]));
-static APPENDS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["appends"]));
-static APPENDING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["appending"]));
+rows! {
+    NOTE_FILES: Pattern = MARKS["note_files"];
+    APPENDS: Pattern = MARKS["appends"];
+    APPENDING: Pattern = MARKS["appending"];
+}
 
 // The kinds of files of notes.
 const NOTE_ENDS: [&str; 4] = [".md", ".txt", ".org", ".rst"];

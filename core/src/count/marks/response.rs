@@ -1,20 +1,20 @@
 //! The marks of responses.
 
-use std::sync::LazyLock;
-
 use super::chants::{CHANT_BYTES_MIN, chant_of};
 use crate::count::codes::{UNKNOWN, code};
 use crate::count::row::{CUTS, Row, STATUSES, place};
 use crate::count::turn::Turn;
 use crate::fields::said::SILENCE;
-use crate::patterns::Pattern;
+use crate::patterns::rows;
 use crate::same::rounds::round_words;
 use crate::same::waits;
 use crate::tables::{MARKS, ROUNDS};
 
-static BRIEF: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["brief"]));
-static REJECTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&ROUNDS["rejects"]));
-static COURTESY: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["courtesy"]));
+rows! {
+    BRIEF: Pattern = MARKS["brief"];
+    REJECTS: Pattern = ROUNDS["rejects"];
+    COURTESY: Pattern = MARKS["courtesy"];
+}
 
 // A limit of fewer tokens is meant: for a yes, a no, or the name of a class.
 const CUT_TOKENS_MIN: i64 = 64;

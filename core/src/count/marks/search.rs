@@ -1,12 +1,10 @@
 //! What searches found, and which calls ask how something is used.
 
-use std::sync::LazyLock;
-
 use super::tool::Tool;
 use crate::count::codes::{UNKNOWN, code};
 use crate::count::row::Row;
 use crate::count::turn::Turn;
-use crate::patterns::Pattern;
+use crate::patterns::rows;
 use crate::same::errors::answers_no;
 use crate::same::made::makes;
 use crate::same::pages::{asks_page, page_of, without_place};
@@ -14,16 +12,15 @@ use crate::same::text::is_longer;
 use crate::same::tools::looks_by_command;
 use crate::tables::MARKS;
 
-static ASKS_HELP: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["asks_help"]));
-static SEARCHING: LazyLock<Pattern> = LazyLock::new(|| {
-    Pattern::any(&[&MARKS["searching_command"][..], &MARKS["asking_statement"]].concat())
-});
-static ASKING: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["asking_statement"]));
-static CHANGES_FOUND: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["changes_found"]));
-static EMPTY: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["empty"]));
-static NOTHING: LazyLock<Pattern> =
-    LazyLock::new(|| Pattern::any(&[&MARKS["empty"][..], &MARKS["nothing"]].concat()));
-static ACKNOWLEDGES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["acknowledges"]));
+rows! {
+    ASKS_HELP: Pattern = MARKS["asks_help"];
+    SEARCHING: Pattern = MARKS["searching_command"] | MARKS["asking_statement"];
+    ASKING: Pattern = MARKS["asking_statement"];
+    CHANGES_FOUND: Pattern = MARKS["changes_found"];
+    EMPTY: Pattern = MARKS["empty"];
+    NOTHING: Pattern = MARKS["empty"] | MARKS["nothing"];
+    ACKNOWLEDGES: Pattern = MARKS["acknowledges"];
+}
 
 // A longer answer shows something, whatever its first words are.
 const NOTHING_CHARS_MAX: usize = 500;

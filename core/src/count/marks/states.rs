@@ -6,12 +6,15 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::count::codes::{UNKNOWN, code};
-use crate::patterns::{Pattern, pattern};
+use crate::patterns::{pattern, rows};
 use crate::tables::{MARKS, TOOL_KINDS, any_of};
 
-static STATES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&TOOL_KINDS["states"]));
+rows! {
+    STATES: Pattern = TOOL_KINDS["states"];
+    COMMENTS: Pattern = TOOL_KINDS["comments"];
+}
+
 static DONE_STEPS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&MARKS["done_steps"])));
-static COMMENTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&TOOL_KINDS["comments"]));
 
 /// The code of what an update sets, without its comments; unknown if it sets no state, or has none.
 #[must_use]

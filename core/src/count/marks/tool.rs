@@ -1,33 +1,33 @@
 //! What the name of a tool says about it.
 
-use std::sync::LazyLock;
-
 use super::checks::Checker;
 use crate::count::undone::undoes;
-use crate::patterns::{Forms, Pattern};
+use crate::patterns::rows;
 use crate::same::tools::{Kept, kept, purpose};
 use crate::tables::{MARKS, TOOL_KINDS};
 
-static ASSESSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["assesses"]));
-static SHOWS_STATE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["shows_state"]));
-static OWN_NOTES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["own_notes"]));
-static MOVES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["moves"]));
-static PLANS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["plans"]));
-static UPDATES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&TOOL_KINDS["updates"]));
-static VIEWS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["views"]));
-static ASKS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["asks"]));
-/// A tool or a command that settles something.
-pub(super) static SETTLES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["settles"]));
-/// A tool or a command that puts a program into service anew.
-pub(super) static DEPLOYS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["deploys"]));
-static DELEGATES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["delegates"]));
-static TELLS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["tells"]));
-static LISTING: LazyLock<Forms> = LazyLock::new(|| Forms::new(&MARKS["listing"]));
-static TAKES_NOTES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["takes_notes"]));
-static PROPOSES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["proposes"]));
-static VERDICTS: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["verdicts"]));
-static QUERIES: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["queries"]));
-static CHANCE: LazyLock<Pattern> = LazyLock::new(|| Pattern::any(&MARKS["chance"]));
+rows! {
+    ASSESSES: Pattern = MARKS["assesses"];
+    SHOWS_STATE: Pattern = MARKS["shows_state"];
+    OWN_NOTES: Pattern = MARKS["own_notes"];
+    MOVES: Pattern = MARKS["moves"];
+    PLANS: Pattern = MARKS["plans"];
+    UPDATES: Pattern = TOOL_KINDS["updates"];
+    VIEWS: Pattern = MARKS["views"];
+    ASKS: Pattern = MARKS["asks"];
+    /// A tool or a command that settles something.
+    pub(super) SETTLES: Pattern = MARKS["settles"];
+    /// A tool or a command that puts a program into service anew.
+    pub(super) DEPLOYS: Pattern = MARKS["deploys"];
+    DELEGATES: Pattern = MARKS["delegates"];
+    TELLS: Pattern = MARKS["tells"];
+    LISTING: Forms = MARKS["listing"];
+    TAKES_NOTES: Pattern = MARKS["takes_notes"];
+    PROPOSES: Pattern = MARKS["proposes"];
+    VERDICTS: Pattern = MARKS["verdicts"];
+    QUERIES: Pattern = MARKS["queries"];
+    CHANCE: Pattern = MARKS["chance"];
+}
 
 /// What the name of a tool says about it.
 #[derive(Clone, Copy, Debug, Default)]
