@@ -83,6 +83,11 @@ OF_PLATFORMS = {
         for part in ("cachedContent", "thoughts", "total")
     ),
 }
+# LiteLLM names the answer by the provider, of which the trace shows OpenAI.
+PROVIDERS_OF_LITELLM = (
+    *("azure", "azure_ai", "deepseek", "fireworks_ai", "groq", "hosted_vllm", "litellm_proxy"),
+    *("mistral", "openrouter", "together_ai", "xai"),
+)
 NOT_SHOWN = OF_PLATFORMS | (
     USAGE_OF_AN_API
     | USERS_AND_TIERS
@@ -101,6 +106,8 @@ NOT_SHOWN = OF_PLATFORMS | (
         "gen_ai.tool.call.result.**",
         "honeyhive_user_id",
         "langfuse.session.id",
+        *(f"llm.{name}.choices" for name in PROVIDERS_OF_LITELLM),
+        "llm.anthropic.content",
         "lmnr.span.output#0.content",  # of browser-use's beta
         "looptrace.payer",  # of a baggage entry, as tests of budgets write it
         "looptrace.phase.start_ns",  # of spans that were forwarded

@@ -9,7 +9,7 @@ use foldhash::{HashMap, HashMapExt};
 use regex::Regex;
 
 use super::masks::masked;
-use super::text::head;
+use super::text::{head, is_dense};
 use crate::patterns::{around, pattern};
 use crate::tables::ROUNDS;
 
@@ -17,8 +17,6 @@ use crate::tables::ROUNDS;
 const ROUND_CHARS: usize = 2_000;
 const ROUND_WORDS_MIN: usize = 5;
 const ROUNDS_KEPT: usize = 1_000;
-// Scripts without spaces between words begin here.
-const WITHOUT_SPACES: char = '\u{2e80}';
 
 static FORMS: LazyLock<Vec<(Fancy, &'static str)>> = LazyLock::new(|| {
     let rows = ROUNDS["rounds"].iter();
@@ -34,7 +32,6 @@ thread_local! {
 
 /// How many words a text has; in scripts without spaces two signs are some word.
 fn plain_words_in(text: &str) -> usize {
-    let is_dense = |sign: char| sign >= WITHOUT_SPACES && sign.is_alphanumeric();
     let dense = text.chars().filter(|sign| is_dense(*sign)).count();
     let parts = PLAIN_WORD.find_iter(text);
     let spaced = parts.filter(|part| !part.as_str().contains(is_dense));

@@ -23,6 +23,8 @@ pub enum Form {
 
 // A slug is written from at most this many characters of a text.
 const READ_CHARS: usize = 200;
+// Scripts without spaces between words begin here.
+const WITHOUT_SPACES: char = '\u{2e80}';
 // Every mark of a cut text begins so, and few other texts have it.
 pub(crate) const MARK_BEGINNING: &str = "[cut hash:";
 /// The mark that the content policy leaves in a cut text; `analyzer/text/cut_texts.py` writes it.
@@ -141,6 +143,12 @@ pub fn is_space(c: char) -> bool {
 #[must_use]
 pub fn strip(text: &str) -> &str {
     text.trim_matches(is_space)
+}
+
+/// Whether a character is of a script without spaces between words.
+#[must_use]
+pub fn is_dense(c: char) -> bool {
+    c >= WITHOUT_SPACES && c.is_alphanumeric()
 }
 
 /// Whether a character is a letter, a number or an underscore.

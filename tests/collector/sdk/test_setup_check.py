@@ -178,7 +178,7 @@ FOLDERS = (framework_table.DIALECTS, framework_table.OWN, TRACES)
 # status. None of it makes a span one that nobody understands.
 BY_FIELDS = (
     *("agenta", "burr", "claude_code", "codex", "docker_agent", "honeyhive", "looptrace-own"),
-    *("mirascope", "monocle", "smolagents", "traceloop", "trulens"),
+    *("mirascope", "monocle", "nat", "smolagents", "traceloop", "trulens"),
 )
 _ENDS = (False, True)
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::count::codes::code;
 use crate::patterns::{pattern, replaced, rows};
 use crate::same::gist::is_joining;
-use crate::same::text::head;
+use crate::same::text::{head, is_dense};
 use crate::tables::MARKS;
 
 rows! {
@@ -24,8 +24,6 @@ static WORD: LazyLock<Regex> = LazyLock::new(|| {
 
 // Of a longer text no more pairs are read.
 const PAIRS_MAX: usize = 64;
-// Scripts without spaces between words begin here.
-const WITHOUT_SPACES: char = '\u{2e80}';
 // What is longer says more than that.
 const APOLOGY_CHARS: usize = 400;
 // Words are alike by their first characters; shorter ones stand in any sentence.
@@ -120,9 +118,8 @@ impl Apology {
 /// The codes of pairs of signs of a script without spaces between words; a sign alone is one, too.
 #[must_use]
 pub fn pairs_of(text: &str) -> Vec<i64> {
-    let is_dense = |sign: &char| *sign >= WITHOUT_SPACES && sign.is_alphanumeric();
     let runs = text
-        .split(|sign| !is_dense(&sign))
+        .split(|sign| !is_dense(sign))
         .filter(|run| !run.is_empty());
     let pairs = runs.flat_map(|run| {
         let places: Vec<usize> = run.char_indices().map(|(at, _)| at).collect();
