@@ -47,7 +47,7 @@ impl Drafts {
 
 /// The codes of the longer texts among arguments.
 #[must_use]
-pub fn texts_in(arguments: &str) -> Vec<i64> {
+pub fn codes_of_texts(arguments: &str) -> Vec<i64> {
     let quoted = arguments.split('"').skip(1).step_by(2);
     let long = quoted.filter(|text| text.len() >= TEXT_BYTES_MIN);
     long.take(TEXTS_MAX)

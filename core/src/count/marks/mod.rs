@@ -28,7 +28,7 @@ use search::is_common;
 use tool::tool;
 
 use super::codes::{UNKNOWN, code_of, pair};
-use super::drafts::texts_in;
+use super::drafts::codes_of_texts;
 use super::how::{Counting, Metric};
 use super::reads::Read;
 use super::row::{KINDS, Row, place};
@@ -153,7 +153,7 @@ fn texts_of(row: &Row, turn: &Turn) -> Vec<i64> {
     let arguments = turn
         .arguments
         .filter(|_| row.is("tool") && (row.works || row.judges));
-    arguments.map(texts_in).unwrap_or_default()
+    arguments.map(codes_of_texts).unwrap_or_default()
 }
 
 /// The tokens that a turn spends: all but those read from a cache, which cost a tenth or less.
