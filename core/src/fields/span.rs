@@ -18,7 +18,7 @@ use super::seen::Seen;
 use super::shared::Shared;
 use super::span_fields::{Given, Intervention, Rare, Role, Shape, SpanFields, apart};
 use super::table::Table;
-use super::table_rows::Kind;
+use super::table_rows::{Kind, Nobody};
 use crate::patterns::pattern;
 use crate::same::text::is_longer;
 use crate::same::text::strip;
@@ -249,7 +249,12 @@ impl<'s, 'a> One<'s, 'a> {
             .dialect
             .is_some_and(|place| self.seen.table.named_by_span[place]);
         let by_span = || (is_named && kind == Some(Role::Agent)).then(|| name.to_owned());
-        let is_somebody = |name: &String| !self.seen.table.nobody.contains(name);
+        let scope = self.span.scope.unwrap_or_default();
+        let nobody = &self.seen.table.nobody;
+        let is_somebody = |name: &String| {
+            let of_scope = |row: &&Nobody| row.scope.is_empty() || row.scope == scope;
+            !nobody.iter().filter(of_scope).any(|row| row.agent == *name)
+        };
         let named = self.named(Field::Agent).filter(is_somebody);
         named.or_else(by_span)
     }

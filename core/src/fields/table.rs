@@ -5,7 +5,7 @@ use foldhash::{HashMap, HashSet};
 use super::flat::Prefix;
 use super::glob::Glob;
 use super::names::{FIELDS, Field, TIES};
-use super::table_rows::{Dialect, Document, Given, Kind, Listed, Row, Whole};
+use super::table_rows::{Dialect, Document, Given, Kind, Listed, Nobody, Row, Whole};
 use crate::wire::value::Value;
 use regex::Regex;
 
@@ -87,7 +87,7 @@ pub struct Table {
     /// By dialect, whether programs write such spans also within calls.
     pub common: Vec<bool>,
     /// What stands for an agent's name and is none.
-    pub nobody: HashSet<String>,
+    pub nobody: Vec<Nobody>,
     /// What stands for the id of a session and is none.
     pub no_session: Vec<Glob>,
     /// What spans are.

@@ -79,8 +79,18 @@ pub(super) struct Dialect {
     pub(super) name_suffixes: Vec<String>,
     pub(super) own_keys: bool,
     pub(super) common: bool,
-    pub(super) nobody: Vec<String>,
+    pub(super) nobody: Vec<Nobody>,
     pub(super) no_session: Vec<String>,
+}
+
+/// What stands for the name of an agent and is none.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Nobody {
+    /// What is written in its place.
+    pub agent: String,
+    /// The one scope that writes it, where other agents may be called so; empty for any.
+    #[serde(default)]
+    pub scope: String,
 }
 
 #[derive(Debug, Deserialize)]

@@ -161,6 +161,18 @@ def test_names_may_be_empty() -> None:
     assert found.select("name", "kind").rows() == [("", "tool")]
 
 
+@pytest.mark.parametrize(
+    ("scope", "agent"), [("opentelemetry.instrumentation.openai_agents", ""), ("", "OpenAI Agent")]
+)
+def test_a_name_that_one_producer_gives_to_all_is_an_agent_of_others(
+    scope: str, agent: str
+) -> None:
+    """OpenTelemetry's instrumentation of the OpenAI Agents SDK writes it where it knows none."""
+    called = tool("near") | {"gen_ai.agent.name": "OpenAI Agent"}
+
+    assert turns([span(1, called, scope=scope)])["agent"].to_list() == [agent]
+
+
 def test_message_comes_before_a_response_that_took_no_time() -> None:
     """Some clocks only know milliseconds; the message must not reset what comes after it."""
     found = turns([span(1, model("Yes."), start=3, end=3)])

@@ -86,8 +86,6 @@ KINDS = ("tool", "model", REQUEST, "agent", STEP, STRUCTURE, FRAME, PART)
 # What a producer counts in another way: parts beside their whole, or each response of a run with
 # those before it.
 WHOLES = ("input", "output", "run")
-# What stands for a name or an id and is none.
-_NONES = ("nobody", "no_session")
 # The dialect of a user's own keys, and the kinds of spans that a name makes them.
 OWN = "own"
 _NAMED = ("tool", "model")
@@ -166,7 +164,8 @@ class Dialect:
     beside: tuple[KindRow, ...] = ()  # how usage is counted, of `WHOLES`
     own_keys: bool = False  # its keys are common words, and are read from its own spans alone
     common: bool = False  # programs write such spans also within calls
-    nobody: tuple[str, ...] = ()  # what stands for an agent's name and is none
+    # What stands for an agent's name and is none, with the one scope that writes it, if there is.
+    nobody: tuple[Mapping[str, str], ...] = ()
     no_session: tuple[str, ...] = ()  # patterns of what stands for a session and is none
 
 
@@ -335,7 +334,7 @@ def _fits(text: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _dialect(given: dict[str, Any]) -> Dialect:
-    lists = ("source", "name_prefixes", "name_suffixes", "writes", "unread", *_NONES)
+    lists = ("source", "name_prefixes", "name_suffixes", "writes", "unread", "nobody", "no_session")
     fields = {name: tuple(keys) for name, keys in given.pop("fields", {}).items()}
     if unknown := fields.keys() - set(FIELDS):
         raise ValueError(f"dialect {given['name']}: no such fields: {', '.join(sorted(unknown))}")
