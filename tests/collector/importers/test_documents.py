@@ -12,6 +12,8 @@ import pytest
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.schema.turns import TOKEN_COLUMNS
 from looptrace.collector.files.reader import read_spans
+from looptrace.collector.importers.spans import time_ns
+from looptrace.collector.otlp.span_rows import BadSpanError
 from tests.collector.conftest import Write
 from tests.collector.importers.exported_run import spans
 from tests.collector.importers.exports import EXPORTS, IN_LINES, SAVED, SYSTEMS, text_of
@@ -287,6 +289,36 @@ def places(value: Any) -> Any:
         yield value, key
         if isinstance(held, dict | list):
             yield from places(held)
+
+
+SECOND_NS = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "at_ns"),
+    [
+        (1_700_000_000, 1_700_000_000 * SECOND_NS),
+        (1_700_000_000.5, 1_700_000_000 * SECOND_NS + SECOND_NS // 2),
+        ("1700000000123", 1_700_000_000_123 * 1_000_000),
+        (1_700_000_000_123_456, 1_700_000_000_123_456_000),
+        ("1.7e18", 1_700_000_000 * SECOND_NS),
+        ("2023-11-14T22:13:20Z", 1_700_000_000 * SECOND_NS),
+        *((none, 0) for none in ("", None, 0, -1, "0001-01-01T00:00:00Z")),
+    ],
+)
+def test_a_time_may_have_any_unit(value: object, at_ns: int) -> None:
+    """Its size shows it. Go writes the year 1 where there is no time, and others -1."""
+    assert time_ns(value) == at_ns
+
+
+@pytest.mark.parametrize(
+    "value",
+    [2**63 - 1, 2**70, 10**400, 99e15, "1e999999999", float("nan"), -float("inf"), True, []],
+)
+def test_what_is_no_time_is_refused_where_it_stands(value: object) -> None:
+    """Else the row of a later line would have no place, and the whole source would be lost."""
+    with pytest.raises(BadSpanError, match="expected a time before 2262"):
+        time_ns(value)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,10 @@ def utc_day(at_ns: int) -> str:
 
 
 def time_ns_of(text: object) -> int | None:
-    """Return the nanoseconds since 1970 of an ISO 8601 time, in UTC if it has no zone."""
+    """Return the nanoseconds since 1970 of an ISO 8601 time, in UTC if it has no zone.
+
+    None for what is no time; 0 for one before 1970, as Go writes where it has none.
+    """
     if not isinstance(text, str):
         return None
     try:
@@ -54,4 +57,4 @@ def time_ns_of(text: object) -> int | None:
     except ValueError:
         return None
     time = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return (time - _EPOCH) // timedelta(microseconds=1) * _NS_PER_US
+    return max(0, (time - _EPOCH) // timedelta(microseconds=1) * _NS_PER_US)

@@ -5,6 +5,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import msgspec
@@ -13,8 +14,8 @@ from looptrace import semconv
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import parsed
-from looptrace.analyzer.text.times import time_ns_of
-from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, BadSpanError, span_row
+from looptrace.analyzer.text.times import NS_PER_HOUR, time_ns_of
+from looptrace.collector.otlp.span_rows import ERROR, OK, TIME_NS_MAX, UNSET, BadSpanError, span_row
 
 TRACE_DIGITS, SPAN_DIGITS = 32, 16
 NS_PER_US, NS_PER_MS, NS_PER_S = 1_000, 1_000_000, 1_000_000_000
@@ -26,6 +27,8 @@ _HEX = re.compile(r"(?:0x)?([0-9a-fA-F]+)")
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 # The size of a number since 1970 shows its unit, from seconds to nanoseconds: a second of 2001 has
 # nine digits more as nanoseconds.
+# The last day that the table holds is for what has no time and stands after the last one.
+_LAST_NS = TIME_NS_MAX - 24 * NS_PER_HOUR
 _UNITS = ((1e17, 1), (1e14, NS_PER_US), (1e11, NS_PER_MS), (0, NS_PER_S))
 
 
@@ -58,22 +61,29 @@ def _hex_id(text: object, digits: int) -> str:
 def time_ns(value: object) -> int:
     """Return a time since 1970 in nanoseconds, from an ISO 8601 text or a number of any unit.
 
-    0 for none. Raises BadSpanError for any other value.
+    0 for none, or before 1970. Raises BadSpanError for any other value, or from 2262 on.
     """
     if value is None or value == "":
         return 0
     if isinstance(value, datetime):
         value = str(value)
-    if isinstance(value, str) and (at_ns := time_ns_of(value)) is not None:
-        return at_ns
+    at_ns = time_ns_of(value)
+    if at_ns is None:
+        at_ns = _number_ns(value)
+    if at_ns is None or at_ns > _LAST_NS:
+        raise BadSpanError(f"expected a time before 2262, found {value!r:.60}")
+    return max(0, at_ns)
+
+
+def _number_ns(value: object) -> int | None:
+    """Return the nanoseconds of a number of any unit; None for what is none."""
     try:
-        number = float(value)  # type: ignore[arg-type] # What is no number is refused.
-    except (TypeError, ValueError) as error:
-        raise BadSpanError(f"expected a time, found {value!r:.60}") from error
-    for least, factor in _UNITS:
-        if abs(number) >= least:
-            return int(value) if factor == 1 else round(number * factor)  # type: ignore[call-overload] # It is a number.
-    raise BadSpanError(f"expected a time, found {value!r:.60}")
+        number = Decimal(str(value))
+    except (InvalidOperation, ValueError):
+        return None
+    if not number.is_finite() or abs(number) > TIME_NS_MAX:
+        return None
+    return round(number * next(factor for least, factor in _UNITS if abs(number) >= least))
 
 
 def mapping(value: object) -> dict[str, Any]:
