@@ -72,7 +72,7 @@ def time_ns(value: object) -> int:
         at_ns = _number_ns(value)
     if at_ns is None or at_ns > _LAST_NS:
         raise BadSpanError(f"expected a time before 2262, found {value!r:.60}")
-    return max(0, at_ns)
+    return at_ns
 
 
 def _number_ns(value: object) -> int | None:
@@ -81,9 +81,10 @@ def _number_ns(value: object) -> int | None:
         number = Decimal(str(value))
     except (InvalidOperation, ValueError):
         return None
-    if not number.is_finite() or abs(number) > TIME_NS_MAX:
+    if not number.is_finite() or number > TIME_NS_MAX:
         return None
-    return round(number * next(factor for least, factor in _UNITS if abs(number) >= least))
+    number = max(Decimal(0), number)
+    return round(number * next(factor for least, factor in _UNITS if number >= least))
 
 
 def mapping(value: object) -> dict[str, Any]:
