@@ -1,6 +1,7 @@
 """Exports that are bad in parts: each part costs itself alone, and a message says what to do."""
 
 import json
+import re
 from copy import deepcopy
 from io import BytesIO
 from random import Random
@@ -20,6 +21,7 @@ from tests.collector.importers.exports import EXPORTS, IN_LINES, SAVED, SYSTEMS,
 from tests.seeds import seeds
 
 HOSTILE: tuple[Any, ...] = (
+    *("9999-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "1e999999999", 1 << 63, -(10**18), 1e308),
     *(None, True, 0, -1, "", "x", "\ud800", 2**70, -5.5, [], {}, [[]], [None], {"a": None}, ["a"]),
 )
 
@@ -319,6 +321,21 @@ def test_what_is_no_time_is_refused_where_it_stands(value: object) -> None:
     """Else the row of a later line would have no place, and the whole source would be lost."""
     with pytest.raises(BadSpanError, match="expected a time before 2262"):
         time_ns(value)
+
+
+@pytest.mark.parametrize("name", ["qwen_stream", "droid_stream", "copilot_stream", "cline_stream"])
+def test_a_count_that_is_no_number_costs_no_other_line(name: str, write: Write) -> None:
+    """It is reported where it stands, and not at the line that completes its response."""
+    lines = text_of(name, "loop").splitlines()
+    whole = read_spans([write("whole.jsonl", b"\n".join(lines))]).spans.height
+    count = re.compile(rb'((?:outputTokens|put_tokens)": ?)\d+')
+    at = next(at for at, line in enumerate(lines) if count.search(line))
+    lines[at] = count.sub(rb'\1"many"', lines[at])
+    read = read_spans([write("bad.jsonl", b"\n".join(lines))])
+
+    (skipped,) = read.skipped
+    assert skipped.where == f"bad.jsonl:{at + 1}"
+    assert whole - read.spans.height <= 1
 
 
 @pytest.mark.parametrize(

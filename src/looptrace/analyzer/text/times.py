@@ -43,18 +43,3 @@ def utc_s(at_ns: int) -> str:
 def utc_day(at_ns: int) -> str:
     """Write `2026-03-14`, the form of people's notes."""
     return utc_ms(at_ns)[:10]
-
-
-def time_ns_of(text: object) -> int | None:
-    """Return the nanoseconds since 1970 of an ISO 8601 time, in UTC if it has no zone.
-
-    None for what is no time; 0 for one before 1970, as Go writes where it has none.
-    """
-    if not isinstance(text, str):
-        return None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    time = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return max(0, (time - _EPOCH) // timedelta(microseconds=1) * _NS_PER_US)

@@ -11,7 +11,6 @@ from typing import Any
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import canonical
-from looptrace.analyzer.text.times import time_ns_of
 from looptrace.collector.coding_agents.session_spans import (
     Agent,
     Thread,
@@ -20,6 +19,7 @@ from looptrace.collector.coding_agents.session_spans import (
     texts_of,
     times_in_order,
 )
+from looptrace.collector.otlp.span_rows import time_ns_of
 
 STEP_NS = 1_000_000
 

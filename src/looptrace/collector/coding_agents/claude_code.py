@@ -10,7 +10,6 @@ from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.analyzer.text.times import time_ns_of
 from looptrace.collector.coding_agents.hook.asking import OWN_TEXTS
 from looptrace.collector.coding_agents.session_spans import (
     ANSWERED,
@@ -23,6 +22,7 @@ from looptrace.collector.coding_agents.session_spans import (
     Word,
     texts_of,
 )
+from looptrace.collector.otlp.span_rows import time_ns_of
 
 PRODUCT = "claude-code"
 

@@ -7,11 +7,13 @@ Qwen Code prints the same (@qwen-code/qwen-code 0.15.10), but each part of a res
 of its own, of which only the last has tokens, and counts cached tokens within the input.
 """
 
+from collections import deque
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.analyzer.text.times import time_ns_of, utc_us
+from looptrace.analyzer.text.times import utc_us
 from looptrace.collector.coding_agents.claude_code import ClaudeCodeLog
+from looptrace.collector.otlp.span_rows import time_ns_of
 
 STEP_NS = 1_000_000
 # So many lines are held for a time; a stream of which none has one begins in 1970.
@@ -28,13 +30,16 @@ class ClaudeStream:
     def __init__(self) -> None:
         self._log = ClaudeCodeLog()
         self._last_ns = 0
-        self._waiting: list[dict[str, Any]] = []
+        self._waiting: deque[dict[str, Any]] = deque()
+        self._rows: list[SpanRow] = []
         self._is_qwen = False
         self._open: str | None = None  # id of a response of Qwen Code that has more parts
 
     def read(self, line: dict[str, Any]) -> list[SpanRow]:
         """Return the rows that a line completes. Raises BadSpanError for a bad time."""
-        self._waiting.append(line)
+        if _QWEN_VERSION in line and not self._is_qwen:
+            self._is_qwen, self._log = True, ClaudeCodeLog(_QWEN)
+        self._waiting.append(self._of_claude(line) if self._is_qwen else line)
         at_ns = time_ns_of(line.get("timestamp"))
         if not self._last_ns and at_ns is None and len(self._waiting) < WAITING_MAX:
             return []
@@ -45,11 +50,11 @@ class ClaudeStream:
         return self._read_waiting(None) + self._log.rest()
 
     def _read_waiting(self, at_ns: int | None) -> list[SpanRow]:
-        """Read the lines that waited, the last of which has this time."""
+        """Read the lines that waited, the last of which has this time; a bad one costs itself."""
         if at_ns is not None and not self._last_ns:
             self._last_ns = at_ns - len(self._waiting) * STEP_NS
-        rows: list[SpanRow] = []
-        for line in self._waiting:
+        while self._waiting:
+            line = self._waiting.popleft()
             own_ns = time_ns_of(line.get("timestamp")) or 0
             self._last_ns = max(self._last_ns + STEP_NS, own_ns)
             within = line.get("parent_tool_use_id")
@@ -60,13 +65,10 @@ class ClaudeStream:
                 "isSidechain": bool(within),
                 "agentId": within,
             }
-            if _QWEN_VERSION in line and not self._is_qwen:
-                self._is_qwen, self._log = True, ClaudeCodeLog(_QWEN)
-            named = self._of_claude(named) if self._is_qwen else named
-            rows += self._log.read(named)
+            self._rows += self._log.read(named)
             if line.get("type") == _RESULT:
-                rows += self._log.end_run(named)
-        self._waiting = []
+                self._rows += self._log.end_run(named)
+        rows, self._rows = self._rows, []
         return rows
 
     def _of_claude(self, line: dict[str, Any]) -> dict[str, Any]:

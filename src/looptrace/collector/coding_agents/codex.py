@@ -11,7 +11,6 @@ from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.payloads import parsed
-from looptrace.analyzer.text.times import time_ns_of
 from looptrace.collector.coding_agents.session_spans import (
     ANSWERED,
     INTERRUPTED,
@@ -22,6 +21,7 @@ from looptrace.collector.coding_agents.session_spans import (
     Word,
     texts_of,
 )
+from looptrace.collector.otlp.span_rows import time_ns_of
 
 PRODUCT = "codex"
 _text = partial(texts_of, shows_kinds=True)

@@ -12,7 +12,6 @@ from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.payloads import parsed
-from looptrace.analyzer.text.times import time_ns_of
 from looptrace.collector.coding_agents import codex
 from looptrace.collector.coding_agents.session_spans import (
     REJECTED,
@@ -23,6 +22,7 @@ from looptrace.collector.coding_agents.session_spans import (
     person_row,
     tool_row,
 )
+from looptrace.collector.otlp.span_rows import time_ns_of
 
 NS_PER_MS = 1_000_000
 HTTP_ERROR_MIN = 400

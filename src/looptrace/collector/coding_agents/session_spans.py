@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from looptrace import semconv
 from looptrace.analyzer.schema.message import UNNAMED
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, span_row
+from looptrace.collector.otlp.span_rows import ERROR, OK, UNSET, BadSpanError, span_row
 
 # The decisions of a person, beside messages.
 INTERRUPTED, REJECTED, ANSWERED = "interrupted", "rejected", "answered"
@@ -43,6 +43,14 @@ class Usage(NamedTuple):
 
 
 NO_USAGE = Usage()
+
+
+def checked(usage: Usage) -> Usage:
+    """Return usage whose counts are numbers. Raises BadSpanError for one that is none."""
+    counts = usage._replace(finish_reason=None)
+    if bad := [count for count in counts if not isinstance(count, int | float | None)]:
+        raise BadSpanError(f"expected a number of tokens, found {bad[0]!r:.60}")
+    return usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +264,11 @@ class Thread:
             self._calls[call_id] = _Call(tool, arguments, at_ns)
 
     def uses(self, key: str, usage: Usage) -> None:
-        """Add the tokens of the response that `key` names, unless it is complete."""
+        """Add the tokens of the response that `key` names, unless it is complete.
+
+        Raises BadSpanError for a count that is no number.
+        """
+        usage = checked(usage)
         if self._response is not None and self._response.key == key:
             self._response.usage = usage
 

@@ -32,7 +32,6 @@ from looptrace.collector.otlp.json import DATA_ERRORS, MEND, decode_document
 from looptrace.collector.otlp.span_rows import DecodedSpans, Problem
 
 if TYPE_CHECKING:
-    from looptrace.analyzer.schema.spans import SpanRow
     from looptrace.collector.importers.forms import RecordForm
 
 
@@ -85,7 +84,7 @@ def decoded_documents(name: str, documents: Iterable[Frame]) -> Iterator[Decoded
             is_otlp = is_otlp or decoded.is_any
             yield decoded
     if readers is not None:
-        yield DecodedSpans(readers.rest())
+        yield from readers.rest(name)
 
 
 class _SourceReaders:
@@ -110,9 +109,9 @@ class _SourceReaders:
             self._readers[form.name] = form.reader()
         return form, self._readers[form.name]
 
-    def rest(self) -> list[SpanRow]:
-        """Return the rows that the end of the source completes."""
-        return [row for reader in self._readers.values() for row in reader.rest()]
+    def rest(self, name: str) -> list[DecodedSpans]:
+        """Return what the end of the source completes, by form."""
+        return [decoded_end(name, *each) for each in self._readers.items()]
 
 
 def empty_text(head: bytes) -> str:
@@ -233,6 +232,15 @@ def _decoded_records(name: str, document: Frame, readers: _SourceReaders) -> Ite
         yield decoded_record(place, record, *readers.of(record))
     if document.problem is not None:
         yield DecodedSpans(problems=[Problem(where, document.problem)])
+
+
+def decoded_end(name: str, form: str, reader: Reader) -> DecodedSpans:
+    """Return the spans that the end of a source completes, and what is wrong with them."""
+    try:
+        return DecodedSpans(reader.rest())
+    except RECORD_ERRORS as error:
+        why = f"the end of this {form} was left out: {wrong(error)}; {MEND}"
+        return DecodedSpans(problems=[Problem(name, why)])
 
 
 def decoded_record(where: str, record: Any, form: RecordForm, reader: Reader) -> DecodedSpans:

@@ -58,7 +58,7 @@ _MARKS = (
 _CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")
 
 # Reading a value of another form raises one of these, beside the errors of a span.
-RECORD_ERRORS = (*DATA_ERRORS, AttributeError, KeyError, TypeError, ValueError, OverflowError)
+RECORD_ERRORS = (*DATA_ERRORS, AttributeError, LookupError, TypeError, ValueError, OverflowError)
 
 IsRecord = Callable[[Collection[str]], bool]
 

@@ -14,8 +14,15 @@ from looptrace import semconv
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import parsed
-from looptrace.analyzer.text.times import NS_PER_HOUR, time_ns_of
-from looptrace.collector.otlp.span_rows import ERROR, OK, TIME_NS_MAX, UNSET, BadSpanError, span_row
+from looptrace.collector.otlp.span_rows import (
+    ERROR,
+    LINE_NS_MAX,
+    OK,
+    UNSET,
+    BadSpanError,
+    span_row,
+    time_ns_of,
+)
 
 TRACE_DIGITS, SPAN_DIGITS = 32, 16
 NS_PER_US, NS_PER_MS, NS_PER_S = 1_000, 1_000_000, 1_000_000_000
@@ -27,8 +34,6 @@ _HEX = re.compile(r"(?:0x)?([0-9a-fA-F]+)")
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 # The size of a number since 1970 shows its unit, from seconds to nanoseconds: a second of 2001 has
 # nine digits more as nanoseconds.
-# The last day that the table holds is for what has no time and stands after the last one.
-_LAST_NS = TIME_NS_MAX - 24 * NS_PER_HOUR
 _UNITS = ((1e17, 1), (1e14, NS_PER_US), (1e11, NS_PER_MS), (0, NS_PER_S))
 
 
@@ -70,7 +75,7 @@ def time_ns(value: object) -> int:
     at_ns = time_ns_of(value)
     if at_ns is None:
         at_ns = _number_ns(value)
-    if at_ns is None or at_ns > _LAST_NS:
+    if at_ns is None or at_ns > LINE_NS_MAX:
         raise BadSpanError(f"expected a time before 2262, found {value!r:.60}")
     return at_ns
 
@@ -81,7 +86,7 @@ def _number_ns(value: object) -> int | None:
         number = Decimal(str(value))
     except (InvalidOperation, ValueError):
         return None
-    if not number.is_finite() or number > TIME_NS_MAX:
+    if not number.is_finite() or number > LINE_NS_MAX:
         return None
     number = max(Decimal(0), number)
     return round(number * next(factor for least, factor in _UNITS if number >= least))

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from looptrace.analyzer.text.payloads import parsed
-from looptrace.collector.importers.documents import decoded_record
+from looptrace.collector.importers.documents import decoded_end, decoded_record
 from looptrace.collector.importers.forms import RecordForm, form_of
 from looptrace.collector.importers.records import records_in
 from looptrace.collector.otlp.frames import FRAME_BYTES_MAX, DamagedError, too_long
@@ -81,7 +81,7 @@ def _decoded_rows(
         where = f"{name} row {number}"
         for place, each in records_in(record, where, form.is_record, form.nesting):
             yield decoded_record(place, each, form, reader)
-    yield DecodedSpans(reader.rest())
+    yield decoded_end(name, form.name, reader)
 
 
 def _unknown(name: str, columns: list[str]) -> DecodedSpans:

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 SERVICE_NAME = "service.name"
 UNSET, OK, ERROR = 0, 1, 2  # The codes of a status.
 TIME_NS_MAX = (1 << 63) - 1  # The most that the table's 64-bit integers hold: the year 2262.
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The times of lines end before, so that what stands after the last of them has room.
+LINE_NS_MAX = (datetime(2262, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) * 1_000
 
 _TRACE_ID = re.compile(r"(?!0+$)[0-9a-f]{32}")
 _SPAN_ID = re.compile(r"(?!0+$)[0-9a-f]{16}")
@@ -29,6 +33,25 @@ _encode = msgspec.json.Encoder().encode
 
 class BadSpanError(InputError):
     """The value is not a span; the text says why."""
+
+
+def time_ns_of(text: object) -> int | None:
+    """Return the nanoseconds since 1970 of an ISO 8601 time, in UTC if it has no zone.
+
+    None for what is no time; 0 for one before 1970, as Go writes where it has none. Raises
+    BadSpanError for one from 2262 on.
+    """
+    if not isinstance(text, str):
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    at_ns = (time - _EPOCH) // timedelta(microseconds=1) * 1_000
+    if at_ns > LINE_NS_MAX:
+        raise BadSpanError(f"expected a time before 2262, found {text!r:.60}")
+    return max(0, at_ns)
 
 
 @dataclass(frozen=True, slots=True)

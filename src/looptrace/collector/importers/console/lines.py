@@ -16,11 +16,10 @@ from typing import Any
 
 import msgspec
 
-from looptrace.analyzer.text.times import time_ns_of
 from looptrace.collector.importers.console.javascript import begins_span, inspected
 from looptrace.collector.importers.spans import NS_PER_S
 from looptrace.collector.otlp.frames import Frame
-from looptrace.collector.otlp.span_rows import BadSpanError
+from looptrace.collector.otlp.span_rows import BadSpanError, time_ns_of
 
 # The distance between spans that are printed without a time.
 STEP_NS = 1_000_000

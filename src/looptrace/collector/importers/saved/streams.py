@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.coding_agents.session_spans import NO_USAGE, Agent, Thread, Usage, Word
+from looptrace.collector.coding_agents.session_spans import (
+    NO_USAGE,
+    Agent,
+    Thread,
+    Usage,
+    Word,
+    checked,
+)
 from looptrace.collector.importers.spans import NS_PER_MS, mapping, text_of, time_ns
 
 # A line without a time stands so long after the one before.
@@ -201,5 +208,6 @@ class ClineStream:
             self._thread.says(self._key, self._at_ns, str(event["text"]), None)
         elif kind == "usage":
             given, cached = event.get("inputTokens"), event.get("cacheReadTokens")
-            self._usage = Usage(given, event.get("outputTokens"), cached_tokens=cached)
+            usage = Usage(given, event.get("outputTokens"), cached_tokens=cached)
+            self._usage = checked(usage)  # It stays that of the events after this one.
         self._thread.uses(self._key, self._usage)
