@@ -11,7 +11,9 @@ import pytest
 from looptrace.analyzer.settings.sections import default
 from looptrace.analyzer.tuning.exceptions import exceptions_of
 from looptrace.collector.page.operating.exception_trials import tried_on
+from looptrace.collector.page.worklist.incident_list import IncidentFilter, page_of
 from looptrace.collector.store import writer
+from looptrace.collector.store.gate_file.incidents import Incident
 from looptrace.collector.store.reader import open_gates
 from tests.collector.page.conftest import NAMED, TOKEN, Browser, send, served_by, signed_in, words
 from tests.collector.store.stored import looping as failing_again
@@ -40,6 +42,38 @@ def path_of(browser: Browser) -> str:
 def words_with_lines(browser: Browser, path: str) -> str:
     """Return the text of a page as it was sent."""
     return html.unescape(browser.get(path).text)
+
+
+def test_the_list_is_searched_filtered_and_cut_into_pages(browser: Browser) -> None:
+    """A word may be in what repeats; a filter that nothing matches says so."""
+    for query in ("q=RUN_tests+again", "state=open", "service=&agent=", "page=x"):
+        assert "1 incident" in words(browser, f"/incidents?{query}"), query
+    for query in ("q=deploy", "state=resolved", "service=shop", "page=2"):
+        text = words(browser, f"/incidents?{query}")
+        assert "came again and again" not in text, query
+    assert "No incident matches. Remove a filter" in words(browser, "/incidents?q=deploy")
+
+
+def test_many_incidents_are_a_hundred_a_page() -> None:
+    """The filter chooses before the pages are cut."""
+    many = [incident(number) for number in range(250)]
+    first = page_of(many, IncidentFilter())
+    last = page_of(many, IncidentFilter(page=3))
+    found = page_of(many, IncidentFilter(q="TOOL-249 shop", service="shop-1"))
+
+    assert (len(first.rows), first.total, first.has_more) == (100, 250, True)
+    assert (last.rows[0].tool, len(last.rows), last.has_more) == ("tool-200", 50, False)
+    assert [each.tool for each in found.rows] == ["tool-249"]
+    assert found.choices["service"] == ["shop-0", "shop-1"]
+
+
+def incident(number: int) -> Incident:
+    """Return an incident of one gate."""
+    about = {"family": "calls", "signature": "", "agent": "", "reason": "", "state": "open"}
+    counts = dict.fromkeys(("tasks", "gates", "gates_open"), 1)
+    costs = dict.fromkeys(("seconds", "input_tokens", "output_tokens", "first_ns", "last_ns"), 0)
+    own = {"id": f"i{number}", "tool": f"tool-{number}", "service": f"shop-{number % 2}"}
+    return Incident(**(about | counts | costs | own))  # type: ignore[arg-type] # These are all.
 
 
 def moved(answer: httpx.Response) -> str:

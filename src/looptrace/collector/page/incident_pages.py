@@ -23,6 +23,7 @@ from looptrace.collector.page.gate_pages import GatePages
 from looptrace.collector.page.operating.exception_trials import DAYS_TRIED, tried_on
 from looptrace.collector.page.refusals import DecisionForm, RefusedDecision
 from looptrace.collector.page.rendering import Renderer, url
+from looptrace.collector.page.worklist.incident_list import IncidentFilter, page_of
 from looptrace.collector.page.worklist.lines import STATE_NAMES
 from looptrace.collector.server.access import WHO
 from looptrace.collector.server.incidents.incidents_api import IncidentsApi
@@ -31,8 +32,8 @@ from looptrace.collector.server.tokens.sight import Sight, sight_of
 from looptrace.collector.store.gate_file.incidents import IncidentDetails
 
 PATH = "/incidents"
-# The most incidents of the list, and the most gates of one.
-LISTED_MAX = 200
+# The most incidents among which the list chooses, and the most gates of one.
+LISTED_MAX = 10_000
 GATES_MAX = 100
 _OTHERS_SHOWN_MAX = 50
 _NO_EXCEPTION = "No override can name this loop: it has no tool, agent or signature."
@@ -66,11 +67,20 @@ class IncidentPages:
     def all(self, request: Request) -> Response:
         """List the incidents: those that need somebody first, a line each."""
         state = self.renderer.state()
-        found = self.api.incident_list(sight_of(request), None, LISTED_MAX)
-        listed = self.silences.silences(sight_of(request))
-        refusal = self.gates.refusals.of(PATH, request.query_params.get("refused", ""))
-        about = {"state": state, "found": found, "silences": listed.silences, "refusal": refusal}
-        content = self.gates.shared(request) | _SHARED | about | {"hours": HOURS}
+        wanted = IncidentFilter.of(request.query_params)
+        listed = self.api.incident_list(sight_of(request), None, LISTED_MAX)
+        about = {
+            "state": state,
+            "wanted": wanted,
+            "state_choices": [(state, words) for state, (words, _) in STATE_NAMES.items()],
+            "query": wanted.query(),
+            "found": page_of(listed.incidents, wanted),
+            "listed": listed,
+            "silences": self.silences.silences(sight_of(request)).silences,
+            "refusal": self.gates.refusals.of(PATH, request.query_params.get("refused", "")),
+            "hours": HOURS,
+        }
+        content = self.gates.shared(request) | _SHARED | about
         return self.renderer.page(request, "incidents.html.j2", **content)
 
     def one(self, request: Request) -> Response:

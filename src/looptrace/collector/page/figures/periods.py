@@ -48,7 +48,7 @@ PERIODS: Mapping[str, Period] = {
     "168": Period("the last 7 days", 7, _DAY_NS),
     "720": Period("the last 30 days", 30, _DAY_NS),
     "2184": Period("the last 13 weeks", 13, 7 * _DAY_NS),
-    "8640": Period("the last 12 months", 12, 30 * _DAY_NS),
+    "8640": Period("the last 360 days", 12, 30 * _DAY_NS),
     "": Period("everything", 0, 0),
 }
 
