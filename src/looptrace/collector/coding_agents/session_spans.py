@@ -7,7 +7,7 @@ A person's message is the event that `intervened` records, on a span of its own 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from looptrace import semconv
 from looptrace.analyzer.schema.message import UNNAMED
@@ -41,16 +41,15 @@ class Usage(NamedTuple):
     finish_reason: str | None = None
     differing_tokens: int | None = None
 
+    def checked(self) -> Self:
+        """Return it, if its counts are numbers. Raises BadSpanError for one that is none."""
+        counts = self._replace(finish_reason=None)
+        if bad := [count for count in counts if not isinstance(count, int | float | None)]:
+            raise BadSpanError(f"expected a number of tokens, found {bad[0]!r:.60}")
+        return self
+
 
 NO_USAGE = Usage()
-
-
-def checked(usage: Usage) -> Usage:
-    """Return usage whose counts are numbers. Raises BadSpanError for one that is none."""
-    counts = usage._replace(finish_reason=None)
-    if bad := [count for count in counts if not isinstance(count, int | float | None)]:
-        raise BadSpanError(f"expected a number of tokens, found {bad[0]!r:.60}")
-    return usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,13 +263,10 @@ class Thread:
             self._calls[call_id] = _Call(tool, arguments, at_ns)
 
     def uses(self, key: str, usage: Usage) -> None:
-        """Add the tokens of the response that `key` names, unless it is complete.
-
-        Raises BadSpanError for a count that is no number.
-        """
-        usage = checked(usage)
+        """Add the tokens of the response that `key` names, unless it is complete."""
+        counted = usage.checked()
         if self._response is not None and self._response.key == key:
-            self._response.usage = usage
+            self._response.usage = counted
 
     @property
     def spent(self) -> tuple[int, int]:

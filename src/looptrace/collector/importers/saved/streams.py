@@ -11,14 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.coding_agents.session_spans import (
-    NO_USAGE,
-    Agent,
-    Thread,
-    Usage,
-    Word,
-    checked,
-)
+from looptrace.collector.coding_agents.session_spans import NO_USAGE, Agent, Thread, Usage, Word
 from looptrace.collector.importers.spans import NS_PER_MS, mapping, text_of, time_ns
 
 # A line without a time stands so long after the one before.
@@ -209,5 +202,5 @@ class ClineStream:
         elif kind == "usage":
             given, cached = event.get("inputTokens"), event.get("cacheReadTokens")
             usage = Usage(given, event.get("outputTokens"), cached_tokens=cached)
-            self._usage = checked(usage)  # It stays that of the events after this one.
+            self._usage = usage.checked()  # It stays that of the events after this one.
         self._thread.uses(self._key, self._usage)
