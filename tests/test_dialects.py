@@ -93,6 +93,15 @@ def test_each_form_of_litellm_shows_each_call_once() -> None:
     assert forms.select("len", "outcome").rows() == [(6, 0), (6, 0)]
 
 
+def test_a_call_has_the_name_by_which_it_was_asked_for() -> None:
+    """OpenHands names a call's span after the class of its action, which tools may share."""
+    turns = analysis_of("openhands").turns
+    calls, answers = (turns.filter(pl.col("kind") == kind)["name"] for kind in ("tool", "model"))
+
+    assert calls.to_list() == ["run_tests"] * 6
+    assert answers.unique().to_list() == ["loop"]
+
+
 def test_every_example_has_a_row() -> None:
     """No example is left behind, and none is missing."""
     names = {path.name.removesuffix(".json") for path in DIALECTS.glob("*.json")}

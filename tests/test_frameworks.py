@@ -108,6 +108,8 @@ NOT_SHOWN = OF_PLATFORMS | (
         "langfuse.session.id",
         *(f"llm.{name}.choices" for name in PROVIDERS_OF_LITELLM),
         "llm.anthropic.content",
+        "lmnr.span.input#tool_input",  # of calls that OpenHands refused
+        "lmnr.span.input#tool_input.arguments",
         "lmnr.span.output#0.content",  # of browser-use's beta
         "looptrace.payer",  # of a baggage entry, as tests of budgets write it
         "looptrace.phase.start_ns",  # of spans that were forwarded

@@ -124,7 +124,7 @@ impl<'s, 'a> One<'s, 'a> {
     }
 
     fn fields(&self, histories: &mut Histories, shared: &mut Shared) -> SpanFields {
-        let name = self.name();
+        let (name, is_named) = self.name();
         let is_end = name == NOT_A_CALL && self.span.status != STATUS_ERROR;
         let mut kind = self.kind.filter(|_| !is_end);
         let mut payloads = match (self.kind, kind) {
@@ -156,6 +156,7 @@ impl<'s, 'a> One<'s, 'a> {
             agent: self.agent(kind, &name).map(|name| shared.name(&name)),
             rare: apart(self.rare(is_model)),
             name,
+            is_named,
             call_id: self.text(Field::CallId),
             arguments: payloads.arguments,
             result: payloads.result,
@@ -219,7 +220,8 @@ impl<'s, 'a> One<'s, 'a> {
         }
     }
 
-    fn name(&self) -> String {
+    /// The name, and whether a key has it.
+    fn name(&self) -> (String, bool) {
         let field = match self.kind {
             Some(Role::Tool) => Some(Field::Tool),
             Some(Role::Model) => Some(Field::Model),
@@ -238,9 +240,13 @@ impl<'s, 'a> One<'s, 'a> {
                 } else {
                     None
                 };
-                bounded_name(&read.as_ref().map_or(name.as_ref().into(), as_text))
+                let name = read.as_ref().map_or(name.as_ref().into(), as_text);
+                (bounded_name(&name), true)
             }
-            None => bounded_name(&self.seen.table.name_in(self.span.name)),
+            None => (
+                bounded_name(&self.seen.table.name_in(self.span.name)),
+                false,
+            ),
         }
     }
 

@@ -127,6 +127,8 @@ pub struct SpanFields {
     pub finish_reason: Option<String>,
     pub compacted: Option<bool>,
     pub tokens: Option<Box<Tokens>>,
+    /// Whether a key names it, and not its span alone.
+    pub is_named: bool,
     pub is_part: bool,
     /// Whether it was a response, although nothing may be told of an answer.
     pub is_request: bool,

@@ -17,6 +17,7 @@ use super::turn::{Kind, Turn, key_hash, lent};
 use super::view::View;
 use crate::fields::figures::Tokens;
 use crate::fields::made_ids::is_made;
+use crate::fields::message::ToolCall;
 use crate::fields::span_fields::Role;
 
 /// The turns of a trace, and which spans of no kind are calls among them.
@@ -231,7 +232,7 @@ impl<'t> Maker<'t, '_> {
             call_id: None,
             user: lent(frame.user),
             agent: Cow::Borrowed(frame.agent.unwrap_or(NOBODY)),
-            name: lent(Some(&fields.name)),
+            name: lent(Some(view.name())),
             phase: lent(phase),
             phase_start_ns,
             iteration: lent(frame.iteration),
@@ -293,6 +294,7 @@ impl<'t> Maker<'t, '_> {
         }
         let record = self.record(view);
         let asked = self.calls.matched[tool].map(|index| self.calls.asked[index]);
+        let name = asked.map_or(view.name(), |asked| asked_name(view, asked.call));
         let asked_id = asked.and_then(|asked| asked.call.call_id.as_deref());
         let asked_id = asked_id.filter(|id| !id.is_empty());
         let call_id = asked_id.filter(|id| !is_made(id)).or(view.call_id);
@@ -301,7 +303,7 @@ impl<'t> Maker<'t, '_> {
         let lacks = lacks(view.result, view.failed, view.error);
         let found = lacks.then(|| {
             let call_id = asked_id.or(view.call_id);
-            self.found(view.place, (call_id, view.name(), arguments))
+            self.found(view.place, (call_id, name, arguments))
         });
         let found = found.flatten();
         let told = found.map(|(result, hash, _)| (hash, result.failed));
@@ -317,6 +319,7 @@ impl<'t> Maker<'t, '_> {
             return None;
         }
         let mut turn = Turn {
+            name: lent(Some(name)),
             call_id: lent(call_id),
             arguments: lent(arguments),
             result: lent(view.result),
@@ -431,5 +434,14 @@ impl<'t> Maker<'t, '_> {
             .partition_point(|start| *start < model.fields().end_ns);
         let is_late = self.starts.get(next).is_some_and(|next| *next < start_ns);
         (self.steps[asked.model] || is_late).then(|| model.id())
+    }
+}
+
+/// The name by which a call was asked for, where its span has only a name of its own.
+fn asked_name<'t>(view: &View<'t>, call: &'t ToolCall) -> &'t str {
+    if view.is_named() {
+        view.name()
+    } else {
+        &call.name
     }
 }

@@ -21,6 +21,8 @@ pub struct View<'a> {
     pub span: &'a Span,
     /// What it is.
     pub kind: Option<Role>,
+    /// The span that names it.
+    named: &'a Span,
     /// When it ended, or was given up.
     pub end_ns: i64,
     /// The span with what was given.
@@ -77,6 +79,7 @@ impl<'a> View<'a> {
             place,
             span,
             kind: tree.kinds[place],
+            named: span,
             end_ns,
             heard: span,
             answered: span,
@@ -108,6 +111,11 @@ impl<'a> View<'a> {
         } else {
             self.failed.or(inner.failed)
         };
+        // A server's name of a tool is shorter than that by which it was asked for.
+        let is_model = self.kind == Some(Role::Model);
+        if is_model && !self.is_named() && inner.is_named() {
+            self.named = inner.named;
+        }
         self.call_id = or(self.call_id, inner.call_id);
         self.arguments = self.arguments.or(inner.arguments);
         self.result = self.result.or(inner.result);
@@ -149,7 +157,13 @@ impl<'a> View<'a> {
     /// Its name: that of the tool or the model.
     #[must_use]
     pub fn name(&self) -> &'a str {
-        &self.fields().name
+        &self.named.fields.name
+    }
+
+    /// Whether a key names it, and not its span alone.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        self.named.fields.is_named
     }
 
     /// The start and the id, by which calls are taken one after the other.
