@@ -102,6 +102,26 @@ def test_a_call_has_the_name_by_which_it_was_asked_for() -> None:
     assert answers.unique().to_list() == ["loop"]
 
 
+def test_responses_of_an_agent_of_azure_are_its_turns() -> None:
+    """Their spans have the name and the operation of an agent's run, which others call no turn."""
+    turns = analysis_of("azure_agents").turns.filter(pl.col("agent") == "fixer")
+    calls = turns.filter(pl.col("kind") == "tool")
+
+    assert turns["kind"].value_counts().sort("kind").rows() == [("tool", 6), ("model", 7)]
+    assert calls["outcome"].null_count() == 0
+
+
+def test_what_datadog_packed_is_read() -> None:
+    """Its tracer has names, arguments, results and messages as bytes of MessagePack alone."""
+    turns = analysis_of("datadog-ok").turns
+    calls = turns.filter(pl.col("kind") == "tool").sort("start_ns")
+
+    assert calls["name"].to_list() == ["read_file", "edit_file", "run_tests"]
+    assert calls["arguments"].to_list()[0] == '{"path":"cart.py"}'
+    assert calls["result"].to_list()[2] == "9 passed"
+    assert turns.filter(pl.col("kind") == "model")["text"].null_count() == 0
+
+
 def test_every_example_has_a_row() -> None:
     """No example is left behind, and none is missing."""
     names = {path.name.removesuffix(".json") for path in DIALECTS.glob("*.json")}

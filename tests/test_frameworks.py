@@ -83,6 +83,16 @@ OF_PLATFORMS = {
         for part in ("cachedContent", "thoughts", "total")
     ),
 }
+# Parts of Datadog's bytes, of which `tests/test_dialects.py` reads the values.
+PACKED = {
+    *(f"_llmobs#{name}" for name in ("name", "pagent_name", "meta.metadata.finish_reason")),
+    *(
+        f"_llmobs#meta.{side}.{what}"
+        for side in ("input", "output")
+        for what in ("messages", "value")
+    ),
+    "_llmobs#meta.output.documents",
+}
 # LiteLLM names the answer by the provider, of which the trace shows OpenAI.
 PROVIDERS_OF_LITELLM = (
     *("azure", "azure_ai", "deepseek", "fireworks_ai", "groq", "hosted_vllm", "litellm_proxy"),
@@ -90,6 +100,7 @@ PROVIDERS_OF_LITELLM = (
 )
 NOT_SHOWN = OF_PLATFORMS | (
     USAGE_OF_AN_API
+    | PACKED
     | USERS_AND_TIERS
     | {
         "@LLMChatEndEvent#response.raw.usage.input_tokens",  # of LlamaIndex

@@ -210,6 +210,9 @@ fn sort_parts(item: &Map<'_>, role: &str, sorted: &mut Sorted) {
     } else if let Some(calls) = item.get("tool_calls") {
         sorted.add_calls(calls);
     }
+    if let Some(results) = item.get("tool_results") {
+        sorted.add(results);
+    }
     if sorted.calls.is_empty() {
         // LangChain keeps what the API answered beside what it made of it.
         add_beside(item, sorted);

@@ -17,6 +17,7 @@ pub mod messages;
 pub mod names;
 pub mod numbers;
 mod object_texts;
+pub mod packed;
 pub mod parts;
 pub mod payloads;
 pub mod plain;

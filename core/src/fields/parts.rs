@@ -78,6 +78,7 @@ const CALL_ID_KEYS: &[&str] = &[
     "tool_use_id",
     "tool_call_id",
     "ref",
+    "tool_id", // Datadog
 ];
 const ANSWERED_ID_KEYS: &[&str] = &[
     "tool_use_id",
@@ -87,6 +88,7 @@ const ANSWERED_ID_KEYS: &[&str] = &[
     "call_id",
     "id",
     "ref",
+    "tool_id",
 ];
 const NAME_KEYS: &[&str] = &[
     "name",

@@ -8,6 +8,7 @@ use super::flat::{Gathered, Item, built};
 use super::glob::{Glob, fits_any};
 use super::json::parse_cut;
 use super::names::Field;
+use super::packed::packed;
 use super::payloads::{Held, objects_in, owned, parsed_or_literal, parsed_text};
 use super::plain::{as_text, bounded_name};
 use super::table::{Asked, Key, Part, Table};
@@ -108,7 +109,8 @@ impl<'a> Seen<'a> {
         let read = self.parsed[place].get_or_init(|| match value {
             Held::Given(Value::Text(text)) => parsed_text(text)
                 .or_else(|| objects_in(text))
-                .or_else(|| cut_object(text)),
+                .or_else(|| cut_object(text))
+                .or_else(|| packed(text)),
             Held::Made(Value::Text(text)) => parsed_text(text).map(|value| owned(&value)),
             _ => None,
         });

@@ -442,6 +442,7 @@ mod tests {
             ("execute_tool search", "search"),
             ("Running tool: search", "search"),
             ("search.tool", "search"),
+            ("search.__call__", "search"), // of DSPy
             ("search.tool\n", "search\n"),
             ("Crew.agent", "Crew"),
             ("search", "search"),

@@ -192,9 +192,10 @@ pub fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 /// Bytes as base64.
 pub fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for three in bytes.chunks(3) {
         let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or_default());
@@ -210,6 +211,27 @@ pub fn base64(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+/// The bytes of a text of base64; `None` if it is none.
+pub fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    let digits = text.trim_end_matches('=');
+    let filled = text.len() - digits.len();
+    if !text.len().is_multiple_of(4) || filled > 2 {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0_u32, 0);
+    for digit in digits.bytes() {
+        let value = DIGITS.iter().position(|known| *known == digit)?;
+        bits = bits << 6 | u32::try_from(value).ok()?;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count & 255) as u8);
+        }
+    }
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -265,5 +287,11 @@ mod tests {
     fn bytes_are_base64() {
         let texts = [&b""[..], b"\0", b"\0\xff", b"abc", b"abcd"].map(base64);
         assert_eq!(texts, ["", "AA==", "AP8=", "YWJj", "YWJjZA=="]);
+        for bytes in [&b""[..], b"\0", b"\0\xff", b"abc", b"abcd"] {
+            assert_eq!(bytes_of(&base64(bytes)).as_deref(), Some(bytes));
+        }
+        for text in ["A", "AA", "A===", "AA=A", "run tests..."] {
+            assert_eq!(bytes_of(text), None, "{text}");
+        }
     }
 }
