@@ -212,6 +212,12 @@ fn unwrapped_arguments(map: &Map<'_>) -> String {
     {
         return canonical(own);
     }
+    // A call as LangChain gives it to its tools, with its id.
+    if let (Some(own @ Value::Map(_)), true) = (map.get("args"), is_text(map, "type", "tool_call"))
+        && has_only(map, &["args", "id", "name", "type"])
+    {
+        return canonical(own);
+    }
     if map.get("kwargs").is_some() && has_only(map, &["args", "kwargs", "sanitize_inputs_outputs"])
     {
         return match (true_in(map, "args"), true_in(map, "kwargs")) {
@@ -258,6 +264,10 @@ mod tests {
                 r#"{"a":1}"#,
             ),
             (r#"{"args": [1, {"a": 2}]}"#, r#"{"args":[1,{"a":2}]}"#),
+            (
+                r#"{"args": {"a": 1}, "id": "c", "name": "f", "type": "tool_call"}"#,
+                r#"{"a":1}"#,
+            ),
             (r#"{"input": "{'a': 1}"}"#, r#"{"a":1}"#),
             (
                 r#"{"input_str": "{'a': (1,)}", "tags": []}"#,
